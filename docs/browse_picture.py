@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.support.browsing import browsing, make_reader
+from tests.support.browse_terminal import browsing, make_reader
 from zmtpsniff.browse.options import BrowseOptions
 
 DOCS = Path(__file__).parent

@@ -15,7 +15,7 @@ html_copy_source = False
 html_show_sourcelink = False
 html_show_copyright = False
 html_last_updated_fmt = None
-html_theme_options = {"top_of_page_buttons": []}
+html_theme_options: dict[str, list[str]] = {"top_of_page_buttons": []}
 # Links to headings, on this page and on others, must lead to one.
 myst_heading_anchors = 3
 myst_enable_extensions = ["colon_fence"]

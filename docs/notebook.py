@@ -55,8 +55,8 @@ for kind, found in sorted(latencies.items()):
 
 # %%
 messages = {(message.flow, message.packet): message for message in capture.messages()}
-message = next(message for message in messages.values() if message.forwards is not None)
-origin = messages[message.forwards.flow, message.forwards.packet]
+message, got = next((message, message.forwards) for message in messages.values() if message.forwards is not None)
+origin = messages[got.flow, got.packet]
 print(f"{origin.src} to {origin.dst}, then {message.src} to {message.dst}")
 print(f"{(message.time_ns - origin.time_ns) / 1e3:.0f} µs in the proxy: {message.frames[-1]!r}")
 

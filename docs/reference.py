@@ -141,7 +141,7 @@ def commands_page() -> str:
             if path.startswith("zmtpsniff spark"):
                 lines += ["<!-- run by tests/spark/test_report.py -->"]
             elif path == "zmtpsniff browse":
-                lines += ["<!-- run by tests/browse/test_terminal.py -->"]
+                lines += ["<!-- run by tests/browse/test_app_terminal.py -->"]
             elif path == "zmtpsniff extcap":
                 lines += ["<!-- run by tests/extcap/test_extcap.py -->"]
             elif path == "zmtpsniff keys":

@@ -23,7 +23,7 @@ from dissectors.records import record_fields
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from tests.support.saved_files import save
-from tests.support.shown import PAGES, blocks
+from tests.support.shown_commands import PAGES, blocks
 from zmtpsniff.browse.packets import TappedSource
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet

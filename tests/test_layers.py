@@ -4,7 +4,8 @@ import ast
 import re
 import subprocess
 import sys
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -232,13 +233,16 @@ LATE = [
 NOUNS = {
     "cut",  # octets that were cut off: one cut
     "drawing",
+    "feed",  # of packets or records
     "finding",  # what zmtpsniff diagnose writes
     "framing",  # what 23/ZMTP calls it
     "greeting",  # likewise
     "mapping",  # of a file into the memory of a process
     "opening",  # the part of a stream before its frames
     "hidden",  # events.Hidden, which plug-ins import
+    "nothing",
     "ping",
+    "recording",
     "ring",
     "testing",  # zmtpsniff.testing, which the tests of plug-ins import
     "wording",
@@ -251,9 +255,14 @@ IRREGULAR = {
 }  # fmt: skip
 
 
+@cache
+def _parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def _imports(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(_parse(path)):
         if isinstance(node, ast.Import):
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module == "zmtpsniff":
@@ -277,7 +286,7 @@ def _needs(modules: dict[str, Path]) -> dict[str, set[str]]:
     needs: dict[str, set[str]] = {}
     for name, path in modules.items():
         found = set()
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(_parse(path)):
             if isinstance(node, ast.ImportFrom) and node.module:
                 whole = {f"{node.module}.{alias.name}": node.module for alias in node.names}
                 found |= {module if module in modules else package for module, package in whole.items()}
@@ -298,7 +307,7 @@ def test_modules_import_each_other_in_one_direction() -> None:
 def test_dissectors_do_no_input_or_output() -> None:
     banned = {"time", "socket", "os", "sys", "logging", "pathlib", "subprocess", "threading", "asyncio", "io"}
     for path in (PROJECT / "dissectors").rglob("*.py"):
-        tree = ast.parse(path.read_text())
+        tree = _parse(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 assert not banned & {name.name for name in node.names}, path
@@ -359,12 +368,12 @@ def _sources() -> dict[str, Path]:
     return {".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
 
 
-@lru_cache(1)
+@cache
 def _bases() -> dict[str, list[str]]:
     """Each class of ours by its whole name, with the classes that it is made from."""
     found = {}
     for module, path in _sources().items():
-        tree = ast.parse(path.read_text())
+        tree = _parse(path)
         imported = {
             alias.asname or alias.name: f"{node.module}.{alias.name}"
             for node in ast.walk(tree)
@@ -400,8 +409,51 @@ def test_participles_are_recognised(name: str, expected: bool) -> None:
 
 def test_names_are_nouns() -> None:
     """A stranger asks "a Taken what?"; a class and a module say what they are."""
-    names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources())}
+    names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources(), *_names_of_tests())}
     assert {name for name, short in names if _is_participle(short)} == set()
+
+
+def _names_of_tests() -> Iterator[str]:
+    """The modules that tests share, and the classes of all tests."""
+    for path in (PROJECT / "tests").rglob("*.py"):
+        module = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
+        if not path.name.startswith(("test_", "__")):
+            yield module
+        yield from (f"{module}.{node.name}" for node in ast.walk(_parse(path)) if isinstance(node, ast.ClassDef))
+
+
+# Tests of what has no module of its own: by folder, the names after test_.
+TOPICS = {
+    "": {"layers", "package"},  # who imports whom, and what is installed
+    "check": {"captures", "live"},  # policies made of captures, and held against live traffic
+    "cli": {"completion"},  # in real shells
+    "dissectors/zmtp": {"property_names", "streams"},  # which several readers look for, and whole conversations
+    "render": {"diagrams", "golden", "output_safety", "people"},  # of several formats
+    "spark": {"cluster", "curve", "cut_out", "follow", "memory", "streaming_docs", "usage"},  # from end to end
+}
+# Folders of such tests: of whole programs, of real peers, and of what the documentation says.
+TOPIC_FOLDERS = {"docs", "peers", "program"}
+
+
+def _subjects(folder: str) -> set[str]:
+    """What the tests of a folder may be named after: its package, or a module or package in that."""
+    package = PROJECT / (folder if folder.startswith("dissectors") else f"zmtpsniff/{folder}")
+    return {package.name} | {path.stem for path in package.iterdir() if path.is_dir() or path.suffix == ".py"}
+
+
+def test_tests_are_where_their_subject_is() -> None:
+    """The tests of ``zmtpsniff/x/y.py`` are in ``tests/x/test_y.py``, and in ``tests/x/test_y_z.py`` if z is a part."""
+    lost = set()
+    for path in (PROJECT / "tests").rglob("test_*.py"):
+        folder = path.parent.relative_to(PROJECT / "tests").as_posix().removeprefix(".")
+        name = path.stem.removeprefix("test_")
+        if folder in TOPIC_FOLDERS or name in TOPICS.get(folder, ()):
+            continue
+        if not any(name == subject or name.startswith(f"{subject}_") for subject in _subjects(folder)):
+            lost.add(str(path))
+    assert lost == set()
+    for folder, names in TOPICS.items():
+        assert not {name for name in names if not (PROJECT / "tests" / folder / f"test_{name}.py").exists()}
 
 
 def test_public_classes_have_names_of_their_own() -> None:
@@ -414,13 +466,18 @@ def test_public_classes_have_names_of_their_own() -> None:
     assert {short: modules for short, modules in where.items() if len(modules) > 1} == {}
 
 
-# What is documented although its name begins with an underscore: methods of NamedTuple. And pyspark's gateway to Java,
-# of which it has no public name.
-PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_jvm"}
+# What is documented although its name begins with an underscore: methods of NamedTuple, and an end without a clean-up.
+# And pyspark's gateway to Java, of which it has no public name.
+PUBLIC_ALL_THE_SAME = {"_asdict", "_replace", "_exit", "_jvm", "_jdf"}
 
 
 def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__") and name not in PUBLIC_ALL_THE_SAME
+
+
+def _is_constant(name: str) -> bool:
+    """Whether it is a module's constant, in place of which a test may put another one."""
+    return name == name.upper()
 
 
 def _names_made(tree: ast.AST) -> set[str]:
@@ -437,9 +494,8 @@ def _names_made(tree: ast.AST) -> set[str]:
     return names
 
 
-def _private_names_of_others(source: str) -> set[str]:
+def _private_names_of_others(tree: ast.AST) -> set[str]:
     """Private names that a module uses, by a dot, an import or as text, and does not define."""
-    tree = ast.parse(source)
     used = set()
     for node in ast.walk(tree):
         match node:
@@ -453,24 +509,38 @@ def _private_names_of_others(source: str) -> set[str]:
                 func=ast.Name(id="getattr" | "setattr" | "delattr"), args=[_, ast.Constant(value=str(name)), *_]
             ):
                 used.add(name)
-    return set(filter(_is_private, used)) - _names_made(tree)
+            case ast.Call(func=ast.Attribute(attr="setattr" | "delattr"), args=arguments):  # of pytest's MonkeyPatch
+                texts = [one.value for one in arguments[:2] if isinstance(one, ast.Constant)]
+                names = {str(text).rpartition(".")[2] for text in texts}
+                used |= {name for name in names if not _is_constant(name)}
+    return set(filter(_is_private, used)) - _names_made(tree) - {"_exit"}  # of os, which is public all the same
 
 
 @pytest.mark.parametrize(
     "source",
-    ["half._read", "half._buffer.held = 1", "self.half._read()", "from a.b import _c", "setattr(x, '_y', 1)"],
-)
+    [
+        "half._read", "half._buffer.held = 1", "self.half._read()", "from a.b import _c", "setattr(x, '_y', 1)",
+        "monkeypatch.setattr(x, '_y', 1)", "monkeypatch.setattr('a.b._y', 1)",
+    ],
+)  # fmt: skip
 def test_private_names_of_others_are_recognised(source: str) -> None:
-    assert len(_private_names_of_others(source)) == 1
-    assert not _private_names_of_others(f"{source}\n_read = _buffer = _c = _y = 0")
+    assert len(_private_names_of_others(ast.parse(source))) == 1
+    assert not _private_names_of_others(ast.parse(f"{source}\n_read = _buffer = _c = _y = 0"))
 
 
-@pytest.mark.parametrize("part", ["dissectors", "zmtpsniff", "benchmarks", "docs", "fixtures"])
+def test_a_test_may_put_another_constant_in_a_module() -> None:
+    assert not _private_names_of_others(ast.parse("monkeypatch.setattr(module, '_MOST_SEGMENTS', 10)"))
+    assert _private_names_of_others(ast.parse("monkeypatch.setattr(module, 'x', other._MOST_SEGMENTS)")) == {
+        "_MOST_SEGMENTS"
+    }
+
+
+@pytest.mark.parametrize("part", ["dissectors", "zmtpsniff", "benchmarks", "docs", "fixtures", "tests"])
 def test_nobody_names_what_is_private_to_another_module(part: str) -> None:
     """What others need has a public name; what has none may change without a look at the others."""
     paths = sorted((PROJECT / part).rglob("*.py"))
     assert paths
-    found = {str(path.relative_to(PROJECT)): _private_names_of_others(path.read_text()) for path in paths}
+    found = {str(path.relative_to(PROJECT)): _private_names_of_others(_parse(path)) for path in paths}
     assert {path: names for path, names in found.items() if names} == {}
 
 

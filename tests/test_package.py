@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.no_java import without_java
 from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 from zmtpsniff import __version__
 
 _LEFT_OUT = {

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 
 (EXAMPLE,) = (block.text for block in blocks(PROJECT / "docs" / "python.md") if "zmtp_capture" in block.text)
 

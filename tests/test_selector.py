@@ -131,7 +131,7 @@ def test_memory_is_bounded_and_what_lacks_is_counted(tmp_path: Path) -> None:
             nonlocal most
             for batch in super().batches():
                 yield batch
-                most = max(most, selector._octets + selector._opening_octets)
+                most = max(most, selector.octets)
 
     saved = tmp_path / "saved.pcapng"
     saver = Saver(str(saved), ORIGIN)
@@ -168,8 +168,8 @@ def test_packets_only(tmp_path: Path) -> None:
     saved = tmp_path / "saved.pcapng"
     done = program("read", path, "-T", "json", "-Y", "latency_ns", "--packets-only", "-w", saved)
     assert (done.returncode, done.stderr) == (0, "")
-    numbers = [record["packet"] for record in records(done.stdout) if "packet" in record]
-    assert read(saved)[0] == [whole[number - 1] for number in sorted(set(numbers))]  # type: ignore[operator, arg-type]
+    numbers: list[int] = [record["packet"] for record in records(done.stdout) if "packet" in record]
+    assert read(saved)[0] == [whole[number - 1] for number in sorted(set(numbers))]
 
 
 def test_the_program_saves_whole_connections(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from io import TextIOBase
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, NoReturn, Protocol, Self, TypeVar
+from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn, Protocol, Self, TypeVar
 
 from dissectors.events import AnyEvent, Capture, Connection, Event, Message, Problem
 from dissectors.zmtp.curve_keys import Key, NoSodiumError, sodium
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.capture.engines.engine import EngineName
 
-CaptureFile = str | PathLike[str] | BinaryIO
+CaptureFile = str | PathLike[str] | IO[bytes]
 """The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
 
 _Event = TypeVar("_Event", Message, Connection, Problem)

@@ -102,6 +102,11 @@ class PacketSelector:
         self._told_fault = False
         self._most_conversations = 2 * _CONVERSATIONS  # before those are forgotten of which nothing is held back
 
+    @property
+    def octets(self) -> int:
+        """How many octets of packets are held back now."""
+        return self._octets + self._opening_octets
+
     # ------------------------------------------------------------------ packets
 
     def take(

@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # few runs need them
     from zmtpsniff.selector import PacketSelector
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
+_KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
 _MOST_KEY_FAULTS = 8
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 
@@ -85,7 +86,7 @@ class Sniffer:
         self._host = collaborators.host
         self._selector = collaborators.selector
         if settings.host_keys:
-            self._curve.patience_ns = _KEYS_LATE_NS
+            self._curve.patience_ns = _KEYS_SOUGHT_NS
         self._key_faults: set[str] = set()
         self._factory = DissectorFactory(self._events, settings.limits, settings.decode_as, self._doubts, self._curve)
         self._notices: list[Notice] = []
@@ -206,7 +207,7 @@ class Sniffer:
         del self._source.key_lines[: len(lines)]
         try:
             sodium()
-            self._curve.patience_ns = _KEYS_LATE_NS
+            self._curve.patience_ns = max(self._curve.patience_ns, _KEYS_LATE_NS)
         except NoSodiumError as error:
             self._refuse_keys(str(error))
             return

@@ -18,7 +18,7 @@ Keys may come late, while a capture goes on. Then the events of a connection wai
 A snapshot has no key. It has what the connection has shown of itself, and asks the ring of keys again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -354,8 +354,18 @@ class Opener(Protocol):
 
     journal: Journal
 
-    def reopen(self, event: Command) -> None:
-        """Show the content of a command's box, which no key opened when the command came."""
+    @property
+    def may_lack_octets(self) -> bool:
+        """Whether the next message in boxes may have begun in octets that nobody can read."""
+
+    def begin_inside(self, damaged: bool) -> None:
+        """The key is known: be ready for frames in boxes. If ``damaged``, the first may belong to a message before."""
+
+    def reopen(self, event: Command, whole: bool) -> None:
+        """Show the content of a command's box, which no key opened when the command came.
+
+        It is not ``whole`` if octets of it, or of what may belong to it, are not in the capture.
+        """
 
 
 class Wait:
@@ -369,16 +379,23 @@ class Wait:
         self._openers = openers
         self._events: list[AnyEvent] = []
         self._out = openers[0].journal.out
-        self._sealed: dict[int, Opener] = {}  # by the place of a closed command: who can open it
+        self._sealed: dict[int, tuple[Opener, bool]] = {}  # by place of a closed command: who can open it, is it whole
+        self._damaged = [opener.may_lack_octets for opener in openers]  # when the first box came
+        self._deferred: dict[int, list[Callable[[], None]]] = {}  # by the place of the event behind it
         self._asked = boxes.ring.added
         for opener in openers:
             opener.journal.out = self._events
 
-    def add(self, opener: Opener, command: Command) -> None:
-        """Let a command wait; ``opener`` had no key for its box."""
-        self._sealed[len(self._events)] = opener
+    def add(self, opener: Opener, command: Command, whole: bool) -> None:
+        """Let a command wait; ``opener`` had no key for its box. ``whole`` is for :meth:`Opener.reopen`."""
+        self._sealed[len(self._events)] = opener, whole
         self._events.append(command)
         self.octets += _EVENT_COST + len(at_hand(command.box or b""))
+
+    def defer(self, action: Callable[[], None]) -> None:
+        """Do this in the end, between the events before and those behind it: boxes are read then, holes are here."""
+        self._deferred.setdefault(len(self._events), []).append(action)
+        self.octets += _EVENT_COST
 
     def ask_again(self) -> None:
         """Try the keys that have come since with the first boxes."""
@@ -387,7 +404,7 @@ class Wait:
             return
         self._asked = boxes.ring.added
         for place in list(islice(self._sealed, _FIRST)):
-            command, opener = self._events[place], self._sealed[place]
+            command, (opener, _) = self._events[place], self._sealed[place]
             assert isinstance(command, Command)
             side: Side = "client" if opener is self._openers[0] else "server"
             if not boxes.is_open:
@@ -402,14 +419,24 @@ class Wait:
         """Give out the events, with the content of their boxes if there is a key now."""
         for opener in self._openers:
             opener.journal.out = self._out
+        if self._boxes.is_open:
+            for opener, damaged in zip(self._openers, self._damaged, strict=True):
+                opener.begin_inside(damaged)
         events, self._events = self._events, []
         for place, event in enumerate(events):
-            by = self._sealed.get(place)
-            if by is None:
+            self._act(place)
+            sealed = self._sealed.get(place)
+            if sealed is None:
                 self._out.append(event)
             else:
                 assert isinstance(event, Command)
-                by.reopen(event)
+                by, whole = sealed
+                by.reopen(event, whole)
+        self._act(len(events))
+
+    def _act(self, place: int) -> None:
+        for action in self._deferred.pop(place, ()):
+            action()
 
 
 class Curve:

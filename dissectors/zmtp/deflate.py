@@ -153,7 +153,7 @@ class _Windows:
             used.move_to_end(key)
             return
         used[key] = ref(inflater, lambda _: used.pop(key, None))
-        if len(used) > _MOST_WINDOWS:
+        while len(used) > _MOST_WINDOWS:
             _, oldest = used.popitem(last=False)
             gone = oldest()
             if gone is not None:

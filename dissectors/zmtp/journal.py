@@ -5,6 +5,9 @@ from dissectors.numbers import Number, fetch_number, store_number
 from dissectors.problems import PROBLEMS
 from dissectors.snapshots import Part
 
+Moment = tuple[int, int, int, int]
+"""What was read last: the time in nanoseconds, the packet, the stream offset, and what the sender can have seen."""
+
 _NONE: frozenset[str] = frozenset()
 
 
@@ -38,6 +41,14 @@ class Journal:
     def place(self) -> tuple[int, int, int, str, str]:
         """The first fields of every event: time in nanoseconds, packet, flow, sender, receiver."""
         return self.time_ns, self.packet, self.flow, self.src, self.dst
+
+    def moment(self) -> Moment:
+        """What was read last."""
+        return self.time_ns, self.packet, self.begin, self.seen
+
+    def go_to(self, moment: Moment) -> None:
+        """Write what comes now as if that was read last."""
+        self.time_ns, self.packet, self.begin, self.seen = moment
 
     def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:
         """Report a problem of this direction at the packet read last; octets may be missing ``since_ns``."""

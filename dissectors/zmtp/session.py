@@ -10,13 +10,14 @@ When octets of a message are missing, the session reports the rest as incomplete
 whether the first frames begin a message, or whether they are frames at all: `doubtful` counts them.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 from dissectors.events import Command, Cut, Hidden, Message, Octets, Side, Subscription, at_hand, without_first
 from dissectors.snapshots import Part, Stored, fetch, store
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.curve import OVERHEAD, Box, Boxes
-from dissectors.zmtp.journal import Journal
+from dissectors.zmtp.journal import Journal, Moment
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import MECHANISMS, Security, inside_boxes
 
@@ -126,8 +127,31 @@ class Session:
         """A part of the unfinished message is missing."""
         self.damaged = True
         self.plain = None
-        if self.inside is not None:
+        self._damage_inside()
+
+    def _damage_inside(self) -> None:
+        """A part of the unfinished message in boxes is missing."""
+        wait = None if self.boxes is None else self.boxes.wait
+        if wait is not None:
+            wait.defer(self._damage_inside)
+        elif self.inside is not None:
             self.inside.damage()
+
+    def _flush_inside(self) -> None:
+        """The unfinished message in boxes will have no end."""
+        wait = None if self.boxes is None else self.boxes.wait
+        if wait is not None:
+            moment = self.journal.moment()
+            wait.defer(lambda: self._at(moment, self._flush_inside))
+        elif self.inside is not None:
+            self.inside.flush(None)
+
+    def _at(self, moment: Moment, action: Callable[[], None]) -> None:
+        """Do something that was to be done when this was read last."""
+        now = self.journal.moment()
+        self.journal.go_to(moment)
+        action()
+        self.journal.go_to(now)
 
     def look_at_each(self) -> None:
         """Look at each frame with MORE from now on, since it may be more than a part of a message."""
@@ -174,8 +198,7 @@ class Session:
     def lose(self) -> None:
         """Octets of this side are missing; they may have held commands of its handshake."""
         self.security.lost(self.side)
-        if self.inside is not None:
-            self.inside.damage()
+        self._damage_inside()
         self.look_again()
         self.other.look_again()
 
@@ -184,8 +207,8 @@ class Session:
         self.doubtful = doubtful
         self.damaged = doubtful > 0
         self.plain = None
-        if self.damaged and self.inside is not None:
-            self.inside.damage()
+        if self.damaged:
+            self._damage_inside()
 
     # ------------------------------------------------------------------ frames
 
@@ -285,8 +308,7 @@ class Session:
             self.damaged = False
             self.plain = None
             self._message(frames, True)
-        if self.inside is not None:
-            self.inside.flush(None)
+        self._flush_inside()
 
     # ------------------------------------------------------------------ messages
 
@@ -343,6 +365,7 @@ class Session:
         is_cut = isinstance(body, Cut)
         octets = body if isinstance(body, bytes) else at_hand(body)
         incomplete = not whole and not is_cut
+        has_no_hole = whole
         whole = whole and not is_cut
         mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
@@ -354,9 +377,9 @@ class Session:
             fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
         shown: commands.Fields | None = fields
         if self.boxes is not None and mechanism == "CURVE" and name in _WITH_BOXES and not faults:
-            shown, faults = self._unseal(self.boxes, name, fields, whole)
+            shown, faults = self._unseal(self.boxes, name, fields, has_no_hole)
         if shown is not None:
-            self._report_command(name, shown, incomplete)
+            self._report_command(name, shown, incomplete, has_no_hole)
         if faults:
             for code, detail in faults:
                 journal.problem(code, detail)
@@ -380,12 +403,16 @@ class Session:
             journal.problem("no-socket-type", f"{name} without a Socket-Type")
         self.plain = self.other.plain = None
 
-    def _report_command(self, name: str, fields: commands.Fields, incomplete: bool) -> None:
-        """Report a command. If it is still encrypted and a key may come, it waits for that."""
+    def _report_command(self, name: str, fields: commands.Fields, incomplete: bool, whole: bool) -> None:
+        """Report a command. If it is still encrypted and a key may come, it waits for that.
+
+        It is not ``whole`` if a hole in the capture has octets of it; ``incomplete`` is what its record says.
+        """
         journal, boxes = self.journal, self.boxes
         wait = None
         if boxes is not None and name in _WITH_KEY and "box" in fields and not boxes.is_open:
             client = self if self.side == "client" else self.other
+            self.missed = self.missed or (name == "MESSAGE" and not whole)
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
         command = Command(*journal.place(), name, **fields)  # type: ignore[arg-type]
         command.offset, command.seen = journal.begin, journal.seen
@@ -395,7 +422,7 @@ class Session:
             self.missed = self.missed or name == "MESSAGE"
             journal.out.append(command)
         else:
-            wait.add(self, command)
+            wait.add(self, command, whole)
 
     def _metadata(self, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
@@ -561,46 +588,51 @@ class Session:
 
     def _settle(self, boxes: Boxes) -> None:
         """The key is known: give out the events that waited for it, and be ready for frames in boxes."""
-        if self.inside is None:
-            for session in (self, self.other):
-                session._begin_inside()
-            for session in (self, self.other):
-                session.join_inside()
         boxes.curve.release(boxes)
+        for session in (self, self.other):
+            session.begin_inside(session.may_lack_octets)
 
-    def _begin_inside(self) -> None:
+    @property
+    def may_lack_octets(self) -> bool:
+        """Whether the next message in boxes may have begun in octets that nobody can read."""
+        return self.damaged or self.missed
+
+    def begin_inside(self, damaged: bool) -> None:
+        """Be ready for frames in boxes, if it is not; if ``damaged``, the first may belong to a message before."""
+        if self.inside is not None:
+            return
         self.inside = inside = Session(self.journal, self.side, inside_boxes(), self.limits)
         inside.encrypted = True
         inside.socket_type = self.socket_type
         inside.version = self.version
-        inside.damaged = self.damaged or self.missed
+        inside.damaged = damaged
+        self.join_inside()
 
     def join_inside(self) -> None:
         """Let the sessions inside the boxes of both sides know each other."""
         if self.inside is not None and self.other.inside is not None:
             self.inside.other = self.other.inside
+            self.other.inside.other = self.inside
 
-    def reopen(self, event: Command) -> None:
+    def reopen(self, event: Command, whole: bool) -> None:
         """Show the content of a command's box; when the command came, there was no key for it."""
         journal, boxes = self.journal, self.boxes
         assert boxes is not None
-        place = journal.time_ns, journal.packet, journal.begin, journal.seen
-        journal.time_ns, journal.packet, journal.begin, journal.seen = (
-            event.time_ns, event.packet, event.offset, event.seen,
-        )  # fmt: skip
+        now = journal.moment()
+        journal.go_to((event.time_ns, event.packet, event.offset, event.seen))
         fields: commands.Fields = {"nonce": event.nonce, "box": event.box}
         if event.cookie is not None:
             fields["cookie"] = event.cookie
-        shown, faults = self._unseal(boxes, event.name, fields, not event.incomplete)
+        shown, faults = self._unseal(boxes, event.name, fields, whole)
         if shown is fields:
             self.missed = self.missed or event.name == "MESSAGE"
             journal.out.append(event)
         elif shown is not None:
-            self._report_command(event.name, shown, event.incomplete)
+            self._report_command(event.name, shown, event.incomplete, whole)
             self._metadata(shown)
         for code, detail in faults:
             journal.problem(code, detail)
-        journal.time_ns, journal.packet, journal.begin, journal.seen = place
+        journal.go_to(now)
 
     def release(self) -> None:
         """Break the references back to this session, which takes nothing any more."""
@@ -644,6 +676,6 @@ class Session:
         self.missed = state.missed
         self.plain = None
         if state.inside is not None:
-            self._begin_inside()
+            self.begin_inside(self.damaged)
             assert self.inside is not None
             self.inside.restore(state.inside)

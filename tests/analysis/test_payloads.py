@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Cut, Hidden, Message, Payload, Problem
+from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets, Payload, Problem
 from dissectors.payloads import PayloadConnection, fields_of, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
@@ -188,7 +188,9 @@ def test_payloads_can_be_switched_off() -> None:
 
 @pytest.mark.parametrize("dissector", built_in(), ids=lambda dissector: dissector.name)
 def test_every_dissector_takes_what_is_cut_or_empty(dissector: Any) -> None:
-    for frames in ([], [b""], [b"", b""], [Cut(b"\xaa\xa8", 9)], [Hidden(3)], [b"", Hidden(3), Cut(b"", 4)]):
+    several: list[list[Octets]]
+    several = [[], [b""], [b"", b""], [Cut(b"\xaa\xa8", 9)], [Hidden(3)], [b"", Hidden(3), Cut(b"", 4)]]
+    for frames in several:
         stage = Payloads([dissector])
         (event,) = stage.take([Message(*PLACE, list(frames))])
         assert isinstance(event, Message)
@@ -306,8 +308,8 @@ def test_a_dissector_with_a_signature_is_asked_about_messages_with_it_only() -> 
         def dissect(self, message: Message, connection: PayloadConnection) -> Payload:
             return Payload(self.name, "", {})
 
-    wanted = [[b"\x17\x18"], [b"", b"\x17\x18 and more"], [*[b"id"] * 8, b"\x17\x18"]]
-    others = [[], [b"\x17"], [b"x\x17\x18"], [*[b"id"] * 9, b"\x17\x18"], [Cut(b"\x17\x18", 100)]]
+    wanted: list[list[Octets]] = [[b"\x17\x18"], [b"", b"\x17\x18 and more"], [*[b"id"] * 8, b"\x17\x18"]]
+    others: list[list[Octets]] = [[], [b"\x17"], [b"x\x17\x18"], [*[b"id"] * 9, b"\x17\x18"], [Cut(b"\x17\x18", 100)]]
     for frames in [*wanted, *others]:
         message = Message(*PLACE, list(frames))
         Payloads([SignedDissector()]).take([message])

@@ -12,7 +12,7 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import Cut, Message
-from tests.support.browsing import PacketFeed, Screenful, browsing, make_live, make_reader
+from tests.support.browse_terminal import PacketFeed, Screenful, browsing, make_live, make_reader
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.options import THEMES, BrowseOptions
 from zmtpsniff.browse.virtual_list import VirtualList
@@ -103,7 +103,11 @@ async def test_a_field_is_lit_in_tree_and_octets() -> None:
         await shown.press("j", "j", "j", "j", "tab")
         message = app.reader.index.event(4)
         assert isinstance(message, Message)
-        lit = lambda: app.view.octet_lines.octets[app.view.octet_lines.lit.start : app.view.octet_lines.lit.stop]  # noqa: E731
+
+        def lit() -> bytes:
+            lines = app.view.octet_lines
+            return lines.octets[lines.lit.start : lines.lit.stop]
+
         while (field := app.view.field) is not None and field.label != "frames[1]":
             await shown.press("j")
         assert lit() == b"\x01\x09request 0"
@@ -305,9 +309,35 @@ async def test_frames_records_and_packets_are_saved_and_copied() -> None:
     assert [message.frames for message in again] == [message.frames for message in expected]
 
 
+@in_terminal
+async def test_a_name_that_is_proposed_is_replaced_or_edited() -> None:
+    where = Path(os.environ["PYTEST_TMP"])
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("W")
+        assert shown.app.question_prompt.value == "record.json"
+        await shown.type("mine")
+        await shown.press("enter")
+        await shown.until(lambda: "saved" in shown.text())
+        await shown.press("W", "left")
+        await shown.type("2-")
+        await shown.press("enter")
+        await shown.until(lambda: (where / "2-record.json").exists())
+        await shown.press("W", "right")
+        await shown.type("l")
+        await shown.press("enter")
+        await shown.until(lambda: (where / "record.jsonl").exists())
+        await shown.press("slash")
+        await shown.type("reply")
+        await shown.press("enter", "slash")
+        await shown.type("request")
+        assert shown.app.question_prompt.value == "request"
+    assert sorted(path.name for path in where.iterdir()) == ["2-record.json", "mine", "record.jsonl"]
+
+
 @pytest.fixture(autouse=True)
 def _where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTEST_TMP", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.parametrize("theme", THEMES)

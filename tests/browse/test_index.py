@@ -9,12 +9,13 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message
-from tests.support.browsing import read_index
+from tests.support.browse_terminal import read_index
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.index import ROWS, RecordIndex
 from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
 from zmtpsniff.browse.selection import FilteredRows, FlowRows
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.source import Packet
 from zmtpsniff.filters import compile_filter
 
 CAPTURES = sorted(FIXTURES.glob("*_*.pcap*"))
@@ -125,7 +126,7 @@ def test_what_can_be_read_again(tmp_path: Path) -> None:
 
 def test_packets_that_come_once_are_kept() -> None:
     log = StoredPackets()
-    packets = [(number, 1, b"%d" % number, 9, None) for number in range(1000)]
+    packets: list[Packet] = [(number, 1, b"%d" % number, 9, None) for number in range(1000)]
     log.take(packets[:300])
     log.take(packets[300:])
     assert [log.packet(number) for number in range(1, 1001)] == packets

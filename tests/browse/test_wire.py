@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dissectors.events import Command, Cut, Greeting, Message, Subscription, at_hand
-from tests.support.browsing import read_index
+from tests.support.browse_terminal import read_index
 from tests.support.paths import FIXTURES
 from zmtpsniff.browse.sheet import Sheet, make_sheet
 from zmtpsniff.browse.wire import WireFinder

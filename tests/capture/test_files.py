@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,11 @@ from zmtpsniff.capture.source import CaptureError, Packet
 
 ETHERNET = 1
 SECOND = 1_000_000_000
-COMPRESSIONS = {"gzip": gzip.compress, "zstd": zstandard.compress, "xz": lzma.compress}
+COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "zstd": zstandard.compress,
+    "xz": lzma.compress,
+}
 
 packets_st = st.lists(
     st.tuples(

@@ -139,6 +139,6 @@ def test_wireshark_opens_the_file(tmp_path: Path) -> None:
     path = tmp_path / "capture.pcapng"
     shutil.copy(FIXTURES / "m31_pcapng_file.pcapng", path)
     put_keys(str(path), LINES)
-    for command in (["capinfos", "-c", path], ["tshark", "-r", path]):
+    for command in (["capinfos", "-c", str(path)], ["tshark", "-r", str(path)]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr

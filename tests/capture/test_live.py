@@ -2,22 +2,15 @@
 
 import os
 import shutil
-import socket
 import subprocess
 
 import pytest
 import zmq
 
 from tests.support.live_program import PROGRAM, Record, engines, live, needs_privilege, running
+from tests.support.ports import free_port
 
 on_loopback = ("-i", "lo", "-f", "tcp")
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def request_and_reply(count: int, port: int = 0) -> tuple[int, list[bytes]]:
@@ -68,10 +61,12 @@ def test_messages_appear_while_the_capture_goes_on(engine: str) -> None:
 @needs_privilege
 @engines()
 def test_nothing_is_left_running(engine: str) -> None:
-    with live("--engine", engine, "-i", "lo", "-a", "duration:0.5") as program:
+    port = free_port()
+    with live("--engine", engine, "-i", "lo", "-f", f"tcp port {port}", "-c", "1") as program:
         children = program.children()
         assert children or engine == "scapy"  # which captures in our own process
-        assert program.process.wait(30) == 0
+        request_and_reply(1, port)
+        assert program.process.wait(60) == 0
     assert running(children) == []
 
 

@@ -56,6 +56,7 @@ def test_files_belong_to_the_invoking_user(open_folder: Path) -> None:
     options = ["-o", str(written[0]), "-w", str(written[1])]
     with live("-i", "lo", "-f", "tcp", *options, prefix=SUDO) as program:
         request_and_reply(1)
+        wait_for(lambda: b"request 0" in written[1].read_bytes())
         program.process.send_signal(signal.SIGINT)
         assert program.process.wait(30) == 0, program.said()
     for file in written:

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message
+from tests.support.live_program import wait_for
 from tests.support.settings import WIRE
 from tests.support.streams import Packets, check_records
 from tests.support.zmtp_octets import frame, peers, problems
+from zmtpsniff.capture.engines import strace
 from zmtpsniff.capture.engines.strace import StraceEngine
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError, Packet
@@ -324,6 +326,38 @@ def test_a_command_that_nobody_looks_at_is_ended() -> None:
     engine.start()
     engine.close()
     assert engine.said == "sleep was ended by SIGTERM"
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+def test_a_command_is_ended_by_a_signal_that_came_before_its_start() -> None:
+    engine = StraceEngine(["sleep", "600"], [])
+    engine.stop()
+    engine.start()
+    assert b"execve" in b"".join(piece.payload for piece in engine.pieces())  # which end with it
+    engine.close()
+    assert engine.said == "sleep was ended by SIGTERM"
+
+
+# Neither it nor its child wants to end; each makes a file once it does not.
+STUBBORN = """trap '' TERM; (: >"$0/child"; exec sleep 600) & : >"$0/parent"; exec sleep 600"""
+
+
+@pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+@pytest.mark.parametrize(
+    ("stop_seconds", "times"), [(600.0, 2), (0.1, 1)], ids=["who asks twice is in a hurry", "patience ends"]
+)
+def test_a_command_that_does_not_want_to_end_is_killed(
+    stop_seconds: float, times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(strace, "_STOP_SECONDS", stop_seconds)
+    monkeypatch.setattr(strace, "_HURRY_SECONDS", -1.0)  # however soon the second wish comes
+    engine = StraceEngine(["sh", "-c", STUBBORN, str(tmp_path)], [])
+    engine.start()
+    wait_for(lambda: {path.name for path in tmp_path.iterdir()} == {"parent", "child"})
+    for _ in range(times):
+        engine.stop()
+    engine.close()
+    assert engine.said == "sh was ended by SIGKILL"
 
 
 def test_a_command_that_ends_before_strace_writes_says_nothing() -> None:

@@ -163,7 +163,8 @@ def test_comments_of_packets(tmp_path: Path) -> None:
 
 
 def ip_part(packet: ScapyPacket) -> ScapyPacket:
-    return packet[IPv6] if IPv6 in packet else packet[IP]
+    part: ScapyPacket = packet[IPv6] if IPv6 in packet else packet[IP]
+    return part
 
 
 # With addresses, for which scapy would ask the network.

@@ -57,8 +57,8 @@ def tunnel(request: pytest.FixtureRequest) -> Iterator[tuple[Side, Side, str]]:
 def test_inside_a_vxlan(tunnel: tuple[Side, Side, str]) -> None:
     here, there, port = tunnel
     # On the interface that the tunnel goes over, where other engines see UDP.
-    options = ("--engine", "tshark", "-i", here.interface, "--max-bytes", "0", "-f", f"udp port {port}")
-    options += ("--tshark-option", f"udp.port=={port},vxlan")
+    options = ["--engine", "tshark", "-i", here.interface, "--max-bytes", "0", "-f", f"udp port {port}"]
+    options += ["--tshark-option", f"udp.port=={port},vxlan"]
     with live(*options, prefix=here.command()) as program:
         logs = converse(here, there, here.ipv4, FEW)
         program.read_until(closed(len(FEW) + 1, here.ipv4))

@@ -22,7 +22,7 @@ from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
-from tests.support.live_program import live, needs_privilege
+from tests.support.live_program import live, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.cli.main import cli
@@ -38,7 +38,7 @@ RECORDED = ["rec_tls_1_2", "rec_tls_1_3"]
 QUESTIONS = [["", "question", str(number)] for number in range(5)]
 ANSWERS = [["", "answer to", "question", str(number)] for number in range(5)]
 MESSAGES = [message for pair in zip(QUESTIONS, ANSWERS, strict=True) for message in pair]
-PATIENCE_MS = 30_000
+PATIENCE_MS = 120_000
 Record = dict[str, Any]
 Packets = list[ScapyPacket]
 
@@ -120,7 +120,7 @@ def test_every_message_through_a_tunnel_is_seen(
                 assert "listening on" in tcpdump.stderr.readline()
                 sent = converse(tunnel.near, pull, push)
                 push.close()
-                time.sleep(0.5)
+                wait_for(lambda: has_end(path, tunnel.wire))
                 tcpdump.terminate()
     records = read("--tls-keys", log if keys == "log" else PEM, path)
     assert seen(records) == sent
@@ -128,6 +128,18 @@ def test_every_message_through_a_tunnel_is_seen(
     [connection] = [record for record in records if record["type"] == "connection"]
     assert connection["handshake"] == "complete"
     assert connection["server"]["address"] == f"127.0.0.1:{tunnel.wire}"
+
+
+def has_end(path: Path, port: int) -> bool:
+    """Whether a capture that is being written has the FIN of both sides of a connection already."""
+    ends: set[bool] = set()
+    if not path.exists() or path.stat().st_size <= 24:  # no more than the header of the file
+        return False
+    for batch in open_captures([str(path)]).batches():
+        for _, _, data, *_ in batch:
+            if len(data) > 47 and data[47] & 1:  # the flags of TCP, over IPv4 without options, over Ethernet
+                ends.add(int.from_bytes(data[34:36], "big") == port)
+    return len(ends) == 2
 
 
 @needs_privilege

@@ -36,7 +36,7 @@ class Write(NamedTuple):
     pause_ns: int  # after that, and after this side's write before
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """A message that a side sent, and where it is in the octets of that side."""
 
     frames: tuple[bytes, ...]
@@ -53,7 +53,7 @@ class Conversation:
     versions: tuple[str, str]  # that they can speak
     mechanism: str | None
     writes: list[Write] = field(default_factory=list)
-    messages: tuple[list[Sent], list[Sent]] = field(default_factory=lambda: ([], []))
+    messages: tuple[list[SentMessage], list[SentMessage]] = field(default_factory=lambda: ([], []))
     subscriptions: tuple[list[tuple[str, bytes, str]], list[tuple[str, bytes, str]]] = field(
         default_factory=lambda: ([], [])
     )
@@ -174,7 +174,7 @@ class Script:
     def sent(self, side: int, begin: int, frames: tuple[bytes, ...]) -> int:
         """Note down a message whose octets were said from ``begin`` on."""
         messages = self.talk.messages[side]
-        messages.append(Sent(frames, begin, self._length[side]))
+        messages.append(SentMessage(frames, begin, self._length[side]))
         return len(messages) - 1
 
     def split_message(self, side: int, frames: tuple[bytes, ...], between: Callable[[], None]) -> int:

@@ -15,7 +15,7 @@ from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.sniffer import Collaborators, Sniffer
 
-from .conversations import CLIENT, SERVER, Sent
+from .conversations import CLIENT, SERVER, SentMessage
 from .network import FIN, RST, SYN, Segment, Session
 from .tap import Packets, Records, joined, packets
 
@@ -292,7 +292,7 @@ class _Judge:
             len({one.offset for one in self.records if one.side == side and one.payload and one.offset > hole[1]}) < 2
         )
 
-    def _must_be_shown(self, side: int, message: Sent) -> bool:
+    def _must_be_shown(self, side: int, message: SentMessage) -> bool:
         if self.whole:
             return True
         # ZMTP 1.0 has no mark. Nothing proves it where octets are missing, and nothing is shown without proof.

@@ -7,7 +7,7 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Peer, Sides, Subscription
-from tests.support.checked import capture, check, outcomes, without_packets
+from tests.support.check_program import capture, check, outcomes, without_packets
 from tests.support.paths import CAPTURES, FIXTURES
 from zmtpsniff.check.baseline import compare
 from zmtpsniff.check.builtin import SETS

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checked import check, without_packets
+from tests.support.check_program import check, without_packets
 
 
 def _verdict(name: str | Path, codes: str, tmp_path: Path, *more: str) -> tuple[str, str, list[dict[str, object]]]:

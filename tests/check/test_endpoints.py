@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Connection, Greeting, Handshake, Message, Peer, Problem, Sides, Subscription
 from tests.program.test_shop import record
 from tests.support import shop
-from tests.support.checked import check, outcomes
+from tests.support.check_program import check, outcomes
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from zmtpsniff.check.endpoint_reader import ENDPOINT_KEYS, RATE_KEYS
@@ -79,7 +79,7 @@ def test_a_policy_of_one_day_holds_the_next(tmp_path: Path) -> None:
     # How fast a busy machine is, and whether a shop that closes still answers, is another matter.
     kept = [line for line in written.splitlines() if not re.match("include|latency|server_rate|client_rate", line)]
     (tmp_path / "policy.toml").write_text("\n".join(kept))
-    policy = ["--policy", tmp_path / "policy.toml", "-T", "json", "--strict"]
+    policy = ["--policy", str(tmp_path / "policy.toml"), "-T", "json", "--strict"]
     for way in ("none", *shop.CHANGES):
         record(way, tmp_path / f"{way}.pcap")
         assert check(tmp_path / f"{way}.pcap", *policy).failed() == TOLD.get(way, {}).keys()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.checked import check
+from tests.support.check_program import check
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.endpoint_reader import ENDPOINT_KEYS, RATE_KEYS

@@ -1,6 +1,7 @@
 """Numbers in messages: programs that count right and wrong, and captures with holes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Connection, Cut, Message, Payload, Peer, Problem, Sides, Subscription
 from tests.program.test_shop import record_program
 from tests.support import counters
-from tests.support.checked import check, outcomes, without_packets
+from tests.support.check_program import check, outcomes, without_packets
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES, program
 from zmtpsniff.check.model import Outcome
@@ -95,8 +96,8 @@ def test_programs_of_today(way: str, tmp_path: Path) -> None:
 SERVER, CLIENT = "10.0.0.1:5555", "10.0.0.2:40000"
 
 
-def _message(value: object, flow: int = 1, kind: str | None = "DEALER", src: str = SERVER, **more: bool) -> Message:
-    return Message(flow, flow, flow, src, f"{CLIENT}{flow}", [b"%d" % value], socket_type=kind, **more)  # type: ignore[str-bytes-safe]
+def _message(value: int, flow: int = 1, kind: str | None = "DEALER", src: str = SERVER, **more: Any) -> Message:
+    return Message(flow, flow, flow, src, f"{CLIENT}{flow}", [b"%d" % value], socket_type=kind, **more)
 
 
 def _gap(flow: int = 1) -> Problem:
@@ -132,7 +133,7 @@ def test_shares_of_several_connections_are_one_sequence() -> None:
 
 
 def test_a_hole_in_one_connection_of_several_accuses_none_of_them() -> None:
-    shares = [_message(1, 1), _message(2, 2), _message(4, 2), _gap(1), _message(5, 1), _message(6, 2)]
+    shares: list[AnyEvent] = [_message(1, 1), _message(2, 2), _message(4, 2), _gap(1), _message(5, 1), _message(6, 2)]
     assert _words(*shares) == "none is missing, repeated or out of order"
     assert _words(*shares, _message(8, 1), _message(9, 2)) == "1 missing"
 
@@ -163,7 +164,7 @@ def test_a_subscription_that_ends_leaves_a_hole() -> None:
     prices = [_message(1, kind="PUB"), _message(3, kind="PUB")]
     assert _words(subscription("subscribe", b""), *prices) == "1 missing"
     assert not _judged(subscription("subscribe", b"1"), *prices).checked
-    whole = [subscription("subscribe", b""), prices[0], subscription("cancel", b"x"), prices[1]]
+    whole: list[AnyEvent] = [subscription("subscribe", b""), prices[0], subscription("cancel", b"x"), prices[1]]
     assert not _judged(*whole).failed
 
 

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.support.checked import check, outcomes, without_packets
+from tests.support.check_program import check, outcomes, without_packets
 from zmtpsniff.check.formats import make_report
 from zmtpsniff.check.model import Outcome, Rule
 from zmtpsniff.check.report import Report

@@ -7,13 +7,14 @@ import signal
 import struct
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
+from tests.support.live_program import wait_for
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Finding
@@ -144,7 +145,7 @@ def test_rows_that_are_cut_are_told() -> None:
 @pytest.mark.parametrize("sort", SORTS)
 def test_rows_are_sorted(sort: str) -> None:
     rows = told("--top", 1000, "--sort", sort, *ALL)
-    keys = {
+    keys: dict[str, Callable[[dict[str, Any]], Any]] = {
         "messages": lambda row: -sum(row["messages"].values()),
         "octets": lambda row: -sum(row["octets"].values()),
         "rate": lambda row: -row.get("messages_per_s", 0),
@@ -236,7 +237,10 @@ def test_an_empty_capture(tmp_path: Path) -> None:
 
 
 def test_a_capture_without_zmtp(tmp_path: Path) -> None:
-    from scapy.all import IP, TCP, Ether, Raw, wrpcap
+    from scapy.layers.inet import IP, TCP
+    from scapy.layers.l2 import Ether
+    from scapy.packet import Raw
+    from scapy.utils import wrpcap
 
     capture = tmp_path / "http.pcap"
     there = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=40000, dport=80)
@@ -271,15 +275,12 @@ def test_an_interrupt_tells_what_was_counted() -> None:
         assert program.stderr
         program.stdin.write(REQ_REP.read_bytes())
         program.stdin.flush()
-        for _ in range(100):  # until it has read all that there is, which its processor time tells
-            time.sleep(0.1)
-            if _waits(program.pid):
-                break
+        wait_for(lambda: _waits(program.pid))  # it has read all that there is
         program.send_signal(signal.SIGINT)
         rows = [json.loads(line) for line in program.stdout.read().splitlines()]
         assert rows[-1]["packets"] == told(REQ_REP)[-1]["packets"]
         assert rows[-1]["messages"] == told(REQ_REP)[-1]["messages"]
-        assert program.wait(10) == 130
+        assert program.wait(60) == 130
         assert program.stderr.read() == b""
 
 

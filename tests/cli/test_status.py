@@ -15,9 +15,10 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import Comment
-from tests.capture.test_live import free_port, request_and_reply
+from tests.capture.test_live import request_and_reply
 from tests.support.live_program import PROGRAM, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
+from tests.support.ports import free_port
 from tests.support.terminal import Terminal
 from zmtpsniff.cli.last_line import leads_to_a_program, shares_terminal
 from zmtpsniff.cli.status import StatusLine

@@ -62,7 +62,7 @@ if find_spec("pyarrow"):
 
     backlog = Backlog()
     backlog.take(events, {1: ConnectionId("01", False)})
-    origin = RowOrigin("series", lambda packets: (["file"] * len(packets), packets, packets))
+    origin = RowOrigin("series", {0: "file"})
     made = Rows(0).of_events(backlog, origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))

@@ -20,7 +20,7 @@ from dissectors.zmtp.deflate import Inflater
 from dissectors.zmtp.half import STAGES
 from dissectors.zmtp.limits import Limits
 from tests.dissectors.zmtp.test_websocket_compressed import OFFERS, conversation
-from tests.support.dissector_calls import Call, calls, events, talks
+from tests.support.dissector_calls import Call, Successor, calls, events, talks
 from tests.support.zmtp_octets import CLIENT, SERVER, frame, frame_v1, peers
 
 LIMITS = Limits(0)
@@ -35,9 +35,11 @@ def gone_on(connection: ZmtpConnection, out: list[AnyEvent]) -> ZmtpConnection:
     return other
 
 
-def anew(made: list[Call], *given: object, between: object = gone_on) -> None:
+def anew(
+    made: list[Call], starts: tuple[bool, bool] = (True, True), forced: int | None = None, between: Successor = gone_on
+) -> None:
     """Whether it makes no difference that before each call another connection goes on."""
-    assert events(made, *given, limits=LIMITS, between=between) == events(made, *given, limits=LIMITS)  # type: ignore[arg-type]
+    assert events(made, starts, forced, LIMITS, between) == events(made, starts, forced, LIMITS)
 
 
 @settings(max_examples=150)

@@ -16,7 +16,7 @@ import yaml
 from dissectors.payloads.registry import built_in
 from dissectors.problems import PROBLEMS
 from tests.support.paths import PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 
 PROBLEMS_PAGE = PROJECT / "docs" / "problems.md"
@@ -173,7 +173,7 @@ def _lost(old: Any, new: Any, place: str) -> Any:
 
 def test_what_is_lost_is_found() -> None:
     """The comparison above sees what it is for."""
-    old = {"properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a"]}
+    old: dict[str, Any] = {"properties": {"a": {"type": "integer"}, "b": {"enum": ["x", "y"]}}, "required": ["a"]}
     assert list(_lost(old, {**old, "properties": {**old["properties"], "c": {"type": "string"}}}, "")) == []
     assert len(list(_lost(old, {**old, "properties": {"a": {"type": "string"}, "b": {"enum": ["x"]}}}, ""))) == 2
     assert len(list(_lost(old, {**old, "required": []}, ""))) == 2

@@ -9,7 +9,17 @@ import click
 import pytest
 
 from tests.support.paths import PROJECT
-from tests.support.shown import PAGES, POLICY, Block, blocks, can_capture, folder, inline_commands, run, without_blocks
+from tests.support.shown_commands import (
+    PAGES,
+    POLICY,
+    Block,
+    blocks,
+    can_capture,
+    folder,
+    inline_commands,
+    run,
+    without_blocks,
+)
 from zmtpsniff.cli.main import cli
 
 _NEEDS = re.compile(r"\blive\b|tcpdump|tshark|strace|jq\b")

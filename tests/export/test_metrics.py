@@ -1,6 +1,6 @@
 """Metrics: they count what the records say, with few labels, and answer where they were told to."""
 
-import time
+import re
 import urllib.request
 from collections import Counter
 from collections.abc import Sequence
@@ -13,8 +13,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message, Peer, Problem, Sides, Subscription
-from tests.support.live_program import live, needs_privilege
+from tests.support.live_program import live, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
+from tests.support.ports import free_port
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.errors import Error
@@ -30,10 +31,10 @@ class Source:
     packets, dropped = 7, 1
 
     def __init__(self, *connections: Connection) -> None:
-        self._connections = connections
+        self.connections: Sequence[Connection] = connections
 
     def open_connections(self) -> Sequence[Connection]:
-        return self._connections
+        return self.connections
 
     def server(self, flow: int) -> str | None:
         return None
@@ -132,7 +133,8 @@ def test_hostile_labels() -> None:
 
 def test_what_goes_on_counts_once() -> None:
     """Before its summary has come, and after."""
-    metrics = Metrics(Source(connected(1, messages=5), connected(2)), Diagnosis())
+    source = Source(connected(1, messages=5), connected(2))
+    metrics = Metrics(source, Diagnosis())
     list(metrics.collect())
     metrics.take([])
     registry = CollectorRegistry()
@@ -140,7 +142,7 @@ def test_what_goes_on_counts_once() -> None:
     found = samples(generate_latest(registry).decode())
     assert (total(found, "zmtp_messages_total"), total(found, "zmtp_connections_open")) == (12, 2)
     assert total(found, "zmtp_subscriptions_active") == 4
-    metrics._capture = Source(connected(2))
+    source.connections = (connected(2),)
     metrics.take([])  # flow 1 is over, and its summary is on its way
     found = samples(generate_latest(registry).decode())
     assert total(found, "zmtp_messages_total") == 12
@@ -165,7 +167,7 @@ def test_it_answers_where_it_was_told_to() -> None:
     metrics.take([connected(5555)])
     port = metrics.serve("127.0.0.1", 0)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
             found = samples(answer.read().decode())
         assert total(found, "zmtpsniff_packets_total") == 7
         with pytest.raises(Error, match="in use"):
@@ -178,20 +180,20 @@ def test_it_answers_where_it_was_told_to() -> None:
 def test_live(tmp_path: Path) -> None:
     import zmq
 
-    with live("-i", "lo", "--metrics", "127.0.0.1:0") as program:
-        deadline = time.monotonic() + 10
-        while "metrics at " not in program.said() and time.monotonic() < deadline:
-            time.sleep(0.05)
+    port = free_port()  # of this one alone, since others talk over loopback at the same time
+    with live("-i", "lo", "-f", f"tcp port {port}", "--metrics", "127.0.0.1:0") as program:
+        wait_for(lambda: bool(re.search(r"metrics at \S+\n", program.said())))
         url = program.said().partition("metrics at ")[2].split()[0]
         with zmq.Context() as context, context.socket(zmq.REP) as service, context.socket(zmq.REQ) as client:
-            address = f"127.0.0.1:{service.bind_to_random_port('tcp://127.0.0.1')}"
+            address = f"127.0.0.1:{port}"
+            service.bind(f"tcp://{address}")
             client.connect(f"tcp://{address}")
             for _ in range(3):
                 client.send(b"ask")
                 service.send(service.recv())
                 client.recv()
         program.read_until(lambda records: any(r["type"] == "connection" for r in records))
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=60) as answer:
             found = samples(answer.read().decode())
     assert found["zmtp_messages_total", (address, "client", "REQ")] == 3
     assert found["zmtp_octets_total", (address, "server", "REP")] > 9

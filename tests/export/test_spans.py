@@ -45,7 +45,8 @@ def test_a_span_for_each_reply(name: str) -> None:
     assert got == expected
     first = replies(events)[0]
     assert made[0].attributes
-    assert f"{made[0].attributes['server.address']}:{made[0].attributes['server.port']}" == first.src
+    host, _, port = first.src.rpartition(":")
+    assert (made[0].attributes["server.address"], made[0].attributes["server.port"]) == (host, int(port))
     assert made[0].attributes["zmtp.reply.socket_type"] == first.socket_type
 
 
@@ -108,9 +109,15 @@ def test_a_collector_gets_them() -> None:
 
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zmtpsniff.export.spans._MOST_REQUESTS", 10)
-    spans = Spans(SimpleSpanProcessor(InMemorySpanExporter()))
-    spans.take([Message(1, packet, 1, "10.0.0.1:4", "10.0.0.2:5", [b""], "REQ") for packet in range(100)])
-    assert len(spans._requests) == 10
+    exporter = InMemorySpanExporter()
+    spans = Spans(SimpleSpanProcessor(exporter))
+    ends = "10.0.0.1:4", "10.0.0.2:5"
+    spans.take([Message(1, packet, 1, *ends, [b""], "REQ") for packet in range(100)])
+    spans.take([
+        Message(2, 100 + packet, 1, *ends[::-1], [b""], "REP", latency_ns=1, request=packet) for packet in range(100)
+    ])  # fmt: skip
+    found = [span.attributes["zmtp.request.packet"] for span in exporter.get_finished_spans() if span.attributes]
+    assert found == list(range(90, 100))
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://host", "http://"])

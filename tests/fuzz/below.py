@@ -14,7 +14,7 @@ from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import CLOSED, FIN, PGM, SYN, UDP
 
 from .octets import pieces, turns
-from .shown import is_safe
+from .output import is_safe
 
 LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999, 9, 50, 51, 104, 166, 204, 239)
 _MOST_PACKETS = 5_000  # of an input that decompresses to very many
@@ -124,7 +124,7 @@ def headers_general(data: bytes) -> None:
         packet: Packet = (number, link, octets, len(octets), None)
         quick, general = HeaderDecoder(), HeaderDecoder()
         found = quick.segments([packet], 1)
-        expected = general._general(number, 1, link, octets, len(octets))
+        expected = general.segment(number, 1, link, octets, len(octets))
         assert found == ([] if expected is None else [expected]) or link not in (1, 113, 276, *RAW)
 
 
@@ -138,15 +138,18 @@ def fragments(data: bytes) -> None:
         start = (mark >> 3 & 0xF) * 8
         time_ns = number * (1 + (mark >> 7) * 10**10)
         whole = held.add(Fragment((mark & 3,), time_ns, 6, start, octets, len(octets), bool(mark & 4)))
-        assert held._held <= most
-        assert len(held._pending) <= 4
+        assert held.octets <= most
+        assert held.count <= 4
         if whole is not None:
             protocol, payload, length = whole
             assert len(payload) == length
             assert protocol in (6, -1)
-    for key in list(held._pending):
-        held._forget(key)
-    assert held._held == 0
+    # All others give way to four datagrams that come now, and leave nothing behind.
+    fresh = Fragments(4, most)
+    for number in range(4):
+        for one in (held, fresh):
+            one.add(Fragment((number, "last"), 10**12, 6, 0, b"octets", 6, True))
+    assert (held.count, held.octets) == (fresh.count, fresh.octets)
 
 
 class _Ear:
@@ -220,7 +223,7 @@ def flows(data: bytes) -> None:
         table.take([(now, packet, keys[which], seq, ack, mark & (0x10 | FIN), stream, missing)])
         # A segment may be longer than what is left of the bound, but it is dealt with at once.
         assert table.holdings.waiting_octets <= 5000 + 1500
-        for flow in table._flows.values():
+        for flow in table.flows:
             for direction in (flow.client, flow.server):
                 held = direction.waiting
                 assert all(one.end <= other.offset for one, other in pairwise(held)), "what waits overlaps"

@@ -7,13 +7,14 @@ from dissectors.events import AnyEvent, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.limits import Limits
+from tests.support.footprint import reachable
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.net.pgm import parse_pgm
+from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import PGM, UDP
 
 from .octets import pieces, told, turns
-from .shown import shown
+from .output import shown
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
@@ -160,6 +161,6 @@ def pgm(data: bytes) -> None:
         protocol = PGM if mark & 1 else UDP
         parse_pgm(octets, False)
         table.take((now, packet, protocol, b"\x0a\0\0\1\xef\0\0\1" + summed[:4].ljust(4, b"\0"), summed, mark >> 2 & 1))
-        assert all(sender.order.waiting_octets <= 4000 for sender in table._senders.values())
+        assert all(one.waiting_octets <= 4000 for one in reachable(table) if isinstance(one, Order))
     table.finish()
     shown(out)

@@ -8,7 +8,7 @@ from tests.support.curve_octets import Curve, Sent
 from tests.support.zmtp_octets import CLIENT, SERVER, frame, peers
 
 from .octets import turns
-from .shown import is_safe, shown
+from .output import is_safe, shown
 
 _COMMAND, _HOLE, _DAMAGE = 2, 4, 8  # bits of a mark, beside MORE and, the highest, the side
 

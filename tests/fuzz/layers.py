@@ -9,12 +9,12 @@ from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.capture.plaintexts import Plaintexts
-from zmtpsniff.net.flows import Address
+from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
 
 from .connections import CLIENT, SERVER, converse, same_however_cut, upgrade
 from .octets import told, turns
-from .shown import shown
+from .output import shown
 
 # ------------------------------------------------------------------ TLS
 
@@ -89,7 +89,7 @@ def tls(data: bytes) -> None:
     halves = _run(steps, choice, listeners)
     for side, (half, listener) in enumerate(zip(halves, (listeners.client, listeners.server), strict=True)):
         mine = [step for step in steps if step.side == side]
-        if half._passes:
+        if half.passes:
             assert b"".join(listener.pieces) == b"".join(step.octets for step in mine if not step.missing)
             assert listener.octets == sum(len(step.octets) for step in mine)
             continue
@@ -116,7 +116,7 @@ def _run(steps: list[_Step], choice: int, inner: StreamDissection) -> tuple[TlsH
         if decrypted is not None and step.words is not None:
             types, outer_types, lengths, records, plaintexts = step.words
             decrypted.put(_KEYS[step.side], types, outer_types, lengths, records, plaintexts)
-            assert decrypted._octets <= _MOST_PLAINTEXT
+            assert decrypted.octets <= _MOST_PLAINTEXT
         if connection.rejected or not step.octets:
             continue
         if step.missing:
@@ -127,7 +127,8 @@ def _run(steps: list[_Step], choice: int, inner: StreamDissection) -> tuple[TlsH
     connection.release()
     assert len(table.skipped()) <= 1
     if decrypted is not None:
-        assert decrypted._octets == sum(200 + len(plaintext) for plaintext in decrypted._plaintexts.values())
+        assert decrypted.octets >= 200 * decrypted.count
+        assert (decrypted.octets == 0) == (decrypted.count == 0)
     return halves
 
 
@@ -160,9 +161,10 @@ def _steps(data: bytes, tls13: bool, numbered: bool) -> list[_Step]:
         elif kind == HELLO:
             octets = record(22, octets)
         elif kind == WORDS:
-            numbers, inside = [list(map(str, part)) for part in octets.split(b"|")[:3]], octets.split(b"|")[3:]
-            foreign = [(_name(2 * number, side) + part if numbered else part).hex() for part in inside[1:] if part]
-            words = [*numbers, *[[]] * (3 - len(numbers)), [part.hex() for part in inside[:1] if part], foreign]
+            fields = octets.split(b"|")
+            numbers, texts = [list(map(str, part)) for part in fields[:3]], fields[3:]
+            foreign = [(_name(2 * number, side) + part if numbered else part).hex() for part in texts[1:] if part]
+            words = [*numbers, *[[]] * (3 - len(numbers)), [part.hex() for part in texts[:1] if part], foreign]
             octets = b""
         steps.append(_Step(side, octets, kind == HOLE, words))
     return steps

@@ -67,11 +67,11 @@ def table(of_targets: list[dict[str, list[int]]]) -> str:
             together.setdefault(name, set()).update(numbers)
     rows = ["| module | lines in functions | reached |", "| :-- | --: | --: |"]
     lines = hit = 0
-    for name, numbers in sorted(together.items()):
+    for name, reached in sorted(together.items()):
         wanted = in_functions(ROOT / name)
         if not wanted:
             continue
-        here = len(wanted & numbers)
+        here = len(wanted & reached)
         lines, hit = lines + len(wanted), hit + here
         rows.append(f"| `{name}` | {len(wanted)} | {100 * here / len(wanted):.0f}% |")
     rows.append(f"| all {len(rows) - 2} | {lines} | {100 * hit / max(lines, 1):.0f}% |")

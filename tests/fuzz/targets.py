@@ -44,7 +44,7 @@ from .connections import (
 from .curve import curve_keys, curve_plaintexts
 from .layers import deflate, tls
 from .octets import turns
-from .shown import checked, is_safe, shown
+from .output import checked, is_safe, shown
 
 Target = Callable[[bytes], None]
 
@@ -100,7 +100,9 @@ def protobuf(data: bytes) -> None:
     from google.protobuf.unknown_fields import UnknownFieldSet
 
     expected: dict[str, list[Any]] = {}
-    for field in UnknownFieldSet(Empty.FromString(data)):
+    unknown = UnknownFieldSet(Empty.FromString(data))
+    for place in range(len(unknown)):
+        field = unknown[place]
         expected.setdefault(str(field.field_number), []).append(field)
     assert found.keys() == expected.keys()
     for name, fields in expected.items():

@@ -58,7 +58,7 @@ def made(machine: int, base: int, functions: dict[str, int]) -> bytes:
 def test_as_objdump_says(library: Path, tmp_path: Path) -> None:
     said = subprocess.run(["objdump", "-T", library], capture_output=True, text=True, check=True).stdout
     expected = {
-        name: int(found[1], 16) for name in NAMES if (found := re.search(rf"^([0-9a-f]+) .* {name}$", said, re.M))
+        name: int(match[1], 16) for name in NAMES if (match := re.search(rf"^([0-9a-f]+) .* {name}$", said, re.M))
     }
     found = find(library.read_bytes(), tmp_path)
     assert found is not None

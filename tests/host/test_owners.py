@@ -1,6 +1,7 @@
 """Processes in records of connections: only of who had the port while the connection lived; packets wait for keys."""
 
 import io
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,7 +14,7 @@ from zmtpsniff.host.local import LocalHost
 from zmtpsniff.host.owners import ConnectionOwners
 from zmtpsniff.host.sockets import SocketEnds
 from zmtpsniff.host.source import KeyedSource
-from zmtpsniff.render import make_renderer
+from zmtpsniff.render import Format, make_renderer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 
@@ -83,6 +84,23 @@ def test_an_answer_counts_only_for_who_lived_then(
     assert event.server.process == (Process(8, "python") if named else None)
 
 
+def test_the_end_of_a_capture_waits_for_the_first_look(owners: ConnectionOwners) -> None:
+    """However long the helper has had no processor for it."""
+    owners.ask(1, CLIENT, SERVER)
+
+    def look() -> None:
+        owners.hear(answer(1, CLIENT, 50, 7))
+        owners.note_look(1)
+
+    late = threading.Timer(0.5, look)
+    late.start()
+    event = connection(1, 20, 60, "open")
+    owners.add_to(event)
+    late.join()
+    assert event.client.process == Process(7, "python")
+    assert event.server.process is None
+
+
 def test_a_port_that_is_used_again(owners: ConnectionOwners) -> None:
     """An answer that comes after the end is nobody's, also if the next connection has the same ends."""
     owners.ask(1, CLIENT, SERVER)
@@ -97,14 +115,15 @@ def test_a_port_that_is_used_again(owners: ConnectionOwners) -> None:
 
 
 @pytest.mark.parametrize("form", ["tree", "summary", "json"])
-def test_records_show_it(form: Any) -> None:
+def test_records_show_it(form: Format) -> None:
     event = connection(1, 20, 60)
     event.client.process = Process(4711, "worker\x1b[31m", "8f3ab2c41d90")
     raw = io.BytesIO()
     stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
-    renderer = make_renderer(form, stream, color="never") if form != "json" else make_renderer(form, raw)  # type: ignore[arg-type]
+    renderer = make_renderer(form, stream, color="never")
     renderer.write([event])
     renderer.close()
+    stream.flush()
     shown = raw.getvalue().decode()
     assert "4711" in shown
     assert "8f3ab2c41d90" in shown

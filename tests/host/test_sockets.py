@@ -4,6 +4,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,7 +45,7 @@ def test_both_ends(host: str) -> None:
         assert SocketTable().owners(asked) == dict.fromkeys(asked, os.getpid())
 
 
-def test_a_port_that_is_another_programs_now() -> None:
+def test_a_port_that_is_another_programs_now(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is remembered is looked at again before it is told."""
     table = SocketTable()
     with connection("127.0.0.1") as (client, _):
@@ -64,8 +65,10 @@ def test_a_port_that_is_another_programs_now() -> None:
                 if found:
                     break
             assert found in ({}, {asked: other.pid})
-            table._next_look = 0.0
+            later = time.monotonic() + 3600
+            monkeypatch.setattr(time, "monotonic", lambda: later)
             assert table.owners([asked]) == {asked: other.pid}
+            monkeypatch.undo()
             assert other.stdin
             other.stdin.close()
     assert table.owners([asked]) == {}

@@ -1,5 +1,6 @@
 """Why there are no probes, in one line, and what is left of a run that was killed."""
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -49,7 +50,8 @@ def test_kernel_without_it(
         folder.mkdir()
         (folder / "trace").touch()
     monkeypatch.setattr(uprobes, "_FOLDERS", (str(folder),))
-    monkeypatch.setattr(uprobes, "_knows_tracefs", lambda: knows)
+    (tmp_path / "filesystems").write_text("nodev\ttracefs\n" if knows else "nodev\tproc\n")
+    monkeypatch.setattr(uprobes, "_FILESYSTEMS", str(tmp_path / "filesystems"))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(NoUprobesError, match=said):
         find_tracefs()
@@ -61,6 +63,16 @@ def test_other_machines(monkeypatch: pytest.MonkeyPatch) -> None:
         find_tracefs()
 
 
+def close_pipe() -> None:
+    """Have nobody read the calls any more."""
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.readlink().name == "trace_pipe":
+                null = os.open(os.devnull, os.O_RDONLY)
+                os.dup2(null, int(entry.name))  # which is closed once more
+                os.close(null)
+
+
 def test_what_a_killed_run_left_goes_and_what_runs_stays() -> None:
     need_uprobes()
     with Uprobes() as probes:
@@ -69,8 +81,7 @@ def test_what_a_killed_run_left_goes_and_what_runs_stays() -> None:
         assert len(placed(os.getpid())) == 2
         assert remove_left(find_tracefs()) == []
         assert len(placed(os.getpid())) == 2
-        os.close(probes._pipe)  # who has ended has closed it
-        probes._pipe = -1
+        close_pipe()  # who has ended has closed it
         # As if this process had ended, and another had its number now.
         group = f"zmtpsniff_{os.getpid()}_{started(os.getpid())}"
         assert remove_left(find_tracefs(), lambda pid: "0" if pid == os.getpid() else started(pid)) == [group]

@@ -169,7 +169,8 @@ def test_the_trailing_edge_says_that_nothing_will_be_repaired() -> None:
     packets += [raw(spm(lead=15, trail=12), 3), raw(pgm(ODATA, 12, message), 4)]
     events = sniff(packets)
     assert messages(events) == [[b"hello"]] * 4
-    assert [event.detail.split(" are")[0] for event in events if getattr(event, "code", "") == "multicast-lost"] == [
+    lost = [event for event in events if isinstance(event, Problem) and event.code == "multicast-lost"]
+    assert [event.detail.split(" are")[0] for event in lost] == [
         "3 data packets",
         "1 data packet is not in the capture, nor is a repair",
         "3 data packets",

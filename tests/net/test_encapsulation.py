@@ -13,8 +13,18 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
 from dissectors.events import AnyEvent
+from tests.support.encapsulations import (
+    CONVERSATIONS,
+    MAC,
+    WRAPPED,
+    captured,
+    datagram,
+    frame,
+    labels,
+    recorded,
+    wrapped,
+)
 from tests.support.streams import sniff
-from tests.support.wrapped import CONVERSATIONS, MAC, WRAPPED, captured, datagram, frame, labels, recorded, wrapped
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder
@@ -158,10 +168,8 @@ def test_changed_octets_are_taken(name: str, data: st.DataObject) -> None:
 
 def test_fragments_inside_a_tunnel() -> None:
     """A datagram whose fragments go through a tunnel one by one."""
-    from scapy.layers.inet import fragment
-
     plain = Ether(recorded(CONVERSATIONS[0])[PLACE][2])
-    pieces = fragment(plain[IP], fragsize=48)
+    pieces = plain[IP].fragment(fragsize=48)
     assert len(pieces) > 1
     through = [bytes(Ether(**MAC, type=0x8847) / labels(16) / Raw(bytes(piece))) for piece in pieces]
     (segment,) = HeaderDecoder().segments(captured(*through), 1)

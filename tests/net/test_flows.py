@@ -190,6 +190,27 @@ def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
     assert wire.table.count == 1
 
 
+def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    attempts = Attempts()
+    wire = Wire()
+    wire.table = FlowTable(wire._connect, witness=attempts)
+    for port in range(40_001, 40_006):
+        for _ in range(2):  # a capture point may see each packet twice
+            wire.send(True, 0, flags=RST | ACK, ack=1001, port=port)
+    wire.send(True, 0, flags=RST | ACK, ack=2001, port=40_001)  # the port is tried again
+    wire.send(True, 7, flags=RST | ACK, ack=1001, port=40_007)  # of some connection
+    wire.send(True, 0, flags=RST, port=40_008)
+    monkeypatch.setattr("zmtpsniff.net.flows._MOST_REFUSALS", 3)
+    wire.send(True, 0, flags=RST | ACK, ack=1001, port=40_006)
+    assert len(attempts.seen) == 2  # that of the port used again, and one that makes room
+    wire.table.finish()
+    assert [(one.outcome, one.syns, one.flow) for one in attempts.seen] == [("refused", 0, 0)] * 7
+    assert sorted(one.client for one in attempts.seen) == [
+        f"10.0.0.1:{port}" for port in (40_001, *range(40_001, 40_007))
+    ]
+    assert wire.table.count == 0
+
+
 def test_addresses() -> None:
     key = bytes([10, 0, 0, 1, 10, 0, 0, 2]) + (40_000).to_bytes(2, "big") + (5555).to_bytes(2, "big")
     assert addresses(key) == (Address("10.0.0.1:40000", 40_000), Address("10.0.0.2:5555", 5555))
@@ -388,15 +409,14 @@ def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
     for port in range(10_000, 10_200):
         wire.connect(port=port)
         wire.send(False, 1001, b"x", port=port)
-    assert len(wire.table._flows) <= 100
+    assert len(wire.table.flows) <= 100
     assert wire.dissections[0].end == "timeout"
     assert wire.dissections[-1].end == ""
     for _ in range(3):
         wire.now += 60 * SECOND
         wire.send(False, 1002, b"x", port=10_199)
     assert {d.end for d in wire.dissections[:-1]} == {"timeout"}
-    assert len(wire.table._flows) == 1
-    assert len(wire.table._directions) == 2
+    assert len(wire.table.flows) == 1
 
 
 @pytest.mark.parametrize(
@@ -451,7 +471,8 @@ def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -
     wire.connect()
     for number in range(40):
         wire.send(False, 1001 + number * size, bytes(size))
-        recent = wire.table._flows[1].client.recent
+        (flow,) = wire.table.flows
+        recent = flow.client.recent
         assert sum(len(octets) for _, octets in recent) <= 256 << 10
     for number in range(40):
         wire.send(False, 1001 + number * size, b"!" * size)
@@ -468,7 +489,7 @@ def test_segments_kept_for_comparison_are_bounded_over_all_flows(late: bool) -> 
         for number in range(16):
             seq = 1001 + (number ^ late) * len(payload)  # of two that are swapped the first waits
             wire.send(False, seq, payload, port=port)
-        kept = [one for flow in wire.table._flows.values() for way in flow.directions for one in way.recent]
+        kept = [one for flow in wire.table.flows for way in flow.directions for one in way.recent]
         assert sum(len(octets) for _, octets in kept) <= most
     for port in (1, 300):
         for number in range(16):
@@ -483,17 +504,22 @@ def test_many_idle_flows_are_not_counted_again_and_again(monkeypatch: pytest.Mon
         wire.send(False, 1001, b"x" * 100, port=port)
     counted: list[int] = []
     count = Flow.count_recent
-    monkeypatch.setattr(Flow, "count_recent", lambda flow: (counted.append(flow.number), count(flow)))
+
+    def watched(flow: Flow) -> None:
+        counted.append(flow.number)
+        count(flow)
+
+    monkeypatch.setattr(Flow, "count_recent", watched)
     for number in range(1500):
         wire.send(False, 1101 + 1400 * number, bytes(1400), port=500)
     assert len(counted) < 600
 
 
 @pytest.mark.parametrize("batch", [1, 2, 100])
-def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
+def test_a_pause_ends_a_connection_wherever_batches_end(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(FlowLimits(idle_seconds=60))
-    take, given = wire.table.take, []
-    wire.table.take = given.extend  # type: ignore[method-assign]
+    given: list[Segment] = []
+    monkeypatch.setattr(wire.table, "take", given.extend)
     wire.connect()
     wire.send(False, 1001, b"one")
     wire.pause(50)
@@ -502,9 +528,9 @@ def test_a_pause_ends_a_connection_wherever_batches_end(batch: int) -> None:
     wire.send(False, 1007, b"three")
     wire.pause(70)
     wire.send(False, 900, flags=SYN, port=41_000)
-    del wire.table.take  # type: ignore[method-assign]
+    monkeypatch.undo()
     for at in range(0, len(given), batch):
-        take(given[at : at + batch])
+        wire.table.take(given[at : at + batch])
     wire.table.finish()
     found = [(d.client.data, d.end, d.from_start) for d in wire.dissections]
     assert found == [(b"onetwo", "timeout", (True, True)), (b"three", "timeout", (False, False))]

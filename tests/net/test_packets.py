@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scapy.config import conf
-from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP, fragment
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPOption_NOP
 from scapy.layers.inet6 import (
     IPv6,
     IPv6ExtHdrDestOpt,
@@ -36,7 +36,7 @@ ETHERNET = 1
 PORTS = struct.pack("!HH", 40000, 5555)
 KEY4 = socket.inet_aton("10.0.0.1") + socket.inet_aton("10.0.0.2") + PORTS
 KEY6 = socket.inet_pton(socket.AF_INET6, "fe80::1") + socket.inet_pton(socket.AF_INET6, "fe80::2") + PORTS
-MAC = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
+MAC: dict[str, Any] = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 
 
 def ip4(**fields: Any) -> ScapyPacket:
@@ -48,7 +48,7 @@ def ip6(**fields: Any) -> ScapyPacket:
 
 
 def tcp(payload: bytes = b"payload", **fields: Any) -> ScapyPacket:
-    fields = {"flags": "PA", "seq": 1000, "ack": 2000} | fields
+    fields = {"flags": "PA", "seq": 1000, "ack": 2000, **fields}
     return TCP(sport=40000, dport=5555, **fields) / Raw(payload)
 
 
@@ -211,12 +211,13 @@ BODY = random.Random(2).randbytes(3000)
 
 
 def fragments4() -> list[bytes]:
-    return [ethernet(ip) for ip in fragment(ip4(id=7) / tcp(BODY), fragsize=512)]
+    return [ethernet(ip) for ip in (ip4(id=7) / tcp(BODY)).fragment(fragsize=512)]
 
 
 def fragments6() -> list[bytes]:
     # A destination options header after the fragment header is in the fragments.
-    return [ethernet(ip) for ip in fragment6(ip6() / IPv6ExtHdrFragment(id=7) / IPv6ExtHdrDestOpt() / tcp(BODY), 600)]
+    fragment: Callable[[ScapyPacket, int], list[ScapyPacket]] = fragment6  # scapy does not say so
+    return [ethernet(ip) for ip in fragment(ip6() / IPv6ExtHdrFragment(id=7) / IPv6ExtHdrDestOpt() / tcp(BODY), 600)]
 
 
 @pytest.mark.parametrize("pieces", [fragments4(), fragments6()], ids=["IPv4", "IPv6"])
@@ -241,8 +242,8 @@ def test_fragment_cut_by_snaplen_ends_what_is_known() -> None:
 
 
 def test_fragments_of_two_datagrams_do_not_mix() -> None:
-    one = [ethernet(ip) for ip in fragment(ip4(id=1) / tcp(b"1" * 1000), fragsize=400)]
-    two = [ethernet(ip) for ip in fragment(ip4(id=2) / tcp(b"2" * 1000), fragsize=400)]
+    one = [ethernet(ip) for ip in (ip4(id=1) / tcp(b"1" * 1000)).fragment(fragsize=400)]
+    two = [ethernet(ip) for ip in (ip4(id=2) / tcp(b"2" * 1000)).fragment(fragsize=400)]
     segments = decode(*[piece for pair in zip(one, two, strict=True) for piece in pair])
     assert [segment[6] for segment in segments] == [b"1" * 1000, b"2" * 1000]
 
@@ -273,7 +274,7 @@ def test_pieces_cover_what_they_cover(length: int, cuts: list[tuple[int, int]]) 
         if got is not None:
             assert None not in model
             assert got == (got[0], bytes(mark for mark in model if mark is not None), length)
-            assert fragments._held == 0
+            assert fragments.octets == 0
             return
     pytest.fail("not completed")
 
@@ -282,8 +283,8 @@ def test_fragments_are_bounded() -> None:
     fragments = Fragments(most_datagrams=10, most_octets=10_000)
     for number in range(1000):
         fragments.add(Fragment(number, number, 6, 0, bytes(800), 800, True))
-        assert len(fragments._pending) <= 10
-        assert fragments._held <= 10_000
+        assert fragments.count <= 10
+        assert fragments.octets <= 10_000
     assert fragments.dropped == 990
     assert fragments.add(Fragment(999, 1000, 6, 800, b"end", 3, False)) == (6, bytes(800) + b"end", 803)
 
@@ -301,7 +302,7 @@ def test_fragments_beyond_the_end_give_the_datagram_up() -> None:
     assert fragments.add(Fragment("k", 0, 6, 16, bytes(8), 8, True)) is None
     assert fragments.add(Fragment("j", 0, 6, 65_528, bytes(16), 16, False)) is None
     assert fragments.dropped == 2
-    assert fragments._held == 0
+    assert fragments.octets == 0
 
 
 # ---------------------------------------------------------------- tunnels

@@ -8,11 +8,13 @@ from scapy.packet import Raw
 
 from dissectors.events import Capture, Problem
 from dissectors.problems import PROBLEMS
+from tests.support.encapsulations import CONVERSATIONS, OUTER, OUTER6, captured, datagram, frame, ip, labels, recorded
+from tests.support.footprint import only
 from tests.support.streams import sniff
-from tests.support.wrapped import CONVERSATIONS, OUTER, OUTER6, captured, datagram, frame, ip, labels, recorded
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.encapsulation import UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.tally import Tally
 
 
 def problems(packets: list[Packet]) -> list[tuple[str, str]]:
@@ -134,8 +136,9 @@ def test_few_kinds_are_told_of_many() -> None:
     told = decoder.skipped()
     assert len(told) <= 6
     assert told[0] == ("packets-not-read", told[0][1])
-    assert len(decoder._tally._packets) <= 257
-    counted = sum(decoder._tally._packets.values())
+    tally = only(Tally, decoder)
+    assert len(tally.packets) <= 257
+    counted = sum(tally.packets.values())
     assert counted + decoder.malformed + decoder.cut == len(packets) + 3 + 2 + 2
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.support.streams import Conversation, Packets, Sent, conversations, packets, segments
+from tests.support.streams import Conversation, Packets, SentSegment, conversations, packets, segments
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture.source import Packet
@@ -27,7 +27,7 @@ def findings(given: Sequence[Packet], code: str = "subscriber-slow") -> list[Fin
     return [one for one in diagnosis.findings() if one.code == code]
 
 
-def timed(sent: Sequence[Sent], times_ms: Sequence[int]) -> list[Packet]:
+def timed(sent: Sequence[SentSegment], times_ms: Sequence[int]) -> list[Packet]:
     """Packets at times given."""
     made = packets(sent)
     start_ns = made[0][0]
@@ -129,10 +129,10 @@ def several(count: int) -> list[Packet]:
     """Subscribers on one host, all of which go away."""
     silent = resent([200, 600, 1400, 3000], acknowledged=False)
     return [
-        (time_ns, link, octets[:34] + (40_000 + number).to_bytes(2, "big") + octets[36:], *rest)
+        (time_ns, link, octets[:34] + (40_000 + number).to_bytes(2, "big") + octets[36:], length, comment)
         if octets[26:30] == bytes([10, 0, 0, 1])
-        else (time_ns, link, octets[:36] + (40_000 + number).to_bytes(2, "big") + octets[38:], *rest)
-        for time_ns, link, octets, *rest in silent
+        else (time_ns, link, octets[:36] + (40_000 + number).to_bytes(2, "big") + octets[38:], length, comment)
+        for time_ns, link, octets, length, comment in silent
         for number in range(count)
     ]
 
@@ -164,13 +164,13 @@ def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0, more: int
     sent = segments(talk, acks=False, fin=False)
     messages = [place for place, one in enumerate(sent) if one.payload and one.side == 1]
     slow = messages[len(messages) // 2]
-    lines: list[Sent] = []
+    lines: list[SentSegment] = []
     times: list[int] = []
     now = 0
     for place, one in enumerate(sent):
         now += 1 + (syn_ms if place == 1 else 0)
         if place == slow and acked_ms is not None:
-            lines.append(Sent(1, one.offset, b"", one.ack, ACK))
+            lines.append(SentSegment(1, one.offset, b"", one.ack, ACK))
             times.append(now + acked_ms)
         now += replied_ms if place == slow else 0
         lines.append(one)
@@ -217,7 +217,7 @@ def late(replied_ms: int) -> list[Packet]:
         now += replied_ms if place == slow else 5 if one.payload and one.side == 0 else 1
         times.append(now)
     # Other packets come later, so that time passes.
-    probe = Sent(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)
+    probe = SentSegment(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)
     return timed([*sent, *[replace(probe, offset=sent[-1].ack)] * 3], [*times, now + 1000, now + 20_000, now + 60_000])
 
 
@@ -236,7 +236,7 @@ def test_an_unanswered_request_says_for_how_long() -> None:
     talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
     sent = segments(talk, fin=False)
     sent = sent[: max(place for place, one in enumerate(sent) if one.payload and one.side == 1)]
-    idle = Sent(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)  # keeps the connection alive
+    idle = SentSegment(0, sent[-1].ack - 1, b"", sent[-1].offset, ACK)  # keeps the connection alive
     (found,) = findings(timed([*sent, idle], [*range(len(sent)), 12_000]), "request-unanswered")
     assert found.severity == "error"
     assert found.summary.endswith(" does not answer 10.0.0.1: 1 request without a reply for 12 s")

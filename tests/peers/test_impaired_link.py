@@ -37,7 +37,7 @@ from tests.support.made_up import frame, pushes
 from tests.support.namespaces import needs_namespaces
 from tests.support.saved_files import read as packets_of
 from tests.support.saved_files import save
-from tests.support.streams import CLIENT, SERVER, Sent, complaints, is_subsequence, packets, segments, sniff
+from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, is_subsequence, packets, segments, sniff
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.main import cli
 from zmtpsniff.net.segment import ACK, FIN, RST
@@ -201,10 +201,10 @@ def test_what_never_arrived_was_not_lost_by_the_capture() -> None:
     client, server = (max(segment.end for segment in sent if segment.side == side) for side in (CLIENT, SERVER))
     after = server + len(heartbeat)
     sent += [
-        Sent(CLIENT, client, b"", server, FIN | ACK),
-        Sent(SERVER, after, b"", client + 1, ACK),
-        Sent(SERVER, after, b"", client + 1, FIN | ACK),
-        Sent(CLIENT, client + 1, b"", 0, RST),
+        SentSegment(CLIENT, client, b"", server, FIN | ACK),
+        SentSegment(SERVER, after, b"", client + 1, ACK),
+        SentSegment(SERVER, after, b"", client + 1, FIN | ACK),
+        SentSegment(CLIENT, client + 1, b"", 0, RST),
     ]
     assert complaints(sniff(packets(sent))) == []
 
@@ -217,10 +217,10 @@ def test_what_a_reset_leaves_lost_was_not_lost_by_the_capture(resets: Sequence[i
     client, server = (max(segment.end for segment in sent if segment.side == side) for side in (CLIENT, SERVER))
     after = server + len(ping)
     sent += [
-        Sent(SERVER, after, pong, client, ACK),
-        Sent(CLIENT, client, b"", server, ACK),
-        Sent(SERVER, after + len(pong), b"", client, FIN | ACK),
-        *[Sent(side, client if side == CLIENT else server, b"", 0, RST) for side in resets],
+        SentSegment(SERVER, after, pong, client, ACK),
+        SentSegment(CLIENT, client, b"", server, ACK),
+        SentSegment(SERVER, after + len(pong), b"", client, FIN | ACK),
+        *[SentSegment(side, client if side == CLIENT else server, b"", 0, RST) for side in resets],
     ]
     events = sniff(packets(sent))
     assert complaints(events) == []

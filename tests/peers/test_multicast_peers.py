@@ -52,8 +52,8 @@ def converse(publisher: Side, subscriber: Side, transport: str) -> tuple[list[An
             lose(publisher, transport)
             pub.stdin.write(b"go\n")
             pub.stdin.flush()
-            received, _ = sub.communicate(timeout=30)
-            sent, _ = pub.communicate(b"stop\n", timeout=30)
+            received, _ = sub.communicate(timeout=120)
+            sent, _ = pub.communicate(b"stop\n", timeout=120)
         finally:
             sub.kill()
             pub.kill()

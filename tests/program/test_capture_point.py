@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.capture_point.conversations import CLIENT, SERVER, Conversation, Sent, converse
+from tests.capture_point.conversations import CLIENT, SERVER, Conversation, SentMessage, converse
 from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.network import FIN, Link, Session, connect
 from tests.capture_point.oracle import Case, judge
@@ -194,7 +194,7 @@ def changed(session: Session, talk: Conversation) -> Session:
 def test_the_oracle_finds_what_is_made_up_and_what_is_left_out(request_reply: Session) -> None:
     talk = request_reply.talk
     first, *others = talk.messages[CLIENT]
-    other = Sent((b"", b"other"), first.begin, first.end)
+    other = SentMessage((b"", b"other"), first.begin, first.end)
     made_up = changed(request_reply, replace(talk, messages=([other, *others], talk.messages[SERVER])))
     found = told(made_up, watch(0.5, made_up))
     assert "the client never sent what packet" in found

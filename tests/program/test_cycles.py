@@ -32,9 +32,11 @@ def talk(patterns: Patterns, flow: int, kinds: tuple[str, str]) -> None:
     )
     patterns.take([Command(*wire[0], name="PING", ttl_ms=100, context=b""), Command(*wire[1], name="PONG")])
     patterns.take([Message(*where, frames=[b"", b"x"]) for where in wire])
-    peers = [Peer(end, "3.1", kind) for end, kind in zip(ends, kinds, strict=True)]
-    totals = (Sides(1, 1), Sides(100, 100), 1_000 * flow, 1_000 * flow + 1, "fin")
-    patterns.take([Connection(flow, "tcp", *peers, *totals, handshake="complete")])  # type: ignore[arg-type]
+    client, server = (Peer(end, "3.1", kind) for end, kind in zip(ends, kinds, strict=True))
+    times = 1_000 * flow, 1_000 * flow + 1
+    patterns.take(
+        [Connection(flow, "tcp", client, server, Sides(1, 1), Sides(100, 100), *times, "fin", handshake="complete")]
+    )
 
 
 def garbage(connections: int, kinds: tuple[str, str]) -> int:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def packets_of(path: Path) -> tuple[Packet, ...]:
     return tuple(packet for batch in open_captures([str(path)]).batches() for packet in batch)
 
 
-Said = dict[tuple[str, str], list]  # by sender and receiver
+Said = dict[tuple[str, str], list[Any]]  # by sender and receiver
 
 
 def whole_messages(events: Sequence[AnyEvent]) -> Said:
@@ -75,7 +76,7 @@ def sent(path: Path) -> Said:
     """What is sent in the capture as messages, or as what is one if what was said before it is lost."""
     out: Said = {}
     for event in events_of(path.read_bytes()):
-        frames: list | None = None
+        frames: Sequence[Any]
         if isinstance(event, Message):
             frames = event.frames
         elif isinstance(event, Subscription) and event.encoding == "message":
@@ -83,8 +84,9 @@ def sent(path: Path) -> Said:
             frames = [bytes([event.action == "subscribe"]) + event.topic]
         elif isinstance(event, Greeting) and event.identity is not None:
             frames = [event.identity]
-        if frames is not None:
-            out.setdefault((event.src, event.dst), []).append(frames)
+        else:
+            continue
+        out.setdefault((event.src, event.dst), []).append(frames)
     return out
 
 
@@ -232,7 +234,7 @@ def test_what_is_cut_or_lost_is_found() -> None:
     path = ROOT / "fixtures" / "m31_push_pull.pcap"
     assert sum(map(len, sent(path).values())) > 10
     events = sniff(packets_of(path))
-    message = next(event for event in events if type(event).__name__ == "Message")
+    message = next(event for event in events if isinstance(event, Message))
     message.frames = [b"nobody sent this"]
     with pytest.raises(AssertionError):
         invents_nothing(events, path, "made up")

@@ -45,7 +45,7 @@ def test_turns_are_what_was_packed() -> None:
 
 def test_a_target_can_fail() -> None:
     """Control characters in what people see are found: without this the targets would prove nothing."""
-    from tests.fuzz.shown import is_safe
+    from tests.fuzz.output import is_safe
 
     is_safe("two\nlines")
     for text in ("\x1b[2J", "\u202e", "a\rb"):

@@ -7,8 +7,8 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import Connection, Message
-from tests.support.checked import without_packets
-from tests.support.late import events_of, without_beginnings
+from tests.support.check_program import without_packets
+from tests.support.late_captures import events_of, without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.support.settings import RELATIONS

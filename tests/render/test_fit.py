@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import zmtpsniff
 from tests.support.paths import FIXTURES
 from zmtpsniff.render.fit import columns, fitted
+from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
 
 _WORDS = st.lists(st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=12), min_size=1, max_size=30)
@@ -23,6 +24,25 @@ def test_no_word_is_lost_and_no_line_too_long(words: list[str], depth: int, widt
     assert all(one.startswith(" " * depth) for one in lines)
     assert fitted(line, None) == line
     assert len(lines) > 1 or columns(line) <= width
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "name", ["m31_ipv6.pcap", "rec_same_identity.pcap", "rec_unequal_work.pcap", "m31_pub_sub.pcap"]
+)
+def test_the_summary_cuts_what_peers_say_and_breaks_what_is_said_once(name: str, width: int) -> None:
+    events = list(zmtpsniff.open(FIXTURES / name))
+    shown, whole = io.StringIO(), io.StringIO()
+    SummaryRenderer(shown, width=width, color="never").write(events)
+    SummaryRenderer(whole, color="never").write(events)
+    lines = shown.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    said_once = [line.split() for line in whole.getvalue().splitlines() if " connection " in line or "capture " in line]
+    words = shown.getvalue().split()
+    for said in said_once:
+        said = said[said.index("connection" if "connection" in said else "capture") :]
+        places = (at for at, word in enumerate(words) if word == said[0])
+        assert any(words[at : at + len(said)] == said for at in places), said
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
 def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes: int) -> None:
     renderer = JsonlRenderer(io.BytesIO(), max_bytes)
     fast = [json.loads(line) for line in lines(list(batch), max_bytes)]
-    general = [json.loads(renderer._line(event)) for event in batch]
+    general = [json.loads(renderer.line(event)) for event in batch]
     assert fast == general
     assert [list(record) for record in fast] == [list(record) for record in general]
 

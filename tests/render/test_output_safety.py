@@ -129,8 +129,8 @@ def everything_is_safe(events: list[AnyEvent]) -> None:
     assert is_safe(rows)
     assert all(json.loads(line) for line in rows.splitlines())
     written = reports(events)
-    for output, text in written.items():
-        assert is_safe(text), output
+    for form, text in written.items():
+        assert is_safe(text), form
     json.loads(written["json"])
     json.loads(written["sarif"])
     ElementTree.fromstring(written["junit"])

@@ -1,6 +1,8 @@
 """Messages that are shown together because they differ in their frame only."""
 
 import io
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,8 +17,8 @@ from zmtpsniff.render.wording import has_relations
 PLACE = (1_700_000_000_000_000_000, 1_000, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 
 
-def message(body: bytes, *place: object, **more: object) -> Message:
-    return Message(*(place or PLACE), [body], "PUSH", **more)  # type: ignore[arg-type]
+def message(body: bytes, place: tuple[int, int, int, str, str] = PLACE, **more: Any) -> Message:
+    return Message(*place, [body], "PUSH", **more)
 
 
 def test_messages_of_one_packet_are_a_run() -> None:
@@ -28,9 +30,9 @@ def test_another_packet_sender_or_record_ends_a_run() -> None:
     time_ns, packet, flow, src, dst = PLACE
     first = message(b"a")
     for other in (
-        message(b"b", time_ns, packet + 1, flow, src, dst),
-        message(b"b", time_ns, packet, flow + 1, src, dst),
-        message(b"b", time_ns, packet, flow, dst, src),
+        message(b"b", (time_ns, packet + 1, flow, src, dst)),
+        message(b"b", (time_ns, packet, flow + 1, src, dst)),
+        message(b"b", (time_ns, packet, flow, dst, src)),
     ):
         assert list(runs([first, other, first])) == [Run(first, [b"a"]), Run(other, [b"b"]), Run(first, [b"a"])]
     comment = Comment("between")
@@ -50,7 +52,7 @@ def test_what_is_known_of_a_message_is_in_no_run() -> None:
     assert list(runs(known)) == known
 
 
-RELATIONS: dict[str, dict[str, object]] = {  # each with what a message that has it has beside it
+RELATIONS: dict[str, dict[str, Any]] = {  # each with what a message that has it has beside it
     "envelope": {"envelope": Envelope(0, True)},
     "matched": {"matched": b""},
     "latency_ns": {"request": 1, "latency_ns": 2},
@@ -79,13 +81,14 @@ def test_a_relation_is_shown_wherever_it_is(name: str) -> None:
             assert (name == "envelope" and output != "json") or shown(output, related) != plain
 
 
-def shown(output: Format, events: list[AnyEvent]) -> bytes:
-    stream = io.TextIOWrapper(io.BytesIO(), "utf-8")
+def shown(output: Format, events: Sequence[AnyEvent]) -> bytes:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, "utf-8")
     renderer = make_renderer(output, stream, utc=True)
     renderer.write(events)
     renderer.close()
     stream.flush()
-    return stream.buffer.getvalue()  # type: ignore[attr-defined,no-any-return]
+    return raw.getvalue()
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 2), st.lists(st.binary(max_size=2), max_size=2))))

@@ -1,7 +1,6 @@
 """Replays against real sockets: what arrives is what the capture has, and what comes back is held against it."""
 
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -15,11 +14,12 @@ import zmq
 from click.testing import CliRunner, Result
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Connection, Cut, Message, Octets, Peer, Sides, Subscription
+from dissectors.events import AnyEvent, Connection, Cut, Greeting, Message, Octets, Peer, Sides, Subscription
 from tests.support import replay_peers
 from tests.support.live_program import needs_privilege
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES, program
+from tests.support.ports import free_port
 from zmtpsniff.cli.main import cli
 from zmtpsniff.cli.replay import TYPES
 from zmtpsniff.errors import Error
@@ -30,6 +30,7 @@ from zmtpsniff.replay.player import Player, Score, Tempo
 from zmtpsniff.replay.wire import SENDERS
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
+PATIENCE_MS = 60_000  # a machine that does much else may be slow
 Said = tuple[str, Sequence[Octets]]
 Peers = Callable[[int], zmq.Socket[bytes]]
 _services: list[threading.Thread] = []  # that the sockets of a test have
@@ -76,26 +77,22 @@ def peers() -> Iterator[Peers]:
 
     def make(kind: int) -> zmq.Socket[bytes]:
         bound = context.socket(kind)
-        bound.rcvtimeo = 5000
+        bound.rcvtimeo = PATIENCE_MS
         made.append(bound)  # one that nobody names any more would close
         bound.bind_to_random_port("tcp://127.0.0.1")
         return bound
 
     yield make
     for thread in _services:
-        thread.join(10)
+        thread.join(PATIENCE_MS / 1000)
     _services.clear()
     context.destroy(0)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def where(bound: zmq.Socket[bytes]) -> str:
-    return bound.last_endpoint.decode()
+    endpoint = bound.last_endpoint
+    assert isinstance(endpoint, bytes)
+    return endpoint.decode()
 
 
 def play(
@@ -110,7 +107,7 @@ def play(
     shown = [] if shown is None else shown
     with zmq.Context() as context:
         plan = make_plan([events], None, as_whom, bound)
-        tempo = {"patience": 2.0, "speed": 100.0} | tempo
+        tempo = {"patience": PATIENCE_MS / 1000, "speed": 100.0} | tempo
         player = Player(context, plan, parse_endpoint(endpoint, bound), bound, Tempo(**tempo), shown.extend)
         player.play(lambda: [events], None)
     return player.score, shown
@@ -128,7 +125,7 @@ def answering(
     got: list[list[bytes]] = []
 
     def serve() -> None:
-        while len(got) < count and service.poll(3000):
+        while len(got) < count and service.poll(PATIENCE_MS):
             got.append(service.recv_multipart())
             service.send_multipart(answer(got[-1]))
 
@@ -162,44 +159,53 @@ def test_another_reply_is_told(peers: Peers) -> None:
 def test_a_request_that_nobody_answers(peers: Peers) -> None:
     """REQ goes on as one that is relaxed; it waits as long as it may once, not for each."""
     service = peers(zmq.ROUTER)
-    events = talk("REQ", "ROUTER", *REQUESTS, *REQUESTS, *REQUESTS)
-    began = time.monotonic()
-    score, _ = play(events, where(service), patience=0.5)
-    assert time.monotonic() - began < 4
-    assert (score.sent, score.same, score.missing) == (6, 0, 6)
+    events = talk("REQ", "ROUTER", *REQUESTS * 60)
+    score, _ = play(events, where(service), patience=1.0)
+    assert score.seconds < 60  # and not 120
+    assert (score.sent, score.same, score.missing) == (120, 0, 120)
 
 
 def test_a_service_that_ends_with_its_reply(peers: Peers) -> None:
     """The reply is there before the end of the connection, and is taken, however late somebody looks."""
     service = peers(zmq.REP)
 
+    is_over = threading.Event()
+
     def serve() -> None:
         service.send_multipart([b"1" for _ in service.recv_multipart()])
-        service.close(1000)
+        service.close(PATIENCE_MS)
+        is_over.set()
 
     _start(serve)
-    score, _ = play(talk("REQ", "REP", *REQUESTS[:2]), where(service), shown=_Slow())
+    score, _ = play(talk("REQ", "REP", *REQUESTS[:2]), where(service), shown=_Slow(is_over))
     assert (score.sent, score.same, score.missing) == (1, 1, 0)
 
 
 class _Slow(list[AnyEvent]):
-    """What is shown to somebody who takes time to read."""
+    """What is shown to somebody who takes time to read: until something is over, and its end has come here."""
+
+    def __init__(self, is_over: threading.Event) -> None:
+        super().__init__()
+        self._is_over = is_over
 
     def extend(self, events: Iterable[AnyEvent]) -> None:
         super().extend(events)
+        self._is_over.wait(PATIENCE_MS / 1000)
         time.sleep(0.3)
 
 
 def test_a_peer_that_goes(peers: Peers) -> None:
     """What nobody is there to take is not counted as sent."""
     pull = peers(zmq.PULL)
+    is_over = threading.Event()
 
     def serve() -> None:
         pull.recv_multipart()
         pull.close(0)
+        is_over.set()
 
     _start(serve)
-    score, _ = play(talk("PUSH", "PULL", *[("client", [b"a"])] * 3), where(pull), shown=_Slow(), patience=0.5)
+    score, _ = play(talk("PUSH", "PULL", *[("client", [b"a"])] * 3), where(pull), shown=_Slow(is_over), patience=2.5)
     assert (score.sent, score.unsent) == (1, 2)
 
 
@@ -230,18 +236,18 @@ def test_rep_answers_what_comes() -> None:
 
         def ask() -> None:
             with context.socket(zmq.REQ) as client:
-                client.rcvtimeo = 5000
+                client.rcvtimeo = PATIENCE_MS
                 client.connect(f"tcp://127.0.0.1:{port}")
                 for request in (b"one", b"two"):
                     client.send(request)
-                    got.append(client.recv_multipart() if client.poll(3000) else [])
+                    got.append(client.recv_multipart() if client.poll(PATIENCE_MS) else [])
 
         thread = threading.Thread(target=ask)
         thread.start()
         said = [("client", [b"\1", b"", b"one"]), ("server", [b"\1", b"", b"1"])]
         said += [("client", [b"\1", b"", b"two"]), ("server", [b"\1", b"", b"2"])]
         score, _ = play(talk("DEALER", "REP", *said), f"tcp://127.0.0.1:{port}", bound=True, as_whom="REP")
-        thread.join(10)
+        thread.join(PATIENCE_MS / 1000)
     assert got == [[b"1"], [b"2"]]
     assert (score.sent, score.same, score.is_as_captured) == (2, 2, True)
 
@@ -257,26 +263,28 @@ def test_router_finds_who_it_talked_to(named: bool) -> None:
         got: dict[bytes, list[bytes]] = {}
 
         def ask() -> None:
-            time.sleep(0.3)  # then the replay has bound its socket
             # Bob is first, if his name says who he is.
             for name in (b"bob", b"alice") if named else (b"alice", b"bob"):
                 client = context.socket(zmq.DEALER)
                 clients.append(client)
-                client.rcvtimeo = 5000
+                client.rcvtimeo = PATIENCE_MS
                 if named:
                     client.routing_id = name
+                monitor = client.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
                 client.connect(f"tcp://127.0.0.1:{port}")
                 client.send(name[:1])
-                time.sleep(0.2)
+                assert monitor.poll(PATIENCE_MS)
+                client.disable_monitor()
+                time.sleep(0.2)  # which the message has to be there before the next one's
             for name, client in zip((b"bob", b"alice") if named else (b"alice", b"bob"), clients, strict=True):
-                got[name] = client.recv_multipart() if client.poll(3000) else []
+                got[name] = client.recv_multipart() if client.poll(PATIENCE_MS) else []
                 client.close(0)
 
         clients: list[zmq.Socket[bytes]] = []
         thread = threading.Thread(target=ask)
         thread.start()
         score, _ = play([*alice, *bob], f"tcp://127.0.0.1:{port}", bound=True, as_whom="servers")
-        thread.join(10)
+        thread.join(PATIENCE_MS / 1000)
     assert got == {b"alice": [b"for a"], b"bob": [b"for b"]}
     assert (score.sent, score.same, score.unsent) == (2, 2, 0)
 
@@ -306,7 +314,7 @@ def test_publishers_wait_for_subscribers_and_send_once(kind: str) -> None:
     first, second = talk("SUB", kind, *said), talk("SUB", kind, *said[10:30], flow=2, first=11)
     both = sorted([*first[:-1], *second[:-1]], key=lambda event: event.time_ns or 0)  # type: ignore[union-attr]
     with zmq.Context() as context, context.socket(zmq.SUB) as sub:
-        sub.rcvtimeo = 5000
+        sub.rcvtimeo = PATIENCE_MS
         port = free_port()
         sub.connect(f"tcp://127.0.0.1:{port}")
         sub.subscribe(b"a")
@@ -321,9 +329,12 @@ def test_publishers_wait_for_subscribers_and_send_once(kind: str) -> None:
 def test_subscribers(kind: str, peers: Peers) -> None:
     publisher = peers(zmq.XPUB)
     events = talk("SUB", "PUB", ("client", [b"a"]), ("client", [b"b"]), ("server", [b"a1"]))
-    events.insert(2, Subscription(2_500_000, 9, 1, events[0].src, SERVER, "cancel", b"b", "command"))  # type: ignore[union-attr]
+    (first, *_), end = events, events[-1]
+    assert isinstance(first, Greeting | Message | Subscription)
+    assert isinstance(end, Connection)
+    events.insert(2, Subscription(2_500_000, 9, 1, first.src, SERVER, "cancel", b"b", "command"))
     if kind == "XSUB":
-        events[-1].client.socket_type = "XSUB"  # type: ignore[union-attr]
+        end.client.socket_type = "XSUB"
     got: list[bytes] = []
 
     def publish() -> None:
@@ -338,12 +349,14 @@ def test_subscribers(kind: str, peers: Peers) -> None:
 
 
 def test_times_and_rates(peers: Peers) -> None:
+    """In the capture's own time each would take 50 s."""
     said: list[Said] = [("client", [b"%d" % number]) for number in range(11)]
-    for options, expected in (({"speed": 2.0}, 0.25), ({"rate": 100.0}, 0.1), ({"rate": 100.0, "rounds": 2}, 0.4)):
+    paces: list[tuple[dict[str, Any], float]]
+    paces = [({"speed": 200.0}, 0.25), ({"rate": 100.0}, 0.1), ({"rate": 100.0, "rounds": 2}, 0.4)]
+    for options, expected in paces:
         pull = peers(zmq.PULL)
-        score, shown = play(talk("PUSH", "PULL", *said, gap_ms=50), where(pull), **options)
-        times = [event.time_ns for event in shown if isinstance(event, Message)]
-        assert expected <= (times[-1] - times[0]) / 1e9 < expected + 0.3
+        score, _ = play(talk("PUSH", "PULL", *said, gap_ms=5000), where(pull), **{"speed": 1.0} | options)
+        assert expected <= score.seconds < expected + 20  # the first may be late, but is due at the beginning
         assert score.sent == 11 * options.get("rounds", 1)
 
 
@@ -382,7 +395,7 @@ def test_nobody_there() -> None:
 
 def test_the_wrong_peer(peers: Peers) -> None:
     with pytest.raises(Error, match="a PUSH socket may talk to"):
-        play(talk("PUSH", "PULL", ("client", [b"a"])), where(peers(zmq.PUB)), patience=2.0)
+        play(talk("PUSH", "PULL", ("client", [b"a"])), where(peers(zmq.PUB)), patience=2.5)
 
 
 def test_drafts() -> None:
@@ -455,7 +468,9 @@ def test_the_command(peers: Peers) -> None:
 
 
 def test_the_exit_status(peers: Peers) -> None:
-    done = replay(FIXTURES / "m31_req_rep.pcap", "--to", where(peers(zmq.ROUTER)), "--patience", "1", "--speed", "100")
+    done = replay(
+        FIXTURES / "m31_req_rep.pcap", "--to", where(peers(zmq.ROUTER)), "--patience", "1.4", "--speed", "100"
+    )
     assert done.exit_code == 1
     assert "12 of the capture did not come" in done.stderr
 
@@ -474,7 +489,8 @@ def test_where_to_must_be_said() -> None:
 
 def test_without_pyzmq() -> None:
     code = "import sys; sys.modules['zmq'] = None; sys.argv = sys.argv[1:]; from zmtpsniff.cli.main import main; main()"
-    command = [sys.executable, "-c", code, "zmtpsniff", "replay", FIXTURES / "m31_push_pull.pcap", "--to", "ipc://x"]
+    capture = str(FIXTURES / "m31_push_pull.pcap")
+    command = [sys.executable, "-c", code, "zmtpsniff", "replay", capture, "--to", "ipc://x"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "zmtpsniff: replay needs pyzmq, which is not installed: pip install 'zmtpsniff[replay]'\n"
@@ -530,7 +546,8 @@ def test_a_replay_looks_like_the_capture(tmp_path: Path) -> None:
             ],
         )
         compared = subprocess.run(
-            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--factor", "10"],
+            # Not how fast: that depends on what else the machine does.
+            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--tolerance", "1000000"],
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     assert compared.returncode == 0, compared.stdout + compared.stderr
@@ -540,14 +557,15 @@ def test_an_interrupt_ends_with_the_summary() -> None:
     """In the capture's own time this one goes on for longer than the test."""
     with zmq.Context() as context, context.socket(zmq.PULL) as pull:
         port = pull.bind_to_random_port("tcp://127.0.0.1")
-        command = [sys.executable, "-m", "zmtpsniff", "replay", FIXTURES / "m31_push_pull.pcap"]
+        command = [sys.executable, "-m", "zmtpsniff", "replay", str(FIXTURES / "m31_push_pull.pcap")]
         with subprocess.Popen(
             [*command, "--to", f"tcp://127.0.0.1:{port}", "--speed", "0.00001", "-T", "summary"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as program:  # fmt: skip
-            assert pull.poll(20_000)
-            time.sleep(0.5)  # now it waits for the next one's time
+            assert pull.poll(PATIENCE_MS)
+            assert program.stdout
+            assert "message PUSH" in program.stdout.readline()  # so it has counted that
             program.send_signal(signal.SIGINT)
-            _, said = program.communicate(timeout=20)
+            _, said = program.communicate(timeout=PATIENCE_MS / 1000)
     assert program.returncode == 130
     assert "1 message sent" in said

@@ -12,7 +12,7 @@ from tests.support.streams import (
     START_NS,
     Conversation,
     Piece,
-    Sent,
+    SentSegment,
     duplicate,
     early_acks,
     overlap,
@@ -125,7 +125,7 @@ def _curve(random: Random) -> list[Piece]:
     ]
 
 
-def disturbed(random: Random) -> list[Sent]:
+def disturbed(random: Random) -> list[SentSegment]:
     """The segments of a conversation, perhaps in another order, twice, overlapping, missing or cut short."""
     talk = conversation(random)
     sent = segments(talk, acks=random.random() < 0.8)

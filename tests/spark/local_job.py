@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, add, ingest
 from zmtpsniff.spark.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Frame:
@@ -25,7 +28,7 @@ class Frame:
         return [tuple(row.values()) for part in self.parts for row in part.to_pylist()]
 
 
-class Session:
+class _Session:
     """So much of a session as a run needs, on two cores."""
 
     _jsc = None
@@ -36,16 +39,22 @@ class Session:
         return Frame([pa.table({"id": [number]}) for number in range(start, end, step)])
 
 
+def local_session() -> "SparkSession":
+    return cast("SparkSession", _Session())
+
+
 def asked(output: Path | str, series: str = "folder", shards: int | None = None, **options: Any) -> IngestRun:
     """What a run is asked for whose bodies are as long as those of ``read``."""
     return IngestRun(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
 
 
-def take(inputs: Iterable[Path | str], output: Path | str, session: Any = None, **how: Any) -> IngestOutcome:
+def take(
+    inputs: Iterable[Path | str], output: Path | str, session: "SparkSession | None" = None, **how: Any
+) -> IngestOutcome:
     """Ingest files or folders."""
-    return ingest(session or Session(), [str(one) for one in inputs], asked(output, **how))
+    return ingest(session or local_session(), [str(one) for one in inputs], asked(output, **how))
 
 
 def take_listed(listed: Sequence[FileInfo], output: Path | str, **how: Any) -> IngestOutcome:
     """Ingest files that have been listed."""
-    return add(Session(), listed, asked(output, **how))  # type: ignore[arg-type]
+    return add(local_session(), listed, asked(output, **how))

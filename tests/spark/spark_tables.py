@@ -55,7 +55,7 @@ def later(path: Path, by_ns: int, target: Path) -> Path:
     """A capture as if it had been made later."""
     section = PcapngSection(Provenance("zmtpsniff test"))
     moved = [(packet[0] + by_ns, *packet[1:]) for packet in packets(path)]
-    target.write_bytes(section.header([]) + section.packets(moved))  # type: ignore[arg-type]
+    target.write_bytes(section.header([]) + section.packets(moved))
     return target
 
 
@@ -143,8 +143,9 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
                 out.setdefault(row["series"], Counter())
             continue
         for row in tables[table]:
-            ends = frozenset(row[name] for name in (("client", "server") if table == "connections" else ("src", "dst")))
-            known = sorted(ids.get((row["series"], row["conn_id"], ends), [(0, row["conn_id"])]))
+            names = ("client", "server") if table == "connections" else ("src", "dst")
+            key = row["series"], row["conn_id"], frozenset(row[name] for name in names)
+            known = sorted(ids.get(key, [(0, row["conn_id"])]))
             time_ns = row.get("start_ns") or row.get("time_ns") or 0
             id_here = [name for start_ns, name in known if start_ns <= max(time_ns, known[0][0])][-1]
             record = json.dumps(_record(table, {**row, "conn_id": id_here}), sort_keys=True)

@@ -19,21 +19,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 
 pytestmark = pytest.mark.usefixtures("spark_installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark.spark_tables import by_series, cut, expected, read_tables
+from tests.support.ports import free_port
 from tests.support.spark_settings import JAVA_OPTIONS, write_settings
 
 PATIENCE = 400  # seconds, on a machine that does much else
-
-
-def _port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
@@ -170,7 +165,7 @@ def test_python_of_the_cluster_lacks_us(tmp_path: Path) -> None:
 @contextmanager
 def _cluster(folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
     """A master with two workers of a core each: its address, and they, which work in folders work0 and work1."""
-    port = _port()
+    port = free_port()
     address = f"spark://127.0.0.1:{port}"
     package, here = "org.apache.spark.deploy", ("--host", "127.0.0.1")
     master = ("spark-class", f"{package}.master.Master", *here, "--port", str(port), "--webui-port", "0")
@@ -242,7 +237,7 @@ def test_an_executor_is_killed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_spark_connect(tmp_path: Path) -> None:
-    port = _port()
+    port = free_port()
     server = "org.apache.spark.sql.connect.service.SparkConnectServer"
     settings = ("--conf", f"spark.connect.grpc.binding.port={port}", "--master", "local[2]")
     captures = Captures(tmp_path / "one", "app_malamute.pcap", [40, 80])

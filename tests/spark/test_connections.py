@@ -24,7 +24,7 @@ def told(parts: list[list[Segment]]) -> list[AnyEvent]:
     events: list[AnyEvent] = []
     state = None
     for part in parts:
-        connections = Connections(Options(), state)
+        connections = Connections(Options().settings, state)
         events += connections.take(part)
         state, final, _ = connections.finish(part[-1][0])
         events += final
@@ -42,7 +42,7 @@ def test_they_go_on_from_their_state(talk: Conversation) -> None:
 
 def test_a_state_does_not_grow_with_its_connection() -> None:
     def size(count: int) -> int:
-        connections = Connections(Options())
+        connections = Connections(Options().settings)
         connections.take(taken(request_reply(3, Random(7), count)))
         return len(connections.state() or b"")
 
@@ -51,10 +51,10 @@ def test_a_state_does_not_grow_with_its_connection() -> None:
 
 def test_an_option_of_a_later_run_holds() -> None:
     given = taken(pushes(3, Random(9)))[:-6]
-    first = Connections(Options(idle_seconds=5000))
+    first = Connections(Options(idle_seconds=5000).settings)
     first.take(given)
     last_ns = given[-1][0]
-    later = Connections(Options(idle_seconds=50), first.state())
+    later = Connections(Options(idle_seconds=50).settings, first.state())
     assert first.over_ns > last_ns + 4999 * 10**9
     assert last_ns < later.over_ns < last_ns + 51 * 10**9
 
@@ -66,13 +66,13 @@ def test_an_option_of_a_later_run_holds() -> None:
 )  # fmt: skip
 def test_octets_that_are_no_state_are_refused(octets: bytes) -> None:
     with pytest.raises(StateError):
-        Connections(Options(), octets)
+        Connections(Options().settings, octets)
 
 
 def test_a_state_with_any_octet_changed_is_refused_or_goes_on() -> None:
     """No other error comes of it: nothing is run, and nothing is taken for what it is not."""
     given = taken(request_reply(3, Random(4)))
-    connections = Connections(Options())
+    connections = Connections(Options().settings)
     connections.take(given[:9])
     state = connections.state() or b""
     random = Random(5)
@@ -80,4 +80,4 @@ def test_a_state_with_any_octet_changed_is_refused_or_goes_on() -> None:
         octets = bytearray(state)
         octets[place] ^= 1 << random.randrange(8)
         with contextlib.suppress(StateError):
-            Connections(Options(), bytes(octets))
+            Connections(Options().settings, bytes(octets))

@@ -56,11 +56,11 @@ def test_a_state_holds_no_key_and_goes_on() -> None:
     opener = Opener(KeyRing(curve.ways()["k"]))
     for place in range(5, len(given), 7):
         events: list[AnyEvent] = []
-        first = Connections(Options(), curve=opener)
+        first = Connections(Options().settings, curve=opener)
         events += first.take(given[:place])
         state, final, _ = first.finish(given[place - 1][0])
         assert state is not None
-        later = Connections(Options(), state, curve=Opener(KeyRing(curve.ways()["k"])))
+        later = Connections(Options().settings, state, curve=Opener(KeyRing(curve.ways()["k"])))
         events += final + later.take(given[place:])
         told = [event.frames for event in events if isinstance(event, Message)]
         assert told == [[b"part", b"%d" % number] for number in range(10)]

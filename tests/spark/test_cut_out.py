@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import zstandard
 
-from tests.capture.test_offsets import captures, sections
+from tests.capture.test_files_offsets import captures, sections
 from tests.support import records
 from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 

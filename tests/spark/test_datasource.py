@@ -28,6 +28,7 @@ from pyspark.sql.datasource import (
     Not,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, later, packets
@@ -39,6 +40,7 @@ from zmtpsniff.spark.tables import arrow_schema
 SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
 RULES = ("udp.port==5556,zmtp", "udp.port==5557,zmtp")
 PIECES = (1, 5)
+ALL = ReadAllAvailable()
 
 
 def captures() -> list[Path]:
@@ -104,12 +106,12 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
             for at, file in enumerate(files):
                 (folder / file.name).write_bytes(file.read_bytes())
                 killed = source(folder, table, **options, shards="5").streamReader(schema(table))
-                for part in killed.partitions(offset, killed.latestOffset(offset, None))[2:]:
+                for part in killed.partitions(offset, killed.latestOffset(offset, ALL))[2:]:
                     list(killed.read(part))
                 shards = {"shards": str(1 + at % 3)}
                 reader = source(folder, table, **options, **shards).streamReader(schema(table))
-                end = reader.latestOffset(offset, None)
-                assert reader.latestOffset(offset, None) == end  # asked again after a crash
+                end = reader.latestOffset(offset, ALL)
+                assert reader.latestOffset(offset, ALL) == end  # asked again after a crash
                 parts = reader.partitions(offset, end)
                 for part in parts:
                     once = rows(reader.read(part))
@@ -117,7 +119,7 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
                     found[table] += once
                 reader.commit(end)
                 offset = end
-            assert reader.latestOffset(offset, None) == offset
+            assert reader.latestOffset(offset, ALL) == offset
             assert reader.partitions(offset, offset) == []
         assert_places(found)
         if by_series(found)["/"] != expected(files):
@@ -139,14 +141,14 @@ def test_late_file_of_a_stream(tmp_path: Path) -> None:
     for file in (files[0], files[2], files[1], files[3]):
         (folder / file.name).write_bytes(file.read_bytes())
         reader = source(folder, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
-        end = reader.latestOffset(offset, None)
+        end = reader.latestOffset(offset, ALL)
         for part in reader.partitions(offset, end):
             found += rows(reader.read(part))
         offset = end
     assert {row["file"] for row in found} == {str(folder / file.name) for file in files}
     sizes = Counter(row["size"] for row in found if row["file"] != str(folder / files[3].name))
-    reader = source(FIXTURES / "app_malamute.pcap", "messages").reader(schema("messages"))
-    assert sizes <= Counter(row["size"] for part in reader.partitions() for row in rows(reader.read(part)))
+    whole = source(FIXTURES / "app_malamute.pcap", "messages").reader(schema("messages"))
+    assert sizes <= Counter(row["size"] for part in whole.partitions() for row in rows(whole.read(part)))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +171,7 @@ def test_stream_wants_a_folder(tmp_path: Path) -> None:
     reader = source(tmp_path, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
     for number in (1, 2):  # which no task has left there
         with pytest.raises(SparkError, match="it is not what this checkpoint left; begin with new folders"):
-            reader.latestOffset({"batch": number, "files": []}, None)
+            reader.latestOffset({"batch": number, "files": []}, ALL)
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def scanned(frame: "DataFrame") -> int:
     """How many rows the format itself gave to Spark, the last time that this was collected."""
-    plan = frame._jdf.queryExecution().executedPlan()  # type: ignore[operator]
+    plan = frame._jdf.queryExecution().executedPlan()
     while not plan.nodeName().startswith("BatchScan"):
         plan = plan.children().head()
     return int(plan.metrics().apply("numOutputRows").value())

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
-from tests.spark.local_job import Session, asked
+from tests.spark.local_job import asked, local_session
 from tests.spark.spark_tables import by_series, cut, expected, packets, read_tables
 from tests.support.spark_settings import write_settings
 from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, follow
@@ -56,7 +56,7 @@ def test_files_come_while_it_follows(tmp_path: Path) -> None:
         deliver(waiting.pop(0), source)
 
     with pytest.raises(Enough):
-        follow(Session(), [str(source)], asked(tmp_path / "out"), report, every_seconds=0)  # type: ignore[arg-type]
+        follow(local_session(), [str(source)], asked(tmp_path / "out"), report, every_seconds=0)
     assert [(done.files, done.known) for done in found] == [(1, number) for number in range(5)]
     assert by_series(read_tables(tmp_path / "out"))[str(source)] == expected(sorted(source.iterdir()))
 
@@ -74,7 +74,7 @@ def test_a_folder_that_is_empty_fills(tmp_path: Path) -> None:
 
     Thread(target=fill).start()
     with pytest.raises(Enough):
-        follow(Session(), [str(source)], asked(tmp_path / "out"), report, every_seconds=0.1)  # type: ignore[arg-type]
+        follow(local_session(), [str(source)], asked(tmp_path / "out"), report, every_seconds=0.1)
     assert read_tables(tmp_path / "out")["messages"]
 
 
@@ -159,7 +159,7 @@ def test_what_is_said_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     from zmtpsniff.cli.main import cli
     from zmtpsniff.spark import session
 
-    monkeypatch.setattr(session, "LazySession", lambda master: Session())
+    monkeypatch.setattr(session, "LazySession", lambda master: local_session())
     folder = tmp_path / "in"
     folder.mkdir()
     content: dict[str, Any] = {"a.pcap": (FIXTURES / "m31_req_rep.pcap").read_bytes(), "b.txt": b"none", "c.txt": b""}

@@ -70,9 +70,9 @@ def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
     for given in (tmp_path, tmp_path / "*.pcap"):
         wanted = [str(tmp_path / "gone.pcap"), str(one)]
         assert [file.path for file in list_files([str(given)])] == wanted
-    for given in (str(pipe), f"file://{pipe}", "/dev/null"):
+    for location in (str(pipe), f"file://{pipe}", "/dev/null"):
         with pytest.raises(LocationError, match="it is a FIFO, a socket or a device, and no file; write"):
-            list_files([given])
+            list_files([location])
 
 
 def test_what_never_ends_is_not_read(tmp_path: Path) -> None:

@@ -40,7 +40,9 @@ def test_notebook_runs(
     captures = [FIXTURES / f"{name}.pcap" for name in ("m31_req_rep", "m31_pub_sub", "rec_reconnect_storm")]
     take(captures, tmp_path / "tables", series="file")
     monkeypatch.setenv("ZMTPSNIFF_TABLES", str(tmp_path / "tables"))
-    monkeypatch.setenv("ZMTPSNIFF_MASTER", spark_session.sparkContext.master)
+    master = spark_session.sparkContext.master
+    assert master is not None
+    monkeypatch.setenv("ZMTPSNIFF_MASTER", master)
     made = make_notebook()
     names: dict[str, Any] = {}
     shown = []

@@ -7,8 +7,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from datetime import UTC, date, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 
+from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
+from tests.support.ports import free_port
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
@@ -109,7 +111,7 @@ def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tm
         assert halves[1][0][0] < halves[0][-1][0], "the second file begins before the first ends"
         for number, half in enumerate(halves):
             file = folder / f"{number}.pcapng"
-            file.write_bytes(section.header([]) + section.packets(half))  # type: ignore[arg-type]
+            file.write_bytes(section.header([]) + section.packets(half))
             take([file], tmp_path / "out")
             file.unlink()
     for found in by_series(read_tables(tmp_path / "out")).values():
@@ -145,15 +147,15 @@ class KilledError(Exception):
 
 def dies_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Have nothing happen any more after so many changes of tables."""
-    change = store._change
+    change = DeltaTable.create_write_transaction
     left = iter(range(steps))
 
-    def die(*arguments: Any) -> None:
+    def die(*arguments: Any, **options: Any) -> None:
         if next(left, None) is None:
             raise KilledError
-        change(*arguments)
+        change(*arguments, **options)
 
-    monkeypatch.setattr(store, "_change", die)
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", die)
 
 
 @pytest.mark.parametrize("steps", range(7))
@@ -191,7 +193,7 @@ def test_a_step_is_done_once_whoever_does_it(tmp_path: Path) -> None:
     found = Store(str(tmp_path / "out"))
     before = content(tmp_path / "out")
     versions = [found.opened(table).version() for table in tables.TABLES]
-    found._complete(found.last_commit())
+    found.open()
     assert [found.opened(table).version() for table in tables.TABLES] == versions
     assert content(tmp_path / "out") == before
 
@@ -221,7 +223,7 @@ def write_at_once(folder: Path, output: str) -> None:
         return sum(take([file], output).files for file in files)
 
     names = sorted(wanted)
-    done = at_once(*(lambda name=name: run(wanted[name]) for name in names))  # type: ignore[misc]
+    done = at_once(*(partial(run, wanted[name]) for name in names))
     assert done == [3] * len(names)
     assert_equal(output, wanted)
 
@@ -242,7 +244,7 @@ def test_runs_on_the_same_series_at_once(tmp_path: Path) -> None:
 def test_another_run_makes_the_tables_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Arrow finds no folder of a table, looks whether there really is none, and there is one."""
 
-    class Hurried:
+    class HastyFileSystem:
         """A file system whose folders come while they are listed."""
 
         def __init__(self, system: Any) -> None:
@@ -258,7 +260,7 @@ def test_another_run_makes_the_tables_at_the_same_time(tmp_path: Path, monkeypat
 
     def hurried(location: str) -> tuple[Any, str]:
         system, root = file_system(location)
-        return Hurried(system), root
+        return HastyFileSystem(system), root
 
     monkeypatch.setattr(store, "file_system", hurried)
     Store(str(tmp_path / "out")).open()
@@ -301,7 +303,9 @@ def readers(folder: str) -> dict[str, Callable[[], int]]:
 
     def duck() -> int:
         messages = DeltaTable(folder).to_pyarrow_dataset()  # noqa: F841  # DuckDB finds it by its name
-        return int(duckdb.sql("SELECT count(*) FROM messages").fetchall()[0][0])
+        counted = duckdb.sql("SELECT count(*) FROM messages")
+        assert counted is not None
+        return int(counted.fetchall()[0][0])
 
     return {
         "deltalake": lambda: DeltaTable(folder).to_pyarrow_table(columns=["series"]).num_rows,
@@ -378,10 +382,10 @@ def version_0_9(folder: Path, files: list[Path]) -> None:
             with (folder / "new" / table / path).open("rb") as file:
                 rows = pq.ParquetFile(file).read()
             missing = [name for name in ("shards", "condition") if name in rows.column_names]
-            pq.write_table(rows.drop_columns(missing), target)  # type: ignore[no-untyped-call]
+            pq.write_table(rows.drop_columns(missing), target)
     (folder / "out" / "_open").mkdir()
     rows = pa.table({"series": [str(files[0].parent)], "name": [b"x"], "state": [b"y"]})
-    pq.write_table(rows, folder / "out" / "_open" / "0000000001-x.parquet")  # type: ignore[no-untyped-call]
+    pq.write_table(rows, folder / "out" / "_open" / "0000000001-x.parquet")
 
 
 def test_tables_of_0_9_0_are_converted(tmp_path: Path) -> None:
@@ -425,13 +429,14 @@ def test_optimize(tmp_path: Path) -> None:
         optimize(str(tmp_path / "nothing"))
 
 
-def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
+def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the statistics of the files: least and greatest series and time."""
+    monkeypatch.setattr(writer, "_DISORDER_NS", 10**9)
     wanted = series(tmp_path / "in", 3, NAMES[:3])
     for name in wanted:
         take([name], tmp_path / "out")
     found = Store(str(tmp_path / "out"))
-    actions = store._actions(found.opened("messages")).values()
+    actions = pa.table(found.opened("messages").get_add_actions()).to_pylist()
     assert len(actions) == 3
     for name, files in wanted.items():
         mine = [one for one in actions if one["min"]["series"] <= name <= one["max"]["series"]]
@@ -442,7 +447,7 @@ def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path) -> None:
     assert sum(one["max"]["time_ns"] >= hour for one in actions) < 3
     rows = found.opened("messages").to_pyarrow_dataset().to_table(filter=pc.field("series") == min(wanted))
     times_ns = rows.column("time_ns").to_pylist()
-    assert all(early_ns - late_ns <= writer._DISORDER_NS for early_ns, late_ns in pairwise(times_ns))
+    assert all(early_ns - late_ns <= 10**9 for early_ns, late_ns in pairwise(times_ns))
 
 
 # ---------------------------------------------------------------------- files that are broken, and options
@@ -507,27 +512,25 @@ def test_an_output_that_is_empty_is_not_the_root() -> None:
 # ---------------------------------------------------------------------- object stores
 
 
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A bucket of an S3 server, a process of its own: while Delta Lake waits, it may hold Python's lock."""
     pytest.importorskip("moto.server", reason="moto is not installed: pip install 'zmtpsniff[test]'")
     from pyarrow.fs import S3FileSystem
 
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        host, port = free.getsockname()
+    host, port = "127.0.0.1", free_port()
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
     for name, value in (("ACCESS_KEY_ID", "test"), ("SECRET_ACCESS_KEY", "test"), ("REGION", "us-east-1")):
         monkeypatch.setenv(f"AWS_{name}", value)
-    store.file_system.__globals__["_system"].cache_clear()
     command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         try:
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                with suppress(OSError), socket.create_connection((host, port)):
-                    break
-                time.sleep(0.1)
+            wait_for(lambda: is_open(port))
             system = S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", allow_bucket_creation=True)
             system.create_dir("here")
             yield "s3://here"

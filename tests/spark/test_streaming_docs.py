@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 
 for package in ("pyarrow", "deltalake", "pyspark"):
     pytest.importorskip(package)

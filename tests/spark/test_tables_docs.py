@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown import blocks
+from tests.support.shown_commands import blocks
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 for package in ("duckdb", "polars"):

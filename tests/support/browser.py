@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 MISSING = "there is no chromium here: apt-get install chromium"
-_VIRTUAL_MS = 6000
+_DRAWN_MS = 2500  # after which a page that has been loaded is drawn
+_VIRTUAL_MS = 30_000
 
 
 class OpenedPage(NamedTuple):
@@ -28,14 +29,16 @@ def open_page(page: Path, profile: Path, width: int = 1280, height: int = 20_000
     assert CHROMIUM is not None
     profile.mkdir()
     frame = profile / "frame.html"
+    # All times are the page's own, which stand still while something loads: however long that takes, the page has been
+    # drawn before it is used, and has done what it was asked to before it is read.
     frame.write_text(
-        f'<iframe id="frame" src="{page.resolve().as_uri()}" width="{width}" height="{height}"></iframe>\n'
-        "<script>const frame = document.getElementById('frame');\n"
-        f"setTimeout(() => {{ const page = frame.contentWindow; {then} }}, {_VIRTUAL_MS - 3000});\n"
-        "setTimeout(() => { const root = frame.contentDocument.documentElement; document.documentElement.innerHTML = "
+        "<script>\nfunction use() {\n  const frame = document.getElementById('frame');\n"
+        f"  setTimeout(() => {{ const page = frame.contentWindow; {then} }}, {_DRAWN_MS});\n"
+        "  setTimeout(() => { const root = frame.contentDocument.documentElement; document.documentElement.innerHTML = "
         "root.innerHTML; "
         "for (const { name, value } of root.attributes) document.documentElement.setAttribute(name, value); "
-        f"}}, {_VIRTUAL_MS - 1000});</script>\n"
+        f"}}, {2 * _DRAWN_MS});\n}}\n</script>\n"
+        f'<iframe id="frame" src="{page.resolve().as_uri()}" onload="use()" width="{width}" height="{height}"></iframe>'
     )
     command = [
         CHROMIUM, "--headless=new", "--disable-gpu", "--no-first-run", "--enable-logging=stderr",
@@ -45,5 +48,5 @@ def open_page(page: Path, profile: Path, width: int = 1280, height: int = 20_000
     ]  # fmt: skip
     if os.geteuid() == 0:
         command.insert(1, "--no-sandbox")  # which root cannot have
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     return OpenedPage(done.stdout, re.findall(r"CONSOLE.*", done.stderr))

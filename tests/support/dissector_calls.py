@@ -16,6 +16,7 @@ from tests.support.zmtp_octets import CLIENT, SERVER, SIGNATURE, frame_v1
 
 Sent = list[tuple[int, bytes]]
 Call = tuple[int, str, tuple[Any, ...]]  # side, method of a half, arguments
+Successor = Callable[[ZmtpConnection, list[AnyEvent]], ZmtpConnection]  # what goes on for a connection
 
 
 @cache
@@ -31,7 +32,7 @@ def talks() -> tuple[list[Sent], ...]:
     for version in (1, 2, 3):
         for make in (request_reply, pushes, publications):
             for most in (20, 3000, 20_000):
-                pieces = make(version, Random(version), 12, most=most).pieces  # type: ignore[operator]
+                pieces = make(version, Random(version), 12, most=most).pieces
                 made.append([(piece.side, piece.data) for piece in pieces])
     web = []
     for protocol in (b"ZWS2.0", b"ZWS2.0/NULL"):
@@ -89,7 +90,7 @@ def events(
     starts: tuple[bool, bool] = (True, True),
     forced: int | None = None,
     limits: Limits | None = None,
-    between: Callable[[ZmtpConnection, list[AnyEvent]], ZmtpConnection] | None = None,
+    between: Successor | None = None,
 ) -> list[AnyEvent]:
     """What a dissector tells that is called so; ``between`` two calls another may go on for it."""
     out: list[AnyEvent] = []

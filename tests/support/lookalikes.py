@@ -8,8 +8,8 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from tests.support.foreign import PROTOCOLS as FOREIGN
-from tests.support.foreign import Turns
+from tests.support.foreign_conversations import PROTOCOLS as FOREIGN
+from tests.support.foreign_conversations import Turns
 from tests.support.made_up import binary_body, json_body, numbers_body, text_body
 
 Body = Callable[[Random, int], bytes]

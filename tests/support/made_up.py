@@ -42,10 +42,8 @@ def greetings(version: int, client: bytes, server: bytes, minor: int = 1) -> lis
     if version == 1:
         return [Piece(CLIENT, b"\1\0"), Piece(SERVER, b"\1\0")]
     if version == 2:
-        rest = [bytes([1, _NUMBERS[kind]]) + frame(b"") for kind in (client, server)]
-        return [
-            Piece(CLIENT, signature), Piece(SERVER, signature), Piece(CLIENT, rest[0]), Piece(SERVER, rest[1]),
-        ]  # fmt: skip
+        ours, theirs = (bytes([1, _NUMBERS[kind]]) + frame(b"") for kind in (client, server))
+        return [Piece(CLIENT, signature), Piece(SERVER, signature), Piece(CLIENT, ours), Piece(SERVER, theirs)]
     rest = bytes([minor]) + b"NULL".ljust(20, b"\0") + bytes(32)
     return [
         Piece(CLIENT, signature), Piece(SERVER, signature), Piece(CLIENT, b"\3"), Piece(SERVER, b"\3" + rest),

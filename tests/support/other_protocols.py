@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from tests.support.foreign import PROTOCOLS, converse
+from tests.support.foreign_conversations import PROTOCOLS, converse
 from tests.support.made_up import binary_body, text_body
 from tests.support.streams import CLIENT, SERVER
 

@@ -38,7 +38,7 @@ def _together(first: Callable[[], None], *others: Callable[[], None]) -> None:
         thread.join()
 
 
-def _hear(socket: "zmq.Socket[bytes]", answer: Callable[[list[bytes]], None] | None = None) -> None:
+def _hear(socket: "zmq.Socket[bytes]", answer: Callable[[list[bytes]], object] | None = None) -> None:
     """Take messages until none come any more."""
     while True:
         try:
@@ -121,7 +121,7 @@ def turns() -> None:
             time.sleep(0.002)
         dealer.close()
 
-    _together(ask, lambda: _hear(router, lambda frames: router.send_multipart(frames)))
+    _together(ask, lambda: _hear(router, router.send_multipart))
 
 
 SYSTEMS: dict[str, Callable[[], None]] = {

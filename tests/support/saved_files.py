@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.pcapng_writer import Provenance
@@ -57,7 +58,7 @@ def program(*arguments: Path | str, **options: object) -> "subprocess.CompletedP
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)  # type: ignore[call-overload,no-any-return]
 
 
-def records(output: str) -> list[dict[str, object]]:
+def records(output: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in output.splitlines()]
 
 

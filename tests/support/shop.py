@@ -7,7 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import zmq
 
@@ -70,7 +71,7 @@ class Shop:
         self._start(lambda: self._worker(hangs=False))
         self._start(lambda: self._worker(hangs=self._fault == "hanging-worker"))
         for topic in (b"prices.GBP", b"prices.EUR", b"prices.GPB" if self._fault == "typo" else b"prices.GBP"):
-            self._start(lambda topic=topic: self._subscriber(topic, 0.0))
+            self._start(partial(self._subscriber, topic, 0.0))
         if self._fault != "no-archive":
             self._start(lambda: self._subscriber(b"", 0.01 if self._fault == "slow-archive" else 0.0))
         if self._fault == "new-client":
@@ -184,7 +185,7 @@ class Shop:
         self._serve(self._socket(zmq.REP, ADMIN, bind=True, plain_server=1, zap_domain=b"shop"), lambda _: [b"ok"])
 
     def _vault(self) -> None:
-        options = {"curve_server": 1, "curve_secretkey": self._server_secret, "zap_domain": b"shop"}
+        options: dict[str, Any] = {"curve_server": 1, "curve_secretkey": self._server_secret, "zap_domain": b"shop"}
         secured = {} if self._fault == "open-vault" else options
         self._serve(self._socket(zmq.REP, VAULT, bind=True, **secured), lambda _: [b"gold"])
 
@@ -197,7 +198,7 @@ class Shop:
         self._ask(self._socket(zmq.REQ, FRONT), lambda number: [b"order", b"%d" % number], 0.02)
 
     def _subscriber(self, topic: bytes, pause: float) -> None:
-        options = {"rcvhwm": 10, "rcvbuf": 4096} if pause else {}
+        options: dict[str, Any] = {"rcvhwm": 10, "rcvbuf": 4096} if pause else {}
         socket = self._socket(zmq.SUB, PRICES, subscribe=topic, **options)
         while not self._stop.is_set():
             if socket.poll(100):
@@ -218,7 +219,7 @@ class Shop:
     def _vault_client(self) -> None:
         public, secret = zmq.curve_keypair()
         server = zmq.curve_keypair()[0] if self._fault == "server-key" else self._server_key
-        keys = {"curve_publickey": public, "curve_secretkey": secret, "curve_serverkey": server}
+        keys: dict[str, Any] = {"curve_publickey": public, "curve_secretkey": secret, "curve_serverkey": server}
         socket = self._socket(zmq.REQ, VAULT, **({} if self._fault in ("null", "open-vault") else keys))
         self._ask(socket, lambda number: [b"how much?"], 0.1)
 

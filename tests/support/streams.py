@@ -54,7 +54,7 @@ class Conversation:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentSegment:
     """A segment; offsets count the octets of a side's stream, so the SYN has -1."""
 
     side: int
@@ -148,32 +148,36 @@ def conversations(least: int = 1, most: int = 1 << 30) -> list[Conversation]:
 # ---------------------------------------------------------------------- segments and packets
 
 
-def segments(talk: Conversation, acks: bool = True, fin: bool = True) -> list[Sent]:
+def segments(talk: Conversation, acks: bool = True, fin: bool = True) -> list[SentSegment]:
     """What an undisturbed capture holds: SYN, SYN ACK, ACK, data with acknowledgments, and the end."""
-    out = [Sent(CLIENT, -1, b"", -1, SYN), Sent(SERVER, -1, b"", 0, SYN | ACK), Sent(CLIENT, 0, b"", 0, ACK)]
+    out = [
+        SentSegment(CLIENT, -1, b"", -1, SYN),
+        SentSegment(SERVER, -1, b"", 0, SYN | ACK),
+        SentSegment(CLIENT, 0, b"", 0, ACK),
+    ]
     seen = [0, 0]
     for piece in talk.pieces:
         side = piece.side
-        out.append(Sent(side, seen[side], piece.data, seen[1 - side], PSH | ACK, piece.time_ns))
+        out.append(SentSegment(side, seen[side], piece.data, seen[1 - side], PSH | ACK, piece.time_ns))
         seen[side] += len(piece.data)
         if acks:
-            out.append(Sent(1 - side, seen[1 - side], b"", seen[side], ACK, piece.time_ns))
+            out.append(SentSegment(1 - side, seen[1 - side], b"", seen[side], ACK, piece.time_ns))
     if not fin:
         return out
     first, second = talk.ends_first, 1 - talk.ends_first
     if talk.end == "fin":
-        out.append(Sent(first, seen[first], b"", seen[second], FIN | ACK))
-        out.append(Sent(second, seen[second], b"", seen[first] + 1, FIN | ACK))
-        out.append(Sent(first, seen[first] + 1, b"", seen[second] + 1, ACK))
+        out.append(SentSegment(first, seen[first], b"", seen[second], FIN | ACK))
+        out.append(SentSegment(second, seen[second], b"", seen[first] + 1, FIN | ACK))
+        out.append(SentSegment(first, seen[first] + 1, b"", seen[second] + 1, ACK))
     elif talk.end == "rst":
-        out.append(Sent(first, seen[first], b"", seen[second], RST | ACK))
+        out.append(SentSegment(first, seen[first], b"", seen[second], RST | ACK))
     return out
 
 
-def resegment(sent: Sequence[Sent], sizes: Callable[[], int]) -> list[Sent]:
+def resegment(sent: Sequence[SentSegment], sizes: Callable[[], int]) -> list[SentSegment]:
     """Cut the data anew, each side's between two pieces of the other; acknowledgments follow their segment."""
-    out: list[Sent] = []
-    run: list[Sent] = []
+    out: list[SentSegment] = []
+    run: list[SentSegment] = []
 
     def cut() -> None:
         if not run:
@@ -185,7 +189,7 @@ def resegment(sent: Sequence[Sent], sizes: Callable[[], int]) -> list[Sent]:
             piece = data[at : at + size]
             out.append(replace(first, offset=first.offset + at, payload=piece))
             at += len(piece)
-            out.append(Sent(1 - first.side, max(first.ack, 0), b"", first.offset + at, ACK, first.time_ns))
+            out.append(SentSegment(1 - first.side, max(first.ack, 0), b"", first.offset + at, ACK, first.time_ns))
         run.clear()
 
     for one in sent:
@@ -202,7 +206,7 @@ def resegment(sent: Sequence[Sent], sizes: Callable[[], int]) -> list[Sent]:
     return out
 
 
-def reorder(sent: Sequence[Sent], random: Random, window: int, across: bool = False) -> list[Sent]:
+def reorder(sent: Sequence[SentSegment], random: Random, window: int, across: bool = False) -> list[SentSegment]:
     """Move every segment by up to ``window`` places; only within its side unless ``across``.
 
     The opening stays the opening, and a reset stays where it is.
@@ -225,9 +229,9 @@ def reorder(sent: Sequence[Sent], random: Random, window: int, across: bool = Fa
     return [*sent[:head], *body, *fixed]
 
 
-def duplicate(sent: Sequence[Sent], random: Random, share: float) -> list[Sent]:
+def duplicate(sent: Sequence[SentSegment], random: Random, share: float) -> list[SentSegment]:
     """Send some segments twice, at once or some packets later."""
-    out: list[tuple[float, Sent]] = []
+    out: list[tuple[float, SentSegment]] = []
     for place, one in enumerate(sent):
         out.append((place, one))
         if one.payload and random.random() < share:
@@ -237,7 +241,7 @@ def duplicate(sent: Sequence[Sent], random: Random, share: float) -> list[Sent]:
     return [one for _, one in out]
 
 
-def overlap(sent: Sequence[Sent], talk: Conversation, random: Random, share: float) -> list[Sent]:
+def overlap(sent: Sequence[SentSegment], talk: Conversation, random: Random, share: float) -> list[SentSegment]:
     """Make some segments begin before, or end after, where they did."""
     out = []
     streams = [talk.stream(CLIENT), talk.stream(SERVER)]
@@ -254,7 +258,7 @@ def overlap(sent: Sequence[Sent], talk: Conversation, random: Random, share: flo
     return out
 
 
-def early_acks(sent: Sequence[Sent], random: Random, places: int) -> list[Sent]:
+def early_acks(sent: Sequence[SentSegment], random: Random, places: int) -> list[SentSegment]:
     """Move pure acknowledgments before the data that they acknowledge, as captures of several queues have it."""
     keyed = []
     for index, one in enumerate(sent):
@@ -264,7 +268,7 @@ def early_acks(sent: Sequence[Sent], random: Random, places: int) -> list[Sent]:
     return [sent[index] for _, index in sorted(keyed)]
 
 
-def stray_resets(sent: Sequence[Sent], random: Random, count: int) -> list[Sent]:
+def stray_resets(sent: Sequence[SentSegment], random: Random, count: int) -> list[SentSegment]:
     """RSTs that nobody obeys, since they do not have the number expected next; their senders say more thereafter."""
     out = list(sent)
     places = [at for at, one in enumerate(sent) if at > 3 and one.payload]
@@ -277,12 +281,14 @@ def stray_resets(sent: Sequence[Sent], random: Random, count: int) -> list[Sent]
             away = 10_000_000
         text = random.choice([b"", b"\0\5Go away"])
         acked = max((before.end for before in sent[:at] if before.side != one.side), default=0)
-        out.insert(at, Sent(one.side, one.offset + away, text, acked, RST | random.choice([0, ACK]), one.time_ns))
+        out.insert(
+            at, SentSegment(one.side, one.offset + away, text, acked, RST | random.choice([0, ACK]), one.time_ns)
+        )
     return out
 
 
 def packets(
-    sent: Iterable[Sent],
+    sent: Iterable[SentSegment],
     isn: tuple[int, int] = (1000, 500_000),
     ports: tuple[int, int] = (40_000, 5555),
     start_ns: int = START_NS,
@@ -371,6 +377,8 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
         if isinstance(event, Capture | Comment | Work) or event.flow is None:
             continue
         assert event.flow not in ended, "a record after the connection record"
+        assert event.src is not None
+        assert event.packet is not None
         key = event.flow, event.src
         if not isinstance(event, Problem):
             assert event.packet >= last.get(key, 1), "the records of a sender are not in order"
@@ -401,7 +409,7 @@ def told(events: Iterable[AnyEvent]) -> dict[str, list[tuple[Any, ...]]]:
     for event in events:
         if isinstance(event, Connection):
             out.setdefault("connection", []).append(_bare(event))
-        elif not isinstance(event, (Capture, Comment, Problem)):
+        elif not isinstance(event, (Capture, Comment, Problem, Work)):
             out.setdefault(event.src, []).append(_bare(event))
     return out
 

@@ -23,7 +23,7 @@ class Terminal:
             self.written += octets
 
     def all(self) -> bytes:
-        self._reader.join(10)
+        self._reader.join(60)
         return self.written
 
     def screen(self) -> list[str]:

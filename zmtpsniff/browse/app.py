@@ -263,8 +263,7 @@ class BrowseApp(App[None]):
         self._question = question
         self._question_label.update(self._QUESTIONS[question])
         self._question_line.add_class("-asked")
-        self.question_prompt.value = FILES.get(question, self._search.text if question == "search" else "")
-        self.question_prompt.cursor_position = len(self.question_prompt.value)
+        self.question_prompt.propose(FILES.get(question, self._search.text if question == "search" else ""))
         self.question_prompt.focus()
 
     def _close_question(self) -> None:

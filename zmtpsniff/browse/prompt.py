@@ -49,6 +49,11 @@ class Prompt(Input):
         self._history: list[str] = []
         self._at = 0
 
+    def propose(self, text: str) -> None:
+        """Fill in an answer as file dialogs do: what is typed replaces it, and the arrows left and right edit it."""
+        self.value = text
+        self.select_all()
+
     def remember(self, text: str) -> None:
         """Keep what was typed, for later."""
         if text and (not self._history or self._history[-1] != text):

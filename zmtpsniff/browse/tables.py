@@ -145,9 +145,10 @@ def topics(records: Sequence[AnyRecord]) -> TableLines:
         if isinstance(record, TopicRow):
             cells = (
                 quote(record.topic, 60, "…"), f"{record.messages:,}", short(record.octets), f"{record.subscribers:,}",
+                f"{record.subscribers_most:,}",
             )  # fmt: skip
             lines.append(TableLine(cells, Target(None, (), _matches(record.topic))))
-    return TableLines(("topic", ">messages", ">octets", ">subscribers"), lines)
+    return TableLines(("topic", ">messages", ">octets", ">subscribers", ">at most"), lines)
 
 
 def services(index: RecordIndex, records: Sequence[AnyRecord]) -> TableLines:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from io import FileIO
 from itertools import chain
-from typing import BinaryIO
+from typing import IO
 
 from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
@@ -47,10 +47,10 @@ class Captures:
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
-        self._files: list[FileIO | BinaryIO] = []
+        self._files: list[FileIO | IO[bytes]] = []
         self._captures: list[Iterator[list[Packet]]] = []
 
-    def add(self, name: str | BinaryIO, chunk_size: int) -> None:
+    def add(self, name: str | IO[bytes], chunk_size: int) -> None:
         """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
         if not isinstance(name, str):
             title = str(getattr(name, "name", "the file object"))
@@ -100,7 +100,7 @@ class Captures:
             file.close()
 
 
-def open_captures(names: Sequence[str | BinaryIO], offsets: list[int] | None = None) -> Captures:
+def open_captures(names: Sequence[str | IO[bytes]], offsets: list[int] | None = None) -> Captures:
     """Open capture files by name or URL, ``-`` for standard input, and return them as one source.
 
     A URL may be that of a folder, or a glob, as no shell knows these.
@@ -204,7 +204,7 @@ def _recognise(
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 
-def _expanded(name: str | BinaryIO) -> Sequence[str | BinaryIO]:
+def _expanded(name: str | IO[bytes]) -> Sequence[str | IO[bytes]]:
     """The files that a URL names, or the file that anything else does; raises CaptureError."""
     if not isinstance(name, str) or "://" not in name:
         return (name,)
@@ -217,7 +217,7 @@ def _expanded(name: str | BinaryIO) -> Sequence[str | BinaryIO]:
         raise CaptureError(str(error)) from error
 
 
-def _open(name: str) -> FileIO | BinaryIO:
+def _open(name: str) -> FileIO | IO[bytes]:
     if "://" not in name:
         return FileIO(name)
     from zmtpsniff.capture.locations import open_location
@@ -225,7 +225,7 @@ def _open(name: str) -> FileIO | BinaryIO:
     return open_location(name)
 
 
-def read_chunks(file: FileIO | BinaryIO, size: int) -> Iterator[bytes]:
+def read_chunks(file: FileIO | IO[bytes], size: int) -> Iterator[bytes]:
     """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet.
 
     Raises DamageError if a file cannot be read on.

@@ -77,7 +77,7 @@ def file_system(location: str) -> "tuple[FileSystem, str]":
             f"{location}: nothing is read from {scheme}:// here; {known} and files of this machine are known"
         )
     try:
-        return _system(scheme, bucket), f"{_root(scheme, bucket)}{slash}{path}"
+        return _system(scheme, bucket, _endpoint()), f"{_root(scheme, bucket)}{slash}{path}"
     except ImportError as error:
         raise LocationError(f"{location}: {error.name} is not installed: pip install pyarrow") from error
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
@@ -110,11 +110,15 @@ def _root(scheme: str, bucket: str) -> str:
     return bucket.partition("@")[0] if scheme.startswith("abfs") else bucket
 
 
+def _endpoint() -> str | None:
+    """The S3 server that the environment names, if it is not Amazon's."""
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(_ENDPOINT)
+
+
 @lru_cache
-def _system(scheme: str, bucket: str) -> "FileSystem":
+def _system(scheme: str, bucket: str, endpoint: str | None) -> "FileSystem":
     from pyarrow import fs
 
-    endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(_ENDPOINT)
     if scheme == "s3" and endpoint:
         parts = urlsplit(endpoint)
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"

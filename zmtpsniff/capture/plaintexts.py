@@ -24,9 +24,14 @@ class Plaintexts:
     def __init__(self, most_octets: int = _MOST_OCTETS) -> None:
         """Start with nothing."""
         self._plaintexts: OrderedDict[bytes, bytes] = OrderedDict()
-        self._octets = 0
+        self.octets = 0  # what is kept, with the cost of each entry
         self._most_octets = most_octets
         self._others: OrderedDict[tuple[bytes, int], int] = OrderedDict()
+
+    @property
+    def count(self) -> int:
+        """How many plaintexts are kept."""
+        return len(self._plaintexts)
 
     def put(
         self,
@@ -61,13 +66,13 @@ class Plaintexts:
         if digest in self._plaintexts:
             return
         self._plaintexts[digest] = plaintext
-        self._octets += len(plaintext) + _COST
-        while self._octets > self._most_octets:
+        self.octets += len(plaintext) + _COST
+        while self.octets > self._most_octets:
             try:
                 _, old = self._plaintexts.popitem(last=False)
             except KeyError:  # taken meanwhile
                 return
-            self._octets -= len(old) + _COST
+            self.octets -= len(old) + _COST
 
     def _put_others(self, key: bytes, types: Sequence[str], outer_types: Sequence[str], lengths: Sequence[str]) -> None:
         """Remember the records of TLS 1.3 that look like application data, but are not: handshake and alerts."""
@@ -91,7 +96,7 @@ class Plaintexts:
         """
         plaintext = self._plaintexts.pop(_digest(record), None)
         if plaintext is not None:
-            self._octets -= len(plaintext) + _COST
+            self.octets -= len(plaintext) + _COST
             return plaintext
         name = key, len(record)
         left = self._others.get(name, 0)

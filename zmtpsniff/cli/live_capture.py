@@ -14,7 +14,7 @@ from zmtpsniff.cli.saver import SaverSettings, make_saver
 from zmtpsniff.cli.tshark import TsharkSettings, plan_tshark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.live import LiveSource
@@ -125,6 +125,7 @@ def _trace(live: LiveSettings) -> LiveCapture:
             drop_privileges()  # the command is its user's
         except NoPrivilegeDropError as error:
             raise CaptureError(str(error)) from None
+        _end_with_signals(engine.stop)  # from before its start: if a signal ended us, nobody would end the command
     engine.start()
     return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, None)
 
@@ -171,15 +172,19 @@ def settle_capture(
     except (CaptureError, click.UsageError):
         source.close()
         raise
-    # A signal ends the capture, not the program: what has come is given out, and the totals.
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(number, lambda *_: source.stop())
+    _end_with_signals(source.stop)
     if verbosity:
         names = escape(" ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)]))
         as_user = f" as {user}" if user else ""
         click.echo(f"zmtpsniff: capturing on {names} with {capture.engine}{as_user}", err=True)
     return opened
+
+
+def _end_with_signals(stop: "Callable[[], None]") -> None:
+    """A signal ends the capture, not the program: what has come is given out, and the totals."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda *_: stop())
 
 
 def duration_of(autostop: str | None) -> float | None:

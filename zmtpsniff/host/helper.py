@@ -13,12 +13,14 @@ the end of its input, so that it goes when who started it is gone, however that 
         {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
     {"do": "owners", "id": N, "ends": [[local, remote]]}
         {"is": "owner", "id": N, "local": text, "pid": N, "name": text, "container": text or null, "time_ns": N}
+        {"is": "looked", "id": N}                           there was a first look, and what it found has been told
 
 Nothing of the network is parsed here: what a capture held comes as keys and boxes of octets, which are compared with
 memory and given to libsodium as they are.
 """
 
 import json
+import os
 import queue
 import signal
 import sys
@@ -163,6 +165,8 @@ class Helper:
                     self._say(**{"is": "owner", "id": request_id, "local": ends.local, "time_ns": time_ns, **named})
                 elif tries + 1 < len(_OWNER_SECONDS):
                     waiting.append((now + _OWNER_SECONDS[tries + 1], tries + 1, request_id, ends))
+            for request_id in {request_id for _, tries, request_id, _ in due if tries == 0}:
+                self._say(**{"is": "looked", "id": request_id})
             waiting.sort()
 
 
@@ -183,6 +187,8 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: helper.stop())
     helper.run()
+    # Python's own end would wait for the thread that reads requests, and complain of replies that nobody reads.
+    os._exit(0)
 
 
 if __name__ == "__main__":

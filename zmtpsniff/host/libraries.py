@@ -2,8 +2,9 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
-from glob import glob
+from collections.abc import Iterable, Iterator, Sequence
+from glob import escape, glob
+from importlib.util import find_spec
 
 from zmtpsniff.host.elf import find_functions
 from zmtpsniff.host.processes import mappings, open_mapped, pids
@@ -20,6 +21,7 @@ _INSTALLED = (  # most programs on a machine use one of these: no need to wait f
 _LEAST_SECONDS = 1.0  # between two looks at all processes
 _SHARE = 20  # a look takes at most a 20th of the time
 _YOUNG_SECONDS = 3.0  # that a program has for loading what it needs, while it is looked at each time
+_YOUNG_LOOKS = 150  # that it has at least: on a busy machine both it and we have less of a processor
 
 
 class Libraries:
@@ -31,33 +33,36 @@ class Libraries:
         self._uprobes = uprobes
         self._known: set[tuple[str, int]] = set()  # mapped files that have been looked into
         self._probed: set[tuple[int, int]] = set()
-        self._young: dict[int, float] = {}  # processes, and until when they are
+        self._young: dict[int, tuple[float, int]] = {}  # processes, until when they are, and the looks that are left
         self._next_look = 0.0
-        for pattern in _INSTALLED:
-            for name in glob(pattern):
-                self._open(name)
+        for name in installed():
+            self._open(name)
         self.follow()
 
     def follow(self) -> None:
         """Look for programs that have begun, and now and then at all; to be called some 50 times a second."""
         now = time.monotonic()
         for pid in self._uprobes.executed:
-            self._young[pid] = now + _YOUNG_SECONDS
+            self._young[pid] = now + _YOUNG_SECONDS, _YOUNG_LOOKS
         self._uprobes.executed.clear()
         if now >= self._next_look:
             self._look(pids())
             self._next_look = now + max(_LEAST_SECONDS, (time.monotonic() - now) * _SHARE)
         elif self._young:
-            self._young = {pid: until for pid, until in self._young.items() if until > now}
+            self._young = {
+                pid: (until, looks - 1)
+                for pid, (until, looks) in self._young.items()
+                if (until > now or looks > 0) and os.path.exists(f"/proc/{pid}")
+            }
             self._look(self._young)
 
     def _look(self, processes: Iterable[int]) -> None:
         for pid in processes:
             for mapping in mappings(pid):
                 if "x" in mapping.rights and mapping.file[1] and mapping.file not in self._known:
-                    self._known.add(mapping.file)
                     descriptor = open_mapped(pid, mapping)
-                    if descriptor is not None:
+                    if descriptor is not None:  # else the process may have ended just now, and others have the file
+                        self._known.add(mapping.file)
                         self._take(descriptor, mapping.path)
 
     def _open(self, name: str) -> None:
@@ -85,3 +90,13 @@ class Libraries:
             self.faults.append(f"{name}: no probe ({error.strerror or error})")
         finally:
             os.close(descriptor)
+
+
+def installed() -> Iterator[str]:
+    """Libraries where they always are, and that of the pyzmq beside us, which programs of this Python use."""
+    for pattern in _INSTALLED:
+        yield from glob(pattern)
+    spec = find_spec("zmq")
+    if spec is not None and spec.origin is not None:
+        packages = os.path.dirname(os.path.dirname(spec.origin))
+        yield from glob(f"{escape(packages)}/pyzmq.libs/libsodium-*")

@@ -65,6 +65,8 @@ class LocalHost:
             match reply["is"]:
                 case "owner":
                     self._owners.hear(reply)
+                case "looked":
+                    self._owners.note_look(reply["id"])
                 case "key" if self.keys is not None:
                     self.keys.hear(reply["line"])
                 case "seen":

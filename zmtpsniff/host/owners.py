@@ -10,6 +10,7 @@ from zmtpsniff.host.processes import look_up, process_of
 from zmtpsniff.host.sockets import SocketEnds
 
 _PATIENCE_SECONDS = 0.2  # for answers about connections that began just before the end of the capture
+_LOOK_SECONDS = 5.0  # for the helper's first look, on a machine that gives it no processor sooner
 _TRACED = re.compile(r"pid-(\d+):\d+")  # the end of a program under strace (net/addresses.py)
 
 Answer = tuple[int, Process]
@@ -28,6 +29,7 @@ class ConnectionOwners:
         self._helper = helper
         self._asked: dict[int, float] = {}  # connections that are open, by their flows, and when they were asked about
         self._answers: dict[int, dict[str, Answer]] = {}  # by flow, and address of an end
+        self._sought: set[int] = set()  # the open ones that the helper has not looked for yet
 
     def ask(self, flow: int, src: str, dst: str) -> None:
         """Ask about a connection, unless that was done."""
@@ -39,6 +41,7 @@ class ConnectionOwners:
             if (process := look_up(process_of(int(found[1])))) is not None:
                 self._answers[flow][found[0]] = time.time_ns(), process
         elif not src.startswith("peer-of-"):
+            self._sought.add(flow)
             self._helper.find_owners(flow, [SocketEnds(src, dst), SocketEnds(dst, src)])
 
     def hear(self, reply: dict[str, Any]) -> None:
@@ -47,6 +50,10 @@ class ConnectionOwners:
         if answers is not None:  # else it is over already
             process = Process(reply["pid"], reply["name"], reply["container"])
             answers.setdefault(reply["local"], (reply["time_ns"], process))
+
+    def note_look(self, flow: int) -> None:
+        """The helper has looked for the ends of a connection for the first time, and told what it found."""
+        self._sought.discard(flow)
 
     def pids(self, flow: int) -> list[int]:
         """The processes that are known to have a connection."""
@@ -58,8 +65,12 @@ class ConnectionOwners:
         if asked is None:
             return
         answers = self._answers[event.flow]
-        while event.end == "open" and len(answers) < 2 and time.monotonic() - asked < _PATIENCE_SECONDS:
+        while event.end == "open" and len(answers) < 2:
+            patience = _LOOK_SECONDS if event.flow in self._sought else _PATIENCE_SECONDS
+            if time.monotonic() - asked > patience:
+                break
             time.sleep(0.01)
+        self._sought.discard(event.flow)
         del self._answers[event.flow]
         for peer in (event.client, event.server):
             if peer.address in answers:

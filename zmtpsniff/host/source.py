@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.host.local import LocalHost
 
-_MOST_SECONDS = 2.0  # that a packet waits, whatever the helper does
+_MOST_SECONDS = 10.0  # that a packet waits for a helper that says nothing, as one without a processor does
 _MOST_PACKETS = 200_000  # that wait
 
 

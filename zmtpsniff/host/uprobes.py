@@ -24,6 +24,7 @@ INNER_BEFORENM = "crypto_box_curve25519xsalsa20poly1305_beforenm"
 
 MOST_PROBES = 512
 
+_FILESYSTEMS = "/proc/filesystems"
 _FOLDERS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PREFIX = "zmtpsniff_"
 # A connection takes 2 KiB of the kernel's buffers, of which each processor has one.
@@ -279,4 +280,4 @@ def _read(name: str) -> str:
 
 
 def _knows_tracefs() -> bool:
-    return "\ttracefs\n" in _read("/proc/filesystems")
+    return "\ttracefs\n" in _read(_FILESYSTEMS)

@@ -4,7 +4,7 @@ The function ``connect`` chooses who takes the octets of a flow. A flow that nob
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, ValuesView
 from operator import itemgetter
 
 import msgspec
@@ -127,6 +127,11 @@ class FlowTable:
         self.count = 0  # flows so far
         self.holdings = Holdings()
         self._counted_packet = 0  # the packet up to which they are counted
+
+    @property
+    def flows(self) -> ValuesView[Flow]:
+        """The flows that are followed now."""
+        return self._flows.values()
 
     def number(self) -> int:
         """Count a flow that is none of TCP, and return its number."""
@@ -444,9 +449,13 @@ class FlowTable:
     def _keep_refusal(self, segment: Segment) -> None:
         """Keep a RST of no flow if it answers a SYN (RFC 9293, section 3.10.7.1), which may be late."""
         if segment[3] == 0 and segment[5] & ACK:
-            self._refusals[segment[2]] = segment
+            key = segment[2]
+            before = self._refusals.pop(key, None)
+            self._refusals[key] = segment
+            if before is not None and before[4] != segment[4]:
+                self._tell_lone_refusal(before)
             if len(self._refusals) > _MOST_REFUSALS:
-                del self._refusals[next(iter(self._refusals))]
+                self._tell_lone_refusal(self._refusals.pop(next(iter(self._refusals))))
 
     def _acknowledged_isn(self, direction: FlowDirection, ack: int) -> int:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
@@ -658,6 +667,14 @@ class FlowTable:
                 )
 
     # ------------------------------------------------------------------ for the witness
+
+    def _tell_lone_refusal(self, segment: Segment) -> None:
+        """Report a RST that answers a SYN which the capture does not have."""
+        if self._witness is None:
+            return
+        time_ns, packet, key, *_ = segment
+        server, client = addresses(key)
+        self._witness.attempt(Attempt("refused", 0, client.text, server.text, 0, time_ns, time_ns, packet))
 
     def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
         """Report an attempt to connect, which was accepted at the time ``answer_ns``, or which nobody answered."""
@@ -918,6 +935,9 @@ class FlowTable:
 
     def finish(self, now_ns: int | None = None) -> None:
         """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
+        for refusal in self._refusals.values():
+            self._tell_lone_refusal(refusal)
+        self._refusals.clear()
         if now_ns is not None:
             self._now_ns = now_ns
         while self._flows:  # a flow that was two connections leaves another

@@ -75,7 +75,12 @@ class Fragments:
         self._most_datagrams = most_datagrams
         self._most_octets = most_octets
         self._pending: dict[Hashable, _Datagram] = {}
-        self._held = 0
+        self.octets = 0  # what is held, with the cost of each datagram
+
+    @property
+    def count(self) -> int:
+        """How many datagrams are held."""
+        return len(self._pending)
 
     def add(self, fragment: Fragment) -> tuple[int, bytes, int] | None:
         """Add a fragment; return protocol, captured payload and its length on the wire if it completes the datagram.
@@ -100,11 +105,11 @@ class Fragments:
             return None
         before = datagram.cost
         datagram.add(start, stop, octets)
-        self._held += datagram.cost - before
+        self.octets += datagram.cost - before
         if datagram.covered == datagram.length:
             self._forget(key)
             return datagram.protocol, datagram.payload(), datagram.length
-        while len(self._pending) > self._most_datagrams or self._held > self._most_octets:
+        while len(self._pending) > self._most_datagrams or self.octets > self._most_octets:
             self._drop(next(iter(self._pending)))
         return None
 
@@ -115,4 +120,4 @@ class Fragments:
 
     def _forget(self, key: Hashable) -> None:
         datagram = self._pending.pop(key)
-        self._held -= datagram.cost
+        self.octets -= datagram.cost

@@ -146,7 +146,7 @@ class HeaderDecoder:
                                 flags |= CLOSED
                             append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
                             continue
-            segment = self._general(time, number, link, data, wire)
+            segment = self.segment(time, number, link, data, wire)
             if segment is not None:
                 append(segment)
         self._segments += len(out)
@@ -169,8 +169,8 @@ class HeaderDecoder:
         resets = f"{self._segments:,} TCP resets" if self._segments else ""  # all others begin a connection
         return ", ".join(filter(None, (resets, self._tally.others())))
 
-    def _general(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
-        """Any packet, whatever is in front of its TCP header."""
+    def segment(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
+        """The TCP segment of any packet, whatever is in front of its header; None if it has none."""
         if link == UNIX and len(data) >= _UNIX_SIZE:
             return self._unix(time, number, data, wire)
         if not data and (link in RAW or not wire):  # as an engine gives a packet that it has looked into

@@ -246,11 +246,11 @@ class Tally:
 
     def __init__(self) -> None:
         """Start without packets."""
-        self._packets: dict[int, int] = {}
+        self.packets: dict[int, int] = {}
 
     def add(self, kind: int) -> None:
         """Count one more packet of this kind."""
-        packets = self._packets
+        packets = self.packets
         if kind in packets:
             packets[kind] += 1
         elif len(packets) < _MOST_KINDS:
@@ -268,12 +268,12 @@ class Tally:
         told = [
             (
                 "link-type-unknown" if kind & -(1 << 24) == LINK_TYPE else "packets-not-read",
-                f"{were(self._packets[kind], 'packet', f' of {_description(kind)}')} not looked into",
+                f"{were(self.packets[kind], 'packet', f' of {_description(kind)}')} not looked into",
             )
             for kind in kinds
         ]
         if rest:
-            count = sum(self._packets[kind] for kind in rest)
+            count = sum(self.packets[kind] for kind in rest)
             told.append(("packets-not-read", f"{were(count, 'packet', ' of other kinds')} not looked into"))
         return told
 
@@ -281,15 +281,15 @@ class Tally:
         """The packets that hold no TCP, the most frequent kinds by name: ``12 ARP, 3 ICMP``; "" if there are none."""
         kinds = [kind for kind in self._ranked() if not _may_hold_tcp(kind)]
         words = [
-            f"{self._packets[kind]:,} {_WITHOUT_TCP.get(kind) or f'of {_description(kind)}'}"
+            f"{self.packets[kind]:,} {_WITHOUT_TCP.get(kind) or f'of {_description(kind)}'}"
             for kind in kinds[:_MOST_LISTED]
         ]
-        if rest := sum(self._packets[kind] for kind in kinds[_MOST_LISTED:]):
+        if rest := sum(self.packets[kind] for kind in kinds[_MOST_LISTED:]):
             words.append(f"{rest:,} of other kinds")
         return ", ".join(words)
 
     def _ranked(self) -> list[int]:
-        return sorted(self._packets, key=lambda kind: (-self._packets[kind], kind))
+        return sorted(self.packets, key=lambda kind: (-self.packets[kind], kind))
 
 
 def _may_hold_tcp(kind: int) -> bool:

@@ -146,7 +146,7 @@ class TlsHalf:
         self._inner = inner
         self._decrypted = decrypted
         self._key = key
-        self._passes: bool | None = None  # whether octets pass as they are; None while that is unknown
+        self.passes: bool | None = None  # whether octets pass as they are; None while that is unknown
         self._held = bytearray()  # the beginning of the stream, or of a record
         self._synchronous = True  # whether a record begins where `_held` begins
         self._damaged = 0  # octets of the record that are missing, besides `_held`
@@ -170,12 +170,12 @@ class TlsHalf:
 
     def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
         """Take the next octets."""
-        if self._passes:
+        if self.passes:
             self._inner.feed(data, time_ns, packet, begin, seen)
             return
         self._begin, self._seen = begin, seen
         self._last = time_ns, packet
-        if self._passes is None:
+        if self.passes is None:
             self._held += data
             assert self._connection is not None
             self._connection.look()
@@ -190,9 +190,9 @@ class TlsHalf:
 
     def begin(self, passes: bool) -> None:
         """Whether the flow is TLS is known now."""
-        if self._passes is not None:
+        if self.passes is not None:
             return
-        self._passes = passes
+        self.passes = passes
         if not passes:
             self._read_records(*self._last)
         elif self._held:
@@ -237,9 +237,9 @@ class TlsHalf:
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """Learn that octets are missing."""
         assert self._connection is not None
-        if self._passes is None:  # too few octets came to say what they are
+        if self.passes is None:  # too few octets came to say what they are
             self._connection.pass_on()
-        if self._passes:
+        if self.passes:
             self._inner.gap(length, cut, time_ns, packet)
             return
         if self._synchronous and len(self._held) >= _HEADER:
@@ -280,9 +280,9 @@ class TlsHalf:
 
     def finish(self) -> None:
         """No more octets will come."""
-        if self._passes is None:
+        if self.passes is None:
             self.begin(passes=True)
-        elif not self._passes and self._held and self._held[0] == _APPLICATION_DATA:
+        elif not self.passes and self._held and self._held[0] == _APPLICATION_DATA:
             self._lose("the last record is not whole in the capture", *self._last)
 
     def release(self) -> None:

@@ -14,11 +14,11 @@ class Attempt(NamedTuple):
     """A TCP connection that somebody tried to make."""
 
     outcome: Outcome  # refused: a RST answered the SYN; silent: nothing did
-    flow: int
+    flow: int  # 0: none, since the capture lacks the SYN
     client: str  # address and port
     server: str
-    syns: int  # that the client sent, at least
-    first_ns: int  # when the first SYN was captured; below: the last packet of the attempt
+    syns: int  # that the client sent, at least; 0: the capture has only the RST that answers one
+    first_ns: int  # when the first SYN, or that RST, was captured; below: the last packet of the attempt
     last_ns: int
     packet: int  # the number of that last packet
     answer_ns: int | None = None  # how long the answer to the SYN took

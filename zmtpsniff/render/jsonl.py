@@ -138,7 +138,7 @@ class JsonlRenderer:
                 parts.append(self._alike(head, alike, whole))
                 alike = []
             if type(event) is not Message or event.payload is not None or event.bodies:
-                parts.append(self._line(event) + "\n")
+                parts.append(self.line(event))
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
@@ -217,7 +217,11 @@ class JsonlRenderer:
             fields += f',"forwards":{{"flow":{event.forwards.flow},"packet":{event.forwards.packet}}}'
         return fields
 
-    def _line(self, event: AnyEvent) -> str:
+    def line(self, event: AnyEvent) -> str:
+        """The line of any event."""
+        return self._record(event) + "\n"
+
+    def _record(self, event: AnyEvent) -> str:
         """The record of any event as JSON text."""
         if type(event) is Greeting:
             return self._join(event, f'{{"type":"greeting"{_place(event)}', _of_greeting(astuple(event)))

@@ -19,6 +19,7 @@ from dissectors.events import (
 from zmtpsniff.render.clock import Times, duration, make_clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.columns import COMPACT, Columns, Widths
+from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import make_palette
 from zmtpsniff.render.payload import frames_to_show, payload_words
 from zmtpsniff.render.runs import Run, runs
@@ -62,7 +63,8 @@ class SummaryRenderer:
 
         From ``verbosity`` 1 on all frames and topics are shown, what greetings and subscriptions say by their encoding,
         and times are in nanoseconds. Frames that hold a password are left out unless ``show_secrets``. What peers say
-        is fitted to ``width`` columns, those of a terminal, and may fill them; None: as long as ``max_bytes`` lets it.
+        is cut to fit ``width`` columns, those of a terminal, and may fill them; None: as long as ``max_bytes`` lets it.
+        What zmtpsniff itself says only once, of a problem or of a whole connection, goes on in a second line instead.
         Columns are ``aligned``, or have one blank between them.
         """
         self._stream = stream
@@ -70,6 +72,7 @@ class SummaryRenderer:
         self._max_bytes = max_bytes
         # The last frame is what is said, those before it are short mostly and must not take its room.
         self._last_bytes = max_bytes if width is None else max(max_bytes, width)
+        self._width = width
         self._verbosity = verbosity
         self._most = _FRAMES if max_bytes and not verbosity else _NO_LIMIT
         self._clock = make_clock(times, utc, 9 if verbosity else 6)
@@ -112,22 +115,26 @@ class SummaryRenderer:
                 self._add_line(event, kind(event.action, palette.good), self._subscription(event), lines)
             case Beacon():
                 self._add_line(event, kind("beacon", palette.good), self._beacon(event), lines)
-            # What comes now is seldom and said nowhere else, so it is not cut.
+            # What comes now is seldom and said nowhere else, so it is not cut but broken between words.
             case Problem():
+                start = self._start(event, lines)
                 severity = kind(event.severity, getattr(palette, event.severity))
-                lines.append(f"{self._start(event, lines)}{severity}{escape(event.code)}: {escape(event.detail)}")
+                lines.append(self._fit(f"{start}{severity}{escape(event.code)}: {escape(event.detail)}"))
             case Comment():
                 time = self._time(event.time_ns, lines)
                 start = self._columns.start(time, event.packet)
-                lines.append(f'{start}{kind("comment", palette.note)}"{escape(event.text)}"')
+                lines.append(self._fit(f'{start}{kind("comment", palette.note)}"{escape(event.text)}"'))
             case Connection():
                 time = self._time(event.end_ns, lines)
                 start = self._columns.start(time, None, event.flow, event.client.address, event.server.address)
-                lines.append(f"{start}{kind('connection', palette.title)}{self._connection(event)}")
+                lines.append(self._fit(f"{start}{kind('connection', palette.title)}{self._connection(event)}"))
             case Work():
-                lines.append(f"{kind('work', palette.title)}{self._work(event)}")
+                lines.append(self._fit(f"{kind('work', palette.title)}{self._work(event)}"))
             case Capture():
-                lines.append(f"{kind('capture', palette.title)}{_totals(event)}")
+                lines.append(self._fit(f"{kind('capture', palette.title)}{_totals(event)}"))
+
+    def _fit(self, line: str) -> str:
+        return fitted(line, self._width)
 
     def _time(self, time_ns: int | None, lines: list[str]) -> str:
         """The time; a new date gets a line of its own, but the first one none, as in tcpdump."""

@@ -25,8 +25,8 @@ from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
 from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
 from zmtpsniff.net.segment import Datagram, Segment
+from zmtpsniff.settings import Settings
 from zmtpsniff.spark.groups import is_unix
-from zmtpsniff.spark.options import Options
 
 
 class ConnectionId(NamedTuple):
@@ -75,13 +75,12 @@ class Connections:
     """The connections of one group (see :mod:`zmtpsniff.spark.groups`)."""
 
     def __init__(
-        self, options: Options, state: bytes | None = None, numbers: int = 0, curve: Curve | None = None
+        self, settings: Settings, state: bytes | None = None, numbers: int = 0, curve: Curve | None = None
     ) -> None:
         """Begin with what :meth:`state` gave, or nothing, with flows numbered from ``numbers`` + 1 on.
 
         ``curve`` opens boxes of CURVE. Raises StateError.
         """
-        settings = options.settings
         self._flow_limits = settings.flow_limits
         self._events: list[AnyEvent] = []
         self._factory = DissectorFactory(self._events, settings.limits, settings.decode_as, curve=curve)

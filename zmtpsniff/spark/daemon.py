@@ -2,12 +2,18 @@
 
 Spark puts archives of pyspark and py4j in front of what is installed. Python keeps nothing of what it compiles of an
 archive: it takes a second until a daemon has compiled all that it imports, each time.
+
+What tasks import is imported here, once for all workers. They share it, as nothing of it is looked at as garbage.
 """
 
+import gc
 import sys
 
 if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(("/pyspark.zip", "-src.zip"))]
     from pyspark.daemon import manager
 
+    import zmtpsniff.spark.task  # noqa: F401
+
+    gc.freeze()
     manager()

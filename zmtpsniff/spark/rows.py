@@ -4,9 +4,10 @@ Nothing here is done row by row but to pick one value out of each event for each
 dictionaries: the strings in them are few, and Parquet takes these as they are.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, compress, repeat
+from itertools import chain, compress, count, repeat
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -29,7 +30,7 @@ from dissectors.events import (
 )
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.connections import ConnectionId
-from zmtpsniff.spark.places import Where
+from zmtpsniff.spark.places import where
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -54,10 +55,10 @@ Batch = tuple[str, pa.RecordBatch, bool]
 
 
 class RowOrigin(NamedTuple):
-    """Where events come from: the name of their series, and what says for packets of events where each is."""
+    """Where events come from: the name of their series, and its files by their numbers."""
 
     series: str
-    where: Callable[[Sequence[int]], Where]
+    files: Mapping[int, str]
 
 
 _MESSAGES = frozenset((Message, MessageRun))
@@ -254,7 +255,6 @@ class Rows:
         return pa.ListArray.from_arrays(ends, named, _PROPERTIES, mask=pa.array([value is None for value in values]))
 
 
-_PLACE = ("file", "packet", "offset")
 _CAPTURE_COLUMNS = ("file", "packets", "dropped", "first_ns", "last_ns", "condition")
 
 
@@ -290,26 +290,31 @@ def _without_data(lists: pa.Array) -> pa.Array:
 def _wire(events: Sequence[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
     """The columns that every event from the wire has."""
     times = _numbers([event.time_ns for event in events])
-    files, numbers, offsets = origin.where([event.packet for event in events])
     return {
         "date": _dates(times, len(events)),
         "series": _repeated(origin.series, len(events)),
         "time": _times(times),
         "time_ns": times,
-        "file": _texts(files),
-        "packet": pa.array(numbers, pa.int64()),
-        "offset": pa.array(offsets, pa.int64()),
+        **_places([event.packet for event in events], origin.files),
         **_ways([(event.flow, event.src, event.dst) for event in events], conn_ids),
     }
 
 
+def _places(places: Sequence[int], files: Mapping[int, str]) -> dict[str, pa.Array]:
+    """The columns of the places of packets."""
+    numbers, packets, offsets = where(places)
+    known = numbers.dictionary_encode()
+    paths = _texts([files.get(number, "") for number in known.dictionary.to_pylist()])
+    return {"file": paths.take(known.indices), "packet": packets, "offset": offsets}
+
+
 def _ways(ways: Sequence[tuple[int, str, str]], conn_ids: Mapping[int, ConnectionId]) -> dict[str, Any]:
     """The columns of flows with their senders and receivers, of which there are few."""
-    places = {way: place for place, way in enumerate(dict.fromkeys(ways))}
-    flows, senders, receivers = zip(*places, strict=True)
+    numbers: defaultdict[tuple[int, str, str], int] = defaultdict(count().__next__)
+    which = pa.array(list(map(numbers.__getitem__, ways)), pa.int32())
+    flows, senders, receivers = zip(*numbers, strict=True)
     few = {"conn_id": _texts([conn_ids[flow].name for flow in flows])}
     few |= {**_ends("src", senders), **_ends("dst", receivers)}
-    which = pa.array([places[way] for way in ways], pa.int32())
     return {name: column.take(which) for name, column in few.items()}
 
 
@@ -325,18 +330,17 @@ def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
 
 
 def _of_problems(events: list[Problem], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
-    count = len(events)
     times = _numbers([event.time_ns for event in events])
     numbered = [event.packet for event in events if event.packet is not None]
-    found = zip(*origin.where(numbered), strict=True)
-    places = [(None, None, None) if event.packet is None else next(found) for event in events]
+    numbers = count()
+    which = pa.array([None if event.packet is None else next(numbers) for event in events], pa.int32())
     return {
-        "date": _dates(times, count),
-        "series": _repeated(origin.series, count),
+        "date": _dates(times, len(events)),
+        "series": _repeated(origin.series, len(events)),
         "conn_id": [None if event.flow is None else conn_ids[event.flow].name for event in events],
         "time": _times(times),
         "time_ns": times,
-        **{name: [place[at] for place in places] for at, name in enumerate(_PLACE)},
+        **{name: column.take(which) for name, column in _places(numbered, origin.files).items()},
         **_ends("src", [event.src for event in events]),
         **_ends("dst", [event.dst for event in events]),
     }

@@ -23,7 +23,7 @@ from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, Sta
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.places import places_of, where
+from zmtpsniff.spark.places import places_of
 from zmtpsniff.spark.rows import Backlog, Batch, CaptureRow, RowOrigin, Rows
 from zmtpsniff.spark.state_log import NEVER, ShardStates, State
 
@@ -81,6 +81,7 @@ class Shard:
         self.files = dict(self._paths)  # by number, also those that states refer to
         self.captures: list[CaptureRow] = []
         self._options = options
+        self._settings = options.settings
         self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
@@ -253,10 +254,10 @@ class Shard:
             self.has_unreadable_states = True
         number = self._next_group
         self._next_group += self.spec.count
-        return _Group(number, Connections(self._options, None, number << _FLOWS, self._curve))
+        return _Group(number, Connections(self._settings, None, number << _FLOWS, self._curve))
 
     def _restored(self, state: State) -> _Group:
-        connections = Connections(self._options, state.connections, curve=self._curve)
+        connections = Connections(self._settings, state.connections, curve=self._curve)
         for number, path in state.files.items():
             self.files.setdefault(number, path)
         self._held_octets += len(state.connections)
@@ -319,7 +320,7 @@ class ShardRows:
         self._kinds = kinds
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
-        self._origin = RowOrigin(series, lambda places: where(places, shard.files))
+        self._origin = RowOrigin(series, shard.files)
         self._backlogs = Backlog(), Backlog()  # that stay, that are provisional
         self._events = self._octets = self._waits = 0
 

@@ -50,13 +50,16 @@ class _File:
         make_parent(system, path)
         self._sink = system.open_output_stream(path)
         steps = [column for column in _STEPS if column in schema.names]
-        others = [column for column in _leaves(schema) if column not in (*steps, "state")]
+        # What is in lists and structs has paths, not these names. It differs from row to row: without a dictionary it
+        # takes less time and less room. Nobody asks for the least of it.
+        plain = [column for column in schema.names if column != "state"]
         encodings = dict.fromkeys(steps, "DELTA_BINARY_PACKED")
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
             compression="zstd",
-            use_dictionary=others,
+            use_dictionary=[column for column in plain if column not in steps],
+            write_statistics=plain,
             column_encoding=encodings or None,
             store_schema=False,  # which says of strings that they are dictionaries
         )
@@ -105,18 +108,6 @@ def _sorted(rows: pa.Table, order: str) -> pa.Table:
         return rows.take(pc.sort_indices(keys, [("series", "ascending"), (order, "ascending")]))
     steps = pc.pairwise_diff(rows.column(order).combine_chunks())
     return rows.sort_by(order) if (pc.min(steps).as_py() or 0) < -_DISORDER_NS else rows
-
-
-def _leaves(schema: pa.Schema) -> list[str]:
-    """The columns of a Parquet file of a schema, as it names them: those within lists and structs have paths."""
-    names = pq.ParquetFile(_empty(schema)).schema
-    return [names.column(place).path for place in range(len(names))]
-
-
-def _empty(schema: pa.Schema) -> pa.BufferReader:
-    sink = pa.BufferOutputStream()
-    pq.write_table(schema.empty_table(), sink)
-    return pa.BufferReader(sink.getvalue())
 
 
 class TableWriter:

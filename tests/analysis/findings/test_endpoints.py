@@ -3,10 +3,17 @@
 import pytest
 
 from dissectors.events import Connection, Peer, Sides
+from tests.capture_point.tap import Packets
+from tests.support.paths import FIXTURES
+from tests.support.settings import RELATIONS
 from zmtpsniff import decode_as
+from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Attempt, Outcome
+from zmtpsniff.sniffer import Collaborators, Sniffer
 
 MS = 1_000_000
 SERVER = "10.0.0.5:5567"
@@ -105,3 +112,37 @@ def test_a_refusal_told_late_was_before_the_service_came() -> None:
     (claim,) = _claims([accepted, *_attempts("refused", RHYTHM)])
     assert claim.severity == "note"
     assert "at first" in claim.summary
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("shop/dead-server.pcap.gz", ("error", "likely", "nobody listens at 127.0.0.1:5567: 12 attempts in ")),
+        ("app_salt.pcap", ("error", "certain", "nobody listens at 10.77.1.1:4506 any more: 12 attempts in ")),
+        ("rec_refused.pcap", ("note", "certain", "nobody listened at 127.0.0.1:5608 at first: 3 attempts in ")),
+        ("shop/none.pcap.gz", None),
+    ],
+)
+def test_a_capture_that_has_the_rsts_alone(name: str, said: tuple[str, str, str] | None) -> None:
+    """One direction: the SYNs, and all else that clients send, are missing."""
+    given = [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
+    decoder = HeaderDecoder()
+    of_servers = [
+        packet
+        for packet in given
+        for segment in decoder.segments([packet], 0)
+        if segment[2][-4:-2] < segment[2][-2:]  # the lower port is that of the server
+    ]
+    assert 0 < len(of_servers) < len(given)
+    diagnosis = Diagnosis()
+    for events in Sniffer(Packets([of_servers], 100, False), RELATIONS, Collaborators(witness=diagnosis)).events():
+        diagnosis.take(events)
+    refused = [one for one in diagnosis.findings() if one.code.startswith("endpoint")]
+    if said is None:
+        assert not refused
+        return
+    severity, certainty, summary = said
+    assert (refused[0].severity, refused[0].certainty) == (severity, certainty)
+    assert refused[0].summary.startswith(summary)
+    assert refused[0].evidence
+    assert severity == "note" or "the capture lacks the SYNs" in refused[0].known

@@ -1,7 +1,12 @@
 """Topics that are nearly those that are published."""
 
 import pytest
+from msgspec import structs
 
+import zmtpsniff
+from dissectors.events import Message, Subscription
+from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.topics import nearest
 
 
@@ -40,3 +45,19 @@ def test_typos(topic: bytes, published: bytes, meant: bytes) -> None:
 )
 def test_names_that_are_meant(topic: bytes, published: bytes) -> None:
     assert nearest(topic, [published]) is None
+
+
+def test_what_is_published_is_named_where_no_topic_is_near() -> None:
+    """A healthy shop, one of whose subscribers has another topic, and so gets nothing."""
+    events = list(zmtpsniff.open(FIXTURES / "shop" / "none.pcap.gz"))
+    wish = next(one for one in events if isinstance(one, Subscription) and one.topic == b"prices.EUR")
+    diagnosis = Diagnosis()
+    for event in events:
+        if event is wish:
+            diagnosis.take([structs.replace(wish, topic=b"rates.EUR")])
+        elif not (isinstance(event, Message) and event.flow == wish.flow):
+            diagnosis.take([event])
+    found = [one for one in diagnosis.findings() if one.code == "subscription-unmatched"]
+    assert [one.severity for one in found] == ["note"]
+    assert found[0].suggestion is None
+    assert found[0].known.endswith('none of which begins with "rates.EUR"; they got "prices.GBP"')

@@ -18,13 +18,17 @@ READERS = {ReaderV1: frame_v1, ReaderV2: frame}
 LONG = 100_000
 
 
+def session_of(out: list[AnyEvent], limits: Limits | None = None) -> Session:
+    """One that writes what it is given to ``out``."""
+    security = Security()
+    security.skip()
+    return Session(Journal(out, 1, "a:1", "b:2"), "client", security, limits or Limits(0))
+
+
 def made(kind: type[FrameReader], limits: Limits | None = None) -> tuple[FrameReader, Buffer, list[AnyEvent]]:
     out: list[AnyEvent] = []
     buffer = Buffer()
-    security = Security()
-    security.skip()
-    session = Session(Journal(out, 1, "a:1", "b:2"), "client", security, limits or Limits(0))
-    return kind(buffer, session), buffer, out
+    return kind(buffer, session_of(out, limits)), buffer, out
 
 
 def feed(reader: FrameReader, buffer: Buffer, octets: bytes) -> None:
@@ -50,11 +54,13 @@ def test_any_cutting_gives_the_same(
     octets = b"".join(
         encode(body, flags=number < len(bodies)) for bodies in messages for number, body in enumerate(bodies, 1)
     )
-    reader, buffer, out = made(kind)
+    out: list[AnyEvent] = []
+    buffer, session = Buffer(), session_of(out)
+    reader = kind(buffer, session)
     for begin in range(0, len(octets), size):
         feed(reader, buffer, octets[begin : begin + size])
         if again:
-            other = kind(buffer, reader._session)
+            other = kind(buffer, session)
             other.restore(reader.snapshot())
             reader = other
     assert frames(out) == messages
@@ -141,8 +147,10 @@ def test_what_no_frame_can_be(kind: type[FrameReader], octets: bytes, code: str)
     assert frames(out) == [[b"good"]]
     assert [event.code for event in out if isinstance(event, Problem)] == [code]
 
-    reader, buffer, out = made(kind)
-    reader._session.found(doubtful=5)
+    out, buffer = [], Buffer()
+    session = session_of(out)
+    session.found(doubtful=5)
+    reader = kind(buffer, session)
     feed(reader, buffer, good + octets)
     assert reader.failure == "lost"
     assert buffer.content == octets  # which others may search

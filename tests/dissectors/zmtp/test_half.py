@@ -7,6 +7,7 @@ import pytest
 from dissectors.zmtp import half as module
 from dissectors.zmtp.half import STAGES, Half, Stage
 from tests.support.dissector_calls import calls, events
+from tests.support.slot_watch import SlotWatch
 
 ARROW = "──▶"
 
@@ -32,18 +33,13 @@ def test_the_diagram_is_the_table() -> None:
 
 
 def test_stages_follow_on_each_other_as_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    happened: set[tuple[Stage, Stage]] = set()
-    turn = Half._turn
-
-    def watched(half: Half, stage: Stage) -> None:
-        happened.add((half.stage, stage))
-        turn(half, stage)
-
-    monkeypatch.setattr(Half, "_turn", watched)
+    watch = SlotWatch(Half, "stage")
+    monkeypatch.setattr(Half, "stage", watch)
     for seed in range(700):
         random = Random(seed)
         starts = random.choice([(True, True), (False, True), (False, False)])
         events(calls(random), starts, random.choice([None, None, 0, 1, 2, 3]))
+    happened: set[tuple[Stage, Stage]] = watch.steps
     for before, after in happened:
         assert after in STAGES[before] or after == "over", (before, after)
     missing = {(before, after) for before, all_ in STAGES.items() for after in all_} - happened

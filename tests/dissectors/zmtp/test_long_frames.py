@@ -12,20 +12,18 @@ from random import Random
 import pytest
 import zmq
 
-from dissectors.events import Cut, Message, Octets, Problem
+from dissectors.events import AnyEvent, Message, Octets, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.search import Search
 from tests.support.made_up import binary_body, frame, greetings, message, text_body
-from tests.support.settings import WIRE
 from tests.support.streams import (
     CLIENT,
     SERVER,
     Conversation,
-    Packets,
     Piece,
-    Sent,
+    SentSegment,
     is_subsequence,
     packets,
     resegment,
@@ -34,8 +32,8 @@ from tests.support.streams import (
     whole_messages,
 )
 from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK
-from zmtpsniff.sniffer import Sniffer
 
 MIB = 1 << 20
 LIMITS = Limits(64)
@@ -71,7 +69,7 @@ BODIES: dict[str, Callable[[Random, int], bytes]] = {
 
 def size(octets: Octets) -> int:
     """How many octets a frame has, shown or not."""
-    return octets.length if isinstance(octets, Cut) else len(octets)
+    return len(octets) if isinstance(octets, bytes) else octets.length
 
 
 # ---------------------------------------------------------------------- real peers
@@ -134,7 +132,7 @@ def recorded(pattern: str, kind: str, length: int, count: int) -> Conversation:
     return Conversation(f"{pattern} {kind}", tuple(pieces))
 
 
-def begin_inside(talk: Conversation, part: float, size: int) -> list[Sent]:
+def begin_inside(talk: Conversation, part: float, size: int) -> list[SentSegment]:
     """The segments of ``size`` octets of what follows the first ``part`` of a conversation."""
     sent = resegment(segments(talk), lambda: size)
     return sent[int(len(sent) * part) :]
@@ -162,9 +160,9 @@ def many(version: int, body: Callable[[Random, int], bytes], length: int, count:
     return b"".join(message(version, body(random, length + random.randrange(length // 8))) for _ in range(count))
 
 
-def feed(stream: bytes, at: int, size: int = 1448, forced: int | None = None) -> tuple[list, ZmtpConnection]:
+def feed(stream: bytes, at: int, size: int = 1448, forced: int | None = None) -> tuple[list[AnyEvent], ZmtpConnection]:
     """What is said of a side of which the capture has all from ``at`` on."""
-    events: list = []
+    events: list[AnyEvent] = []
     connection = ZmtpConnection(events, 1, "a:1", "b:2", (False, False), LIMITS, forced)
     for number, begin in enumerate(range(at, len(stream), size), 1):
         connection.client.feed(stream[begin : begin + size], number, number)
@@ -199,7 +197,7 @@ def test_long_frames_between_short_ones() -> None:
 
 def test_a_hole_in_a_long_body_does_not_lose_where_it_leads() -> None:
     stream = many(3, binary_body, 2 * MIB, 6)
-    events: list = []
+    events: list[AnyEvent] = []
     connection = ZmtpConnection(events, 1, "a:1", "b:2", (False, False), LIMITS)
     for number, begin in enumerate(range(MIB, len(stream), 1448), 1):
         data = stream[begin : begin + 1448]
@@ -309,7 +307,7 @@ def follow(octets: bytes, known: bool) -> bool:
 def test_tables_of_numbers_have_no_frames(form: str, known: bool) -> None:
     """Sparse and small numbers have what looks like headers everywhere."""
     random = Random(form)
-    makers = [
+    makers: list[Callable[[], int]] = [
         lambda: random.randrange(600),
         lambda: random.randrange(30_000) if random.random() < 0.1 else 0,
         lambda: random.choice([0, 0, 1, 2, 3, 255, 256, 512, 515, 770, 1024]),
@@ -342,13 +340,14 @@ def test_a_search_goes_on_from_its_state() -> None:
         return made[-1]
 
     table = FlowTable(connect)
-    sent = [Sent(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
+    sent = [SentSegment(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
     given = packets(sent, step_ns=1_000_000)
-    sniffer = Sniffer(Packets(given), WIRE)
-    taken = [sniffer._headers.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
+    decoder = HeaderDecoder()
+    taken = [decoder.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
     for batch in taken[: len(taken) // 4]:
         table.take(batch)
-    connection = ZmtpConnection.restore(made[0].snapshot(), [], LIMITS)
+    events: list[AnyEvent] = []
+    connection = ZmtpConnection.restore(made[0].snapshot(), events, LIMITS)
     assert not connection.accepted
     assert isinstance(connection.client.search, Search)
     assert isinstance(made[0].client.search, Search)
@@ -357,7 +356,7 @@ def test_a_search_goes_on_from_its_state() -> None:
         for segment in batch:
             connection.client.feed(segment[6], segment[0], segment[1])
     assert connection.accepted
-    assert not [event for event in connection._final if isinstance(event, Problem) and event.severity == "error"]
+    assert not [event for event in events if isinstance(event, Problem) and event.severity == "error"]
 
 
 @pytest.mark.parametrize("kept", range(1, 12))
@@ -365,9 +364,9 @@ def test_the_header_of_a_long_frame_cut_by_a_gap(kept: int) -> None:
     """Of ZMTP 1.0, where the length is followed by the flags, it is the longest there is."""
     header = b"\xff" + (1 << 20).to_bytes(8, "big") + b"\0"
     sent = [
-        Sent(CLIENT, 0, b"in the middle of something" + header[:kept], 0, ACK),
-        Sent(CLIENT, 5000, b"and more of it", 0, ACK),
-        *(Sent(SERVER, 0, b"", 5014, ACK) for _ in range(60)),
+        SentSegment(CLIENT, 0, b"in the middle of something" + header[:kept], 0, ACK),
+        SentSegment(CLIENT, 5000, b"and more of it", 0, ACK),
+        *(SentSegment(SERVER, 0, b"", 5014, ACK) for _ in range(60)),
     ]
     events = sniff(packets(sent, step_ns=10_000_000))
     assert not [event for event in events if isinstance(event, Message)]

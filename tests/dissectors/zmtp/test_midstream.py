@@ -19,7 +19,7 @@ from tests.support.streams import (
     Conversation,
     Packets,
     Piece,
-    Sent,
+    SentSegment,
     packets,
     resegment,
     segments,
@@ -37,7 +37,7 @@ Body = Callable[[Random, int], bytes]
 BODIES: tuple[Body, ...] = (text_body, json_body, binary_body)
 
 
-def begin_late(sent: list[Sent], random: Random, side: int | None = None) -> list[Sent]:
+def begin_late(sent: list[SentSegment], random: Random, side: int | None = None) -> list[SentSegment]:
     """What a capture has that begins somewhere in the first half, perhaps of one side alone."""
     kept = [one for one in sent if side is None or one.side == side]
     octets = sum(len(one.payload) for one in kept)
@@ -112,7 +112,10 @@ def all_alike(random: Random) -> list[Piece]:
 
 def parts(random: Random) -> list[Piece]:
     body = bodies(random, random.choice([20, 100, 400]))
-    several = lambda: message(3, *(body() for _ in range(random.randint(1, 5))))  # noqa: E731
+
+    def several() -> bytes:
+        return message(3, *(body() for _ in range(random.randint(1, 5))))
+
     return [Piece(side, several()) for _ in range(50) for side in (CLIENT, SERVER)]
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Connection, Greeting, Message, Subscription
-from tests.support.foreign import PROTOCOLS, converse
+from tests.support.foreign_conversations import PROTOCOLS, converse
 from tests.support.made_up import (
     binary_body,
     frame,
@@ -33,7 +34,7 @@ from tests.support.streams import (
     Conversation,
     Packets,
     Piece,
-    Sent,
+    SentSegment,
     complaints,
     conversations,
     duplicate,
@@ -49,12 +50,13 @@ from tests.support.streams import (
     told,
     whole_messages,
 )
+from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.segment import ACK, RST
 from zmtpsniff.sniffer import Sniffer
 
 # What is not right yet, each with what is wrong.
 
-Mutation = Callable[[Conversation, Random], list[Sent]]
+Mutation = Callable[[Conversation, Random], list[SentSegment]]
 
 
 @cache
@@ -83,7 +85,7 @@ def chosen(random: Random, count: int) -> list[Conversation]:
 # ---------------------------------------------------------------------- what must not change anything
 
 
-def cut_anew(talk: Conversation, random: Random) -> list[Sent]:
+def cut_anew(talk: Conversation, random: Random) -> list[SentSegment]:
     sizes = random.choice(
         [
             lambda: 1,
@@ -149,7 +151,7 @@ def test_addresses_used_again() -> None:
     random = Random(3)
     for _ in range(10):
         talks = chosen(random, 3)
-        given: list = []
+        given: list[Packet] = []
         for number, talk in enumerate(talks):
             isn = (random.randrange(2**32), random.randrange(2**32))
             given += packets(segments(talk), isn, start_ns=START_NS + number * 10**9)
@@ -162,7 +164,7 @@ def test_addresses_used_again() -> None:
 # ---------------------------------------------------------------------- what loses something
 
 
-def dropped(talk: Conversation, random: Random) -> list[Sent]:
+def dropped(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = resegment(segments(talk), lambda: random.choice([1460, 1460, 100]))
     data = [at for at, one in enumerate(sent) if one.payload]
     for at in sorted(random.sample(data, min(len(data), random.choice([1, 1, 2, 5]))), reverse=True):
@@ -170,29 +172,29 @@ def dropped(talk: Conversation, random: Random) -> list[Sent]:
     return sent
 
 
-def cut_by_snaplen(talk: Conversation, random: Random) -> list[Sent]:
+def cut_by_snaplen(talk: Conversation, random: Random) -> list[SentSegment]:
     kept = random.choice([1, 2, 6, 12, 14, 20, 42, 96, 200])
     return [replace(one, kept=kept) if len(one.payload) > kept else one for one in segments(talk)]
 
 
-def one_side(talk: Conversation, random: Random) -> list[Sent]:
+def one_side(talk: Conversation, random: Random) -> list[SentSegment]:
     side = random.choice([CLIENT, SERVER])
     mine = [one for one in segments(talk) if one.side == side]
     return mine[random.choice([0, random.randrange(len(mine))]) :]
 
 
-def reset(talk: Conversation, random: Random) -> list[Sent]:
+def reset(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = segments(talk)
     at = random.randrange(3, len(sent))
     return [*sent[:at], replace(sent[at], payload=b"", flags=RST | ACK)]
 
 
-def any_from(talk: Conversation, random: Random) -> list[Sent]:
+def any_from(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = resegment(segments(talk), lambda: random.choice([1460, 1460, 100]))
     return sent[random.randrange(1, len(sent)) :]
 
 
-def any_to(talk: Conversation, random: Random) -> list[Sent]:
+def any_to(talk: Conversation, random: Random) -> list[SentSegment]:
     sent = segments(talk)
     return sent[: random.randrange(1, len(sent))]
 
@@ -207,9 +209,9 @@ HARMFUL: dict[str, Mutation] = {
 }
 
 
-def may_be_reported(events: list[AnyEvent]) -> dict[str, list]:
+def may_be_reported(events: list[AnyEvent]) -> dict[str, list[Any]]:
     """Messages of each sender, also those that are no messages only because of what was said before them."""
-    out: dict[str, list] = {}
+    out: dict[str, list[Any]] = {}
     for event in events:
         if isinstance(event, Message):
             out.setdefault(event.src, []).append(event.frames)

@@ -34,12 +34,7 @@ def message(side: int, body: bytes, flags: int = 0, cuts: tuple[int, ...] = ()) 
     payload = bytes([flags]) + body
     places = [0, *cuts, len(payload)]
     parts = [payload[begin:end] for begin, end in pairwise(places)]
-    return b"".join(
-        bytes(
-            writer._serialize_frame(BINARY if number == 0 else Opcode.CONTINUATION, part, fin=number == len(parts) - 1)
-        )
-        for number, part in enumerate(parts)
-    )
+    return b"".join(bytes(writer.send_data(part, fin=number == len(parts) - 1)) for number, part in enumerate(parts))
 
 
 def ready(side: int, kind: bytes) -> bytes:

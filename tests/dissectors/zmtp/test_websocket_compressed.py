@@ -182,7 +182,6 @@ def test_other_websockets_are_not_told(name: str, side: int) -> None:
 
 def test_so_many_windows_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deflate, "_MOST_WINDOWS", 3)
-    monkeypatch.setattr(deflate, "_windows", deflate._Windows())  # without those of other tests
 
     def compressed(*messages: bytes) -> list[bytes]:
         compressor = zlib.compressobj(wbits=-15)

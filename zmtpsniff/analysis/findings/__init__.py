@@ -17,13 +17,14 @@ from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.topics import Topics
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
-_FREQUENT = frozenset({"MESSAGE", "PING", "PONG"})  # commands of which no inquiry asks
+_HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _CONTACTS = 50_000
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
@@ -37,6 +38,7 @@ class Diagnosis:
             Endpoints(rules),
             Handshakes(),
             Requests(timeout_seconds),
+            SealedRequests(timeout_seconds),
             Receivers(),
             Topics(),
             Copies(),
@@ -45,6 +47,7 @@ class Diagnosis:
         ]
         self._greeting = self._hearers("greeting")
         self._command = self._hearers("command")
+        self._sealed = self._hearers("sealed")
         self._subscription = self._hearers("subscription")
         self._problem = self._hearers("problem")
         self._lose = self._hearers("lose")
@@ -126,7 +129,11 @@ class Diagnosis:
 
     def _take_other(self, event: AnyEvent) -> None:
         if isinstance(event, Command):
-            if event.name in _FREQUENT:
+            if event.name == "MESSAGE":
+                for hear in self._sealed:
+                    hear(event)
+                return
+            if event.name in _HEARTBEATS:
                 return
             contact = self._contact(event)
             if event.socket_type is not None:

@@ -23,8 +23,10 @@ FINDINGS: dict[str, FindingKind] = {
         "error",
         "Nobody listens at an address that a program connects to again and again. A note if somebody answered there "
         "later, or if it was tried for less than a second.",
-        "A RST answers each SYN. It is ZeroMQ for certain if ZMTP was seen there or `-d` names the port; most likely "
-        "if the attempts have the rhythm of libzmq (100 to 200 ms apart), or if the same host speaks ZMTP elsewhere.",
+        "A RST answers each SYN; if the capture has one direction only, RSTs with the sequence number 0 show it, since "
+        "only a SYN is answered so. It is ZeroMQ for certain if ZMTP was seen there or `-d` names the port; most "
+        "likely if the attempts have the rhythm of libzmq (100 to 200 ms apart), or if the same host speaks ZMTP "
+        "elsewhere.",
         "Start the service, or correct the address or port in the client. `ss -ltn` on that host shows who listens; a "
         "service bound to 127.0.0.1 cannot be reached from other hosts.",
     ),
@@ -109,7 +111,8 @@ FINDINGS: dict[str, FindingKind] = {
         "error",
         "Requests got no reply within `--timeout`, or before their connection was closed.",
         "The capture has the request, and no reply to it by envelope or by order. For a DEALER zmtpsniff says so only "
-        "if the same service answers others, or answered this one before.",
+        "if the same service answers others, or answered this one before. Under CURVE without keys the lengths of "
+        "boxes show it, of a REQ without identity and a REP, most likely.",
         "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
         "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
     ),

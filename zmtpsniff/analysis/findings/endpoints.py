@@ -11,6 +11,10 @@ random part of it more, so that attempts come 100 to 200 ms apart, and of severa
 the host that tries speaks ZMTP with others. Else it is possible, and only said loudly if the capture has no ZMTP at
 all, since then it is the best explanation for what the user looks for.
 
+Where the capture has one direction only, the SYNs are missing. A RST that acknowledges, and has the sequence number 0,
+answers a SYN and nothing else: any other segment has an acknowledgment, whose number the RST takes (RFC 9293, section
+3.10.7.1). So such RSTs are refusals, each of one attempt.
+
 A service that starts after its clients is refused at first. That is normal, and a note. So is one that stops a moment
 before they do.
 """
@@ -41,19 +45,21 @@ _STOPPED_ADVICE = "Nothing, if the services were stopped. Otherwise look at why 
 class _Tries:
     """Attempts to connect to one address that failed in one way since somebody answered there last."""
 
-    __slots__ = ("connections", "hosts", "longest_ns", "seen")
+    __slots__ = ("connections", "hosts", "lone", "longest_ns", "seen")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.connections = 0  # that were tried, each with one SYN or more
         self.hosts: Counter[str] = Counter()
+        self.lone = 0  # of the connections: the capture has only the RST
         self.longest_ns = 0  # between two attempts
 
     def add(self, attempt: Attempt) -> None:
         self.connections += 1
+        self.lone += not attempt.syns
         host = host_of(attempt.client)
         if host in self.hosts or len(self.hosts) < _HOSTS:
-            self.hosts[host] += attempt.syns
+            self.hosts[host] += max(attempt.syns, 1)
         if self.seen.last_ns is not None:
             self.longest_ns = max(self.longest_ns, attempt.first_ns - self.seen.last_ns)
         self.seen.since(attempt.first_ns)
@@ -149,7 +155,7 @@ class Endpoints(Inquiry):
         # Programs that end together end one after the other.
         least_ns = _LEAST_STOPPED_NS if answered else _LEAST_REFUSED_NS
         severity = "note" if _is_short(tries, least_ns) else self._severity(certainty)
-        known = f"a RST answers each SYN to {address}; {why}"
+        known = f"{_refusals(tries, address)}; {why}"
         return Claim("endpoint-refused", summary, known, seen, [address], severity, certainty)
 
     def _silent(self, address: str, tries: _Tries) -> Claim:
@@ -193,6 +199,14 @@ def _together(endpoints: dict[str, _Tries], words: str, advice: str) -> Claim:
     summary = words.format(some(endpoints), f"{_tries(every)} by {some(every.hosts)}")
     known = "a RST answers each of these SYNs; ZMTP was spoken there"
     return Claim("endpoint-refused", summary, known, every.seen, endpoints, "note", advice=advice)
+
+
+def _refusals(tries: _Tries, address: str) -> str:
+    """What shows that attempts were refused."""
+    if not tries.lone:
+        return f"a RST answers each SYN to {address}"
+    which = "the" if tries.lone == tries.connections else "some"
+    return f"RSTs of {address} have the sequence number 0, so they answer SYNs; the capture lacks {which} SYNs"
 
 
 def _tries(tries: _Tries) -> str:

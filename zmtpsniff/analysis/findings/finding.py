@@ -19,7 +19,9 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     """A packet to look at."""
 
     packet: Annotated[int, meaning("The number of the packet, from 1.")]
-    flow: Annotated[int, meaning("The connection that it is of.")]
+    flow: Annotated[
+        int, meaning("The connection that it is of; 0 for a RST whose connection the capture does not have.")
+    ]
 
 
 class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=True, gc=False):

@@ -56,6 +56,9 @@ class Inquiry:
     def command(self, contact: Contact, event: Command) -> None:
         """Take note of a command other than CURVE's MESSAGE, PING and PONG."""
 
+    def sealed(self, event: Command) -> None:
+        """Take note of CURVE's MESSAGE, which no key has opened."""
+
     def subscription(self, contact: Contact, event: Subscription) -> None:
         """Take note of a subscription or its end."""
 

@@ -211,7 +211,7 @@ class Topics(Inquiry):
         return Claim(
             "subscription-unmatched",
             f"{what}{question}",
-            f"{meanwhile}, none of which begins with {quoted(topic)}",
+            f"{meanwhile}, none of which begins with {quoted(topic)}; they got {some(_examples(publisher))}",
             seen,
             [*addresses[:10], server],
             None if got_nothing and near is not None else "note",
@@ -232,6 +232,15 @@ def nearest(topic: bytes, published: Iterable[bytes]) -> bytes | None:
             if distance is not None and (best is None or distance < best[0]):
                 best = distance, candidate
     return None if best is None else best[1]
+
+
+def _examples(publisher: _Publisher) -> list[str]:
+    """Topics that are published: subscriptions that matched, or else the words that messages begin with."""
+    topics = [topic for topic in publisher.matched if topic]
+    if not topics:
+        found = (_WORDS.match(one) for one in publisher.published)
+        topics = list(dict.fromkeys(one[0] for one in found if one))
+    return [quoted(topic) for topic in topics] or ["messages without a topic"]
 
 
 def _beginnings(one: bytes, length: int) -> Iterable[bytes]:

@@ -3,10 +3,12 @@
 import contextlib
 import fcntl
 import os
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
 # It waits for a word from us, on a pipe that the kernel closes for us should we be killed. It is started with the
@@ -28,11 +30,37 @@ _LOOK_SECONDS = 0.005
 PIPE_OCTETS = 1 << 20  # the most that users are given by default
 
 
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Signals that end us come afterwards: who dies in between leaves a program that nobody ends."""
+    came: list[int] = []
+    handlers = {}
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                handlers[number] = signal.signal(number, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for each in came:
+            signal.raise_signal(each)
+
+
 class GuardedProcess:
     """Runs a program; a guard beside it ends the program, and what that has started, when we are gone."""
 
     def __init__(self, command: Sequence[str], *, stdout: int, stderr: IO[Any] | int) -> None:
         """Start the program, without input; raises OSError if that cannot be done."""
+        try:
+            with uninterrupted():
+                self._start(command, stdout, stderr)
+        except KeyboardInterrupt:
+            self.close()
+            raise
+
+    def _start(self, command: Sequence[str], stdout: int, stderr: IO[Any] | int) -> None:
         # Sessions of their own, so that Ctrl-C ends us first and we end them: then no packet is lost in between.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True, bufsize=0

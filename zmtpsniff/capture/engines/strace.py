@@ -166,12 +166,15 @@ class StraceEngine:
         self._command = command
         self._pids = pids
         self._traced: Tracee | TracedProcesses | None = None
+        self._is_stopped = False
 
     def start(self) -> None:
         """Start strace; raises EngineMissingError, and CaptureError if what is to be traced is not there."""
         if shutil.which("strace") is None:
             raise EngineMissingError("strace: not installed (apt install strace); --pid and -- COMMAND need it")
         self._traced = Tracee(self._command) if self._command else TracedProcesses(self._pids)
+        if self._is_stopped:
+            self._traced.stop()
 
     def pieces(self) -> Iterator[Piece]:
         """Yield the log as it is written."""
@@ -189,7 +192,8 @@ class StraceEngine:
         """Nothing is dropped: the programs wait until strace has written."""
 
     def stop(self) -> None:
-        """Ask the command to end, or let go of the processes."""
+        """Ask the command to end, or let go of the processes; a signal may come before they are started."""
+        self._is_stopped = True
         if self._traced is not None:
             self._traced.stop()
 

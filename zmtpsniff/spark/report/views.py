@@ -48,7 +48,7 @@ def make_views(
 
 def _read(session: "SparkSession", folder: str, paths: list[str], table: str) -> "DataFrame":
     """A table: those of its files that its log names now."""
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     if not paths:

@@ -44,14 +44,18 @@ _TWO_HOSTS_SEED = 0  # REQ and REP that both speak 3.1
 POLICY = 'include = ["protocol"]\n'
 _BLOCK = re.compile(r"(?m)((?:^<!-- [^\n]* -->\n)*)^```([\w{}-]*)\n(.*?)^```$", re.DOTALL)
 _TIMEOUT, _TCPDUMP = shutil.which("timeout"), shutil.which("tcpdump")
-_PEER = f'"{sys.executable}" -m zmtpsniff replay capture.pcap'  # the other side of it
+_PEER = f'"{sys.executable}" -m zmtpsniff replay capture.pcap --patience 60'  # the other side of it
 # What stands in for programs that would go on for ever or are of other machines.
 _PROGRAMS = {
     "zmtpsniff": f"""
 case " $* " in
     *" live "* | *" --live "*) set -- "$@" -a duration:0.4 ;;
-    *" replay "*" --to "*) {_PEER} --bind tcp://127.0.0.1:5555 --as servers >/dev/null 2>&1 & ;;
-    *" replay "*" --bind "*) {_PEER} --to tcp://127.0.0.1:5555 --as clients >/dev/null 2>&1 & ;;
+    *" replay "*" --to "*)
+        set -- "$@" --patience 60
+        {_PEER} --bind tcp://127.0.0.1:5555 --as servers >/dev/null 2>&1 & ;;
+    *" replay "*" --bind "*)
+        set -- "$@" --patience 60
+        {_PEER} --to tcp://127.0.0.1:5555 --as clients >/dev/null 2>&1 & ;;
 esac
 exec "{sys.executable}" -m zmtpsniff "$@"
 """,
@@ -60,7 +64,20 @@ exec "{sys.executable}" -m zmtpsniff "$@"
     "ssh": 'shift\nexec "$@"',
     # Slow machines have their time.
     "timeout": f'seconds=$(($1 * 3))\nshift\nZMTPSNIFF_TCPDUMP=$seconds exec "{_TIMEOUT}" "$seconds" "$@"',
-    "tcpdump": f'exec "{_TIMEOUT}" --preserve-status -s INT "${{ZMTPSNIFF_TCPDUMP:-0.6}}" "{_TCPDUMP}" "$@"',
+    # It ends some time after it has begun to capture, which may take long.
+    "tcpdump": f"""
+said=$(mktemp)
+"{_TCPDUMP}" "$@" 2>"$said" &
+trap 'kill "$!"' TERM
+until grep -q listening "$said" || ! kill -0 "$!" 2>/dev/null; do sleep 0.05; done
+sleep "${{ZMTPSNIFF_TCPDUMP:-0.4}}"
+kill "$!" 2>/dev/null
+wait "$!"
+status=$?
+cat "$said" >&2
+rm "$said"
+exit "$status"
+""",
 }
 
 _NETWORK = """

@@ -23,10 +23,12 @@ from dissectors.events import (
     Problem,
     Sides,
     Subscription,
+    WireEvent,
 )
+from tests.support.footprint import entries, only, reachable
 from zmtpsniff.analysis.patterns import Notice, Patterns
-from zmtpsniff.analysis.patterns.connections import Refusal
-from zmtpsniff.analysis.patterns.conversation import Doubt
+from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
+from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Room, Rules
 
 What = AnyEvent | Refusal | Doubt
 
@@ -169,14 +171,21 @@ def test_findings_do_not_depend_on_batches(script: list[Any], kinds: list[tuple[
 @settings(max_examples=200, deadline=None)
 @given(script=steps, kinds=types)
 def test_nothing_is_kept_of_connections_that_are_over(script: list[Any], kinds: list[tuple[str, str]]) -> None:
+    """Only of their addresses, which others have again."""
     patterns = Patterns(1.2)
-    room = patterns._room.left
+    room = only(Room, patterns)
+    left = room.left
     findings(patterns, list(played(script, kinds)), [])
-    assert patterns._room.left == room
-    connections = patterns._connections
-    left = [patterns._conversations, patterns._on_message, patterns._waiting]
-    left += [connections._open, connections._identities, connections._claims]
-    assert not any(left)
+    assert room.left == left
+    assert not [one for one in reachable(patterns) if isinstance(one, (Conversation, Rules))]
+    things = entries(only(ConnectionLog, patterns))
+    others = list(played(script, kinds))
+    for event in others:
+        if isinstance(event, WireEvent | Problem | Connection) and event.flow is not None:
+            event.flow += 100
+    findings(patterns, others, [])
+    assert room.left == left
+    assert entries(only(ConnectionLog, patterns)) == things
 
 
 ROOM = 1 << 20
@@ -196,7 +205,7 @@ def opened(count: int, client: str, server: str) -> list[AnyEvent]:
 def kept(events: Iterator[AnyEvent] | list[AnyEvent]) -> int:
     """Octets that are kept once these events have gone by, with less room than usual so that they need not be many."""
     patterns = Patterns()
-    patterns._room.left = ROOM
+    only(Room, patterns).left = ROOM
     tracemalloc.start()
     try:
         batch: list[AnyEvent] = []

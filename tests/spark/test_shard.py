@@ -21,7 +21,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark import adversary
-from tests.spark.local_job import Session, asked, take, take_listed
+from tests.spark.local_job import asked, local_session, take, take_listed
 from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
 from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
@@ -54,10 +54,13 @@ def follow(files: Sequence[Path], output: Path, **how: Any) -> int:
     return take(files, output, tells_open=False, **how).files
 
 
+WAYS: list[Callable[..., Any]] = [take, follow]
+
+
 def quiet(output: Path, files: Sequence[Path]) -> int:
     """Have it told what is open where no file comes any more."""
     now_ns = max(file.stat().st_mtime_ns for file in files) + IDLE_NS + 1
-    return tell_quiet(Session(), asked(output), now_ns)  # type: ignore[arg-type]
+    return tell_quiet(local_session(), asked(output), now_ns)
 
 
 def assert_all_told(output: Path, files: Sequence[Path], **options: Any) -> None:
@@ -88,8 +91,8 @@ def test_any_cut_any_shards_any_order(capture: str, parts: int, data: st.DataObj
             count = data.draw(st.integers(1, len(order)))
             some, order = order[:count], order[count:]
             again = data.draw(st.booleans())
-            take_one: Callable[..., Any] = data.draw(st.sampled_from([take, follow]))
-            take_one([*some, *(files[:0] if not again else some)], output, shards=data.draw(st.integers(1, 4)))
+            take_some = data.draw(st.sampled_from(WAYS))
+            take_some([*some, *(files[:0] if not again else some)], output, shards=data.draw(st.integers(1, 4)))
         assert_all_told(output, files)
 
 
@@ -186,7 +189,7 @@ def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
         return [(row["end"], row["provisional"]) for row in read_tables(tmp_path / "out")["connections"]]
 
     follow(files[:1], tmp_path / "out")
-    assert tell_quiet(Session(), asked(tmp_path / "out")) == 0  # type: ignore[arg-type]  # it has just been written
+    assert tell_quiet(local_session(), asked(tmp_path / "out")) == 0  # it has just been written
     assert connections() == []
     assert quiet(tmp_path / "out", files[:1]) == 1
     assert connections() == [("open", True)]
@@ -217,7 +220,7 @@ def test_states_of_another_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SparkError, match="--anew dissects"):
         quiet(output, files)
     run = asked(output)._replace(anew=True)
-    ingest(Session(), [str(files[2]), str(other[1])], run)  # type: ignore[arg-type]
+    ingest(local_session(), [str(files[2]), str(other[1])], run)
     take(files[3:], output)
     assert rows(output, tmp_path / "in") == expected(files)
     assert rows(output, tmp_path / "other") == expected(other)
@@ -229,7 +232,7 @@ def test_quiet_series_of_another_format_is_dissected_anew(tmp_path: Path, monkey
     follow(files[:3], output)
     monkeypatch.setattr("dissectors.snapshots.FORMAT", 999)
     now_ns = max(file.stat().st_mtime_ns for file in files) + IDLE_NS + 1
-    assert tell_quiet(Session(), asked(output)._replace(anew=True), now_ns) > 1  # type: ignore[arg-type]
+    assert tell_quiet(local_session(), asked(output)._replace(anew=True), now_ns) > 1
     assert rows(output, tmp_path / "in") == expected(files[:3])
 
 
@@ -255,7 +258,7 @@ def test_octets_that_are_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """As those of a damaged file may be."""
     files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")
     follow(files[:1], tmp_path / "out")
-    monkeypatch.setattr(ShardStates, "_octets", lambda states, place: b"damaged")
+    monkeypatch.setattr(StateLog, "state", lambda log, place: b"damaged")
     with pytest.raises(SparkError, match="--anew dissects"):
         follow(files[1:], tmp_path / "out")
 

@@ -233,7 +233,8 @@ def test_saved_capture_is_dissected_alike(tmp_path: Path) -> None:
 
 def test_packets_to_a_pipe_while_records_go_to_a_file(tmp_path: Path) -> None:
     packets = many(tmp_path / "in.pcapng", 300)
-    command = [*PROGRAM, "read", tmp_path / "in.pcapng", "-w", "-", "-T", "json", "-o", tmp_path / "records"]
+    paths = str(tmp_path / "in.pcapng"), str(tmp_path / "records")
+    command = [*PROGRAM, "read", paths[0], "-w", "-", "-T", "json", "-o", paths[1]]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=PATIENCE)
     (tmp_path / "out.pcapng").write_bytes(done.stdout)
     assert read(tmp_path / "out.pcapng")[0] == packets
@@ -242,7 +243,8 @@ def test_packets_to_a_pipe_while_records_go_to_a_file(tmp_path: Path) -> None:
 
 def test_closed_pipe_ends_the_saving_only(tmp_path: Path) -> None:
     many(tmp_path / "in.pcapng", 3000)
-    command = [*PROGRAM, "read", tmp_path / "in.pcapng", "-w", "-", "-T", "json", "-o", tmp_path / "records"]
+    paths = str(tmp_path / "in.pcapng"), str(tmp_path / "records")
+    command = [*PROGRAM, "read", paths[0], "-w", "-", "-T", "json", "-o", paths[1]]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as run:
         assert run.stdout
         assert run.stderr

@@ -102,7 +102,7 @@ def test_tshark_reads_the_same(tmp_path: Path) -> None:
     saver.write(packets[2:])
     saver.close(7)
     fields = ["frame.time_epoch", "frame.cap_len", "frame.len", "frame.comment", "frame.interface_name"]
-    command = ["tshark", "-r", path, "-T", "json", *(part for field in fields for part in ("-e", field))]
+    command = ["tshark", "-r", str(path), "-T", "json", *(part for field in fields for part in ("-e", field))]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0
     assert all("Running as user" in line for line in done.stderr.splitlines()), done.stderr
@@ -127,7 +127,7 @@ def test_tshark_reads_the_same(tmp_path: Path) -> None:
         r"a second one",
     ):
         assert re.search(line, told.stdout), line
-    command = ["tshark", "-r", path, "-X", "read_format:MIME Files Format", "-V"]  # the blocks themselves
+    command = ["tshark", "-r", str(path), "-X", "read_format:MIME Files Format", "-V"]  # the blocks themselves
     blocks = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert "Number of Dropped Packets: 7" in blocks.stdout
     assert "Malformed" not in blocks.stdout

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from tests.spark.local_job import Session, take
+from tests.spark.local_job import local_session, take
 from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
 from zmtpsniff.spark.tables import TABLES, arrow_schema
 
@@ -75,7 +75,7 @@ def assert_tables_equal_read(session: Any, folder: Path, pieces: Sequence[int], 
     [((5,), None), *(pytest.param(*case, marks=pytest.mark.slow) for case in (((1, 2), None), ((5, 20), 3)))],
 )
 def test_tasks_equal_read(tmp_path: Path, pieces: Sequence[int], shards: int | None) -> None:
-    assert_tables_equal_read(Session(), tmp_path, pieces, shards)
+    assert_tables_equal_read(local_session(), tmp_path, pieces, shards)
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ import pytest
 
 from dissectors.events import AnyEvent
 from tests.render.test_output_safety import NASTY, conversations
-from tests.support.browsing import browsing
+from tests.support.browse_terminal import browsing
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report

@@ -57,7 +57,7 @@ class Network:
         self._talk("m31_req_rep.pcap", zero, one, later_ns, 20_000_000, QUICK_NS, port=5002)
         self._talk("m31_req_rep.pcap", one, zero, later_ns, QUICK_NS, 35_000_000, port=5003)
         self._talk("m31_req_rep.pcap", zero, one, later_ns, port=5004, service_ns=70_000_000)
-        nat = {"client_at_server": (bytes((192, 0, 2, 1)), 61_000)}
+        nat: dict[str, Any] = {"client_at_server": (bytes((192, 0, 2, 1)), 61_000)}
         self._talk("m31_req_rep.pcap", two, zero, later_ns, 9_000_000, port=5005, **nat)
         both = {**nat, "server_at_client": (bytes((10, 96, 0, 1)), 80)}
         self._talk("m31_push_pull.pcap", four, three, later_ns, port=5006, **both)

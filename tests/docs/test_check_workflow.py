@@ -11,7 +11,7 @@ import pytest
 import yaml
 import zmq
 
-from tests.support.checked import check
+from tests.support.check_program import check
 from tests.support.live_program import needs_privilege
 from tests.support.paths import PROJECT
 

@@ -5,7 +5,7 @@ from random import Random
 from dissectors.events import Connection, Message
 from tests.net.test_flows import SECOND, Wire
 from tests.support.made_up import pushes
-from tests.support.streams import CLIENT, SERVER, Sent, complaints, packets, segments, sniff
+from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, packets, segments, sniff
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN
 
 
@@ -130,8 +130,8 @@ def test_a_lost_fin_is_no_lost_octet() -> None:
     talk = pushes(3, Random(1), 20)
     sent = segments(talk, fin=False)
     ends = {side: max(one.end for one in sent if one.side == side) for side in (CLIENT, SERVER)}
-    answers = [Sent(SERVER, ends[SERVER], b"", ends[CLIENT] + 1, FIN | ACK)]
-    answers += [Sent(CLIENT, ends[CLIENT] + 1, b"", ends[SERVER] + 1, ACK)] * 60
+    answers = [SentSegment(SERVER, ends[SERVER], b"", ends[CLIENT] + 1, FIN | ACK)]
+    answers += [SentSegment(CLIENT, ends[CLIENT] + 1, b"", ends[SERVER] + 1, ACK)] * 60
     events = sniff(packets([*sent, *answers], step_ns=10_000_000))
     assert complaints(events) == []
     (connection,) = (event for event in events if isinstance(event, Connection))

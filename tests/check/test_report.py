@@ -11,7 +11,7 @@ from lxml import etree
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Hidden, Message
-from tests.support.checked import check
+from tests.support.check_program import check
 from tests.support.paths import PROJECT
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked

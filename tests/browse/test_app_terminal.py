@@ -1,6 +1,7 @@
 """The program on a real terminal: tmux draws what a user sees."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 import zmq
 
 from tests.support import curve_pair
-from tests.support.live_program import needs_privilege
+from tests.support.live_program import needs_privilege, running, wait_for
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES, program
 
@@ -81,8 +82,7 @@ def test_a_capture_is_looked_around_in(tmux: Tmux, width: int) -> None:
     tmux.press("N")
     tmux.until("reply 2")
     tmux.press("q")
-    time.sleep(0.5)
-    assert "search" not in tmux.screen()
+    wait_for(lambda: "search" not in tmux.screen())
 
 
 @needs_tmux
@@ -91,6 +91,9 @@ def test_without_colours_there_are_none(tmux: Tmux) -> None:
     tmux.until("1/30")
     screen = tmux.until("\x1b[7m", "-e")  # the cursor
     assert not any(f"\x1b[{code}m" in screen for code in range(30, 38))
+    tmux.press("W")
+    # What is selected, and the cursor, are reversed.
+    assert re.search(r"\x1b\[[0-9;]*7m(\x1b\[[0-9;]*m)*record\.json", tmux.until("record.json", "-e"))
 
 
 @needs_tmux
@@ -153,10 +156,7 @@ def test_it_ends_with_its_terminal(tmux: Tmux) -> None:
     tmux.until("filter")
     (pid,) = tmux.processes()
     tmux.end()
-    deadline = time.monotonic() + _PATIENCE
-    while Path(f"/proc/{pid}").exists():
-        assert time.monotonic() < deadline, "it goes on without a terminal"
-        time.sleep(0.1)
+    wait_for(lambda: running([pid]) == [])
 
 
 # Makes the file that it is given once the main thread waits for long for another one. Little may wait to be drawn, so

@@ -10,9 +10,9 @@ from dissectors.events import AnyEvent, Command, Connection, Message
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp import greeting as greetings
 from dissectors.zmtp.connection import ZmtpConnection
+from tests.dissectors.test_problems import ENCRYPTED, HELLO, PLAIN, box
 from tests.dissectors.zmtp import test_websocket as websocket
 from tests.dissectors.zmtp.test_connection import CONVERSATIONS, facts
-from tests.dissectors.zmtp.test_problems import ENCRYPTED, HELLO, PLAIN, box
 from tests.support.zmtp_octets import CLIENT, SERVER, command, frame, greeting, peers, problems, prop, ready
 
 Sent = list[tuple[int, bytes]]

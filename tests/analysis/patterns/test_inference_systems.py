@@ -1,16 +1,18 @@
 """Real programs that talk when the capture begins: what their sockets are is told, or nothing is."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 import zmtpsniff
 from dissectors.events import Connection, Message
-from tests.support.late import events_of, packets_of
+from tests.support.late_captures import events_of, packets_of, without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.running_systems import SYSTEMS
 from tests.support.settings import RELATIONS
+from zmtpsniff import decode_as
 
 _LEAST = 8  # messages
 # What is told of each: the right types, or that these are the lookalikes, or nothing.
@@ -68,3 +70,19 @@ def test_captures_that_begin_too_late(name: str) -> None:
     assert count[TOLD[name]] >= 0.6 * count.total(), count  # others of few messages
     if {"REQ", "DEALER"} & set(types.values()) and TOLD[name] != "silent":
         assert answered.total() >= 0.9 * count.total()
+
+
+@pytest.mark.parametrize("name", ["requests_fast", "requests_slow"])
+def test_the_first_replies_have_no_requests_and_all_others_do(name: str) -> None:
+    """They are out before the types are known; but what came before helps to pair the next one."""
+    packets = without_beginnings(FIXTURES / "running" / f"{name}.pcap.gz")
+    paired = {}
+    for way, rules in (("inferred", ()), ("declared", (decode_as.parse("tcp.port==5581,zmtp/REP"),))):
+        settings = replace(RELATIONS, decode_as=rules)
+        messages = [event for event in events_of(packets, settings) if isinstance(event, Message)]
+        by_offset = sorted((one for one in messages if one.src.endswith(":5581")), key=lambda one: one.offset)
+        paired[way] = [reply.request is not None for reply in by_offset]
+    for replies in paired.values():
+        assert replies == sorted(replies)  # once one is paired, all are
+    unpaired = {way: replies.count(False) for way, replies in paired.items()}
+    assert unpaired == {"inferred": 3, "declared": 2}

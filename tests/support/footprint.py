@@ -1,0 +1,33 @@
+"""What an object keeps, in whatever part of it: for tests that memory is bounded."""
+
+import gc
+from collections import deque
+from collections.abc import Iterator
+from types import BuiltinFunctionType, FunctionType, ModuleType
+from typing import TypeVar
+
+T = TypeVar("T")
+_CODE = (type, ModuleType, FunctionType, BuiltinFunctionType)
+
+
+def reachable(root: object) -> Iterator[object]:
+    """All objects that this one keeps alive, itself first, but for code and what only code refers to."""
+    known: set[int] = set()
+    rest = [root]
+    while rest:
+        one = rest.pop()
+        if id(one) not in known and not isinstance(one, _CODE):
+            known.add(id(one))
+            yield one
+            rest += gc.get_referents(one)
+
+
+def only(kind: type[T], root: object) -> T:
+    """The one object of a class that this one keeps alive."""
+    (found,) = (one for one in reachable(root) if isinstance(one, kind))
+    return found
+
+
+def entries(root: object) -> int:
+    """How many things all containers have together that this object keeps alive."""
+    return sum(len(one) for one in reachable(root) if isinstance(one, (dict, list, set, deque)))

@@ -1,0 +1,123 @@
+"""Requests inside CURVE that get no reply, though no key opens their boxes: request-unanswered.
+
+Theory
+------
+
+CURVE hides what is said, but neither who says it nor how long it is. In the handshake each side announces its socket
+type. libzmq's REQ announces 32 octets, its type and an empty identity; its REP announces 19, its type alone. No other
+two sockets that may talk to each other do so: PUB and SUB announce 19 each, and the others more. REQ and REP also put
+an empty frame in front of each message, whose box has 17 octets. No heartbeat and no subscription is that short. A REQ
+that has asked waits, so its first such box asks, and the first one of a REP that had seen it answers.
+
+A worker may be a REQ that says to a ROUTER that it is ready, and waits for work for hours. So nothing is said of a REQ
+that talks to a ROUTER.
+"""
+
+from collections.abc import Iterable
+
+from dissectors.events import Command, Connection, at_hand
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, span, times
+
+_AUTHENTICATOR = 16  # octets of a box beside its content
+_IDENTIFIED = 128  # octets of INITIATE's box before the metadata: the client's key, and the vouch
+_REQ, _REP = 32, 19  # octets that they announce
+_DELIMITER = _AUTHENTICATOR + 1  # octets of the box of an empty frame: only its flags are in it
+_MOST = 10_000  # connections at a time
+_KNOWN = (
+    "CURVE hides what is said, but not how long it is: the two sides announce as much as a REQ and a REP, and their "
+    "messages have the empty frame in front; none comes back after this request"
+)
+
+
+class _Turns:
+    """The boxes of a REQ and a REP."""
+
+    __slots__ = ("answered", "asked_ns", "heard", "offset", "packet", "replier", "requester")
+
+    def __init__(self, requester: str, replier: str) -> None:
+        self.requester = requester
+        self.replier = replier
+        self.answered = 0
+        self.asked_ns = 0  # when the last request came; its packet, and where it begins in the stream of its sender
+        self.packet = 0
+        self.offset = -1
+        self.heard = 0  # so far the replier had read the requester's stream when it said something
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the last request has no reply."""
+        return self.packet > 0 and self.heard <= self.offset
+
+    def take(self, event: Command) -> None:
+        """Take a MESSAGE."""
+        if len(at_hand(event.box or b"")) != _DELIMITER:
+            return
+        if event.src == self.replier:
+            self.heard = max(self.heard, event.seen)
+        elif not self.is_waiting:  # else a frame of the same request
+            self.answered += self.packet > 0
+            self.asked_ns, self.packet, self.offset = event.time_ns, event.packet, event.offset
+
+
+class _Silence:
+    """Requests of one host that one REP does not answer."""
+
+    __slots__ = ("answered", "longest_ns", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.answered = 0
+        self.longest_ns = 0
+
+
+class SealedRequests(Inquiry):
+    """Requests and replies in boxes."""
+
+    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``timeout_seconds`` is how long a request may wait for its reply."""
+        self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
+        self._announced: Ledger[int, dict[str, int]] = Ledger(dict)  # by flow: octets that each side announces
+        self._turns: dict[int, _Turns] = {}
+        self._silences: Ledger[tuple[str, str], _Silence] = Ledger(_Silence, 1000)
+
+    def command(self, contact: Contact, event: Command) -> None:
+        """Learn how much a side announces."""
+        if event.name not in ("INITIATE", "READY") or not isinstance(event.box, bytes) or contact.blind:
+            return
+        announced = self._announced.at(event.flow)
+        announced[event.src] = len(event.box) - _AUTHENTICATOR - (_IDENTIFIED if event.name == "INITIATE" else 0)
+        if sorted(announced.values()) == [_REP, _REQ] and len(self._turns) < _MOST:
+            replier, requester = sorted(announced, key=announced.__getitem__)
+            self._turns[event.flow] = _Turns(requester, replier)
+
+    def sealed(self, event: Command) -> None:
+        """Take a MESSAGE, if it is of a REQ or a REP."""
+        turns = self._turns.get(event.flow)
+        if turns is not None:
+            turns.take(event)
+
+    def lose(self, contact: Contact) -> None:
+        """What is missing may be the reply."""
+        self._turns.pop(contact.flow, None)
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """Look whether a request waits."""
+        self._announced.entries.pop(event.flow, None)
+        turns = self._turns.pop(event.flow, None)
+        if turns is None or not turns.is_waiting or until_ns - turns.asked_ns < self._timeout_ns:
+            return
+        silence = self._silences.at((host_of(turns.requester), turns.replier))
+        silence.seen.add(turns.asked_ns, turns.packet, event.flow)
+        silence.answered += turns.answered
+        silence.longest_ns = max(silence.longest_ns, until_ns - turns.asked_ns)
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """Each REP that does not answer a host."""
+        for (host, replier), silence in self._silences.entries.items():
+            after = f", after {times(silence.answered, 'reply')}" if silence.answered else ""
+            requests = f"{times(silence.seen.count, 'request')} under CURVE"
+            summary = f"{replier} does not answer {host}: {requests} without a reply for "
+            summary += f"{span(silence.longest_ns)}{after}"
+            yield Claim("request-unanswered", summary, _KNOWN, silence.seen, [replier], certainty="likely")
