@@ -31,7 +31,7 @@ class Salt:
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether there is a MessagePack map with "enc" and "load", or an event's tag with a map behind it."""
-        if not (connection.state or _may_be_clear(message.frames[-1])):
+        if not (connection.state or _may_be_clear(message.frames)):
             return False  # nearly all messages of others
         body = _body(message.frames)
         if body is None:
@@ -69,8 +69,9 @@ class Salt:
         return Payload("salt", " ".join([str(encoding), *told]), fields)
 
 
-def _may_be_clear(body: Octets) -> bool:
+def _may_be_clear(frames: list[Octets]) -> bool:
     """Whether the last frame of a message begins as an envelope, or may have an event's tag in front."""
+    body = frames[-1] if frames else b""
     return isinstance(body, bytes) and (body[:1] in _MAP_OCTETS or body.find(_END_OF_TAG, 0, _LONGEST_TAG) > 0)
 
 
