@@ -11,6 +11,7 @@ _LONGEST_TAG = 256
 _TOPIC = 40  # a SHA-1 in hexadecimal digits, where the publisher filters by minion
 _ENCODINGS = frozenset({"clear", "aes", "pub", "pillar"})
 _MAPS = frozenset([*range(0x81, 0x90), 0xDE, 0xDF])
+_MAP_OCTETS = frozenset(bytes([octet]) for octet in _MAPS)
 _ARRAYS = frozenset([*range(0x90, 0xA0), 0xDC, 0xDD])
 _HEADERS = {0xD9: 2, 0xDA: 3, 0xDB: 5}  # octets in front of strings that are not short
 _MAP_OF_ANY = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
@@ -30,6 +31,8 @@ class Salt:
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether there is a MessagePack map with "enc" and "load", or an event's tag with a map behind it."""
+        if not (connection.state or _may_be_clear(message.frames)):
+            return False  # nearly all messages of others
         body = _body(message.frames)
         if body is None:
             return False
@@ -64,6 +67,12 @@ class Salt:
             fields["request"] = connection.state.pop(_ASKED)[1]
         told = [str(load[name]) for name in _TOLD if name in load] if isinstance(load, dict) else []
         return Payload("salt", " ".join([str(encoding), *told]), fields)
+
+
+def _may_be_clear(frames: list[Octets]) -> bool:
+    """Whether the last frame of a message begins as an envelope, or may have an event's tag in front."""
+    body = frames[-1] if frames else b""
+    return isinstance(body, bytes) and (body[:1] in _MAP_OCTETS or body.find(_END_OF_TAG, 0, _LONGEST_TAG) > 0)
 
 
 def _body(frames: list[Octets]) -> bytes | None:

@@ -85,7 +85,6 @@ def parse_mechanism(field: bytes) -> tuple[str, bool]:
     return name.decode("utf-8", "backslashreplace"), bool(name) and wire.MECHANISM_CHARACTERS.issuperset(name)
 
 
-@lru_cache(_ALIKE)
 def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
     """The version that two 3.x peers use: the lower of theirs, and 3.1 at most, the highest that is specified."""
     major, minor = min(one, other, (3, 1))

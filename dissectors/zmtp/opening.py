@@ -45,6 +45,7 @@ nothing more of it is read.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -130,6 +131,7 @@ _IDENTITY_LIMIT = 0xFFFF
 # No peer has announced a higher revision yet. Where the signature proves little, a higher one is no ZMTP.
 _LAST_REVISION = 15
 _BEGINNING = 16  # octets to show of a side that does not speak ZMTP
+_ALIKE = 64  # pairs of greetings to remember with what they agree on: most are like others before them
 _NO_FAULTS: tuple[commands.Fault, ...] = ()
 _NOT_ZMTP = (("not-zmtp", ""),)
 
@@ -754,26 +756,41 @@ class Agreement(msgspec.Struct, frozen=True):
     faults: tuple[commands.Fault, ...] = _NO_FAULTS
 
 
+_Announced = tuple[int | None, greeting.GreetingV3 | None, str | None]
+"""What a side announces: its revision, the rest of its greeting, and its mechanism."""
+
+
 def agree(one: Opening, other: Opening) -> Agreement:
     """What two greetings of 3.x agree on (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
+    return _agree((one.revision, one.greeting, one.mechanism), (other.revision, other.greeting, other.mechanism))
+
+
+@lru_cache(_ALIKE)
+def _agree(one: _Announced, other: _Announced) -> Agreement:
     version = None
-    versions = one.revision, one.minor, other.revision, other.minor
-    if None not in versions:
-        version = greeting.negotiated_v3(versions[:2], versions[2:])
-    mechanism, theirs = one.mechanism, other.mechanism
+    mine, yours = _version(one), _version(other)
+    if mine is not None and yours is not None:
+        version = greeting.negotiated_v3(mine, yours)
+    _, said, mechanism = one
+    _, answered, theirs = other
     if mechanism is None or theirs is None:
         return Agreement(version, is_known=False)
     if mechanism != theirs:
         detail = f"the client announces {mechanism or 'none'}, the server {theirs or 'none'}"
         return Agreement(version, failed=True, faults=(("mechanism-mismatch", detail),))
-    if one.greeting is not None and not one.greeting.mechanism_is_legal:
+    if said is not None and not said.mechanism_is_legal:
         return Agreement(version, failed=True)
     if mechanism not in MECHANISMS:
         return Agreement(version, mechanism, faults=_unknown(mechanism))
-    if mechanism != "NULL" and _is_server(one) and _is_server(other):
+    if mechanism != "NULL" and said is not None and said.as_server and answered is not None and answered.as_server:
         fault = "both-as-server", "both sides say that they are the server"
         return Agreement(version, mechanism, failed=True, faults=(fault,))
     return Agreement(version, mechanism)
+
+
+def _version(announced: _Announced) -> tuple[int, int] | None:
+    revision, rest, _ = announced
+    return None if revision is None or rest is None or rest.minor is None else (revision, rest.minor)
 
 
 def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
@@ -789,7 +806,3 @@ def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
 
 def _unknown(mechanism: str | None) -> tuple[commands.Fault, ...]:
     return (("unknown-mechanism", f"mechanism {mechanism!r} is not known"),)
-
-
-def _is_server(one: Opening) -> bool:
-    return one.greeting is not None and bool(one.greeting.as_server)
