@@ -29,7 +29,8 @@ class Tmux:
         self._socket = str(folder / "tmux")
 
     def start(self, command: str, width: int = 80, height: int = 24) -> None:
-        self._run("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), f"{command}; sleep 600")
+        command = f"unset COLUMNS LINES; {command}; sleep 600"  # or the size of the terminal of the tests counts
+        self._run("-f", "/dev/null", "new-session", "-d", "-x", str(width), "-y", str(height), command)
 
     def press(self, *keys: str) -> None:
         self._run("send-keys", *keys)
