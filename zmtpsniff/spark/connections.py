@@ -61,7 +61,7 @@ class StateError(ValueError):
 
 
 class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    format: Literal[1]  # of flows and dissectors the snapshots have their own
+    format: Literal[2]  # of flows and dissectors the snapshots have their own
     flows: bytes
     sent: dict[bytes, int]
     conn_ids: dict[int, ConnectionId]
@@ -139,7 +139,7 @@ class Connections:
             return None
         known = {number: name for number, name in self.conn_ids.items() if self._table.knows(number)}
         flows = self._table.snapshot(self._factory.save)
-        return msgspec.msgpack.encode(_State(1, flows, self._sent, known))
+        return msgspec.msgpack.encode(_State(2, flows, self._sent, known))
 
     def _restore(self, octets: bytes) -> None:
         try:
