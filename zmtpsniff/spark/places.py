@@ -21,7 +21,7 @@ _RECORD = (1 << _FILE_BITS + _NUMBER_BITS + _OFFSET_BITS) - 1
 
 
 def places_of(orders_ns: Iterable[int], file: int, first: int, offsets: Sequence[int]) -> list[int]:
-    """The places of packets of file number ``file``, whose numbers there count up from ``first``.
+    """The places of packets of file number ``file``, from 1, whose numbers there count up from ``first``.
 
     A place grows in the order in which files are merged.
     """

@@ -32,7 +32,7 @@ PIPE_OCTETS = 1 << 20  # the most that users are given by default
 
 @contextlib.contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Signals that end us come afterwards: who dies in between leaves a program that nobody ends."""
+    """Hold back signals that end us: a program that has no guard yet would go on without us."""
     came: list[int] = []
     handlers = {}
     if threading.current_thread() is threading.main_thread():
@@ -53,12 +53,8 @@ class GuardedProcess:
 
     def __init__(self, command: Sequence[str], *, stdout: int, stderr: IO[Any] | int) -> None:
         """Start the program, without input; raises OSError if that cannot be done."""
-        try:
-            with uninterrupted():
-                self._start(command, stdout, stderr)
-        except KeyboardInterrupt:
-            self.close()
-            raise
+        with uninterrupted():
+            self._start(command, stdout, stderr)
 
     def _start(self, command: Sequence[str], stdout: int, stderr: IO[Any] | int) -> None:
         # Sessions of their own, so that Ctrl-C ends us first and we end them: then no packet is lost in between.
