@@ -186,6 +186,8 @@ class FlowTable:
             flow.last_ns = time_ns
             flow.last_packet = packet
             if flow.unwanted:
+                if flags & FIN:
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                 continue
             other = direction.other
             seen = other.offset
@@ -217,12 +219,22 @@ class FlowTable:
                     direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]
                     if flow.dissection.rejected:  # type: ignore[union-attr]
                         self._drop(flow)
-                elif not flow.unwanted:
-                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                else:
+                    if not flow.unwanted:
+                        self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    continue
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                continue
             else:
                 direction.acked_ns = time_ns
+            if flags & FIN:
+                if payload or seq == direction.next:  # such a payload was the next one
+                    self._close(direction, direction.offset)
+                    if flow.closing:
+                        self._close_if_over(flow)
+                else:
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
         self._now_ns = now_ns
         self.holdings.recent_octets += recent_octets
         if self.holdings.recent_octets > self._limits.recent_octets:
