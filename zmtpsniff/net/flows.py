@@ -10,7 +10,7 @@ from operator import itemgetter
 import msgspec
 
 from dissectors.numbers import Number, fetch_number, store_number
-from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.addresses import Address, addresses, reverse
 from zmtpsniff.net.dissection import End, FlowDissection
 from zmtpsniff.net.flow import Flow, FlowDirection, FlowState, Patience
 from zmtpsniff.net.limits import FlowLimits
@@ -572,10 +572,9 @@ class FlowTable:
         if len(self._flows) >= self._limits.flows:
             self._evict()
         number = self.number()
-        size = (len(key) - 4) // 2
-        back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
+        back = reverse(key)
         if by_port:
-            server = int.from_bytes(key[-4:-2], "big") < int.from_bytes(key[-2:], "big")
+            server = key[-4:-2] < key[-2:]
         flow = Flow(self, number, *((back, key) if server else (key, back)), time_ns)
         mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
         self._directions[key] = mine
