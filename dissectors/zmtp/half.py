@@ -270,6 +270,13 @@ class Half:
         return self.opening.state == "absent"
 
     @property
+    def is_idle(self) -> bool:
+        """Whether this side's frames are read, and none of them, and no message, is unfinished."""
+        if not self.stage == self.opening.state == "frames" or self.buffer.held:
+            return False
+        return self.reader is not None and self.reader.body is None and self.session.is_idle
+
+    @property
     def window(self) -> tuple[bytes, list[int]]:
         """The octets that are being searched, and the offsets at which segments begin among them."""
         return self.buffer.content, self.search.starts if isinstance(self.search, Search) else []

@@ -168,6 +168,11 @@ class Session:
         return [*self.topics, *(() if self.inside is None else self.inside.topics)]
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no message is unfinished, and none can be inside boxes."""
+        return not self.parts and self.inside is None
+
+    @property
     def unfinished(self) -> int:
         """How many frames of an unfinished message there are."""
         return len(self.parts) or (0 if self.inside is None else len(self.inside.parts))
