@@ -7,7 +7,6 @@ for the program to decide.
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from io import TextIOBase
 from os import PathLike, fspath
 from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn, Protocol, Self, TypeVar
@@ -120,7 +119,7 @@ class Dissection:
         run, self._first = self._first, None
         if run is None or witness is not self._collaborators.witness:
             source = self._again() if run is None else run.source
-            run = self._run = self._begin(source, replace(self._collaborators, witness=witness))
+            run = self._run = self._begin(source, self._collaborators._replace(witness=witness))
         try:
             for events in run.sniffer.events():
                 self._note_totals(events)
@@ -291,7 +290,7 @@ def open(  # noqa: A001  # it is zmtpsniff.open
             raise Error(f"{name}: must be {must}, not {value!r}")
     passes = None if where is None else _filter(where)
     settings = Settings(
-        count=count,
+        packets=count,
         decode_as=tuple(_rules([decode_as] if isinstance(decode_as, str) else decode_as)),
         limits=Limits(max_bytes, show_secrets),
         patterns=patterns,
