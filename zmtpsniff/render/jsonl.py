@@ -1,10 +1,8 @@
 """JSON Lines: one record a line, for programs."""
 
-import json
 import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
 from math import isfinite
 from operator import itemgetter
 from types import NoneType
@@ -241,7 +239,7 @@ class JsonlRenderer:
         return self._text(event)
 
     def _peer(self, peer: Peer) -> str:
-        return self._join(peer, f'{{"address":{quoted(peer.address)}', _of_peer(astuple(peer)))
+        return self._join(peer, f'{{"address":{_quoted(peer.address)}', _of_peer(astuple(peer)))
 
     def _join(self, record: msgspec.Struct, head: str, values: _Values) -> str:
         """A record, or a part of one, as JSON text that begins with ``head``; the rest depends on ``values`` alone."""
@@ -265,7 +263,7 @@ class JsonlRenderer:
             return _encode(shown).decode()
         except (UnicodeEncodeError, OverflowError):
             # A name with a lone surrogate, which JSON can hold as an escape only, or a number of more than 64 bits.
-            return json.dumps(msgspec.to_builtins(shown), separators=(",", ":"))
+            return _in_ascii(msgspec.to_builtins(shown))
 
     def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
         """An event, or a part of one, as msgspec can encode it: octets as objects, without what records lack.
@@ -340,7 +338,7 @@ _of_connection = _rest(
 @lru_cache(512)
 def _of_flow(flow: int, src: str, dst: str) -> str:
     """What all events of one sender have in common."""
-    return f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)}'
+    return f',"flow":{flow},"src":{_quoted(src)},"dst":{_quoted(dst)}'
 
 
 @lru_cache(512)
@@ -351,7 +349,7 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted
     what after those of an incomplete one.
     """
     middle = f'{_of_flow(flow, src, dst)},"frames":['
-    tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
+    tail = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
     sealed = ',"encrypted":true' if encrypted else ""
     return middle, tail + sealed, f'{tail},"incomplete":true{sealed}'
 
@@ -392,5 +390,20 @@ def _without_none(value: Any) -> Any:
     return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def _quoted(text: str) -> str:
+    """A string as JSON text."""
+    try:
+        return _encode(text).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can hold as an escape only
+        return _in_ascii(text)
+
+
 def _escaped(match: re.Match[str]) -> str:
-    return json.dumps(match[0])[1:-1]
+    return _in_ascii(match[0])[1:-1]
+
+
+def _in_ascii(value: Any) -> str:
+    """Any value as JSON text, with escapes for characters beyond ASCII."""
+    import json  # which takes long to import, and msgspec is quicker where it will do
+
+    return json.dumps(value, separators=(",", ":"))
