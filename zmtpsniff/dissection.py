@@ -18,7 +18,6 @@ from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.source import Source
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
 from zmtpsniff.errors import Error
-from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import NOBODY, Collaborators, Sniffer
@@ -364,6 +363,8 @@ def _no_second_time() -> NoReturn:
 
 
 def _filter(text: str) -> Callable[[AnyEvent], bool]:
+    from zmtpsniff.filters import FilterError, compile_filter
+
     try:
         return compile_filter(text)
     except FilterError as error:

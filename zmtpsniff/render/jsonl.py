@@ -89,7 +89,7 @@ class JsonlRenderer:
         for start in range(0, len(events), _BATCH):
             lines = self._lines(events[start : start + _BATCH])
             if not lines.isascii() or "\x7f" in lines:
-                lines = UNSEEN_IN_JSON.sub(_escaped, lines)
+                lines = re.sub(UNSEEN_IN_JSON, _escaped, lines)
             self._stream.write(lines.encode())
         self._stream.flush()  # who watches live traffic waits for no later batch
 
