@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import isfinite
 from operator import itemgetter
 from types import NoneType
@@ -81,7 +81,6 @@ class JsonlRenderer:
         self._stream = stream
         self._max_bytes = max_bytes
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
-        self._plans: dict[type, _Plan] = {}
         self._tails: dict[tuple[type, _Values], str] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -270,10 +269,7 @@ class JsonlRenderer:
 
         Most records hold nothing of either kind, so that msgspec takes them as they are.
         """
-        kind = type(value)
-        plan = self._plans.get(kind)
-        if plan is None:
-            plan = self._plans[kind] = _plan(kind)
+        plan = _plan(type(value))
         changes = plan.lacking.copy()
         for name, default in plan.converted:
             field = getattr(value, name)
@@ -366,6 +362,7 @@ class _Plan(NamedTuple):
     lacking: dict[str, Any]  # fields that the record lacks, with the value that leaves them out
 
 
+@cache
 def _plan(struct: type[msgspec.Struct]) -> _Plan:
     fields = record_fields(struct)
     shown = {field.name for field in fields}
