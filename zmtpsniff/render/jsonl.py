@@ -1,10 +1,9 @@
 """JSON Lines: one record a line, for programs."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, lru_cache
 from math import isfinite
-from operator import itemgetter
 from types import NoneType
 from typing import Any, BinaryIO, Literal, NamedTuple, get_args, get_origin
 
@@ -23,6 +22,7 @@ from dissectors.events import (
     Octets,
     Payload,
     Peer,
+    WireEvent,
 )
 from dissectors.records import record_fields
 from dissectors.zmtp.limits import Limits
@@ -50,6 +50,10 @@ _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 _TAILS = 256
 _LONG = 512
 _Values = tuple[Any, ...]
+_BEHIND_DST = len(WireEvent.__struct_fields__)  # places among the values of an event
+_PROPERTIES = Command.__struct_fields__.index("properties")
+_BEHIND_END_NS = Connection.__struct_fields__.index("end_ns") + 1
+_SUBSCRIPTIONS = Connection.__struct_fields__.index("subscriptions")
 
 
 def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
@@ -135,7 +139,7 @@ class JsonlRenderer:
                 parts.append(self._alike(head, alike, whole))
                 alike = []
             if type(event) is not Message or event.payload is not None or event.bodies:
-                parts.append(self.line(event))
+                parts += self._record(event), "\n"
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
@@ -221,9 +225,10 @@ class JsonlRenderer:
     def _record(self, event: AnyEvent) -> str:
         """The record of any event as JSON text."""
         if type(event) is Greeting:
-            return self._join(event, f'{{"type":"greeting"{_place(event)}', _of_greeting(astuple(event)))
+            return self._join(event, f'{{"type":"greeting"{_place(event)}', astuple(event)[_BEHIND_DST:])
         if type(event) is Command and (properties := event.properties) is not None:
-            values = (*_of_command(astuple(event)), *properties.items())
+            fields: _Values = astuple(event)
+            values: _Values = (fields[_BEHIND_DST:_PROPERTIES], fields[_PROPERTIES + 1 :], *properties.items())
             return self._join(event, f'{{"type":"command"{_place(event)}', values)
         if type(event) is Connection:
             messages, octets = event.messages, event.octets
@@ -234,11 +239,13 @@ class JsonlRenderer:
                 f'"octets":{{"client":{octets.client},"server":{octets.server}}},'
                 f'"start_ns":{event.start_ns},"end_ns":{event.end_ns}'
             )
-            return self._join(event, head, (*_of_connection(astuple(event)), *event.subscriptions))
+            fields = astuple(event)
+            values = (fields[_BEHIND_END_NS:_SUBSCRIPTIONS], fields[_SUBSCRIPTIONS + 1 :], *event.subscriptions)
+            return self._join(event, head, values)
         return self._text(event)
 
     def _peer(self, peer: Peer) -> str:
-        return self._join(peer, f'{{"address":{_quoted(peer.address)}', _of_peer(astuple(peer)))
+        return self._join(peer, f'{{"address":{_quoted(peer.address)}', astuple(peer)[1:])
 
     def _join(self, record: msgspec.Struct, head: str, values: _Values) -> str:
         """A record, or a part of one, as JSON text that begins with ``head``; the rest depends on ``values`` alone."""
@@ -306,12 +313,6 @@ def _place(event: Greeting | Command) -> str:
     return f',"time_ns":{event.time_ns},"packet":{event.packet}{_of_flow(event.flow, event.src, event.dst)}'
 
 
-def _rest(struct: type[msgspec.Struct], *differing: str) -> Callable[[_Values], _Values]:
-    """What picks, of all values of a struct, those of its record that do not differ from each record to the next."""
-    names = [field.name for field in record_fields(struct) if field.name not in differing]
-    return itemgetter(*map(struct.__struct_fields__.index, names))
-
-
 def _size(value: Any) -> int:
     """How many octets and characters are in a value of a record."""
     if isinstance(value, tuple):
@@ -319,16 +320,6 @@ def _size(value: Any) -> int:
     if isinstance(value, Cut):
         return len(value.data)
     return len(value) if isinstance(value, bytes | str) else 0
-
-
-_WIRE = ("time_ns", "packet", "flow", "src", "dst")
-_of_greeting = _rest(Greeting, *_WIRE)
-_of_command = _rest(Command, *_WIRE, "properties")
-_of_peer = _rest(Peer, "address")
-_of_connection = _rest(
-    Connection,
-    *("flow", "transport", "client", "server", "messages", "octets", "start_ns", "end_ns", "subscriptions"),
-)
 
 
 @lru_cache(512)
