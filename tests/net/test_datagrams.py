@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -262,7 +261,7 @@ def test_packets_cut_by_the_snaplen() -> None:
 
 
 def radio(packets: list[Packet], rule: str = "udp.port==7500,zmtp") -> list[AnyEvent]:
-    settings = replace(WIRE, decode_as=(parse(rule),))
+    settings = WIRE._replace(decode_as=(parse(rule),))
     events = [event for some in Sniffer(Packets(packets), settings).events() for event in some]
     check_records(events, packets)
     return events

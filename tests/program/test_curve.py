@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -182,7 +181,7 @@ class Late(Packets):
 
 
 def sniffed(source: Packets, host_keys: bool = False) -> list[AnyEvent]:
-    sniffer = Sniffer(source, replace(RELATIONS, host_keys=host_keys))
+    sniffer = Sniffer(source, RELATIONS._replace(host_keys=host_keys))
     return [event for events in sniffer.events() for event in events]
 
 

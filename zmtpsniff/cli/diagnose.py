@@ -1,8 +1,7 @@
 """``zmtpsniff diagnose``."""
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from zmtpsniff.render.color import Color
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnoseSettings:
+class DiagnoseSettings(NamedTuple):
     """What to diagnose, and how to say what was found."""
 
     captures: tuple[str, ...]
@@ -113,7 +111,7 @@ def _diagnose_live(settings: DiagnoseSettings) -> None:
     dissectors = load_dissection(dissection)
     _load_renderer()
     started = start_capture(live, settings.tshark, settings.saver)
-    settle_capture(started, live, settings.saver, records=settings.file, count=dissection.count, verbosity=0)
+    settle_capture(started, live, settings.saver, records=settings.file, count=dissection.packets, verbosity=0)
     source: LiveSource = started.source
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     try:

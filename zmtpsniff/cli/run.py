@@ -1,7 +1,6 @@
 """From the events of a dissection to what is written."""
 
 import io
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -33,7 +32,7 @@ def keeping(settings: "Settings", output: "Output") -> "Settings":
     octets = output.max_bytes
     if octets is None and TRAITS[output.format].shows_whole_bodies:
         octets = 0
-    return settings if octets is None else replace(settings, limits=settings.limits._replace(body_octets=octets))
+    return settings if octets is None else settings._replace(limits=settings.limits._replace(body_octets=octets))
 
 
 def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDissector]] | None":
