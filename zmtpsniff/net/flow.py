@@ -271,8 +271,8 @@ class Flow:
             or client.key in self.table.retired
             or client.waiting
             or server.waiting
-            or client.acked > client.available
-            or server.acked > server.available
+            or client.owes
+            or server.owes
             or client.reset is not None
             or server.reset is not None
             or client.pending is not None
@@ -293,11 +293,6 @@ class Flow:
             return True
         return self.was_reset and any(end.fin is not None and not end.finished for end in self.directions)
 
-    @property
-    def knows_beginning(self) -> bool:
-        """Whether both initial sequence numbers are known."""
-        return self.client.isn is not None and self.server.isn is not None
-
     def gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Keep a segment until the flow has begun."""
         if self.early is None:
@@ -311,13 +306,14 @@ class Flow:
     def begin(self) -> list[tuple[FlowDirection, Segment]]:
         """Decide where both streams begin; returns the segments that were gathered."""
         self.begun = True
-        early, self.early = self.early or [], None
-        self.table.holdings.waiting_octets -= self.early_octets
-        self.early_octets = 0
+        early = self.early or []
         for direction in (self.client, self.server):
             direction.next = _origin(direction, early)
             direction.gathered = None
         if early:
+            self.early = None
+            self.table.holdings.waiting_octets -= self.early_octets
+            self.early_octets = 0
             self.start_ns = min(self.start_ns, min(segment[0] for _, segment in early))
         return early
 

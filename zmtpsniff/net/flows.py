@@ -276,10 +276,11 @@ class FlowTable:
                 direction = self._open(key, time_ns, by_port=True)
         elif direction.flow.ended:
             direction = self._follow(direction, segment)
-        if direction is None or direction.flow.ended:
+        if direction is None:
             return
-        flow = direction.flow
-        other = direction.other
+        flow, other = direction.flow, direction.other
+        if flow.ended:
+            return
         lacks = direction.acked > direction.offset or other.acked > other.offset
         if not (flow.early or direction.waiting or other.waiting or (lacks and (direction.owes or other.owes))):
             flow.sure_ns = flow.last_ns
@@ -293,12 +294,12 @@ class FlowTable:
         direction.seen = True
         if flow.begun:
             self._take(direction, segment)
+            if direction.usual == ATTENTION or direction.waiting or other.acked > other.offset:
+                self._attend(flow)
         elif flags & RST and not flow.early and not direction.skips(segment):
             self._take_reset(direction, segment)
         else:
             self._gather(direction, segment)
-        if direction.usual == ATTENTION or direction.waiting or direction.other.acked > direction.other.offset:
-            self._attend(flow)
 
     def _attend(self, flow: Flow) -> None:
         """Decide how closely to look at the next segments of a flow."""
@@ -316,7 +317,8 @@ class FlowTable:
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
-        knows_beginning = flow.knows_beginning
+            self._waiting[flow.number] = flow
+        knows_beginning = direction.isn is not None and direction.other.isn is not None  # of both streams
         if knows_beginning:
             self._tell_attempt(flow, time_ns)
         if (
@@ -342,6 +344,7 @@ class FlowTable:
                     del others[0]  # one less each time, so that the loop ends
                 again.extendleft(reversed(others))
                 return
+        self._attend(flow)
 
     def _take(self, direction: FlowDirection, segment: Segment) -> None:
         """Take a segment of a flow that has begun."""
