@@ -265,10 +265,11 @@ class Flow:
     def attend(self) -> None:
         """Look closely at every segment while something is unusual, otherwise at few."""
         client, server = self.client, self.server
+        if self.ended or not self.begun:
+            client.usual = server.usual = ATTENTION
+            return
         unusual = (
-            not self.begun
-            or self.ended
-            or client.key in self.table.retired
+            client.key in self.table.retired
             or client.waiting
             or server.waiting
             or client.owes
@@ -408,9 +409,10 @@ class Flow:
         """No more segments will come: missing octets are lost."""
         self.give_up(time_ns, packet)
         for direction in (self.client, self.server):
-            if not direction.seen and direction.receiver is not None and not direction.absent:
+            if direction.seen:
+                direction.lose_end(time_ns, packet)
+            elif direction.receiver is not None and not direction.absent:
                 direction.receiver.absent(time_ns, packet)
-            direction.lose_end(time_ns, packet)
 
 
 FlowDirection = Direction[Flow]
