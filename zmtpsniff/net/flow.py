@@ -274,10 +274,10 @@ class Flow:
             or server.waiting
             or client.owes
             or server.owes
-            or client.reset is not None
-            or server.reset is not None
-            or client.pending is not None
-            or server.pending is not None
+            or client.reset
+            or server.reset
+            or client.pending
+            or server.pending
             or client.doubtful
             or server.doubtful
             or self.watched
