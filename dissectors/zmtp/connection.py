@@ -348,13 +348,12 @@ class ZmtpConnection:
 
     def _set_version(self, version: str | None) -> None:
         self.version = version
-        for half in self.halves:
-            half.session.version = version
+        self.client.session.version = self.server.session.version = version
 
     def _greeted(self, half: Half) -> None:
         """``half`` has read its 3.x greeting."""
-        other = self._other(half)
-        if not (half.opening.greeted and other.opening.greeted):
+        other = self.server if half is self.client else self.client
+        if not other.opening.greeted:
             other.expect(2)  # had the other one been older, this one would not have said so much
         elif not self._agreed:
             self._agreed = True
@@ -469,7 +468,7 @@ class ZmtpConnection:
             version=self.version,
             mechanism=self.security.mechanism,
             handshake=handshake,
-            subscriptions=[*one.session.all_topics, *other.session.all_topics],
+            subscriptions=one.session.all_topics + other.session.all_topics,
         )
 
     def release(self) -> None:

@@ -272,9 +272,10 @@ class Half:
     @property
     def is_idle(self) -> bool:
         """Whether this side's frames are read, and none of them, and no message, is unfinished."""
-        if not self.stage == self.opening.state == "frames" or self.buffer.held:
+        reader, session = self.reader, self.session
+        if reader is None or reader.body is not None or self.buffer.held or session.parts or session.inside is not None:
             return False
-        return self.reader is not None and self.reader.body is None and self.session.is_idle
+        return self.stage == self.opening.state == "frames"
 
     @property
     def window(self) -> tuple[bytes, list[int]]:
@@ -398,8 +399,11 @@ class Half:
 
     def _report_greeting(self) -> None:
         opening, journal, session = self.opening, self.journal, self.session
-        session.mechanism = mechanism = opening.mechanism
-        as_server = None if opening.greeting is None else opening.greeting.as_server
+        if opening.greeting is None:
+            mechanism, as_server = opening.mechanism, None
+        else:
+            _, mechanism, _, as_server = opening.greeting
+        session.mechanism = mechanism
         journal.out.append(
             Greeting(
                 journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst,
@@ -423,14 +427,11 @@ class Half:
         opening.framing = framing
         opening.state = "frames"
         self.search = None
-        self.reader = self._frame_reader(framing)
+        self.reader = (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
         if framing == 1 and not opening.proven:
             self._turn("unproven")
         else:
             self._turn("frames")
-
-    def _frame_reader(self, framing: int) -> FrameReader:
-        return (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
 
     def _read_unproven(self, data: bytes, position: int) -> int:
         """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
@@ -778,7 +779,7 @@ class Half:
         self.session.restore(state.session)
         self._early = fetch_segments(state.early)
         if state.frames is not None:
-            self.reader = self._frame_reader(state.frames.framing)
+            self.reader = (ReaderV1 if state.frames.framing == 1 else ReaderV2)(self.buffer, self.session)
             self.reader.restore(state.frames)
         if state.messages is not None:
             reader = WebSocketReader.restore(state.messages, self.buffer, self.session)

@@ -160,17 +160,13 @@ class Session:
     @property
     def all_messages(self) -> int:
         """How many messages this side has sent, encrypted or not."""
-        return self.messages + (0 if self.inside is None else self.inside.messages)
+        return self.messages if self.inside is None else self.messages + self.inside.messages
 
     @property
     def all_topics(self) -> list[Octets]:
         """The topics that this side subscribes to, encrypted or not."""
-        return [*self.topics, *(() if self.inside is None else self.inside.topics)]
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no message is unfinished, and none can be inside boxes."""
-        return not self.parts and self.inside is None
+        topics = list(self.topics)
+        return topics if self.inside is None else [*topics, *self.inside.topics]
 
     @property
     def unfinished(self) -> int:
@@ -441,28 +437,28 @@ class Session:
 
     def _metadata(self, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
-        security, journal = self.security, self.journal
         name = fields.get("socket_type")
         if isinstance(name, str):
             self.socket_type = name
             if self.inside is not None:
                 self.inside.set_socket_type(name)
         identity = fields.get("identity")
-        if isinstance(identity, bytes):
+        if isinstance(identity, (bytes, Cut)):
             self.identity = identity
-            if len(identity) > wire.IDENTITY_LIMIT:
-                journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
-        elif isinstance(identity, Cut):
-            self.identity = identity
+            if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
+                self.journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
         name, other = self.socket_type, self.other.socket_type
         if name is None:
             return
         if name not in sockets.PEERS:
-            journal.problem("unknown-socket-type", f"socket type {name!r} is not known")
-            security.failed = True
+            self._fail("unknown-socket-type", f"socket type {name!r} is not known")
         elif other and not sockets.may_talk(name, other):
-            journal.problem("incompatible-socket-types", f"{name} may not talk to {other}")
-            security.failed = True
+            self._fail("incompatible-socket-types", f"{name} may not talk to {other}")
+
+    def _fail(self, code: str, detail: str) -> None:
+        """The peers will not talk to each other, because of this problem."""
+        self.journal.problem(code, detail)
+        self.security.failed = True
 
     def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
         """Report a command that is out of place outside a handshake; it is not ``whole`` if octets are missing."""
