@@ -172,6 +172,8 @@ class ZmtpConnection:
         """Draw the conclusions from what ``half`` has found out."""
         other = self.server if half is self.client else self.client
         match finding:
+            case "greeting":
+                self._greeted(other)
             case "signature":
                 signature = half.opening.signature
                 if not self.accepted and signature is not None and signature.is_certain:
@@ -183,8 +185,6 @@ class ZmtpConnection:
                 if not self.accepted:
                     self._announced()
                 other.resume()
-            case "greeting":
-                self._greeted(half)
             case "frames":
                 self._begin_frames(half)
             case "identity":
@@ -350,9 +350,8 @@ class ZmtpConnection:
         self.version = version
         self.client.session.version = self.server.session.version = version
 
-    def _greeted(self, half: Half) -> None:
-        """``half`` has read its 3.x greeting."""
-        other = self.server if half is self.client else self.client
+    def _greeted(self, other: Half) -> None:
+        """The half that is not ``other`` has read its 3.x greeting."""
         if not other.opening.greeted:
             other.expect(2)  # had the other one been older, this one would not have said so much
         elif not self._agreed:

@@ -29,7 +29,7 @@ from dissectors.zmtp.buffer import Buffer, BufferState, Read, collect
 from dissectors.zmtp.commands import Fault
 from dissectors.zmtp.evidence import EvidenceState
 from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
-from dissectors.zmtp.journal import Journal, JournalState
+from dissectors.zmtp.journal import Journal, JournalState, Moment
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import LongFramesState
 from dissectors.zmtp.opening import Fact, Opening, OpeningState
@@ -162,11 +162,12 @@ class Half:
     def _turn(self, stage: Stage) -> None:
         """From now on this is who takes the octets."""
         self.stage = stage
-        if stage in ("frames", "messages"):
+        reads = _READS.get(stage)
+        if reads is not None:
+            self._read = getattr(self, reads)
+        else:
             assert self.reader is not None
             self._read = self.reader.read
-        else:
-            self._read = getattr(self, _READS[stage])
 
     def _ignore(self, data: bytes, position: int) -> int:
         """Octets of which nothing can be known."""
@@ -181,17 +182,13 @@ class Half:
         """
         journal, buffer, size = self.journal, self.buffer, len(data)
         if buffer.held:
-            self._note_segment(time_ns, packet, begin, seen)
+            self._feed_behind(data, (time_ns, packet, begin, seen))
+            return
         journal.time_ns = time_ns
         journal.packet = packet
         journal.begin = begin
         journal.seen = seen
         buffer.octets += size
-        if buffer.held:
-            whole = buffer.add(data)
-            if whole is not None:
-                self._run(whole, 0)
-            return
         # Nearly always the segment holds whole frames, so that nothing has to be kept.
         read = self._read
         buffer.need = 1
@@ -202,6 +199,16 @@ class Half:
             buffer.hold(data, reached)  # it has said so of the octets from there on
         else:
             self._run(data, reached)
+
+    def _feed_behind(self, data: bytes, moment: Moment) -> None:
+        """Take octets behind those that wait."""
+        buffer = self.buffer
+        self._note_segment(*moment)
+        self.journal.go_to(moment)
+        buffer.octets += len(data)
+        whole = buffer.add(data)
+        if whole is not None:
+            self._run(whole, 0)
 
     def _note_segment(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
         """A segment begins behind the octets that wait: keep what a search for frames in them will need of it."""
@@ -345,18 +352,17 @@ class Half:
 
     def _read_opening(self, data: bytes, position: int) -> int:
         """Octets of the greeting."""
-        opening, end = self.opening, len(data)
-        while True:
-            position = opening.read(data, position)
-            fact = opening.fact
-            if fact is None:
-                return position
+        opening = self.opening
+        position = opening.read(data, position)
+        while (fact := opening.fact) is not None:
             if fact == "messages":
                 return self._begin_messages(data, position)
             self._react(fact)
-            if position == end or self.stage != "opening":
-                return position
+            if position == len(data) or self.stage != "opening":
+                break
             self.buffer.need = 1
+            position = opening.read(data, position)
+        return position
 
     def _react(self, fact: Fact) -> None:
         """Report what the opening has found out, and tell the pair."""
@@ -369,7 +375,8 @@ class Half:
         if fact == "greeting":
             if opening.greeting is not None:
                 self._report_greeting()
-            self._report(faults)
+            if faults:
+                self._report(faults)
             pair.take(self, fact)
             return
         if fact == "refusal":

@@ -340,11 +340,10 @@ class Opening:
 
     def read(self, data: bytes, position: int) -> int:
         """Take octets from ``position`` on, at least one, up to the next fact; returns how far it got."""
-        end = len(data)
         while True:
-            state = self.state
-            position, before = _STEPS[state](self, data, position), position
-            if self.fact is not None or position == end or (position == before and self.state is state):
+            state, before = self.state, position
+            position = _STEPS[state](self, data, position)
+            if self.fact is not None or position == len(data) or (position == before and self.state is state):
                 return position
 
     def _wait(self, octets: int) -> None:
@@ -436,8 +435,8 @@ class Opening:
         if len(data) - position < wire.SIGNATURE_SIZE:
             self._wait(wire.SIGNATURE_SIZE)
             return position
-        signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
-        if not signature.is_certain:
+        signature, is_certain = _read_signature(data[position : position + wire.SIGNATURE_SIZE])
+        if not is_certain:
             detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
             if not signature.is_versioned:
                 if signature.length >= wire.LENGTH_ESCAPE_V1:
@@ -739,6 +738,13 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
     "frames": Opening._nothing,
     "over": Opening._nothing,
 }
+
+
+@lru_cache(_ALIKE)
+def _read_signature(octets: bytes) -> tuple[greeting.Signature, bool]:
+    """A signature, and whether nothing else begins so."""
+    signature = greeting.parse_signature(octets)
+    return signature, signature.is_certain
 
 
 @lru_cache(_ALIKE)
