@@ -130,14 +130,14 @@ class ReaderV2(FrameReader):
         if self.body is not None:
             return collect(self, data, position)
         session = self._session
+        plain = session.plain
+        if plain is None:
+            if data[position] > _LAST_OF_MESSAGES and len(data) - position >= 2:
+                return self._odd_frame(data, position)  # a handshake's command: the loop below need not look for one
+            plain = session.look()
         journal = session.journal
         end = len(data)
         parts = session.parts
-        plain = session.plain
-        if plain is None:
-            if data[position] > _LAST_OF_MESSAGES and end - position >= 2:
-                return self._odd_frame(data, position)  # a handshake's command: the loop below need not look for one
-            plain = session.look()
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
         socket_type, offset, seen = session.socket_type, journal.begin, journal.seen
