@@ -175,6 +175,11 @@ class Dissection:
         return source.position() if self._first is None and isinstance(source, Captures) else None
 
     @property
+    def curve_connections(self) -> tuple[int, int]:
+        """How many connections keys have opened so far, and how many had messages that no key opens; 0 without keys."""
+        return self._run.sniffer.curve_connections
+
+    @property
     def packets(self) -> int:
         """How many packets have been dissected so far."""
         return self._run.sniffer.packets

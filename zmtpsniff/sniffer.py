@@ -179,6 +179,11 @@ class Sniffer:
         return self._flows.server(flow)
 
     @property
+    def curve_connections(self) -> tuple[int, int]:
+        """How many connections keys have opened so far, and how many had messages that no key opens; 0 without keys."""
+        return self._curve.opened_connections, self._curve.sealed_connections
+
+    @property
     def packets(self) -> int:
         """The number of packets so far."""
         return self._packets

@@ -75,6 +75,16 @@ def test_keys_in_a_capture_and_in_a_file_open_the_same(apart: tuple[Path, Path])
     assert not of(records(capture), "message")
 
 
+@pytest.mark.parametrize("command", ["read", "stats", "diagnose"])
+def test_messages_that_no_key_opens_are_counted_on_standard_error(apart: tuple[Path, Path], command: str) -> None:
+    capture, keys = apart
+    assert run(command, "--curve-keys", keys, capture).stderr == ""
+    keys.write_text("CURVE_SECRET_KEY - " + 64 * "1" + "\n")
+    (told,) = run(command, "--curve-keys", keys, capture).stderr.splitlines()
+    assert told.startswith("zmtpsniff: no key opens the messages of 2 of 2 CURVE connections; ")
+    assert run(command, capture).stderr == ""
+
+
 def test_no_secret_is_shown_unless_asked_for(apart: tuple[Path, Path]) -> None:
     capture, keys = apart
     secrets = [line.split()[-1] for line in keys.read_text().splitlines() if not line.startswith("#")]

@@ -7,6 +7,7 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, dissection_options_without_secrets, output_file, utc
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
@@ -93,7 +94,7 @@ def _diagnose_files(settings: DiagnoseSettings) -> None:
     line = make_progress_line(capture, settings.file)
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
         try:
-            _pump(capture, diagnosis, line)
+            _pump(capture, settings.dissection, diagnosis, line)
         except KeyboardInterrupt:
             diagnosis.take(capture.finish())
             _write(diagnosis, stream, settings)
@@ -115,7 +116,7 @@ def _diagnose_live(settings: DiagnoseSettings) -> None:
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     try:
         collaborators = Collaborators(clock=time.time_ns, tls=started.tls, witness=diagnosis, dissectors=dissectors)
-        _pump(Dissection(source, dissection, collaborators), diagnosis, None)
+        _pump(Dissection(source, dissection, collaborators), dissection, diagnosis, None)
     finally:
         source.close()
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
@@ -136,7 +137,7 @@ def _load_renderer() -> None:
     JsonlRenderer(io.BytesIO()).write([])
 
 
-def _pump(capture: "Dissection", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
+def _pump(capture: "Dissection", settings: "Settings", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
     try:
         for events in capture.batches():
             diagnosis.take(events)
@@ -145,6 +146,7 @@ def _pump(capture: "Dissection", diagnosis: "Diagnosis", line: "ProgressLine | N
     finally:
         if line is not None:
             line.erase()
+        tell_sealed(capture, settings)
 
 
 def _write(diagnosis: "Diagnosis", stream: Any, settings: DiagnoseSettings) -> None:

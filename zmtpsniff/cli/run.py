@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.output import must_be_read, open_output, undisturbed
 from zmtpsniff.render import TRAITS, make_renderer
 
@@ -127,6 +128,7 @@ def run(
                 selector.finish()
             if line is not None:
                 line.erase()
+            tell_sealed(capture, settings)
         renderer.close()
 
 
