@@ -20,6 +20,7 @@ ALLOWED = {
     "zmtpsniff/net": {
         "zmtpsniff.net",
         "zmtpsniff.capture.plaintexts",
+        "zmtpsniff.capture.skim",
         "zmtpsniff.capture.source",
         "dissectors.numbers",
     },
