@@ -160,6 +160,7 @@ ALLOWED = {
         "zmtpsniff.errors",
         "zmtpsniff.factory",
         "zmtpsniff.net.flows",
+        "zmtpsniff.net.glance",
         "zmtpsniff.net.limits",
         "zmtpsniff.net.packets",
         "zmtpsniff.net.pgm",

@@ -428,22 +428,27 @@ class ZmtpConnection:
             self._over = True
             for half in self.halves:
                 half.search_now()
-        for half in self.halves:
-            half.opening.ended = True
-        for half in self.halves:
-            half.resume()
-        self._weigh(at_end=True)
+        one, other = self.client, self.server
+        one.opening.ended = other.opening.ended = True
+        if not (one.is_idle and other.is_idle):
+            self._finish_halves(end)
         if not self.accepted:
             self.reject()
             return
-        for half in self.halves:
-            half.finish(end)
         if self.boxes is not None:
             self.boxes.curve.release(self.boxes)
         handshake = self._handshake()
         if handshake == "incomplete":
             handshake = self._judge_incomplete(end, end_ns)
         self._final.append(self._summary(end, start_ns, end_ns, handshake))
+
+    def _finish_halves(self, end: End) -> None:
+        for half in self.halves:
+            half.resume()
+        self._weigh(at_end=True)
+        if self.accepted:
+            for half in self.halves:
+                half.finish(end)
 
     def summary(self, start_ns: int, last_ns: int) -> Connection | None:
         """The summary of a connection that goes on; None while it is not certain that it is ZMTP."""

@@ -18,6 +18,7 @@ what follows from it.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
@@ -25,6 +26,7 @@ from dissectors.snapshots import Part, SnapshotError
 from dissectors.zmtp import evidence
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer, BufferState, Read, collect
+from dissectors.zmtp.commands import Fault
 from dissectors.zmtp.evidence import EvidenceState
 from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
 from dissectors.zmtp.journal import Journal, JournalState
@@ -67,8 +69,6 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
 
 # Facts from which nothing follows but what the pair says.
 _FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
-# Those that matter as a proof, and to a side that waits.
-_ANNOUNCEMENTS: frozenset[Fact] = frozenset({"signature", "revision"})
 
 
 class Pair(Protocol):
@@ -270,6 +270,13 @@ class Half:
         return self.opening.state == "absent"
 
     @property
+    def is_idle(self) -> bool:
+        """Whether this side's frames are read, and none of them, and no message, is unfinished."""
+        if not self.stage == self.opening.state == "frames" or self.buffer.held:
+            return False
+        return self.reader is not None and self.reader.body is None and self.session.is_idle
+
+    @property
     def window(self) -> tuple[bytes, list[int]]:
         """The octets that are being searched, and the offsets at which segments begin among them."""
         return self.buffer.content, self.search.starts if isinstance(self.search, Search) else []
@@ -355,19 +362,22 @@ class Half:
         opening, pair = self.opening, self._pair
         opening.fact = None
         if fact in _FOR_THE_PAIR and not opening.faults:
-            if fact not in _ANNOUNCEMENTS or not opening.proven or opening.other.awaits_other:
-                pair.take(self, fact)
+            pair.take(self, fact)
             return
         faults, opening.faults = opening.faults, ()
+        if fact == "greeting":
+            if opening.greeting is not None:
+                self._report_greeting()
+            self._report(faults)
+            pair.take(self, fact)
+            return
         if fact == "refusal":
             pair.refuse(self, *faults[0])
             return
         if fact == "upgrade":
             pair.take(self, "proof")
-        if fact == "upgrade" or (fact == "greeting" and opening.greeting is not None):
             self._report_greeting()
-        for code, detail in faults:
-            self.journal.problem(code, detail)
+        self._report(faults)
         if fact == "type":
             self.session.set_socket_type(opening.socket_type)
             return
@@ -382,21 +392,27 @@ class Half:
             self._begin_search()
         pair.take(self, fact)
 
+    def _report(self, faults: Sequence[Fault]) -> None:
+        for code, detail in faults:
+            self.journal.problem(code, detail)
+
     def _report_greeting(self) -> None:
         opening, journal, session = self.opening, self.journal, self.session
         session.mechanism = mechanism = opening.mechanism
         as_server = None if opening.greeting is None else opening.greeting.as_server
         journal.out.append(
-            Greeting(*journal.place(), opening.version, mechanism, as_server, session.socket_type, session.identity)
-        )
+            Greeting(
+                journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst,
+                opening.version, mechanism, as_server, session.socket_type, session.identity,
+            )
+        )  # fmt: skip
 
     def _report_part_of_greeting(self) -> None:
         """Report a greeting that will not be whole."""
         opening = self.opening
         if opening.end_with(self.buffer.content):
             self._report_greeting()
-            for code, detail in opening.faults:
-                self.journal.problem(code, detail)
+            self._report(opening.faults)
             opening.faults = ()
 
     # ------------------------------------------------------------------ frames

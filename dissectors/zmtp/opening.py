@@ -16,7 +16,7 @@ An opening reads octets and acts on nothing. Each `read` may set a `fact`, and `
 details. The connection, which owns both sides, draws the conclusions from a fact:
 
     proof       nothing but ZMTP begins like this
-    signature   the side has a signature: the other side's octets may make sense now
+    signature   the side has a signature: a proof perhaps, or what the other side waits for
     revision    the side has a revision: likewise
     type        its socket type is known (2.0)
     greeting    its greeting of 64 octets is over
@@ -357,6 +357,11 @@ class Opening:
     def _wait(self, octets: int) -> None:
         self._buffer.need = octets
 
+    def _announce(self, fact: Fact) -> None:
+        """A fact that matters as a proof, and to the other side if that waits; else nobody needs to hear of it."""
+        if not self.proven or self.faults or self.other.awaits_other:
+            self.fact = fact
+
     def _refuse(self, code: str = "", detail: str = "") -> None:
         """The side does not speak ZMTP. ``code`` and ``detail`` say what is wrong, if it nearly does."""
         self.fact = "refusal"
@@ -454,9 +459,9 @@ class Opening:
                 self.faults = (("bad-signature", detail),)
         self.signature = signature
         self.versioned = True
-        self._identity_left = max(signature.length - 1, 0)
+        self._identity_left = signature.length - 1 if signature.length else 0
         self.state = "after signature"
-        self.fact = "signature"
+        self._announce("signature")
         return position + wire.SIGNATURE_SIZE
 
     def _after_signature(self, data: bytes, position: int) -> int:
@@ -512,8 +517,11 @@ class Opening:
             return position
         self.revision = data[position]
         self.state = "after revision"
-        self.fact = "revision"
-        return position + 1
+        self._announce("revision")
+        position += 1
+        if self.fact is not None or position == len(data):
+            return position
+        return self._after_revision(data, position)
 
     def _after_revision(self, data: bytes, position: int) -> int:
         """The socket type follows if the revision of either side is old."""
@@ -530,8 +538,11 @@ class Opening:
                 self._wait(greeting.GUESS_SIZE - 1)
                 return position
             theirs = wire.REVISION_2 if guessed == 2 else wire.REVISION_3
-        self.state = "socket type" if theirs <= wire.REVISION_2 else "greeting"
-        return position
+        if theirs <= wire.REVISION_2:
+            self.state = "socket type"
+            return position
+        self.state = "greeting"
+        return self._greeting(data, position)
 
     # ------------------------------------------------------------------ ZMTP 3.x
 
@@ -558,12 +569,7 @@ class Opening:
 
     def _note_greeting(self, octets: bytes) -> None:
         """Read what follows the revision of a 3.x greeting; the end may be missing."""
-        self.greeting = parsed = greeting.parse_after_revision(octets)
-        if self.revision is not None and parsed.minor is not None:
-            self.version = f"{self.revision}.{parsed.minor}"
-        if not parsed.mechanism_is_legal:
-            field = octets[1 : 1 + wire.MECHANISM_SIZE]
-            self.faults = (("bad-mechanism", f"the mechanism's octets are {field.hex()}"),)
+        self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
 
     def _end_greeting(self, octets: bytes | None) -> None:
         """The greeting of 64 octets is over, ``octets`` of it are known after the revision: the handshake follows."""
@@ -744,6 +750,19 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
     "frames": Opening._nothing,
     "over": Opening._nothing,
 }
+
+
+@lru_cache(_ALIKE)
+def _read_greeting(
+    revision: int | None, octets: bytes
+) -> tuple[greeting.GreetingV3, str | None, tuple[commands.Fault, ...]]:
+    """What a greeting of 3.x says by its revision and the octets after that, the version, and what is wrong."""
+    parsed = greeting.parse_after_revision(octets)
+    version = None if revision is None or parsed.minor is None else f"{revision}.{parsed.minor}"
+    if parsed.mechanism_is_legal:
+        return parsed, version, _NO_FAULTS
+    field = octets[1 : 1 + wire.MECHANISM_SIZE]
+    return parsed, version, (("bad-mechanism", f"the mechanism's octets are {field.hex()}"),)
 
 
 class Agreement(msgspec.Struct, frozen=True):

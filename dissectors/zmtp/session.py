@@ -168,6 +168,11 @@ class Session:
         return [*self.topics, *(() if self.inside is None else self.inside.topics)]
 
     @property
+    def is_idle(self) -> bool:
+        """Whether no message is unfinished, and none can be inside boxes."""
+        return not self.parts and self.inside is None
+
+    @property
     def unfinished(self) -> int:
         """How many frames of an unfinished message there are."""
         return len(self.parts) or (0 if self.inside is None else len(self.inside.parts))
@@ -219,11 +224,7 @@ class Session:
         if flags & wire.COMMAND:
             if flags & wire.MORE:
                 self.journal.problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
-            if self.parts:
-                self._interrupt(body, whole)
-            self._command(body, whole)
-            # A command shows where frames begin, not where messages do: PING and PONG may come between two frames.
-            self.doubtful -= self.doubtful > 1
+            self.command(body, whole)
             return
         if not whole:
             self.damage()
@@ -231,6 +232,15 @@ class Session:
             self.part(body)
         else:
             self.last(body)
+
+    def command(self, body: Octets, whole: bool = True) -> None:
+        """Take a command; ``whole`` is false if octets of it are not in the capture."""
+        if self.parts:
+            self._interrupt(body, whole)
+        self._command(body, whole)
+        # A command shows where frames begin, not where messages do: PING and PONG may come between two frames.
+        if self.doubtful > 1:
+            self.doubtful -= 1
 
     def _interrupt(self, command: Octets, whole: bool) -> None:
         """Report a command between the frames of a message, unless it may be one that libzmq sends there."""
@@ -362,12 +372,12 @@ class Session:
     def _command(self, body: Octets, whole: bool) -> None:
         """A command frame, or a message that is one (an encrypted MESSAGE)."""
         security, journal = self.security, self.journal
-        is_cut = isinstance(body, Cut)
-        octets = body if isinstance(body, bytes) else at_hand(body)
-        incomplete = not whole and not is_cut
         has_no_hole = whole
-        whole = whole and not is_cut
-        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
+        if isinstance(body, bytes):
+            octets, incomplete = body, not whole
+        else:
+            octets, incomplete, whole = at_hand(body), not (whole or isinstance(body, Cut)), False
+        mechanism = security.mechanism or security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in ("SUBSCRIBE", "CANCEL") and not faults:
             self._check_command(name, mechanism, whole)
@@ -388,19 +398,21 @@ class Session:
                 security.malformed(self.side, name)
             if "malformed-command" in codes:
                 return
-        if name not in commands.HANDSHAKE_COMMANDS:
+        is_of_handshake = name in commands.HANDSHAKE_COMMANDS
+        if not is_of_handshake:
             self._check_command(name, mechanism, whole)
         for code, detail in (wrong := security.take(self.side, name, fields, mechanism)):
             journal.problem(code, detail)
         fields = shown or fields
         if name in ("READY", "INITIATE") and not wrong:
             self._metadata(fields)
-        if whole and name in commands.HANDSHAKE_COMMANDS and not self.parts:
-            self.damaged = False  # no message begins before this command
         if not whole:
             security.lost(self.side)
-        if whole and not faults and "properties" in fields and self.socket_type is None:
-            journal.problem("no-socket-type", f"{name} without a Socket-Type")
+        else:
+            if is_of_handshake and not self.parts:
+                self.damaged = False  # no message begins before this command
+            if self.socket_type is None and not faults and "properties" in fields:
+                journal.problem("no-socket-type", f"{name} without a Socket-Type")
         self.plain = self.other.plain = None
 
     def _report_command(self, name: str, fields: commands.Fields, incomplete: bool, whole: bool) -> None:
@@ -414,12 +426,15 @@ class Session:
             client = self if self.side == "client" else self.other
             self.missed = self.missed or (name == "MESSAGE" and not whole)
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
-        command = Command(*journal.place(), name, **fields)  # type: ignore[arg-type]
+        command = Command(journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst, name, **fields)  # type: ignore[arg-type]
         command.offset, command.seen = journal.begin, journal.seen
-        command.incomplete = incomplete
-        command.encrypted = command.encrypted or self.encrypted
+        if incomplete:
+            command.incomplete = True
+        if self.encrypted:
+            command.encrypted = True
         if wait is None:
-            self.missed = self.missed or name == "MESSAGE"
+            if name == "MESSAGE":
+                self.missed = True
             journal.out.append(command)
         else:
             wait.add(self, command, whole)
@@ -433,10 +448,12 @@ class Session:
             if self.inside is not None:
                 self.inside.set_socket_type(name)
         identity = fields.get("identity")
-        if isinstance(identity, (bytes, Cut)):
+        if isinstance(identity, bytes):
             self.identity = identity
-            if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
+            if len(identity) > wire.IDENTITY_LIMIT:
                 journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
+        elif isinstance(identity, Cut):
+            self.identity = identity
         name, other = self.socket_type, self.other.socket_type
         if name is None:
             return

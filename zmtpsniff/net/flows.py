@@ -10,7 +10,7 @@ from operator import itemgetter
 import msgspec
 
 from dissectors.numbers import Number, fetch_number, store_number
-from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.addresses import Address, addresses, reverse
 from zmtpsniff.net.dissection import End, FlowDissection
 from zmtpsniff.net.flow import Flow, FlowDirection, FlowState, Patience
 from zmtpsniff.net.limits import FlowLimits
@@ -186,6 +186,8 @@ class FlowTable:
             flow.last_ns = time_ns
             flow.last_packet = packet
             if flow.unwanted:
+                if flags & FIN:
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
                 continue
             other = direction.other
             seen = other.offset
@@ -217,12 +219,22 @@ class FlowTable:
                     direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]
                     if flow.dissection.rejected:  # type: ignore[union-attr]
                         self._drop(flow)
-                elif not flow.unwanted:
-                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                else:
+                    if not flow.unwanted:
+                        self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    continue
             elif missing:
                 self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                continue
             else:
                 direction.acked_ns = time_ns
+            if flags & FIN:
+                if payload or seq == direction.next:  # such a payload was the next one
+                    self._close(direction, direction.offset)
+                    if flow.closing:
+                        self._close_if_over(flow)
+                else:
+                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
         self._now_ns = now_ns
         self.holdings.recent_octets += recent_octets
         if self.holdings.recent_octets > self._limits.recent_octets:
@@ -560,10 +572,9 @@ class FlowTable:
         if len(self._flows) >= self._limits.flows:
             self._evict()
         number = self.number()
-        size = (len(key) - 4) // 2
-        back = key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
+        back = reverse(key)
         if by_port:
-            server = int.from_bytes(key[-4:-2], "big") < int.from_bytes(key[-2:], "big")
+            server = key[-4:-2] < key[-2:]
         flow = Flow(self, number, *((back, key) if server else (key, back)), time_ns)
         mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
         self._directions[key] = mine

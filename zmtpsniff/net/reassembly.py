@@ -17,7 +17,6 @@ from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.segment import (
     ACK,
     CLOSED,
-    FIN,
     RST,
     SYN,
     Segment,
@@ -39,7 +38,7 @@ WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this 
 # An acknowledgment can be so far behind the last octets. If it seems to be further behind, it is ahead, and the capture
 # lacks more than 2 GiB of the octets that it acknowledges.
 LATEST_ACK = 1 << 26
-TELLING_FLAGS = SYN | FIN | RST | ACK | CLOSED
+TELLING_FLAGS = SYN | RST | ACK | CLOSED  # a FIN tells no more than an octet does if it comes in order
 ATTENTION = -1  # no segment has such flags, so the hot loop passes each one to the code here
 _OFFSET = itemgetter(0)
 _MOST_DOUBTFUL = 8  # segments of a direction
