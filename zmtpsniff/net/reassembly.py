@@ -263,18 +263,16 @@ class Direction(Generic[Owner]):
         """Whether a SYN begins another connection, instead of repeating or answering the one that began this."""
         if self.isn is not None:
             return self.isn != seq
-        other = self.other
-        if self.next is not None and (
-            self.seen or self.offset
-        ):  # octets came before this SYN: do they have its numbers?
-            return (self.next - self.offset) % MODULO != (seq + 1) % MODULO
-        if self.next is not None:  # only acknowledgments tell the numbers of this direction
-            return self.is_far(seq)
-        if answers and self.flow.ended and self.seen:
+        if self.next is not None:
+            if self.seen or self.offset:  # octets came before this SYN: do they have its numbers?
+                return (self.next - self.offset) % MODULO != (seq + 1) % MODULO
+            return self.is_far(seq)  # only acknowledgments tell the numbers of this direction
+        if not answers:
+            return self.flow.ended
+        if self.seen and self.flow.ended:
             return True  # a RST refused that SYN, and was lost: the SYN was sent again, and now somebody listens
-        if answers:  # a SYN may carry octets, which are acknowledged with it
-            return other.isn is not None and not 0 <= distance(ack, other.isn) - 1 <= WINDOW
-        return self.flow.ended
+        isn = self.other.isn  # a SYN may carry octets, which are acknowledged with it
+        return isn is not None and not 0 < distance(ack, isn) <= WINDOW + 1
 
     def skips(self, segment: Segment) -> bool:
         """Whether only SYNs are known, and a segment shows that octets were sent before it."""
