@@ -88,6 +88,7 @@ class Reset(NamedTuple):
 
 
 _NONE_WAITING: list[WaitingSegment] = []  # shared by all directions in which nothing has waited yet; never changed
+_EMPTY_RECENT: deque[tuple[int, bytes]] = deque(maxlen=_RECENT_SEGMENTS)  # a copy takes a third as long as another one
 _NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # shared by all directions that nobody takes; never changed
 
 
@@ -329,7 +330,7 @@ class Direction(Generic[Owner]):
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
-        self.recent = deque((), _RECENT_SEGMENTS)  # a keyword would take twice as long
+        self.recent = _EMPTY_RECENT.copy()
         self.recent_until = self.offset + _RECENT_OCTETS
 
     def forget(self) -> None:
