@@ -7,7 +7,6 @@ Everything else is here. The flow decides when a segment goes on, since that dep
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -125,12 +124,15 @@ class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True
     recent_until: int
 
 
-@dataclass(slots=True)
 class Holdings:
     """How many octets all flows keep together."""
 
-    waiting_octets: int = 0
-    recent_octets: int = 0  # of delivered segments, at most: the last count, and what has come since
+    __slots__ = ("recent_octets", "waiting_octets")
+
+    def __init__(self) -> None:
+        """Start with none."""
+        self.waiting_octets = 0
+        self.recent_octets = 0  # of delivered segments, at most: the last count, and what has come since
 
 
 class DirectionOwner(Protocol):
