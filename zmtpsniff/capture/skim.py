@@ -21,12 +21,7 @@ _time = itemgetter(0)
 
 
 class Glance(Protocol):
-    """What knows packets that nobody wants; it ``is_idle`` as long as it knows none."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all packets are wanted so far."""
-        ...
+    """What knows packets that nobody wants."""
 
     def unwanted(self, link: int, data: bytes, starts: Numbers, sizes: Numbers) -> "NDArray[np.bool_]":
         """For packets of a link type, which begin at ``starts`` in ``data``, whether each is not wanted."""
@@ -54,13 +49,8 @@ class Skim:
         self.least_ns: int | None = None
         self.latest_ns: int | None = None
         self.offsets: list[int] = []  # for open_stream()
-        self._glance = glance
+        self.glance = glance
         self._piece: Piece | None = None  # what choose() gave its reader last
-
-    @property
-    def is_useful(self) -> bool:
-        """Whether there is anything to leave out."""
-        return self._glance is not None and not self._glance.is_idle
 
     def pieces(self, batches: Iterable[list[Packet]]) -> Iterator[Piece]:
         """Yield what the reader that has this skim yields, as pieces."""
@@ -91,12 +81,12 @@ class Skim:
         a ``header``, of this byte ``order``, and its time a fraction in units of ``unit`` nanoseconds. The last of
         those left out comes all the same: what comes last says how late it is.
         """
-        if self._glance is None or len(edges) < 2:
+        if self.glance is None or len(edges) < 2:
             return None
         ends = np.array(edges)
         begins = ends[:-1]
         starts = begins + header
-        unwanted = self._glance.unwanted(link, data, starts, ends[1:] - starts)
+        unwanted = self.glance.unwanted(link, data, starts, ends[1:] - starts)
         if not unwanted.any():
             return None
         unwanted[np.flatnonzero(unwanted)[-1]] = False
