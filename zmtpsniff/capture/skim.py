@@ -28,7 +28,7 @@ class Glance(Protocol):
         ...
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """Packets of a file, in order; between them may be others, which were left out."""
 
     packets: list[Packet]
@@ -50,22 +50,22 @@ class Skim:
         self.latest_ns: int | None = None
         self.offsets: list[int] = []  # for open_stream()
         self.glance = glance
-        self._piece: Piece | None = None  # what choose() gave its reader last
+        self._piece: FilePiece | None = None  # what choose() gave its reader last
 
-    def pieces(self, batches: Iterable[list[Packet]]) -> Iterator[Piece]:
+    def pieces(self, batches: Iterable[list[Packet]]) -> Iterator[FilePiece]:
         """Yield what the reader that has this skim yields, as pieces."""
         for packets in batches:
             piece, self._piece = self._piece, None
             if packets:
                 yield piece or self._whole(packets)
 
-    def _whole(self, packets: list[Packet]) -> Piece:
+    def _whole(self, packets: list[Packet]) -> FilePiece:
         """A piece of which nothing is left out."""
         times = list(map(_time, packets))
         orders = list(accumulate(times, max, initial=self.latest_ns))[self.latest_ns is not None :]
         numbers = range(self.count + 1, self.count + 1 + len(packets))
         self._counted(len(packets), min(times), orders[-1])
-        return Piece(packets, numbers, orders, self.offsets or [0] * len(packets))
+        return FilePiece(packets, numbers, orders, self.offsets or [0] * len(packets))
 
     def _counted(self, count: int, least_ns: int, latest_ns: int) -> None:
         self.count += count
@@ -102,7 +102,7 @@ class Skim:
         packets: list[Packet] = list(
             zip(times[chosen].tolist(), repeat(link), octets, wires, repeat(None), strict=False)
         )
-        self._piece = Piece(
+        self._piece = FilePiece(
             packets,
             (chosen + (self.count + 1)).tolist(),
             orders[chosen].tolist(),

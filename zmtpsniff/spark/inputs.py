@@ -9,7 +9,7 @@ from zmtpsniff.capture.locations import SPECIAL, LocationError, is_special, open
 from zmtpsniff.capture.source import CaptureError, Fault
 
 if TYPE_CHECKING:
-    from zmtpsniff.capture.skim import Glance, Piece
+    from zmtpsniff.capture.skim import FilePiece, Glance
 
 _GLANCE_CHUNK = 4 * CHUNK  # a glance costs as much for few packets, and not all that is read stays
 
@@ -45,17 +45,12 @@ class File:
             return "foreign" if self._opened else "missing"
         return "whole" if self.error is None else "damaged"
 
-    def first_piece(self) -> "Piece | None":
+    def first_piece(self) -> "FilePiece | None":
         """The first packets, None if there are none."""
         with closing(self.pieces()) as pieces:
             return next(pieces, None)
 
-    def first_time_ns(self) -> int | None:
-        """The least time of the first packets, None if there are none."""
-        self.first_piece()
-        return self.skim.least_ns
-
-    def pieces(self) -> "Generator[Piece]":
+    def pieces(self) -> "Generator[FilePiece]":
         """Yield the packets, up to where the file can be read."""
         try:
             if is_special(self.path):

@@ -19,7 +19,7 @@ from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.files import merged
-from zmtpsniff.capture.skim import Piece
+from zmtpsniff.capture.skim import FilePiece
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.glance import KeyGlance
 from zmtpsniff.net.packets import HeaderDecoder
@@ -179,7 +179,7 @@ class Shard:
             )
         )  # fmt: skip
 
-    def _placed(self, number: int, piece: Piece) -> list[tuple[int, int, Packet]]:
+    def _placed(self, number: int, piece: FilePiece) -> list[tuple[int, int, Packet]]:
         places = places_of(number, piece.numbers, piece.orders_ns, piece.offsets)
         return list(zip(places, repeat(number), piece.packets, strict=False))
 
