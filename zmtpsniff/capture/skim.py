@@ -21,19 +21,14 @@ _time = itemgetter(0)
 
 
 class Glance(Protocol):
-    """What knows packets that nobody wants; it ``is_idle`` as long as it knows none."""
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all packets are wanted so far."""
-        ...
+    """What knows packets that nobody wants."""
 
     def unwanted(self, link: int, data: bytes, starts: Numbers, sizes: Numbers) -> "NDArray[np.bool_]":
         """For packets of a link type, which begin at ``starts`` in ``data``, whether each is not wanted."""
         ...
 
 
-class Piece(NamedTuple):
+class FilePiece(NamedTuple):
     """Packets of a file, in order; between them may be others, which were left out."""
 
     packets: list[Packet]
@@ -54,28 +49,23 @@ class Skim:
         self.least_ns: int | None = None
         self.latest_ns: int | None = None
         self.offsets: list[int] = []  # for open_stream()
-        self._glance = glance
-        self._piece: Piece | None = None  # what choose() gave its reader last
+        self.glance = glance
+        self._piece: FilePiece | None = None  # what choose() gave its reader last
 
-    @property
-    def is_useful(self) -> bool:
-        """Whether there is anything to leave out."""
-        return self._glance is not None and not self._glance.is_idle
-
-    def pieces(self, batches: Iterable[list[Packet]]) -> Iterator[Piece]:
+    def pieces(self, batches: Iterable[list[Packet]]) -> Iterator[FilePiece]:
         """Yield what the reader that has this skim yields, as pieces."""
         for packets in batches:
             piece, self._piece = self._piece, None
             if packets:
                 yield piece or self._whole(packets)
 
-    def _whole(self, packets: list[Packet]) -> Piece:
+    def _whole(self, packets: list[Packet]) -> FilePiece:
         """A piece of which nothing is left out."""
         times = list(map(_time, packets))
         orders = list(accumulate(times, max, initial=self.latest_ns))[self.latest_ns is not None :]
         numbers = range(self.count + 1, self.count + 1 + len(packets))
         self._counted(len(packets), min(times), orders[-1])
-        return Piece(packets, numbers, orders, self.offsets or [0] * len(packets))
+        return FilePiece(packets, numbers, orders, self.offsets or [0] * len(packets))
 
     def _counted(self, count: int, least_ns: int, latest_ns: int) -> None:
         self.count += count
@@ -91,12 +81,12 @@ class Skim:
         a ``header``, of this byte ``order``, and its time a fraction in units of ``unit`` nanoseconds. The last of
         those left out comes all the same: what comes last says how late it is.
         """
-        if self._glance is None or len(edges) < 2:
+        if self.glance is None or len(edges) < 2:
             return None
         ends = np.array(edges)
         begins = ends[:-1]
         starts = begins + header
-        unwanted = self._glance.unwanted(link, data, starts, ends[1:] - starts)
+        unwanted = self.glance.unwanted(link, data, starts, ends[1:] - starts)
         if not unwanted.any():
             return None
         unwanted[np.flatnonzero(unwanted)[-1]] = False
@@ -112,7 +102,7 @@ class Skim:
         packets: list[Packet] = list(
             zip(times[chosen].tolist(), repeat(link), octets, wires, repeat(None), strict=False)
         )
-        self._piece = Piece(
+        self._piece = FilePiece(
             packets,
             (chosen + (self.count + 1)).tolist(),
             orders[chosen].tolist(),

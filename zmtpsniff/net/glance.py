@@ -1,6 +1,6 @@
 """Which packets nobody wants, found by a glance at their headers, many packets at once."""
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -14,7 +14,7 @@ _MOST_KEYS = 1 << 16
 _KEY = 12  # octets of a direction's key in IPv4
 
 
-class Glance:
+class KeyGlance:
     """Finds packets of TCP directions that nobody wants.
 
     It finds those alone that :meth:`HeaderDecoder.segments` makes a segment of without further ado: IPv4 without
@@ -22,20 +22,9 @@ class Glance:
     :class:`~zmtpsniff.capture.skim.Glance` of a skim.
     """
 
-    def __init__(self) -> None:
-        """Begin with all packets wanted."""
-        self._keys: set[bytes] = set()
-
-    def dismiss(self, keys: Iterable[bytes]) -> None:
-        """Take note that no segment of these directions is wanted; that may be forgotten again."""
-        if len(self._keys) >= _MOST_KEYS:
-            self._keys.clear()
-        self._keys.update(key for key in keys if len(key) == _KEY)
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether all packets are wanted so far."""
-        return not self._keys
+    def __init__(self, is_wanted: Callable[[bytes], bool]) -> None:
+        """Ask ``is_wanted`` about the key of each direction, once or sometimes more often."""
+        self._is_unwanted = _Answers(is_wanted).__getitem__
 
     def unwanted(self, link: int, data: bytes, starts: Numbers, sizes: Numbers) -> "NDArray[np.bool_]":
         """For packets of a link type, whether each is not wanted.
@@ -55,10 +44,23 @@ class Glance:
         plain &= heads["total"] >= headers.astype(np.int64) + 20
         if shape.ipv4:
             plain &= heads["protocol"] == int.from_bytes(shape.ipv4, "big")
-        known = self._keys
-        plain &= [key in known for key in heads["key"].tolist()]
+        plain[plain] = list(map(self._is_unwanted, heads["key"][plain].tolist()))
         found[found] = plain
         return found
+
+
+class _Answers(dict[bytes, bool]):
+    """Whether each direction is unwanted, by its key."""
+
+    def __init__(self, is_wanted: Callable[[bytes], bool]) -> None:
+        super().__init__()
+        self._is_wanted = is_wanted
+
+    def __missing__(self, key: bytes) -> bool:
+        if len(self) >= _MOST_KEYS:
+            self.clear()
+        answer = self[key] = not self._is_wanted(key)
+        return answer
 
 
 @lru_cache

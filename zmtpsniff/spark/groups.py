@@ -46,20 +46,27 @@ class ShardSpec(msgspec.Struct, frozen=True):
 
 
 class Groups:
-    """Which group what is sent between two ends belongs to."""
+    """Which group of a shard what is sent between two ends belongs to."""
 
-    def __init__(self, options: Options) -> None:
-        """Leave out what ``options`` do not want."""
+    def __init__(self, options: Options, spec: ShardSpec) -> None:
+        """Leave out what ``options`` do not want, and what is of other shards."""
         self._options = options
+        self._spec = spec
         self.of = lru_cache(_MOST_KNOWN)(self._find)
 
     def _find(self, key: bytes, is_datagram: bool = False) -> bytes | None:
-        """The group of a direction's key; None if nobody wants it."""
+        """The group of a direction's key; None if nobody wants it here."""
         ports = (-1,) if is_unix(key) else (_number(key[-4:-2]), _number(key[-2:]))
         wanted = self._options.ports
         if wanted and -1 not in ports and not any(first <= port <= last for first, last in wanted for port in ports):
             return None
-        return DATAGRAMS + key[:-4] if is_datagram else min(key, reverse(key))
+        name = DATAGRAMS + key[:-4] if is_datagram else min(key, reverse(key))
+        return name if self._spec.has(name) else None
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether everything belongs to a group of this shard."""
+        return self._spec.count == 1 and not self._options.ports
 
     def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
         """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""

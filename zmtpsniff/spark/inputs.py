@@ -2,11 +2,16 @@
 
 from collections.abc import Generator
 from contextlib import closing
+from typing import TYPE_CHECKING
 
 from zmtpsniff.capture.files import CHUNK, open_stream, read_chunks
 from zmtpsniff.capture.locations import SPECIAL, LocationError, is_special, open_location
-from zmtpsniff.capture.skim import Glance, Piece, Skim
 from zmtpsniff.capture.source import CaptureError, Fault
+
+if TYPE_CHECKING:
+    from zmtpsniff.capture.skim import FilePiece, Glance
+
+_GLANCE_CHUNK = 4 * CHUNK  # a glance costs as much for few packets, and not all that is read stays
 
 
 class File:
@@ -15,8 +20,10 @@ class File:
     ``error`` says why it or its rest could not be read, None if nothing is wrong. ``skim`` knows of all packets so far.
     """
 
-    def __init__(self, path: str, glance: Glance | None = None) -> None:
+    def __init__(self, path: str, glance: "Glance | None" = None) -> None:
         """Read a path or URL, but for packets that ``glance`` says nobody wants."""
+        from zmtpsniff.capture.skim import Skim  # and numpy, which takes a while
+
         self.path = path
         self.skim = Skim(glance)
         self.dropped = 0
@@ -38,24 +45,19 @@ class File:
             return "foreign" if self._opened else "missing"
         return "whole" if self.error is None else "damaged"
 
-    def first_piece(self) -> Piece | None:
+    def first_piece(self) -> "FilePiece | None":
         """The first packets, None if there are none."""
         with closing(self.pieces()) as pieces:
             return next(pieces, None)
 
-    def first_time_ns(self) -> int | None:
-        """The least time of the first packets, None if there are none."""
-        self.first_piece()
-        return self.skim.least_ns
-
-    def pieces(self) -> Generator[Piece]:
+    def pieces(self) -> "Generator[FilePiece]":
         """Yield the packets, up to where the file can be read."""
         try:
             if is_special(self.path):
                 raise CaptureError(f"{self.path}: {SPECIAL}")
             with closing(open_location(self.path)) as file:
                 self._opened = True
-                chunks = read_chunks(file, CHUNK)
+                chunks = read_chunks(file, CHUNK if self.skim.glance is None else _GLANCE_CHUNK)
                 yield from self.skim.pieces(open_stream(self.path, chunks, self, self.skim.offsets, self.skim))
         except (CaptureError, LocationError) as error:
             self.unreadable = str(error)

@@ -71,8 +71,8 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
     if not latest_ns:
         return []
     with ThreadPoolExecutor(_SAME_TIME) as pool:
-        beginnings = pool.map(lambda file: File(file.path).first_time_ns(), files)
-        begins = [(file, at) for file, at in zip(files, beginnings, strict=True) if at is not None]
+        beginnings = pool.map(lambda file: File(file.path).first_piece(), files)
+        begins = [(file, min(p[0] for p in some.packets)) for file, some in zip(files, beginnings, strict=True) if some]
     return [file for file, at in begins if at < latest_ns - (_OVERLAP_NS if at >= begun_ns else 0)]
 
 

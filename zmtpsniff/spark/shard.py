@@ -19,9 +19,9 @@ from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.files import merged
-from zmtpsniff.capture.skim import Piece
+from zmtpsniff.capture.skim import FilePiece
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.net.glance import Glance
+from zmtpsniff.net.glance import KeyGlance
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
@@ -86,8 +86,8 @@ class Shard:
         self._options = options
         self._settings = options.settings
         self._curve = Curve(KeyRing(options.curve_keys))
-        self._sorted = Groups(options)
-        self._glance = Glance()
+        self._sorted = Groups(options, spec)
+        self._glance = None if self._sorted.takes_all else KeyGlance(lambda key: self._sorted.of(key) is not None)
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
         self._states = states
         self._held_octets = 0
@@ -179,7 +179,7 @@ class Shard:
             )
         )  # fmt: skip
 
-    def _placed(self, number: int, piece: Piece) -> list[tuple[int, int, Packet]]:
+    def _placed(self, number: int, piece: FilePiece) -> list[tuple[int, int, Packet]]:
         places = places_of(number, piece.numbers, piece.orders_ns, piece.offsets)
         return list(zip(places, repeat(number), piece.packets, strict=False))
 
@@ -207,16 +207,14 @@ class Shard:
         events: list[AnyEvent] = []
         conn_ids: dict[int, ConnectionId] = {}
         for name, mine in found.items():
-            if name is not None and self.spec.has(name):
+            if name is not None:
                 group = self._of(name, files, sum(map(len, map(_payload, mine))))
                 events += group.connections.take(mine)
                 conn_ids |= group.connections.conn_ids
-            else:
-                self._glance.dismiss({segment[2] for segment in mine})
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
-            if name is None or not self.spec.has(name) or not self._sorted.wants(protocol, key, payload, missing):
+            if name is None or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, files, len(payload))
             events += group.connections.take_datagram(datagram)

@@ -1,0 +1,151 @@
+"""A glance leaves out what the header decoder makes a segment of a direction that nobody wants of, and nothing else."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, IPOption_NOP, TCPerror
+from scapy.layers.inet6 import IPv6ExtHdrHopByHop
+from scapy.layers.l2 import ARP, GRE, Dot1Q, Ether
+from scapy.layers.vxlan import VXLAN
+from scapy.packet import Raw
+
+pytest.importorskip("numpy", reason="numpy is not installed: pip install 'zmtpsniff[spark]'")
+
+import numpy as np
+
+from tests.net.test_packets import ETHERNET, KEY4, LINKS, MAC, ethernet, ip4, ip6, tcp
+from tests.support.paths import FIXTURES
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.net.addresses import reverse
+from zmtpsniff.net.glance import KeyGlance
+from zmtpsniff.net.packets import HeaderDecoder
+
+PLAIN = ethernet(ip4() / tcp())
+NOBODY: Callable[[bytes], bool] = lambda key: False  # noqa: E731
+
+
+def unwanted(packets: Sequence[bytes], link: int = ETHERNET, is_wanted: Callable[[bytes], bool] = NOBODY) -> list[bool]:
+    """What a glance says of packets that stand one after the other."""
+    sizes = np.array([len(packet) for packet in packets], np.int64)
+    starts = np.cumsum(sizes) - sizes
+    return KeyGlance(is_wanted).unwanted(link, b"".join(packets), starts, sizes).tolist()  # type: ignore[no-any-return]
+
+
+def assert_segment(packet: bytes, link: int, wire: int) -> None:
+    """The decoder makes a segment of a packet, and knows nothing more of it."""
+    decoder = HeaderDecoder()
+    assert len(decoder.segments([(0, link, packet, wire, None)], 1)) == 1
+    assert not decoder.datagrams
+    assert not decoder.fragments
+    assert decoder.skipped() == []
+
+
+OTHERS = {
+    "first fragment": ethernet(ip4(flags="MF") / tcp()),
+    "other fragment": ethernet(ip4(frag=100) / tcp()),
+    "VLAN": bytes(Ether(**MAC) / Dot1Q(vlan=5) / ip4() / tcp()),
+    "options of IP": ethernet(ip4(options=[IPOption_NOP()] * 4) / tcp()),
+    "IP in IP": ethernet(ip4() / ip4() / tcp()),
+    "GRE": ethernet(ip4() / GRE() / ip4() / tcp()),
+    "VXLAN": ethernet(ip4() / UDP(sport=40000, dport=4789) / VXLAN(vni=1) / Ether(PLAIN)),
+    "IPv6": ethernet(ip6() / tcp()),
+    "extension headers": ethernet(ip6() / IPv6ExtHdrHopByHop() / tcp()),
+    "ICMP error": ethernet(
+        IP(src="10.0.0.9", dst="10.0.0.1")
+        / ICMP(type=3, code=1)
+        / IPerror(src="10.0.0.1", dst="10.0.0.2")
+        / TCPerror(sport=40000, dport=5555)
+    ),
+    "ICMP": ethernet(ip4() / ICMP() / PLAIN),
+    "UDP": ethernet(ip4() / UDP(sport=40000, dport=5555) / bytes(40)),
+    "PGM": ethernet(ip4(proto=113) / Raw(PLAIN[34:])),
+    "UDP-Lite": ethernet(ip4(proto=136) / Raw(PLAIN[34:])),
+    "ARP": bytes(Ether(**MAC) / ARP()),
+    "header of TCP that is cut": PLAIN[:53],
+    "header of IP that is cut": PLAIN[:33],
+    "nothing": b"",
+    "data offset of 4": ethernet(ip4() / tcp(dataofs=4)),
+    "data offset beyond the packet": ethernet(ip4() / tcp(b"", dataofs=8)),
+    "length of 0": ethernet(ip4(len=0) / tcp()),
+    "length that ends in TCP's header": ethernet(ip4(len=39) / tcp()),
+    "version 5": PLAIN[:14] + b"\x55" + PLAIN[15:],
+    "other EtherType": PLAIN[:12] + b"\x08\x01" + PLAIN[14:],
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_may_hold_anything_is_wanted(name: str) -> None:
+    assert unwanted([PLAIN, OTHERS[name], PLAIN, OTHERS[name]]) == [True, False, True, False]
+    assert unwanted([OTHERS[name]]) == [False]
+
+
+@pytest.mark.parametrize("flags", ["", "DF"])
+@pytest.mark.parametrize("size", [54, 55, None])
+def test_what_is_plain_is_told_by_its_direction(flags: str, size: int | None) -> None:
+    """Also where the payload is cut."""
+    there = ethernet(ip4(flags=flags) / tcp())[:size]
+    back = ethernet(IP(src="10.0.0.2", dst="10.0.0.1") / TCP(sport=5555, dport=40000, options=[("NOP", None)] * 8))
+    assert unwanted([there, back, there]) == [True, True, True]
+    assert unwanted([there, back, there], is_wanted=KEY4.__eq__) == [False, True, False]
+    assert unwanted([there, back, there], is_wanted=reverse(KEY4).__eq__) == [True, False, True]
+
+
+def test_each_direction_is_asked_for_once() -> None:
+    asked: list[bytes] = []
+
+    def is_wanted(key: bytes) -> bool:
+        asked.append(key)
+        return False
+
+    glance = KeyGlance(is_wanted)
+    for _ in range(3):
+        glance.unwanted(ETHERNET, PLAIN * 2, np.array([0, len(PLAIN)]), np.array([len(PLAIN)] * 2))
+    assert asked == [KEY4]
+
+
+def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zmtpsniff.net.glance._MOST_KEYS", 2)
+    packets = [ethernet(ip4() / TCP(sport=port, dport=5555)) for port in (1, 2, 3, 1, 2, 3, 4)]
+    odd = [True, False, True, True, False, True, False]
+    assert unwanted(packets, is_wanted=lambda key: not key[-3] % 2) == odd
+
+
+@pytest.mark.parametrize("name", LINKS)
+def test_link_types(name: str) -> None:
+    """What is left out of each is what it says; plain links have something that is left out."""
+    link, before, protocols, after = LINKS[name]
+    packets = [before + protocols[version] + after + bytes(ip / tcp()) for version, ip in ((4, ip4()), (6, ip6()))]
+    found = unwanted(packets, link)
+    assert found == ["vlan" not in name and name != "null big", False]
+    for packet in packets[: sum(found)]:
+        assert_segment(packet, link, len(packet))
+
+
+@pytest.mark.parametrize("link", [147, 228, 9, 0xFFFF])
+def test_unknown_links(link: int) -> None:
+    assert unwanted([PLAIN], link) == [False]
+
+
+def test_recorded_packets() -> None:
+    for path in sorted(FIXTURES.glob("*.pcap*")):
+        for batch in open_captures([str(path)]).batches():
+            for link in {packet[1] for packet in batch}:
+                some = [packet for packet in batch if packet[1] == link]
+                for packet, is_left_out in zip(some, unwanted([packet[2] for packet in some], link), strict=True):
+                    if is_left_out:
+                        assert_segment(packet[2], link, packet[3])
+
+
+@given(st.data(), st.sampled_from(["ethernet", "cooked", "cooked 2", "null little", "raw"]))
+def test_headers_of_any_octets(data: st.DataObject, name: str) -> None:
+    link, before, protocols, after = LINKS[name]
+    packet = bytearray(before + protocols[4] + after + bytes(ip4() / tcp()))
+    for at in data.draw(st.lists(st.integers(0, len(packet) - 1), max_size=4)):
+        packet[at] = data.draw(
+            st.sampled_from([0, 1, 2, 4, 6, 17, 0x20, 0x40, 0x45, 0x46, 0x50, 0x60, 0x80, 0xF0, 0xFF])
+        )
+    del packet[data.draw(st.integers(20, len(packet))) :]
+    if unwanted([bytes(packet)], link) == [True]:
+        assert_segment(bytes(packet), link, len(packet))
