@@ -20,6 +20,7 @@ ALLOWED = {
     "zmtpsniff/net": {
         "zmtpsniff.net",
         "zmtpsniff.capture.plaintexts",
+        "zmtpsniff.capture.skim",
         "zmtpsniff.capture.source",
         "dissectors.numbers",
     },
@@ -159,6 +160,7 @@ ALLOWED = {
         "zmtpsniff.errors",
         "zmtpsniff.factory",
         "zmtpsniff.net.flows",
+        "zmtpsniff.net.glance",
         "zmtpsniff.net.limits",
         "zmtpsniff.net.packets",
         "zmtpsniff.net.pgm",

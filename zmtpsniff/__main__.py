@@ -2,12 +2,15 @@
 
 import signal
 
+from zmtpsniff.collector import spare_collector
+
 
 def main() -> None:
     """Run it; Ctrl-C while it is being imported ends it as it ends other programs, without a traceback."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # else it is ignored, as in the background of a script
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    spare_collector()  # now: modules that are imported make much that stays, and no garbage
     from zmtpsniff.cli.main import main as run
 
     signal.signal(signal.SIGINT, handler)

@@ -7,7 +7,6 @@ for the program to decide.
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import replace
 from io import TextIOBase
 from os import PathLike, fspath
 from typing import IO, TYPE_CHECKING, NamedTuple, NoReturn, Protocol, Self, TypeVar
@@ -19,7 +18,6 @@ from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.source import Source
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
 from zmtpsniff.errors import Error
-from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.net.witness import Witness
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import NOBODY, Collaborators, Sniffer
@@ -120,7 +118,7 @@ class Dissection:
         run, self._first = self._first, None
         if run is None or witness is not self._collaborators.witness:
             source = self._again() if run is None else run.source
-            run = self._run = self._begin(source, replace(self._collaborators, witness=witness))
+            run = self._run = self._begin(source, self._collaborators._replace(witness=witness))
         try:
             for events in run.sniffer.events():
                 self._note_totals(events)
@@ -175,6 +173,11 @@ class Dissection:
         """How many octets of the files have been read, and how many there are; None where nobody knows."""
         source = self._run.source
         return source.position() if self._first is None and isinstance(source, Captures) else None
+
+    @property
+    def curve_connections(self) -> tuple[int, int]:
+        """How many connections keys have opened so far, and how many had messages that no key opens; 0 without keys."""
+        return self._run.sniffer.curve_connections
 
     @property
     def packets(self) -> int:
@@ -291,7 +294,7 @@ def open(  # noqa: A001  # it is zmtpsniff.open
             raise Error(f"{name}: must be {must}, not {value!r}")
     passes = None if where is None else _filter(where)
     settings = Settings(
-        count=count,
+        packets=count,
         decode_as=tuple(_rules([decode_as] if isinstance(decode_as, str) else decode_as)),
         limits=Limits(max_bytes, show_secrets),
         patterns=patterns,
@@ -365,6 +368,8 @@ def _no_second_time() -> NoReturn:
 
 
 def _filter(text: str) -> Callable[[AnyEvent], bool]:
+    from zmtpsniff.filters import FilterError, compile_filter
+
     try:
         return compile_filter(text)
     except FilterError as error:

@@ -18,7 +18,7 @@ from typing import Final
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, WireEvent
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.segment import ACK, SYN, Segment
 
 HELD_OCTETS: Final = 256 << 20
@@ -146,7 +146,7 @@ class PacketSelector:
         source, destination = addresses(key)
         ends = frozenset((source.text, destination.text))
         conversation = _Conversation(key, ends, is_tcp)
-        self._conversations[key] = self._conversations[_reverse(key)] = conversation
+        self._conversations[key] = self._conversations[reverse(key)] = conversation
         self._by_ends[ends] = conversation
         self._note(conversation)
         return conversation
@@ -327,7 +327,7 @@ class PacketSelector:
         for conversation in idle[: len(self._by_ends) - _CONVERSATIONS]:
             self._forget_opening(conversation)
             del self._by_ends[conversation.ends]
-            for key in (conversation.key, _reverse(conversation.key)):
+            for key in (conversation.key, reverse(conversation.key)):
                 self._conversations.pop(key, None)
         self._at_end.clear()
         for conversation in self._by_ends.values():
@@ -347,9 +347,3 @@ _NOTHING: Packet = (0, 0, b"", 0, None)  # in place of a packet that is written
 
 def _cost(packet: Packet) -> int:
     return len(packet[2]) + _PACKET_COST
-
-
-def _reverse(key: bytes) -> bytes:
-    """The key of the other direction."""
-    size = (len(key) - 4) // 2
-    return key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]

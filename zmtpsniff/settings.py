@@ -3,8 +3,7 @@
 This module imports nothing that takes time, since every start of the command line reads the defaults.
 """
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -15,14 +14,13 @@ if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class Settings(NamedTuple):
     """How to dissect the packets of a capture."""
 
-    count: int | None = None  # packets after which to stop; None for no limit
+    packets: int | None = None  # after which to stop; None for no limit
     decode_as: tuple[DecodeAs, ...] = ()  # of several rules that match, the first holds
-    limits: Limits = field(default_factory=Limits)
-    flow_limits: FlowLimits = field(default_factory=FlowLimits)
+    limits: Limits = Limits()
+    flow_limits: FlowLimits = FlowLimits()
     patterns: bool = True  # add what messages mean to each other
     reply_seconds: float = REPLY_SECONDS  # with patterns: report requests that wait for longer
     payload: bool = True  # add what applications say in messages

@@ -2,9 +2,8 @@
 
 from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
@@ -42,8 +41,7 @@ _time_ns = itemgetter(0)  # of a packet
 _comment = itemgetter(4)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collaborators:
+class Collaborators(NamedTuple):
     """Whom a Sniffer works with besides its source; it can do without each of them."""
 
     clock: Callable[[], int] | None = None
@@ -74,7 +72,7 @@ class Sniffer:
         payloads that nobody knows.
         """
         self._source = source
-        self._count = settings.count
+        self._count = settings.packets
         self._clock = collaborators.clock
         self._settled_ns = 0
         self._patterns = Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None
@@ -179,6 +177,11 @@ class Sniffer:
     def server(self, flow: int) -> str | None:
         """The address and port of the server of a TCP connection, None once it is over."""
         return self._flows.server(flow)
+
+    @property
+    def curve_connections(self) -> tuple[int, int]:
+        """How many connections keys have opened so far, and how many had messages that no key opens; 0 without keys."""
+        return self._curve.opened_connections, self._curve.sealed_connections
 
     @property
     def packets(self) -> int:

@@ -93,6 +93,7 @@ class Boxes:
         "_asked",
         "_asked_before",
         "_hello_key",
+        "_is_sealed",
         "_nonces",
         "_server_secret",
         "_sodium",
@@ -129,6 +130,7 @@ class Boxes:
         self.cookie: bytes | None = None
         self.is_open = False  # a key has opened a box
         self.key = b""  # k, once it is open
+        self._is_sealed = False  # no key has opened a MESSAGE that came
         self._nonces: dict[Side, bytes] = {}  # the prefix of the nonces of each side's MESSAGEs, once it is open
         self._server_secret: bytes | None = None  # s'
         self._hello_key: bytes | None = None  # opens HELLO and WELCOME
@@ -208,9 +210,13 @@ class Boxes:
         if self.is_open:
             return self._sodium.open(self.key, self._nonces[side] + nonce, box)
         clients: tuple[Side, ...] = ("client", "server") if self.client_side is None else (self.client_side,)
-        return self._open(
+        plain = self._open(
             box, [(client, (_FROM_CLIENT if client == side else _FROM_SERVER) + nonce) for client in clients]
         )
+        if plain is None and not self._is_sealed:
+            self._is_sealed = True
+            self.curve.sealed_connections += 1
+        return plain
 
     def begin_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
         """The content of the beginning of a box whose end is missing, if another box has proved the key."""
@@ -246,6 +252,10 @@ class Boxes:
 
     def _prove(self, key: bytes, server_secret: bytes | None, client: Side) -> None:
         self.is_open = True
+        self.curve.opened_connections += 1
+        if self._is_sealed:
+            self._is_sealed = False
+            self.curve.sealed_connections -= 1
         self.key = key
         self._server_secret = server_secret
         self.client_side = client
@@ -450,6 +460,8 @@ class Curve:
         self.ring = ring
         self.patience_ns = patience_ns
         self.servers: dict[str, bytes] = {}  # long-term public keys by addresses of servers that have proved them
+        self.opened_connections = 0  # those of which a key has opened a box
+        self.sealed_connections = 0  # those that had a MESSAGE, and no key for it
         self._sodium: Sodium | None = None
         self._waits: dict[Boxes, Wait] = {}
         self._octets = 0

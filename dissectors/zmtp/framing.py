@@ -36,12 +36,14 @@ class FrameReaderState(Part):
 
 # In so many octets it pays to find out whether all messages are alike. A copy here, since a global is quick to read.
 _ENOUGH_ALIKE = wire.ENOUGH_ALIKE
+# The highest flags of a frame of a message.
+_LAST_OF_MESSAGES = wire.LONG | wire.MORE
 
 
 class FrameReader:
     """The interface of both readers, and the code that they share."""
 
-    __slots__ = ("_buffer", "_flags", "_journal", "_keep", "_session", "body", "failure")
+    __slots__ = ("_buffer", "_flags", "_session", "body", "failure")
 
     framing = 0  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later
 
@@ -49,8 +51,6 @@ class FrameReader:
         """Pass frames to ``session``; ``buffer`` holds what waits for more octets."""
         self._buffer = buffer
         self._session = session
-        self._journal = session.journal
-        self._keep = session.keep
         self._flags = 0  # of the frame whose body the reader collects
         self.body: LongBody | None = None  # that the reader collects
         self.failure: Failure | None = None  # why it reads no further
@@ -61,7 +61,7 @@ class FrameReader:
 
     def _begin_body(self, flags: int, length: int) -> LongBody:
         self._flags = flags
-        self.body = LongBody(length, self._keep)
+        self.body = LongBody(length, self._session.keep)
         return self.body
 
     def end_body(self, body: LongBody) -> None:
@@ -114,7 +114,7 @@ class FrameReader:
         if self._session.doubtful:
             self.failure = "lost"
         elif self.failure is None:
-            self._journal.problem(code, detail)
+            self._session.journal.problem(code, detail)
             self.failure = "unreadable"
 
 
@@ -129,14 +129,15 @@ class ReaderV2(FrameReader):
         """Take frames from ``position`` on; returns how far it got."""
         if self.body is not None:
             return collect(self, data, position)
-        session, journal = self._session, self._journal
-        end = len(data)
-        parts = session.parts
+        session = self._session
         plain = session.plain
         if plain is None:
-            if data[position] > wire.LONG | wire.MORE and end - position >= 2:
+            if data[position] > _LAST_OF_MESSAGES and len(data) - position >= 2:
                 return self._odd_frame(data, position)  # a handshake's command: the loop below need not look for one
             plain = session.look()
+        journal = session.journal
+        end = len(data)
+        parts = session.parts
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
         socket_type, offset, seen = session.socket_type, journal.begin, journal.seen
@@ -173,12 +174,12 @@ class ReaderV2(FrameReader):
                     break
                 stop = start + length
                 if stop > end:
-                    if stop - end > WAIT_LIMIT or length > self._keep:
+                    if stop - end > WAIT_LIMIT or length > session.keep:
                         self._begin_body(flags, length)
                         return start
                     self._buffer.need = stop - position
                     break
-                body = data[start:stop] if length <= self._keep else Cut(data[start : start + self._keep], length)
+                body = data[start:stop] if length <= session.keep else Cut(data[start : start + session.keep], length)
             else:
                 # It may change what this loop holds in local variables.
                 return self._odd_frame(data, position)
@@ -205,8 +206,15 @@ class ReaderV2(FrameReader):
 
     def _odd_frame(self, data: bytes, position: int) -> int:
         """Read a command, or a frame with reserved flags. Returns the position behind it, or its own if it is cut."""
-        flags = data[position]
-        if flags & wire.RESERVED and self._session.doubtful:
+        flags, session = data[position], self._session
+        if flags == wire.COMMAND:
+            stop = position + 2 + data[position + 1]
+            if stop > len(data):
+                self._buffer.need = stop - position
+                return position
+            session.command(data[position + 2 : stop])
+            return stop
+        if flags & wire.RESERVED and session.doubtful:
             self.failure = "lost"
             return position
         start = position + (9 if flags & wire.LONG else 2)
@@ -219,9 +227,9 @@ class ReaderV2(FrameReader):
         stop = start + length
         if stop <= len(data):
             kept = data[start:stop]
-            self._session.frame(flags, kept if length <= self._keep else Cut(kept[: self._keep], length), True)
+            session.frame(flags, kept if length <= session.keep else Cut(kept[: session.keep], length), True)
             return stop
-        if stop - len(data) > WAIT_LIMIT or length > self._keep:
+        if stop - len(data) > WAIT_LIMIT or length > session.keep:
             self._begin_body(flags, length)
             return start
         self._buffer.need = stop - position
@@ -233,7 +241,7 @@ class ReaderV2(FrameReader):
             self._fail("frame-too-long", f"a frame announces {length} octets")
             return False
         if length <= wire.SHORT_LIMIT:
-            self._journal.problem_once("long-flag-not-needed", f"a frame of {length} octets has the LONG flag")
+            self._session.journal.problem_once("long-flag-not-needed", f"a frame of {length} octets has the LONG flag")
         return True
 
     def _header(self, octets: bytes) -> tuple[int, int, int] | None:
@@ -252,7 +260,8 @@ class ReaderV1(FrameReader):
         """Take frames from ``position`` on; returns how far it got."""
         if self.body is not None:
             return collect(self, data, position)
-        session, journal = self._session, self._journal
+        session = self._session
+        journal = session.journal
         end = len(data)
         parts = session.parts
         plain = session.plain
@@ -279,12 +288,12 @@ class ReaderV1(FrameReader):
             length -= 1
             stop = start + length
             if stop > end:
-                if stop - end > WAIT_LIMIT or length > self._keep:
+                if stop - end > WAIT_LIMIT or length > session.keep:
                     self._begin_body(flags & wire.MORE, length)
                     return start
                 self._buffer.need = stop - position
                 break
-            body = data[start:stop] if length <= self._keep else Cut(data[start : start + self._keep], length)
+            body = data[start:stop] if length <= session.keep else Cut(data[start : start + session.keep], length)
             position = stop
             if flags & 1:
                 if len(parts) < session.many:

@@ -28,6 +28,7 @@ _MESSAGE_OCTETS = 64 << 20
 # How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), also between two
 # frames of a message, and accepts them there, although the grammar of 37/ZMTP does not.
 _HEARTBEATS = (b"\x04PING", b"\x04PONG")
+_OF_TOPICS = frozenset({"SUBSCRIBE", "CANCEL"})
 _NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
 # Commands of CURVE that have a box, those whose box the key of the connection opens, and the flags inside a box.
 _WITH_BOXES = frozenset({"HELLO", "WELCOME", "INITIATE", "READY", "MESSAGE"})
@@ -160,12 +161,13 @@ class Session:
     @property
     def all_messages(self) -> int:
         """How many messages this side has sent, encrypted or not."""
-        return self.messages + (0 if self.inside is None else self.inside.messages)
+        return self.messages if self.inside is None else self.messages + self.inside.messages
 
     @property
     def all_topics(self) -> list[Octets]:
         """The topics that this side subscribes to, encrypted or not."""
-        return [*self.topics, *(() if self.inside is None else self.inside.topics)]
+        topics = list(self.topics)
+        return topics if self.inside is None else [*topics, *self.inside.topics]
 
     @property
     def unfinished(self) -> int:
@@ -219,11 +221,7 @@ class Session:
         if flags & wire.COMMAND:
             if flags & wire.MORE:
                 self.journal.problem("command-with-more", f"MORE is set on a command: flags 0x{flags:02x}")
-            if self.parts:
-                self._interrupt(body, whole)
-            self._command(body, whole)
-            # A command shows where frames begin, not where messages do: PING and PONG may come between two frames.
-            self.doubtful -= self.doubtful > 1
+            self.command(body, whole)
             return
         if not whole:
             self.damage()
@@ -231,6 +229,15 @@ class Session:
             self.part(body)
         else:
             self.last(body)
+
+    def command(self, body: Octets, whole: bool = True) -> None:
+        """Take a command; ``whole`` is false if octets of it are not in the capture."""
+        if self.parts:
+            self._interrupt(body, whole)
+        self._command(body, whole)
+        # A command shows where frames begin, not where messages do: PING and PONG may come between two frames.
+        if self.doubtful > 1:
+            self.doubtful -= 1
 
     def _interrupt(self, command: Octets, whole: bool) -> None:
         """Report a command between the frames of a message, unless it may be one that libzmq sends there."""
@@ -361,19 +368,19 @@ class Session:
 
     def _command(self, body: Octets, whole: bool) -> None:
         """A command frame, or a message that is one (an encrypted MESSAGE)."""
-        security, journal = self.security, self.journal
-        is_cut = isinstance(body, Cut)
-        octets = body if isinstance(body, bytes) else at_hand(body)
-        incomplete = not whole and not is_cut
+        security = self.security
         has_no_hole = whole
-        whole = whole and not is_cut
-        mechanism = security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
+        if isinstance(body, bytes):
+            octets, incomplete = body, not whole
+        else:
+            octets, incomplete, whole = at_hand(body), not (whole or isinstance(body, Cut)), False
+        mechanism = security.mechanism or security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
-        if name in ("SUBSCRIBE", "CANCEL") and not faults:
+        if name in _OF_TOPICS and not faults:
             self._check_command(name, mechanism, whole)
             self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
             return
-        if isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
+        if not whole and isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
             fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
         shown: commands.Fields | None = fields
         if self.boxes is not None and mechanism == "CURVE" and name in _WITH_BOXES and not faults:
@@ -382,25 +389,27 @@ class Session:
             self._report_command(name, shown, incomplete, has_no_hole)
         if faults:
             for code, detail in faults:
-                journal.problem(code, detail)
+                self.journal.problem(code, detail)
             codes = {code for code, _ in faults}
             if codes & _NOT_PARSED:
                 security.malformed(self.side, name)
             if "malformed-command" in codes:
                 return
-        if name not in commands.HANDSHAKE_COMMANDS:
+        is_of_handshake = name in commands.HANDSHAKE_COMMANDS
+        if not is_of_handshake:
             self._check_command(name, mechanism, whole)
         for code, detail in (wrong := security.take(self.side, name, fields, mechanism)):
-            journal.problem(code, detail)
+            self.journal.problem(code, detail)
         fields = shown or fields
         if name in ("READY", "INITIATE") and not wrong:
             self._metadata(fields)
-        if whole and name in commands.HANDSHAKE_COMMANDS and not self.parts:
-            self.damaged = False  # no message begins before this command
         if not whole:
             security.lost(self.side)
-        if whole and not faults and "properties" in fields and self.socket_type is None:
-            journal.problem("no-socket-type", f"{name} without a Socket-Type")
+        else:
+            if is_of_handshake and not self.parts:
+                self.damaged = False  # no message begins before this command
+            if self.socket_type is None and not faults and "properties" in fields:
+                self.journal.problem("no-socket-type", f"{name} without a Socket-Type")
         self.plain = self.other.plain = None
 
     def _report_command(self, name: str, fields: commands.Fields, incomplete: bool, whole: bool) -> None:
@@ -414,19 +423,21 @@ class Session:
             client = self if self.side == "client" else self.other
             self.missed = self.missed or (name == "MESSAGE" and not whole)
             wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
-        command = Command(*journal.place(), name, **fields)  # type: ignore[arg-type]
+        command = Command(journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst, name, **fields)  # type: ignore[arg-type]
         command.offset, command.seen = journal.begin, journal.seen
-        command.incomplete = incomplete
-        command.encrypted = command.encrypted or self.encrypted
+        if incomplete:
+            command.incomplete = True
+        if self.encrypted:
+            command.encrypted = True
         if wait is None:
-            self.missed = self.missed or name == "MESSAGE"
+            if name == "MESSAGE":
+                self.missed = True
             journal.out.append(command)
         else:
             wait.add(self, command, whole)
 
     def _metadata(self, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
-        security, journal = self.security, self.journal
         name = fields.get("socket_type")
         if isinstance(name, str):
             self.socket_type = name
@@ -436,16 +447,19 @@ class Session:
         if isinstance(identity, (bytes, Cut)):
             self.identity = identity
             if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
-                journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
+                self.journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
         name, other = self.socket_type, self.other.socket_type
         if name is None:
             return
         if name not in sockets.PEERS:
-            journal.problem("unknown-socket-type", f"socket type {name!r} is not known")
-            security.failed = True
+            self._fail("unknown-socket-type", f"socket type {name!r} is not known")
         elif other and not sockets.may_talk(name, other):
-            journal.problem("incompatible-socket-types", f"{name} may not talk to {other}")
-            security.failed = True
+            self._fail("incompatible-socket-types", f"{name} may not talk to {other}")
+
+    def _fail(self, code: str, detail: str) -> None:
+        """The peers will not talk to each other, because of this problem."""
+        self.journal.problem(code, detail)
+        self.security.failed = True
 
     def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
         """Report a command that is out of place outside a handshake; it is not ``whole`` if octets are missing."""

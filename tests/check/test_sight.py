@@ -95,6 +95,9 @@ def test_types_are_unknown_if_neither_a_handshake_nor_messages_tell_them(
     client, server = Peer("10.0.0.1:40000", socket_type=types[0]), Peer("10.0.0.2:5555", socket_type=types[1])
     one = Connection(1, "tcp", client, server, Sides(1, 1), Sides(9, 9), 1, 2, "fin", handshake=handshake)
     assert types_unknown(one) is unknown
+    lacks_types = unseen_by('socket_type == "REQ"')
+    assert lacks_types is not None
+    assert lacks_types(one) is unknown
 
 
 def test_a_whole_capture_is_checked() -> None:

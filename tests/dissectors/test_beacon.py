@@ -4,7 +4,6 @@ import json
 import socket
 import struct
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ def sniff(*payloads: bytes, rules: tuple[str, ...] = (), cut: int | None = None)
     for number, payload in enumerate(payloads):
         time_ns, link, data, wire, comment = udp(payload, number, 7000)
         packets.append((time_ns, link, data[:cut], wire, comment))
-    sniffer = Sniffer(Packets(packets, 100), replace(WIRE, decode_as=tuple(map(parse, rules))))
+    sniffer = Sniffer(Packets(packets, 100), WIRE._replace(decode_as=tuple(map(parse, rules))))
     events = [event for batch in sniffer.events() for event in batch]
     check_records(events, packets)
     return events

@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Sequence
-from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -205,6 +204,14 @@ def test_fragments_of_an_apdu_have_one_offset() -> None:
     assert messages(sniff(packets)) == [[b"x" * 3000], [b"end"]]
 
 
+def test_options_may_take_more_than_255_octets() -> None:
+    of_another_kind = bytes([0x7D, 252, *bytes(250)])
+    fragment = struct.pack("!BBBxIII", 0x80 | 1, 16, 0, 0, 0, 9)
+    options = struct.pack("!BBH", 0, 4, 4 + 252 + 16) + of_another_kind + fragment
+    packets = [raw(pgm(ODATA, 0, b"\0\0" + frame_v1(b"hello"), options=options))]
+    assert messages(sniff(packets)) == [[b"hello"]]
+
+
 def test_parity_is_told_but_not_used() -> None:
     message = b"\0\0" + frame_v1(b"hello")
     packets = [
@@ -254,7 +261,7 @@ def test_packets_cut_by_the_snaplen() -> None:
 
 
 def radio(packets: list[Packet], rule: str = "udp.port==7500,zmtp") -> list[AnyEvent]:
-    settings = replace(WIRE, decode_as=(parse(rule),))
+    settings = WIRE._replace(decode_as=(parse(rule),))
     events = [event for some in Sniffer(Packets(packets), settings).events() for event in some]
     check_records(events, packets)
     return events

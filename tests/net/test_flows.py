@@ -313,6 +313,43 @@ def test_data_on_syn_and_fin() -> None:
     assert (wire.only.client.data, wire.only.end, wire.only.from_start) == (b"earlylast", "fin", (True, True))
 
 
+@pytest.mark.parametrize("octets", [b"", b"last"])
+def test_a_fin_ends_its_side_once_all_octets_before_it_have_come(octets: bytes) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(True, 5001, flags=FIN | ACK, ack=1001)
+    wire.send(False, 1006, octets, flags=FIN | ACK, ack=5002)  # behind a hole
+    assert not any(dissection.end for dissection in wire.dissections)
+    wire.send(False, 1001, b"first", ack=5002)
+    wire.table.finish()
+    assert (wire.only.client.data, wire.only.client.gaps, wire.only.end) == (b"first" + octets, [], "fin")
+
+
+def test_a_fin_may_come_again_and_alone_ends_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"all", flags=FIN | ACK, ack=5001)
+    for _ in range(2):
+        wire.send(False, 1004, flags=FIN | ACK, ack=5001)
+    wire.send(True, 5001, b"answer", ack=1005)
+    assert (wire.only.server.data, wire.only.end) == (b"answer", "")
+    for _ in range(2):
+        wire.send(True, 5007, flags=FIN | ACK, ack=1005)
+    assert (wire.only.end, wire.only.client.gaps, wire.only.server.gaps) == ("fin", [], [])
+
+
+def test_fins_end_a_flow_that_nobody_wants() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"first", ack=5001)
+    wire.only.rejected = True
+    wire.send(False, 1006, b"last", flags=FIN | ACK, ack=5001)
+    (flow,) = wire.table.flows
+    assert (flow.unwanted, flow.ended, wire.only.end) == (True, False, "")
+    wire.send(True, 5001, flags=FIN | ACK, ack=1011)
+    assert flow.ended
+
+
 def test_a_refused_connection_is_a_flow_without_octets() -> None:
     wire = Wire()
     for port in (40_001, 40_002):

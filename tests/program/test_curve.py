@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +73,16 @@ def test_keys_in_a_capture_and_in_a_file_open_the_same(apart: tuple[Path, Path])
     assert messages[-1]["matched"] == {"length": 7, "text": "weather"}
     assert [problem["code"] for problem in of(opened, "problem")] == ["server-key-wrong"]
     assert not of(records(capture), "message")
+
+
+@pytest.mark.parametrize("command", ["read", "stats", "diagnose"])
+def test_messages_that_no_key_opens_are_counted_on_standard_error(apart: tuple[Path, Path], command: str) -> None:
+    capture, keys = apart
+    assert run(command, "--curve-keys", keys, capture).stderr == ""
+    keys.write_text("CURVE_SECRET_KEY - " + 64 * "1" + "\n")
+    (told,) = run(command, "--curve-keys", keys, capture).stderr.splitlines()
+    assert told.startswith("zmtpsniff: no key opens the messages of 2 of 2 CURVE connections; ")
+    assert run(command, capture).stderr == ""
 
 
 def test_no_secret_is_shown_unless_asked_for(apart: tuple[Path, Path]) -> None:
@@ -172,7 +181,7 @@ class Late(Packets):
 
 
 def sniffed(source: Packets, host_keys: bool = False) -> list[AnyEvent]:
-    sniffer = Sniffer(source, replace(RELATIONS, host_keys=host_keys))
+    sniffer = Sniffer(source, RELATIONS._replace(host_keys=host_keys))
     return [event for events in sniffer.events() for event in events]
 
 

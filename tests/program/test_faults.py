@@ -7,7 +7,6 @@ seed; with ZMTPSNIFF_FAULTS=all all of it does (10,000 changed octets), in about
 import os
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -31,7 +30,7 @@ CAPTURES = sorted(ROOT.glob("fixtures/*.pcap*"))
 FLIPS = 10_000  # of all captures together
 SHARE = 40  # one of so many faults is looked at where not all are
 STEP = 97  # octets
-SETTINGS = replace(WIRE, decode_as=(parse("udp.port==5556,zmtp"),))
+SETTINGS = WIRE._replace(decode_as=(parse("udp.port==5556,zmtp"),))
 
 # Processor time, which other programs on the machine have no part in: what no capture takes even on a slow one.
 MOST_SECONDS = 5.0

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import cache
 from io import BytesIO
 from itertools import pairwise
@@ -63,7 +62,7 @@ def expected(files: "Sequence[Path] | Sequence[str]", decode_as: tuple[DecodeAs,
     """What `read -T json --no-patterns --no-payload` says of files, as comparable() has it."""
     stream = BytesIO()
     renderer = JsonlRenderer(stream)
-    for events in open_files(files, replace(WIRE, decode_as=decode_as)).batches():
+    for events in open_files(files, WIRE._replace(decode_as=decode_as)).batches():
         renderer.write(events)
     return comparable([json.loads(line) for line in stream.getvalue().splitlines()])
 

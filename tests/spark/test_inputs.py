@@ -80,7 +80,7 @@ def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.pcap"
     os.mkfifo(pipe)
     file = File(str(pipe))
-    assert list(file.batches()) == []
+    assert list(file.pieces()) == []
     assert file.error == f"{pipe}: it is a FIFO, a socket or a device, and no file"
 
 

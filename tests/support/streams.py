@@ -355,7 +355,7 @@ def write_pcap(path: Path, given: Sequence[Packet]) -> None:
 
 def sniff(given: Sequence[Packet], batch: int = 100, limits: Limits | None = None) -> list[AnyEvent]:
     """All events of these packets, which are also held against what every output must keep to."""
-    sniffer = Sniffer(Packets(given, batch), WIRE if limits is None else replace(WIRE, limits=limits))
+    sniffer = Sniffer(Packets(given, batch), WIRE if limits is None else WIRE._replace(limits=limits))
     events = [event for some in sniffer.events() for event in some]
     check_records(events, given)
     return events

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from io import FileIO
 from itertools import chain
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
+
+if TYPE_CHECKING:
+    from zmtpsniff.capture.skim import Skim
 
 CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
@@ -125,16 +128,21 @@ def open_captures(names: Sequence[str | IO[bytes]], offsets: list[int] | None = 
 
 
 def open_stream(
-    title: str, chunks: Iterator[bytes], source: SourceState, offsets: list[int] | None = None
+    title: str,
+    chunks: Iterator[bytes],
+    source: SourceState,
+    offsets: list[int] | None = None,
+    skim: "Skim | None" = None,
 ) -> Iterator[list[Packet]]:
     """The packets of a capture that is written while it is read: a list for each chunk that ends where one does.
 
     Comments, losses and faults go to ``source``. ``offsets`` holds, if it is given, for each packet of the list that
     was yielded last where its record (pcap) or block (pcapng) begins: octets from the beginning of the file, of what
     it holds if it is compressed. It stays empty with logs of strace, where packets have no record.
+    A ``skim`` may choose packets, of pcap; what it chose is yielded, and it knows of the others.
     Raises CaptureError if the beginning is of no capture.
     """
-    return _recognise(title, chunks, source, offsets)
+    return _recognise(title, chunks, source, offsets, skim)
 
 
 def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
@@ -174,7 +182,11 @@ def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
 
 
 def _recognise(
-    title: str, chunks: Iterator[bytes], source: SourceState, offsets: list[int] | None = None
+    title: str,
+    chunks: Iterator[bytes],
+    source: SourceState,
+    offsets: list[int] | None = None,
+    skim: "Skim | None" = None,
 ) -> Iterator[list[Packet]]:
     """The packets of a file of whatever format; raises CaptureError if it is of none that is known."""
     stream = FileOctets(title, chunks)
@@ -192,7 +204,7 @@ def _recognise(
                 _fail_if_damaged(stream)
             break
     if data[:4] in pcap.MAGICS:
-        return pcap.read_pcap(stream, data, source, offsets)
+        return pcap.read_pcap(stream, data, source, offsets, skim)
     if data[:4] == pcapng.MAGIC:
         return pcapng.read_pcapng(stream, data, source, offsets)
     if data[:1] in _TEXT_STARTS:

@@ -1,12 +1,16 @@
 """The pcap file format, as draft-ietf-opsawg-pcap describes it."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from operator import add, itemgetter
+from typing import TYPE_CHECKING
 
 from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
+
+if TYPE_CHECKING:
+    from zmtpsniff.capture.skim import Skim
 
 HEADER_SIZE = 24
 LARGEST_RECORD = 16 << 20  # octets; what claims to be longer is no packet, whatever snaplen the file states
@@ -28,13 +32,17 @@ _octets = itemgetter(2)  # of a packet
 
 
 def read_pcap(
-    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None = None
+    stream: FileOctets,
+    data: bytes,
+    source: SourceState,
+    offsets: list[int] | None = None,
+    skim: "Skim | None" = None,
 ) -> Iterator[list[Packet]]:
     """Check the file header and return the packets that follow it, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. What is wrong after the header
-    goes to ``source.faults``; a header that is not whole or of another version raises CaptureError. ``offsets`` is
-    that of open_stream.
+    goes to ``source.faults``; a header that is not whole or of another version raises CaptureError. ``offsets``
+    and ``skim`` are those of open_stream.
     """
     order, unit, header = MAGICS[data[:4]]
     data = stream.extend(data, HEADER_SIZE)
@@ -44,26 +52,35 @@ def read_pcap(
     if major != 2:
         raise CaptureError(f"{stream.name}: pcap version {major}.{minor}, only version 2 is known")
     # The upper half of the network field tells about the frame check sequence.
-    return _packets(stream, data, source, struct.Struct(order + "4I"), unit, header, snaplen, network & 0xFFFF, offsets)
+    link = network & 0xFFFF
+    return _packets(stream, data, source, order, unit, header, snaplen, link, offsets, skim)
 
 
 def _packets(
     stream: FileOctets,
     data: bytes,
     source: SourceState,
-    record: struct.Struct,
+    order: str,
     unit: int,
     header: int,
     snaplen: int,
     link: int,
     offsets: list[int] | None,
+    skim: "Skim | None",
 ) -> Iterator[list[Packet]]:
-    unpack = record.unpack_from
+    unpack = struct.Struct(order + "4I").unpack_from
+    unpack_captured = struct.Struct(order + "8xI").unpack_from
     most = min(max(snaplen, LEAST_SNAPLEN), LARGEST_RECORD)
     expected = min(snaplen or most, most)
     second, second_ns = 0, 0
     position = HEADER_SIZE
     while True:
+        if skim is not None and skim.is_useful:
+            edges = _edges(data, position, header, expected, unpack_captured)
+            chosen = skim.choose(data, edges, order, unit, header, link, stream.offset(data, 0))
+            if chosen is not None:
+                yield chosen
+                position = edges[-1]
         batch: list[Packet] = []
         append = batch.append
         begin = position
@@ -109,3 +126,23 @@ def _packets(
         if len(data) < need:
             stream.ended(source, data, position, "record")
             return
+
+
+def _edges(
+    data: bytes, position: int, header: int, most: int, unpack_captured: Callable[[bytes, int], tuple[int]]
+) -> list[int]:
+    """Where records begin, one after the other from ``position`` on, and where the last one ends.
+
+    They are those up to one that is not whole, or has more than ``most`` octets of a packet.
+    """
+    edges = [position]
+    append = edges.append
+    end = len(data)
+    last_header = end - header
+    while position <= last_header:
+        (captured,) = unpack_captured(data, position)
+        position += header + captured
+        if captured > most or position > end:
+            break
+        append(position)
+    return edges

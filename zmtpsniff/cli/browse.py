@@ -142,7 +142,7 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
         started = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
         source = started.source
         settle_capture(
-            started, live, saver, records=None, count=settings.count, verbosity=0, keys=settings.curve_keys,
+            started, live, saver, records=None, count=settings.packets, verbosity=0, keys=settings.curve_keys,
             more_keys=settings.host_keys,
         )  # fmt: skip
         keyed = pass_keys(host, source)

@@ -3,8 +3,7 @@
 import io
 import os
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 import click
 
@@ -78,8 +77,7 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
     return [name for name in SETS if name.startswith(incomplete)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckSettings:
+class CheckSettings(NamedTuple):
     """What to check, against what, and where the reports go."""
 
     captures: tuple[str, ...]
@@ -297,7 +295,7 @@ def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, 
         live,
         settings.saver,
         records=settings.file,
-        count=dissection.count,
+        count=dissection.packets,
         verbosity=settings.verbosity,
         keys=dissection.curve_keys,
     )

@@ -1,13 +1,13 @@
 """``zmtpsniff diagnose``."""
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, dissection_options_without_secrets, output_file, utc
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from zmtpsniff.render.color import Color
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DiagnoseSettings:
+class DiagnoseSettings(NamedTuple):
     """What to diagnose, and how to say what was found."""
 
     captures: tuple[str, ...]
@@ -95,7 +94,7 @@ def _diagnose_files(settings: DiagnoseSettings) -> None:
     line = make_progress_line(capture, settings.file)
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
         try:
-            _pump(capture, diagnosis, line)
+            _pump(capture, settings.dissection, diagnosis, line)
         except KeyboardInterrupt:
             diagnosis.take(capture.finish())
             _write(diagnosis, stream, settings)
@@ -112,12 +111,12 @@ def _diagnose_live(settings: DiagnoseSettings) -> None:
     dissectors = load_dissection(dissection)
     _load_renderer()
     started = start_capture(live, settings.tshark, settings.saver)
-    settle_capture(started, live, settings.saver, records=settings.file, count=dissection.count, verbosity=0)
+    settle_capture(started, live, settings.saver, records=settings.file, count=dissection.packets, verbosity=0)
     source: LiveSource = started.source
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     try:
         collaborators = Collaborators(clock=time.time_ns, tls=started.tls, witness=diagnosis, dissectors=dissectors)
-        _pump(Dissection(source, dissection, collaborators), diagnosis, None)
+        _pump(Dissection(source, dissection, collaborators), dissection, diagnosis, None)
     finally:
         source.close()
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
@@ -138,7 +137,7 @@ def _load_renderer() -> None:
     JsonlRenderer(io.BytesIO()).write([])
 
 
-def _pump(capture: "Dissection", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
+def _pump(capture: "Dissection", settings: "Settings", diagnosis: "Diagnosis", line: "ProgressLine | None") -> None:
     try:
         for events in capture.batches():
             diagnosis.take(events)
@@ -147,6 +146,7 @@ def _pump(capture: "Dissection", diagnosis: "Diagnosis", line: "ProgressLine | N
     finally:
         if line is not None:
             line.erase()
+        tell_sealed(capture, settings)
 
 
 def _write(diagnosis: "Diagnosis", stream: Any, settings: DiagnoseSettings) -> None:

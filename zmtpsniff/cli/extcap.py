@@ -1,8 +1,7 @@
 """``zmtpsniff extcap``."""
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -33,8 +32,7 @@ _NOTHING_SAVED = SaverSettings(path=None, ring=())
 _NO_TSHARK = TsharkSettings(tls_keys=(), preferences=())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExtcapSettings:
+class ExtcapSettings(NamedTuple):
     """What Wireshark, or somebody who links zmtpsniff, asks for."""
 
     link: bool

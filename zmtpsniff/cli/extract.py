@@ -1,6 +1,5 @@
 """``zmtpsniff extract``."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -41,7 +40,7 @@ def extract(
     from zmtpsniff.dissection import open_files
     from zmtpsniff.extraction import INDEX, Extractor
 
-    whole_bodies = replace(dissection, limits=dissection.limits._replace(body_octets=0))
+    whole_bodies = dissection._replace(limits=dissection.limits._replace(body_octets=0))
     capture = open_files(captures, whole_bodies, where=passes)
     extractor = Extractor(folder, whole=whole, unpacks=decompress, show_secrets=dissection.limits.show_secrets)
     line = make_progress_line(capture)

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.capture.saver import Saver
     from zmtpsniff.capture.source import Source
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.host.local import LocalHost
+    from zmtpsniff.settings import Settings
 
 
 def tell(text: str) -> None:
@@ -21,6 +23,16 @@ def tell(text: str) -> None:
     from zmtpsniff.render.text import escape
 
     click.echo(f"zmtpsniff: {escape(text)}", err=True)
+
+
+def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
+    """Say how many CURVE connections have messages that no key opens, if keys were asked for or given."""
+    opened, sealed = capture.curve_connections
+    if sealed and (settings.curve_keys or settings.host_keys):
+        tell(
+            f"no key opens the messages of {sealed:,} of {opened + sealed:,} CURVE connections; a server's long-term "
+            "key opens none, transient keys do (docs/curve.md)"
+        )
 
 
 def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], None]" = tell) -> "LocalHost | None":

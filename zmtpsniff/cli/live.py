@@ -2,7 +2,6 @@
 
 import sys
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -84,7 +83,7 @@ def live(
     from zmtpsniff.sniffer import Collaborators
 
     fail_if_nothing_to_select(saver, output.passes, packets_only)
-    live = replace(live, pids=pids, command=command)
+    live = live._replace(pids=pids, command=command)
     dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)
@@ -100,7 +99,7 @@ def live(
             live,
             saver,
             records=output.file,
-            count=dissection.count,
+            count=dissection.packets,
             verbosity=output.verbosity,
             keys=dissection.curve_keys,
             more_keys=dissection.host_keys,

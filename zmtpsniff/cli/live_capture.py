@@ -1,7 +1,6 @@
 """What commands that capture live traffic have in common: their options, and a source opened as these say."""
 
 import signal
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -30,8 +29,7 @@ def _complete_interface(context: click.Context, parameter: click.Parameter, inco
     return [name for name in interface_names() if name.startswith(incomplete)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveSettings:
+class LiveSettings(NamedTuple):
     """What to capture, and with what."""
 
     interfaces: tuple[str, ...]

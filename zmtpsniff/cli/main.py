@@ -10,7 +10,7 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
-from zmtpsniff.collector import dismiss_collector, spare_collector
+from zmtpsniff.collector import dismiss_collector
 from zmtpsniff.errors import Error
 
 # Each is made by the module of its name, which is imported when the command is asked for.
@@ -101,7 +101,6 @@ def main() -> None:
         from click.shell_completion import shell_complete
 
         sys.exit(shell_complete(cli, {}, "zmtpsniff", _COMPLETION, instruction))
-    spare_collector()  # nor do the modules that a command imports make garbage
     try:
         # Not cli.main(): click has its own mind about closed pipes and interrupts.
         with cli.make_context("zmtpsniff", sys.argv[1:]) as context:

@@ -1,7 +1,6 @@
 """Options of commands that tell other programs what passes: ``--metrics``, ``--otlp``."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from zmtpsniff.settings import Settings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverSettings:
+class ObserverSettings(NamedTuple):
     """Where metrics and spans go."""
 
     metrics: str | None  # ADDR:PORT

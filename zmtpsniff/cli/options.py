@@ -4,9 +4,8 @@ Options that belong together are a group: a command gets what they say as one ob
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -145,7 +144,7 @@ def _make_settings(
             if rule.payload:
                 raise click.UsageError(f"-d {rule.payload}: not with --no-payload")
     return Settings(
-        count=count,
+        packets=count,
         decode_as=rules,
         limits=Limits(show_secrets=show_secrets),
         flow_limits=FlowLimits(flows=max_flows, idle_seconds=idle_timeout).with_waiting(max_waiting << 20),
@@ -258,8 +257,7 @@ output_file = click.option(
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
+class Output(NamedTuple):
     """Which events are shown, how, and where."""
 
     passes: "Filter | None"  # None: all

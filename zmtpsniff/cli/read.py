@@ -80,7 +80,7 @@ def read(
     packets = make_saver(
         saver,
         records=output.file,
-        count=dissection.count,
+        count=dissection.packets,
         inputs=captures,
         comments=source.comments,
         keys=dissection.curve_keys,

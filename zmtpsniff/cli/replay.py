@@ -1,7 +1,6 @@
 """``zmtpsniff replay``."""
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
@@ -100,7 +99,7 @@ def replay(
     from zmtpsniff.replay.plan import make_plan
     from zmtpsniff.replay.player import Player, Tempo
 
-    capture = open_files(captures, replace(dissection, limits=dissection.limits._replace(body_octets=0)))
+    capture = open_files(captures, dissection._replace(limits=dissection.limits._replace(body_octets=0)))
     endpoint = parse_endpoint(to or bind or "", bind is not None)
     plan = make_plan(capture.batches(), output.passes, as_whom, bind is not None)
     if not endpoint.is_local and not yes:

@@ -1,6 +1,5 @@
 """``zmtpsniff report``."""
 
-from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,7 @@ def report(
     from zmtpsniff.report.capture import CaptureReport
     from zmtpsniff.sniffer import Collaborators
 
-    kept = replace(dissection, limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
+    kept = dissection._replace(limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     capture = open_files(captures, kept, Collaborators(witness=diagnosis))
     line = make_progress_line(capture, file)

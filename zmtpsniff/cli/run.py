@@ -1,12 +1,12 @@
 """From the events of a dissection to what is written."""
 
 import io
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.output import must_be_read, open_output, undisturbed
 from zmtpsniff.render import TRAITS, make_renderer
 
@@ -32,7 +32,7 @@ def keeping(settings: "Settings", output: "Output") -> "Settings":
     octets = output.max_bytes
     if octets is None and TRAITS[output.format].shows_whole_bodies:
         octets = 0
-    return settings if octets is None else replace(settings, limits=settings.limits._replace(body_octets=octets))
+    return settings if octets is None else settings._replace(limits=settings.limits._replace(body_octets=octets))
 
 
 def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDissector]] | None":
@@ -128,6 +128,7 @@ def run(
                 selector.finish()
             if line is not None:
                 line.erase()
+            tell_sealed(capture, settings)
         renderer.close()
 
 

@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from zmtpsniff.selector import PacketSelector
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SaverSettings:
+class SaverSettings(NamedTuple):
     """Where packets are saved."""
 
     path: str | None  # "-" is standard output; None: nowhere

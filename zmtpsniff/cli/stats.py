@@ -6,6 +6,7 @@ import click
 
 from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.options import (
     FilePath,
     FloatRange,
@@ -110,6 +111,7 @@ def stats(
             finally:
                 if line is not None:
                     line.erase()
+                tell_sealed(capture, dissection)
         except KeyboardInterrupt:
             take(capture.finish())
             write()

@@ -1,7 +1,6 @@
 """The options for tshark, and what follows from them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -13,8 +12,7 @@ if TYPE_CHECKING:
     from zmtpsniff.net.tls import Tls
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TsharkSettings:
+class TsharkSettings(NamedTuple):
     """What tshark is told."""
 
     tls_keys: tuple[str, ...]  # files

@@ -1,5 +1,6 @@
 """The two ends of a flow: from the octets that packets name them by to what people read."""
 
+import struct
 from functools import lru_cache
 from typing import Literal
 
@@ -14,16 +15,30 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     transport: Literal["tcp", "ipc"] = "tcp"
 
 
+_IPV4 = struct.Struct("!4s4sHH")
+_IPV6 = struct.Struct("!16s16sHH")
+_UNIX_SIZE = 20
+
+_PARTS = {4 + 2 * size: struct.Struct(f"{size}s{size}s2s2s") for size in (4, 8, 16)}
+
+
 def addresses(key: bytes) -> tuple[Address, Address]:
     """The two ends of a direction's key: source and destination."""
-    size = (len(key) - 4) // 2
-    if size == 8:
+    if len(key) == _UNIX_SIZE:
         return _process(key[:8]), _process(key[8:16])
-    return _end(key[:size], key[-4:-2]), _end(key[size : 2 * size], key[-2:])
+    layout = _IPV4 if len(key) == _IPV4.size else _IPV6
+    source, destination, source_port, destination_port = layout.unpack(key)
+    return _end(source, source_port), _end(destination, destination_port)
 
 
-def _end(host: bytes, port_octets: bytes) -> Address:
-    port = int.from_bytes(port_octets, "big")
+def reverse(key: bytes) -> bytes:
+    """The key of the other direction."""
+    parts = _PARTS[len(key)]
+    source, destination, source_port, destination_port = parts.unpack(key)
+    return parts.pack(destination, source, destination_port, source_port)
+
+
+def _end(host: bytes, port: int) -> Address:
     return Address(f"{_host(host)}:{port}", port)
 
 

@@ -39,10 +39,12 @@ _UNIX_SIZE = 16
 _MOST_STREAMS = 1 << 16
 _MOST_TUNNELS = 8  # one inside the other
 
+_NOWHERE = 1 << 20  # behind the end of any packet of IP: the data offset is wrong
+
 Unpack = Callable[[bytes], tuple[Any, ...]]
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """How the common packets of a link type look: no VLAN tag, no IP option or extension, no fragment, TCP."""
 
     unpack_ipv4: Unpack
@@ -51,28 +53,32 @@ class _Shape(NamedTuple):
     ipv6: bytes
     ip: int  # where the IP header begins
     least: int  # octets up to the end of an IPv4 header and a TCP header, both without options
+    starts: tuple[int, ...]  # by the octet that has TCP's data offset: where the payload begins behind IPv4
+    protocol: int  # where the link header's protocol field is
 
 
-def _shape(before: str, ipv4: bytes, ipv6: bytes) -> _Shape:
-    """The shape for a link header of the layout ``before``, whose only field is the protocol."""
-    ip = struct.calcsize("!" + before)
+def _shape(ip: int, protocol: int, ipv4: bytes, ipv6: bytes) -> Shape:
+    """The shape for a link header of ``ip`` octets with a field ``protocol``."""
+    before = f"{protocol}x{len(ipv4)}s{ip - protocol - len(ipv4)}x"
     # Protocol, version and header length, total length, fragment field, transport; the key; then of TCP: sequence
     # number, acknowledgment number, data offset, flags, window.
     layout4 = struct.Struct(f"!{before}BxH2xHxB2x12sIIBBH")
     # Payload length, next header; the key; the same of TCP.
     layout6 = struct.Struct(f"!{ip}x4xHBx36sIIBBH")
-    return _Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40)
+    offsets = [octet >> 4 for octet in range(256)]  # in units of 4 octets; the rest of the octet is reserved
+    starts = tuple(ip + 20 + 4 * offset if offset >= 5 else _NOWHERE for offset in offsets)
+    return Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40, starts, protocol)
 
 
-_SHAPES = {
-    ETHERNET: _shape("12x2s", b"\x08\x00", b"\x86\xdd"),
-    LINUX_SLL: _shape("14x2s", b"\x08\x00", b"\x86\xdd"),
-    LINUX_SLL2: _shape("2s18x", b"\x08\x00", b"\x86\xdd"),
-    NULL: _shape("4s", b"\x02\0\0\0", b"\x1e\0\0\0"),
-    LOOP: _shape("4s", b"\0\0\0\x02", b"\0\0\0\x18"),
-} | dict.fromkeys(RAW, _shape("0s", b"", b""))
+SHAPES = {
+    ETHERNET: _shape(14, 12, b"\x08\x00", b"\x86\xdd"),
+    LINUX_SLL: _shape(16, 14, b"\x08\x00", b"\x86\xdd"),
+    LINUX_SLL2: _shape(20, 0, b"\x08\x00", b"\x86\xdd"),
+    NULL: _shape(4, 0, b"\x02\0\0\0", b"\x1e\0\0\0"),
+    LOOP: _shape(4, 0, b"\0\0\0\x02", b"\0\0\0\x18"),
+} | dict.fromkeys(RAW, _shape(0, 0, b"", b""))
 
-_UNKNOWN = _shape("0s", b"-", b"-")  # nothing is equal to this, so everything goes the general way
+_UNKNOWN = _shape(0, 0, b"", b"")._replace(ipv4=b"-", ipv6=b"-")  # no field is so, and everything goes the general way
 
 
 class HeaderDecoder:
@@ -113,12 +119,12 @@ class HeaderDecoder:
             self.fragments = []
         append = out.append
         current = -1
-        unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _UNKNOWN
+        unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts, _ = _UNKNOWN
         numbered = enumerate(packets, numbers) if isinstance(numbers, int) else zip(numbers, packets, strict=True)
         for number, (time, link, data, wire, _) in numbered:
             if link != current:
                 current = link
-                unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least = _SHAPES.get(link, _UNKNOWN)
+                unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts, _ = SHAPES.get(link, _UNKNOWN)
             size = len(data)
             if size >= least:
                 protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags, window = (
@@ -127,9 +133,9 @@ class HeaderDecoder:
                 if version == 0x45:
                     # 0xBFFF: all but "don't fragment"
                     if transport == 6 and protocol == ipv4 and not fragment & 0xBFFF:
-                        start = ip + 20 + ((offset & 0xF0) >> 2)
+                        start = starts[offset]
                         stop = ip + total
-                        if least <= start <= stop:
+                        if start <= stop:
                             missing = stop - max(start, size) if stop > size else 0
                             if not window:
                                 flags |= CLOSED
@@ -138,9 +144,9 @@ class HeaderDecoder:
                 elif version & 0xF0 == 0x60 and protocol == ipv6 and size >= least + 20:
                     total, transport, key, sequence, acknowledgment, offset, flags, window = unpack_ipv6(data)
                     if transport == 6 and total:
-                        start = ip + 40 + ((offset & 0xF0) >> 2)
+                        start = starts[offset] + 20
                         stop = ip + 40 + total
-                        if least + 20 <= start <= stop:
+                        if start <= stop:
                             missing = stop - max(start, size) if stop > size else 0
                             if not window:
                                 flags |= CLOSED

@@ -17,7 +17,6 @@ from dissectors.numbers import Number, fetch_number, store_number
 from zmtpsniff.net.segment import (
     ACK,
     CLOSED,
-    FIN,
     RST,
     SYN,
     Segment,
@@ -39,7 +38,7 @@ WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this 
 # An acknowledgment can be so far behind the last octets. If it seems to be further behind, it is ahead, and the capture
 # lacks more than 2 GiB of the octets that it acknowledges.
 LATEST_ACK = 1 << 26
-TELLING_FLAGS = SYN | FIN | RST | ACK | CLOSED
+TELLING_FLAGS = SYN | RST | ACK | CLOSED  # a FIN tells no more than an octet does if it comes in order
 ATTENTION = -1  # no segment has such flags, so the hot loop passes each one to the code here
 _OFFSET = itemgetter(0)
 _MOST_DOUBTFUL = 8  # segments of a direction
@@ -332,7 +331,7 @@ class Direction(Generic[Owner]):
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
-        self.recent = deque(maxlen=_RECENT_SEGMENTS)
+        self.recent = deque((), _RECENT_SEGMENTS)  # a keyword would take twice as long
         self.recent_until = self.offset + _RECENT_OCTETS
 
     def forget(self) -> None:
@@ -641,14 +640,15 @@ class Direction(Generic[Owner]):
         self.receiver.gap(length, False, time_ns, packet)
 
     def lose_end(self, time_ns: int, packet: int) -> None:
-        """No more segments will come: octets that were sent and are missing are lost."""
-        if self.receiver is None or self.next is None or not self.seen:
+        """No more segments of a direction that has some will come: octets that were sent and are missing are lost."""
+        if self.receiver is None or self.next is None:
             return
         end = self.acked
-        if end - self.offset > WINDOW and self.offset > self.acked_at:
-            end = self.offset  # octets kept coming at their old place, so nobody can have acknowledged so many
-        if end == self.offset + 1 and self.fin is None:
-            end = self.offset  # one number is a FIN that the capture lacks: no frame has one octet
+        if end > self.offset:
+            if end - self.offset > WINDOW and self.offset > self.acked_at:
+                end = self.offset  # octets kept coming at their old place, so nobody can have acknowledged so many
+            elif end == self.offset + 1 and self.fin is None:
+                end = self.offset  # one number is a FIN that the capture lacks: no frame has one octet
         if self.fin is not None and not self.other.seen:
             end = self.fin  # nothing can tell whether its octets arrived
         if self.reset is not None and 1 < distance(self.reset.seq, self.next) <= WINDOW:

@@ -1,12 +1,9 @@
 """JSON Lines: one record a line, for programs."""
 
-import json
 import re
-from collections.abc import Callable, Sequence
-from functools import lru_cache
-from json.encoder import encode_basestring as quoted  # written in C, and leaves characters beyond ASCII as they are
+from collections.abc import Sequence
+from functools import cache, lru_cache
 from math import isfinite
-from operator import itemgetter
 from types import NoneType
 from typing import Any, BinaryIO, Literal, NamedTuple, get_args, get_origin
 
@@ -25,6 +22,7 @@ from dissectors.events import (
     Octets,
     Payload,
     Peer,
+    WireEvent,
 )
 from dissectors.records import record_fields
 from dissectors.zmtp.limits import Limits
@@ -52,6 +50,10 @@ _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 _TAILS = 256
 _LONG = 512
 _Values = tuple[Any, ...]
+_BEHIND_DST = len(WireEvent.__struct_fields__)  # places among the values of an event
+_PROPERTIES = Command.__struct_fields__.index("properties")
+_BEHIND_END_NS = Connection.__struct_fields__.index("end_ns") + 1
+_SUBSCRIPTIONS = Connection.__struct_fields__.index("subscriptions")
 
 
 def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
@@ -83,7 +85,6 @@ class JsonlRenderer:
         self._stream = stream
         self._max_bytes = max_bytes
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
-        self._plans: dict[type, _Plan] = {}
         self._tails: dict[tuple[type, _Values], str] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -91,7 +92,7 @@ class JsonlRenderer:
         for start in range(0, len(events), _BATCH):
             lines = self._lines(events[start : start + _BATCH])
             if not lines.isascii() or "\x7f" in lines:
-                lines = UNSEEN_IN_JSON.sub(_escaped, lines)
+                lines = re.sub(UNSEEN_IN_JSON, _escaped, lines)
             self._stream.write(lines.encode())
         self._stream.flush()  # who watches live traffic waits for no later batch
 
@@ -138,7 +139,7 @@ class JsonlRenderer:
                 parts.append(self._alike(head, alike, whole))
                 alike = []
             if type(event) is not Message or event.payload is not None or event.bodies:
-                parts.append(self.line(event))
+                parts += self._record(event), "\n"
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
@@ -224,9 +225,10 @@ class JsonlRenderer:
     def _record(self, event: AnyEvent) -> str:
         """The record of any event as JSON text."""
         if type(event) is Greeting:
-            return self._join(event, f'{{"type":"greeting"{_place(event)}', _of_greeting(astuple(event)))
+            return self._join(event, f'{{"type":"greeting"{_place(event)}', astuple(event)[_BEHIND_DST:])
         if type(event) is Command and (properties := event.properties) is not None:
-            values = (*_of_command(astuple(event)), *properties.items())
+            fields: _Values = astuple(event)
+            values: _Values = (fields[_BEHIND_DST:_PROPERTIES], fields[_PROPERTIES + 1 :], *properties.items())
             return self._join(event, f'{{"type":"command"{_place(event)}', values)
         if type(event) is Connection:
             messages, octets = event.messages, event.octets
@@ -237,11 +239,13 @@ class JsonlRenderer:
                 f'"octets":{{"client":{octets.client},"server":{octets.server}}},'
                 f'"start_ns":{event.start_ns},"end_ns":{event.end_ns}'
             )
-            return self._join(event, head, (*_of_connection(astuple(event)), *event.subscriptions))
+            fields = astuple(event)
+            values = (fields[_BEHIND_END_NS:_SUBSCRIPTIONS], fields[_SUBSCRIPTIONS + 1 :], *event.subscriptions)
+            return self._join(event, head, values)
         return self._text(event)
 
     def _peer(self, peer: Peer) -> str:
-        return self._join(peer, f'{{"address":{quoted(peer.address)}', _of_peer(astuple(peer)))
+        return self._join(peer, f'{{"address":{_quoted(peer.address)}', astuple(peer)[1:])
 
     def _join(self, record: msgspec.Struct, head: str, values: _Values) -> str:
         """A record, or a part of one, as JSON text that begins with ``head``; the rest depends on ``values`` alone."""
@@ -265,17 +269,14 @@ class JsonlRenderer:
             return _encode(shown).decode()
         except (UnicodeEncodeError, OverflowError):
             # A name with a lone surrogate, which JSON can hold as an escape only, or a number of more than 64 bits.
-            return json.dumps(msgspec.to_builtins(shown), separators=(",", ":"))
+            return _in_ascii(msgspec.to_builtins(shown))
 
     def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
         """An event, or a part of one, as msgspec can encode it: octets as objects, without what records lack.
 
         Most records hold nothing of either kind, so that msgspec takes them as they are.
         """
-        kind = type(value)
-        plan = self._plans.get(kind)
-        if plan is None:
-            plan = self._plans[kind] = _plan(kind)
+        plan = _plan(type(value))
         changes = plan.lacking.copy()
         for name, default in plan.converted:
             field = getattr(value, name)
@@ -312,12 +313,6 @@ def _place(event: Greeting | Command) -> str:
     return f',"time_ns":{event.time_ns},"packet":{event.packet}{_of_flow(event.flow, event.src, event.dst)}'
 
 
-def _rest(struct: type[msgspec.Struct], *differing: str) -> Callable[[_Values], _Values]:
-    """What picks, of all values of a struct, those of its record that do not differ from each record to the next."""
-    names = [field.name for field in record_fields(struct) if field.name not in differing]
-    return itemgetter(*map(struct.__struct_fields__.index, names))
-
-
 def _size(value: Any) -> int:
     """How many octets and characters are in a value of a record."""
     if isinstance(value, tuple):
@@ -327,20 +322,10 @@ def _size(value: Any) -> int:
     return len(value) if isinstance(value, bytes | str) else 0
 
 
-_WIRE = ("time_ns", "packet", "flow", "src", "dst")
-_of_greeting = _rest(Greeting, *_WIRE)
-_of_command = _rest(Command, *_WIRE, "properties")
-_of_peer = _rest(Peer, "address")
-_of_connection = _rest(
-    Connection,
-    *("flow", "transport", "client", "server", "messages", "octets", "start_ns", "end_ns", "subscriptions"),
-)
-
-
 @lru_cache(512)
 def _of_flow(flow: int, src: str, dst: str) -> str:
     """What all events of one sender have in common."""
-    return f',"flow":{flow},"src":{quoted(src)},"dst":{quoted(dst)}'
+    return f',"flow":{flow},"src":{_quoted(src)},"dst":{_quoted(dst)}'
 
 
 @lru_cache(512)
@@ -351,7 +336,7 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted
     what after those of an incomplete one.
     """
     middle = f'{_of_flow(flow, src, dst)},"frames":['
-    tail = "]" if socket_type is None else f'],"socket_type":{quoted(socket_type)}'
+    tail = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
     sealed = ',"encrypted":true' if encrypted else ""
     return middle, tail + sealed, f'{tail},"incomplete":true{sealed}'
 
@@ -368,6 +353,7 @@ class _Plan(NamedTuple):
     lacking: dict[str, Any]  # fields that the record lacks, with the value that leaves them out
 
 
+@cache
 def _plan(struct: type[msgspec.Struct]) -> _Plan:
     fields = record_fields(struct)
     shown = {field.name for field in fields}
@@ -392,5 +378,20 @@ def _without_none(value: Any) -> Any:
     return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
 
 
+def _quoted(text: str) -> str:
+    """A string as JSON text."""
+    try:
+        return _encode(text).decode()
+    except UnicodeEncodeError:  # a lone surrogate, which JSON can hold as an escape only
+        return _in_ascii(text)
+
+
 def _escaped(match: re.Match[str]) -> str:
-    return json.dumps(match[0])[1:-1]
+    return _in_ascii(match[0])[1:-1]
+
+
+def _in_ascii(value: Any) -> str:
+    """Any value as JSON text, with escapes for characters beyond ASCII."""
+    import json  # which takes long to import, and msgspec is quicker where it will do
+
+    return json.dumps(value, separators=(",", ":"))

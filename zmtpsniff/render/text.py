@@ -19,7 +19,7 @@ _UNSEEN = (
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 CONTROL_OR_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_UNSEEN}]")
-UNSEEN_IN_JSON = re.compile(f"[\x7f-\x9f{_UNSEEN}]")  # JSON itself escapes the rest
+UNSEEN_IN_JSON = f"[\x7f-\x9f{_UNSEEN}]"  # JSON itself escapes the rest; compiled when the first text needs it
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # Unicode category Cc without tab, LF and CR
 
 # Octets that hold no more than ASCII characters which are shown as they are, in text that is surely not JSON.

@@ -11,6 +11,7 @@ import msgspec
 
 from dissectors.beacon import is_beacon
 from zmtpsniff.decode_as import first_match
+from zmtpsniff.net.addresses import reverse
 from zmtpsniff.net.pgm import parse_pgm
 from zmtpsniff.net.segment import UDP
 from zmtpsniff.spark.options import Options
@@ -58,7 +59,7 @@ class Groups:
         wanted = self._options.ports
         if wanted and -1 not in ports and not any(first <= port <= last for first, last in wanted for port in ports):
             return None
-        return DATAGRAMS + key[:-4] if is_datagram else min(key, _reverse(key))
+        return DATAGRAMS + key[:-4] if is_datagram else min(key, reverse(key))
 
     def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
         """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
@@ -68,12 +69,6 @@ class Groups:
         if is_beacon(payload) or first_match(self._options.rules, "udp", *ports):
             return True
         return len(payload) >= _DATAGRAM_LEAST and (bool(missing) or parse_pgm(payload, True) is not None)
-
-
-def _reverse(key: bytes) -> bytes:
-    """The key of the other direction."""
-    size = (len(key) - 4) // 2
-    return key[size : 2 * size] + key[:size] + key[-2:] + key[-4:-2]
 
 
 def _number(octets: bytes) -> int:

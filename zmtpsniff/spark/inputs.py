@@ -5,25 +5,24 @@ from contextlib import closing
 
 from zmtpsniff.capture.files import CHUNK, open_stream, read_chunks
 from zmtpsniff.capture.locations import SPECIAL, LocationError, is_special, open_location
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.skim import Glance, Piece, Skim
+from zmtpsniff.capture.source import CaptureError, Fault
 
 
 class File:
     """A capture file as a source of packets; what is wrong with it is kept, never raised.
 
-    ``error`` says why it or its rest could not be read, None if nothing is wrong.
+    ``error`` says why it or its rest could not be read, None if nothing is wrong. ``skim`` knows of all packets so far.
     """
 
-    def __init__(self, path: str) -> None:
-        """Read a path or URL."""
+    def __init__(self, path: str, glance: Glance | None = None) -> None:
+        """Read a path or URL, but for packets that ``glance`` says nobody wants."""
         self.path = path
+        self.skim = Skim(glance)
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
-        # Of the packets of the list that was yielded last: offset of the record, octets from the beginning of what the
-        # file holds; 0 where packets have no record, since a capture does not begin with one.
-        self.offsets: list[int] = []
         self.unreadable: str | None = None
         self._opened = False
 
@@ -39,22 +38,25 @@ class File:
             return "foreign" if self._opened else "missing"
         return "whole" if self.error is None else "damaged"
 
-    def first_packets(self) -> list[Packet]:
-        """The first packets, none if there are none."""
-        with closing(self.batches()) as batches:
-            return next(filter(None, batches), [])
+    def first_piece(self) -> Piece | None:
+        """The first packets, None if there are none."""
+        with closing(self.pieces()) as pieces:
+            return next(pieces, None)
 
-    def batches(self) -> Generator[list[Packet]]:
+    def first_time_ns(self) -> int | None:
+        """The least time of the first packets, None if there are none."""
+        self.first_piece()
+        return self.skim.least_ns
+
+    def pieces(self) -> Generator[Piece]:
         """Yield the packets, up to where the file can be read."""
         try:
             if is_special(self.path):
                 raise CaptureError(f"{self.path}: {SPECIAL}")
             with closing(open_location(self.path)) as file:
                 self._opened = True
-                known: list[int] = []
-                for packets in open_stream(self.path, read_chunks(file, CHUNK), self, known):
-                    self.offsets = known or [0] * len(packets)
-                    yield packets
+                chunks = read_chunks(file, CHUNK)
+                yield from self.skim.pieces(open_stream(self.path, chunks, self, self.skim.offsets, self.skim))
         except (CaptureError, LocationError) as error:
             self.unreadable = str(error)
         except OSError as error:

@@ -20,16 +20,15 @@ _NUMBER = (1 << _NUMBER_BITS) - 1
 _RECORD = (1 << _FILE_BITS + _NUMBER_BITS + _OFFSET_BITS) - 1
 
 
-def places_of(orders_ns: Iterable[int], file: int, first: int, offsets: Sequence[int]) -> list[int]:
-    """The places of packets of file number ``file``, from 1, whose numbers there count up from ``first``.
+def places_of(file: int, numbers: Iterable[int], orders_ns: Iterable[int], offsets: Iterable[int]) -> list[int]:
+    """The places of packets of file number ``file``, from 1, whose numbers there these are.
 
     A place grows in the order in which files are merged.
     """
-    begin = file << _NUMBER_BITS | first
-    numbers = range(begin, begin + len(offsets))
+    begin = file << _NUMBER_BITS
     return [
-        (order_ns << _FILE_BITS + _NUMBER_BITS | number) << _OFFSET_BITS | offset
-        for order_ns, number, offset in zip(orders_ns, numbers, offsets, strict=True)
+        (order_ns << _FILE_BITS + _NUMBER_BITS | begin | number) << _OFFSET_BITS | offset
+        for number, order_ns, offset in zip(numbers, orders_ns, offsets, strict=True)
     ]
 
 

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from zmtpsniff.capture.file_list import FileInfo
@@ -72,8 +71,8 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
     if not latest_ns:
         return []
     with ThreadPoolExecutor(_SAME_TIME) as pool:
-        beginnings = pool.map(lambda file: File(file.path).first_packets(), files)
-        begins = [(file, min(map(itemgetter(0), some))) for file, some in zip(files, beginnings, strict=True) if some]
+        beginnings = pool.map(lambda file: File(file.path).first_time_ns(), files)
+        begins = [(file, at) for file, at in zip(files, beginnings, strict=True) if at is not None]
     return [file for file, at in begins if at < latest_ns - (_OVERLAP_NS if at >= begun_ns else 0)]
 
 

@@ -1,13 +1,14 @@
 """A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
 
-The files are merged by time as ``read`` merges them. Each shard decodes all headers, keeps what goes between those ends
-whose hash is its number, and gives that to ``Connections``, in order. Memory goes with the connections that are open at
+The files are merged by time as ``read`` merges them. Each shard keeps what goes between those ends whose hash is its
+number, and gives that to ``Connections``, in order. What it has once seen to go between others it passes over with a
+glance at the headers, as soon as it is read. Memory goes with the connections that are open at
 a time, not with the files.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, repeat
+from itertools import repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,6 +18,9 @@ from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.files import merged
+from zmtpsniff.capture.skim import Piece
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.net.glance import Glance
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
@@ -37,7 +41,6 @@ _MOST_OCTETS = 4 << 20  # that these are told of
 _LEAST_OTHERS = 4096  # events but messages, of a kind, that rows are made of: a batch of rows has its price
 _MOST_WAITS = 8  # of these for more
 
-_time = itemgetter(0)
 _payload = itemgetter(6)
 
 
@@ -83,6 +86,7 @@ class Shard:
         self._settings = options.settings
         self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
+        self._glance = Glance()
         self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
         self._states = states
         self._held_octets = 0
@@ -146,43 +150,38 @@ class Shard:
     # ------------------------------------------------------------------ packets
 
     def _packets(self, number: int, path: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The packets of a file, each as time, place, number of the file, packet.
+        """The packets of a file, each as place, number of the file, packet; but for those known to be of other shards.
 
         It is open from when its first packet is asked for.
         """
         beginning = File(path)
-        first = beginning.first_packets()[:1]
+        first = beginning.first_piece()
         problems = self._take_keys(beginning)
-        file = File(path)
-        count, latest, least = 0, 0, None
-        waiting = False
-        for packet in first:
-            waiting = True
-            yield [(packet[0], *places_of(packet[:1], number, 1, beginning.offsets[:1]), number, packet)]
-        for packets in file.batches():
+        if first is not None:
+            yield self._placed(number, first)[:1]
+        file = File(path, self._glance)
+        for piece in file.pieces():
             if file.key_lines:
                 problems |= self._take_keys(file)
-            times = list(map(_time, packets))
-            orders = list(accumulate(times, max, initial=latest))[1:]
-            places = places_of(orders, number, count + 1, file.offsets)
-            found = list(zip(times, places, repeat(number), packets, strict=False))
-            count += len(packets)
-            if orders:
-                latest = orders[-1]
-                least = min(times) if least is None else min(least, min(times))
-            if waiting and found:
-                found, waiting = found[1:], False
+            found = self._placed(number, piece)
+            if first is not None and piece.numbers[0] == 1:
+                del found[0]
             if found:
                 yield found
         problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
             problems[_problem("capture-unreadable", file.unreadable)] = None
+        skim = file.skim
         self.captures.append(
             CaptureRow(
-                path, number, count, file.dropped, least, None if least is None else latest,
+                path, number, skim.count, file.dropped, skim.least_ns, skim.latest_ns,
                 tuple(file.comments), tuple(problems), file.condition, file.error,
             )
         )  # fmt: skip
+
+    def _placed(self, number: int, piece: Piece) -> list[tuple[int, int, Packet]]:
+        places = places_of(number, piece.numbers, piece.orders_ns, piece.offsets)
+        return list(zip(places, repeat(number), piece.packets, strict=False))
 
     def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
         """Take the keys that were read from a file; what is wrong with them, in order."""
@@ -195,8 +194,8 @@ class Shard:
         file.key_lines.clear()
         return problems
 
-    def _take(self, packets: Sequence[tuple[int, int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
-        _, places, numbers, plain = zip(*packets, strict=True)
+    def _take(self, packets: Sequence[tuple[int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
+        places, numbers, plain = zip(*packets, strict=True)
         files = sorted(set(numbers))
         segments = decoder.segments(plain, places)  # type: ignore[arg-type]  # any sequence does
         found: defaultdict[bytes | None, list[Any]] = defaultdict(list)
@@ -212,6 +211,8 @@ class Shard:
                 group = self._of(name, files, sum(map(len, map(_payload, mine))))
                 events += group.connections.take(mine)
                 conn_ids |= group.connections.conn_ids
+            else:
+                self._glance.dismiss({segment[2] for segment in mine})
         for datagram in decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)

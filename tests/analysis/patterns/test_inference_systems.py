@@ -1,7 +1,6 @@
 """Real programs that talk when the capture begins: what their sockets are is told, or nothing is."""
 
 from collections import Counter
-from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -78,7 +77,7 @@ def test_the_first_replies_have_no_requests_and_all_others_do(name: str) -> None
     packets = without_beginnings(FIXTURES / "running" / f"{name}.pcap.gz")
     paired = {}
     for way, rules in (("inferred", ()), ("declared", (decode_as.parse("tcp.port==5581,zmtp/REP"),))):
-        settings = replace(RELATIONS, decode_as=rules)
+        settings = RELATIONS._replace(decode_as=rules)
         messages = [event for event in events_of(packets, settings) if isinstance(event, Message)]
         by_offset = sorted((one for one in messages if one.src.endswith(":5581")), key=lambda one: one.offset)
         paired[way] = [reply.request is not None for reply in by_offset]

@@ -4,7 +4,6 @@ With ZMTPSNIFF_FAULTS=all a hundred flows of each protocol are looked at.
 """
 
 import os
-from dataclasses import replace
 from random import Random
 
 import pytest
@@ -89,7 +88,7 @@ def test_what_cannot_be_told_is_named_and_shown_if_the_user_says_so() -> None:
         assert (note.severity, note.code, note.flow, note.src) == ("note", "perhaps-zmtp", None, None)
     assert isinstance(total, Capture)
     assert (total.zmtp_flows, total.problems) == (0, 2)
-    settings = replace(WIRE, decode_as=(parse("tcp.port==5555,zmtp"),))
+    settings = WIRE._replace(decode_as=(parse("tcp.port==5555,zmtp"),))
     events = [event for some in Sniffer(Packets(given), settings).events() for event in some]
     assert sum(isinstance(event, Message) for event in events) == 18
     assert [event.flow for event in events if isinstance(event, Connection)] == [1, 2]

@@ -43,22 +43,39 @@ def facts(one: Opening, octets: bytes, proven: bool = True) -> Iterator[str]:
 
 def test_a_greeting_alone_waits_for_the_other_side() -> None:
     one, other = pair()
-    assert list(facts(one, greeting())) == ["signature"]
+    assert list(facts(one, greeting(), proven=False)) == ["signature"]
     assert one.state == "after signature"
-    assert list(facts(other, SIGNATURE)) == ["signature"]
-    assert list(facts(one, greeting()[10:])) == ["revision"]  # whether a minor version follows depends on theirs
-    assert list(facts(other, greeting()[10:])) == ["revision", "greeting"]
+    assert list(facts(other, SIGNATURE)) == []
+    assert list(facts(one, greeting()[10:])) == []
+    assert (one.revision, one.greeted) == (3, False)  # whether a minor version follows depends on theirs
+    assert list(facts(other, greeting()[10:])) == ["greeting"]
     assert list(facts(one, greeting()[11:] + b"\4")) == ["greeting", "frames"]
     assert (one.version, one.mechanism, one.framing) == ("3.1", "NULL", 2)
     assert agree(one, other) == Agreement("3.1", "NULL")
 
 
+def test_an_announcement_matters_as_a_proof_and_to_a_side_that_waits() -> None:
+    one, other = pair()
+    assert list(facts(one, SIGNATURE, proven=False)) == ["signature"]
+    assert list(facts(other, SIGNATURE + b"\3", proven=False)) == ["signature", "revision"]
+    buffer = Buffer()
+    one, waits = Opening(Buffer(), "client"), Opening(buffer, "server")
+    one.other, waits.other = waits, one
+    list(facts(waits, SIGNATURE))
+    list(facts(one, SIGNATURE))
+    buffer.hold(b"\1", 0)  # whether a revision follows depends on what the other side begins with
+    assert list(facts(one, b"\3")) == ["revision"]
+    buffer.clear()
+    one, other = pair()
+    assert list(facts(one, SIGNATURE + b"\3")) == []
+
+
 def test_a_greeting_of_2_0_in_answer_to_one_of_3_x() -> None:
     one, other = pair()
     list(facts(one, SIGNATURE))
-    assert list(facts(other, SIGNATURE)) == ["signature"]
-    assert list(facts(one, b"\3")) == ["revision"]
-    assert list(facts(other, greeting_v2(8, b"me")[10:])) == ["revision", "type", "identity"]
+    list(facts(other, SIGNATURE))
+    assert list(facts(one, b"\3")) == []
+    assert list(facts(other, greeting_v2(8, b"me")[10:])) == ["type", "identity"]
     assert (other.version, other.socket_type, other.identity, other.framing) == ("2.0", "PUSH", b"me", 2)
     assert list(facts(one, b"\7\0\0")) == ["type", "identity"]
     assert (one.socket_type, one.identity, one.framing) == ("PULL", b"", 2)
@@ -70,7 +87,7 @@ def test_an_identity_of_1_0() -> None:
     assert (one.version, one.identity, one.framing) == ("1.0", b"me", 1)
     assert one.evidence is not None
     # A side that can fall back sends the octets of its identity behind its signature.
-    assert list(facts(other, SIGNATURE)) == ["signature"]
+    assert list(facts(other, SIGNATURE)) == []
     other.word()
     assert other.fact == "identity"
     assert (other.identity, other.framing) == (b"", 1)

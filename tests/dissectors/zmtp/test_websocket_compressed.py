@@ -199,3 +199,13 @@ def test_so_many_windows_are_held_and_no_more(monkeypatch: pytest.MonkeyPatch) -
     more = [deflate.Inflater(takeover=True) for _ in range(2)]
     assert [one.inflate(first, 9999) for one in more] == [(body, 2000)] * 2
     assert inflaters[2].inflate(second, 9999) == (body, 2000)
+
+
+@pytest.mark.parametrize("takeover", [True, False])
+def test_a_message_that_is_lost_stays_lost_in_a_snapshot(takeover: bool) -> None:
+    inflater = deflate.Inflater(takeover)
+    inflater.lose()
+    compressor = zlib.compressobj(wbits=-15)
+    octets = compressor.compress(b"hello") + compressor.flush(zlib.Z_SYNC_FLUSH)
+    restored = deflate.Inflater.restore(inflater.snapshot())
+    assert restored.inflate(octets[:-4], 100) == (None if takeover else (b"hello", 5))

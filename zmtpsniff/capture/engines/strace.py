@@ -94,19 +94,22 @@ class Tracee:
     def _end(self, number: signal.Signals) -> None:
         """Send a signal to what strace traces, at once or when the command has started."""
         self._signal = number
-        if self._has_started or number is signal.SIGKILL:
-            for pid in _traced_by(self._strace.pid):
+        told: set[int] = set()
+        # Once more for what they started meanwhile; what they start later, because of the signal, may clean up.
+        while (self._has_started or number is signal.SIGKILL) and (new := _traced_by(self._strace.pid) - told):
+            told |= new
+            for pid in new:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
 
-def _traced_by(tracer: int) -> list[int]:
+def _traced_by(tracer: int) -> set[int]:
     """The processes that another one traces."""
-    found = []
+    found = set()
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{name}/status", "rb") as file:
             if b"\nTracerPid:\t%d\n" % tracer in file.read():
-                found.append(int(name))
+                found.add(int(name))
     return found
 
 
