@@ -143,15 +143,18 @@ class ReaderV2(FrameReader):
         socket_type, offset, seen = session.socket_type, journal.begin, journal.seen
         body: Octets
         if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position]:
-            alike = wire.messages_alike(data, position)
-            if alike and session.limits.runs:
-                run = MessageRun(time_ns, packet, flow, src, dst, alike, socket_type, offset, seen)
+            count, length = wire.count_alike(data, position), data[position + 1]
+            size = 2 + length
+            stop = position + count * size
+            if count and session.limits.runs:
+                bodies = wire.bodies_alike(data[position:stop], size)
+                run = MessageRun(time_ns, packet, flow, src, dst, bodies, length, count, socket_type, offset, seen)
                 append(run)  # type: ignore[arg-type]  # those who set the limit know that runs come
             else:
-                for body in alike:
+                for body in [data[start : start + length] for start in range(position + 2, stop, size)]:
                     append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
-            session.messages += len(alike)
-            position += len(alike) * (2 + data[position + 1])
+            session.messages += count
+            position = stop
         while end - position >= 2:
             flags = data[position]
             if flags <= 1:

@@ -964,13 +964,17 @@ class FlowTable:
             for flow in list(self._flows.values()):
                 if not flow.ended:
                     self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
-            for flow in self._flows.values():  # nothing more is to be said of these
-                flow.client.part()
-                flow.server.part()
-            self._flows.clear()
-            self._directions.clear()
-            self.retired.clear()
+            self.forget()  # nothing more is to be said of these
             self._take_again()
+
+    def forget(self) -> None:
+        """Forget all flows without a word, and leave no cycles of them."""
+        for flow in self._flows.values():
+            flow.client.part()
+            flow.server.part()
+        self._flows.clear()
+        self._directions.clear()
+        self.retired.clear()
 
 
 def _nanoseconds(seconds: float) -> int:
