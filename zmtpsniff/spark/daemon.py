@@ -11,6 +11,8 @@ import sys
 
 if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(("/pyspark.zip", "-src.zip"))]
+    import pandas  # type: ignore[import-untyped]  # noqa: F401  # which Arrow wants with its first array
+    import pyspark.worker  # noqa: F401
     from pyspark.daemon import manager
 
     import zmtpsniff.spark.task  # noqa: F401
