@@ -78,17 +78,13 @@ _LEAST_NS = 250_000_000  # and at least so much time
 _MOST_NS = 5_000_000_000
 
 
-class Patience:
+class Patience(msgspec.Struct):
     """How long to wait for octets that must exist; it learns that from how late others came."""
 
-    __slots__ = ("late", "latest", "latest_ns", "time_ns")
-
-    def __init__(self) -> None:
-        """Nothing has come late yet."""
-        self.time_ns = _LEAST_NS
-        self.late = 0  # segments that were captured before the octets that they acknowledge
-        self.latest_ns = 0  # the longest time by which octets came late
-        self.latest = b""  # the key of the direction whose octets came so late
+    time_ns: int = _LEAST_NS
+    late: int = 0  # segments that were captured before the octets that they acknowledge
+    latest_ns: int = 0  # the longest time by which octets came late
+    latest: bytes = b""  # the key of the direction whose octets came so late
 
     def observe(self, late_ns: int, direction: bytes, segments: int) -> None:
         """Octets of a direction came ``late_ns`` after ``segments`` that acknowledge them."""

@@ -124,15 +124,11 @@ class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True
     recent_until: int
 
 
-class Holdings:
+class Holdings(msgspec.Struct):
     """How many octets all flows keep together."""
 
-    __slots__ = ("recent_octets", "waiting_octets")
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self.waiting_octets = 0
-        self.recent_octets = 0  # of delivered segments, at most: the last count, and what has come since
+    waiting_octets: int = 0
+    recent_octets: int = 0  # of delivered segments, at most: the last count, and what has come since
 
 
 class DirectionOwner(Protocol):
