@@ -218,13 +218,15 @@ class Message(WireEvent, tag="message"):
 
 
 class MessageRun(WireEvent, tag="message-run"):
-    """Messages of one frame each that came together and differ in nothing else, as one event.
+    """Messages of one frame each that came together and differ in nothing but its octets, as one event.
 
-    No record is made of it. Tables ask for it (``Limits.runs``): they have a column for each field, so they need no
-    object for each message.
+    ``bodies`` are those of all ``count`` frames, ``length`` octets each, one behind the other. No record is made of it.
+    Tables ask for it (``Limits.runs``): they have a column for each field, so they need no object for each message.
     """
 
-    bodies: list[bytes]
+    bodies: bytes
+    length: int
+    count: int
     socket_type: str | None
     offset: int
     seen: int

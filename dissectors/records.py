@@ -8,7 +8,6 @@ The JSON Schema, ``zmtpsniff fields``, filters, Spark's columns and the referenc
 
 import typing
 from collections.abc import Iterable
-from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -53,7 +52,6 @@ class RecordField(NamedTuple):
         return f"{self.text.rstrip('.')}: {', '.join(choices)}." if choices else self.text
 
 
-@cache
 def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
     """The fields that the record of an event, or of a part of one, has, in their order."""
     found = []

@@ -36,16 +36,26 @@ _ENVELOPE = 8  # frames in which the end of an envelope is looked for
 class PayloadConnection:
     """The connection of a message, as its payload's dissector sees it."""
 
-    __slots__ = ("client", "flow", "server", "show_secrets", "socket_types", "state")
+    __slots__ = ("_one", "_other", "flow", "show_secrets", "socket_types", "state")
 
-    def __init__(self, flow: int, client: str, server: str, show_secrets: bool = False) -> None:
-        """``client`` and ``server`` are ``address:port``; without a greeting the client has the higher port."""
+    def __init__(self, flow: int, one: str, other: str, show_secrets: bool = False) -> None:
+        """``one`` and ``other`` are the addresses of its ends, ``address:port``, in any order."""
         self.flow = flow
-        self.client = client
-        self.server = server
+        self._one = one
+        self._other = other
         self.show_secrets = show_secrets  # whether credentials may be shown
         self.socket_types: dict[str, str] = {}  # address to the socket type that it announced
         self.state: dict[Any, Any] = {}  # of this dissector on this connection, for what it has to remember
+
+    @property
+    def client(self) -> str:
+        """The end with the higher port, which is the client of nearly all connections."""
+        return max(self._other, self._one, key=self.port)
+
+    @property
+    def server(self) -> str:
+        """The other end."""
+        return self._one if self.client is self._other else self._other
 
     def from_client(self, message: Message) -> bool:
         """Whether the client of the TCP connection sent the message."""
@@ -61,7 +71,8 @@ class PayloadDissector(Protocol):
     """Knows one protocol. One object is made for a run, so what it remembers itself is of all connections.
 
     It may also have a ``signature``: octets with which, in every message of its protocol, a frame begins where a body
-    may begin (:func:`has_signature`). Then it is asked about messages with such a frame only.
+    may begin (:func:`has_signature`). Then it is asked about messages with such a frame only. And ``least_frames``: it
+    is not asked about messages with fewer frames, unless it knew another one of their connection.
 
     And it may have ``fields``: the names of its payloads' fields, those inside others as ``header.date``, and the
     :data:`PayloadKind` of each.

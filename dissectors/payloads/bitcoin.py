@@ -22,6 +22,7 @@ class Bitcoin:
     """Blocks and transactions, as they are published."""
 
     name = "bitcoin"
+    least_frames = 3
     fields: ClassVar[dict[str, PayloadKind]] = {
         "topic": "text", "sequence": "number", "body": "octets", "hash": "text", "event": "text",
         "mempool_sequence": "number",

@@ -39,6 +39,7 @@ class Jupyter:
     """All channels; what a kernel says is joined with the request that it is about, whatever channel it comes by."""
 
     name = "jupyter"
+    least_frames = 1 + _PARTS
     fields: ClassVar[dict[str, PayloadKind]] = {
         "channel": "text", "msg_type": "text", "identities": "list of octets", "signature": "text", "header": "object",
         "header.msg_id": "text", "header.session": "text", "header.username": "text", "header.date": "text",

@@ -19,6 +19,7 @@ class KvEvents:
     """Batches of events as they are published, and as they are sent again to who asks for what it has missed."""
 
     name = "kvevents"
+    least_frames = 2
     fields: ClassVar[dict[str, PayloadKind]] = {
         "sequence": "number", "time": "number", "events": "list of objects", "events.event": "text",
         "events.block_hashes": "list of values", "events.parent_block_hash": "value",

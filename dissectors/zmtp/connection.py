@@ -172,6 +172,8 @@ class ZmtpConnection:
         """Draw the conclusions from what ``half`` has found out."""
         other = self.server if half is self.client else self.client
         match finding:
+            case "greeting":
+                self._greeted(other)
             case "signature":
                 signature = half.opening.signature
                 if not self.accepted and signature is not None and signature.is_certain:
@@ -183,8 +185,6 @@ class ZmtpConnection:
                 if not self.accepted:
                     self._announced()
                 other.resume()
-            case "greeting":
-                self._greeted(half)
             case "frames":
                 self._begin_frames(half)
             case "identity":
@@ -348,13 +348,11 @@ class ZmtpConnection:
 
     def _set_version(self, version: str | None) -> None:
         self.version = version
-        for half in self.halves:
-            half.session.version = version
+        self.client.session.version = self.server.session.version = version
 
-    def _greeted(self, half: Half) -> None:
-        """``half`` has read its 3.x greeting."""
-        other = self._other(half)
-        if not (half.opening.greeted and other.opening.greeted):
+    def _greeted(self, other: Half) -> None:
+        """The half that is not ``other`` has read its 3.x greeting."""
+        if not other.opening.greeted:
             other.expect(2)  # had the other one been older, this one would not have said so much
         elif not self._agreed:
             self._agreed = True
@@ -469,7 +467,7 @@ class ZmtpConnection:
             version=self.version,
             mechanism=self.security.mechanism,
             handshake=handshake,
-            subscriptions=[*one.session.all_topics, *other.session.all_topics],
+            subscriptions=one.session.all_topics + other.session.all_topics,
         )
 
     def release(self) -> None:

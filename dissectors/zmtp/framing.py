@@ -130,28 +130,31 @@ class ReaderV2(FrameReader):
         if self.body is not None:
             return collect(self, data, position)
         session = self._session
+        plain = session.plain
+        if plain is None:
+            if data[position] > _LAST_OF_MESSAGES and len(data) - position >= 2:
+                return self._odd_frame(data, position)  # a handshake's command: the loop below need not look for one
+            plain = session.look()
         journal = session.journal
         end = len(data)
         parts = session.parts
-        plain = session.plain
-        if plain is None:
-            if data[position] > _LAST_OF_MESSAGES and end - position >= 2:
-                return self._odd_frame(data, position)  # a handshake's command: the loop below need not look for one
-            plain = session.look()
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
         socket_type, offset, seen = session.socket_type, journal.begin, journal.seen
         body: Octets
         if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position]:
-            alike = wire.messages_alike(data, position)
-            if alike and session.limits.runs:
-                run = MessageRun(time_ns, packet, flow, src, dst, alike, socket_type, offset, seen)
+            count, length = wire.count_alike(data, position), data[position + 1]
+            size = 2 + length
+            stop = position + count * size
+            if count and session.limits.runs:
+                bodies = wire.bodies_alike(data[position:stop], size)
+                run = MessageRun(time_ns, packet, flow, src, dst, bodies, length, count, socket_type, offset, seen)
                 append(run)  # type: ignore[arg-type]  # those who set the limit know that runs come
             else:
-                for body in alike:
+                for body in [data[start : start + length] for start in range(position + 2, stop, size)]:
                     append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
-            session.messages += len(alike)
-            position += len(alike) * (2 + data[position + 1])
+            session.messages += count
+            position = stop
         while end - position >= 2:
             flags = data[position]
             if flags <= 1:

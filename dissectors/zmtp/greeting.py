@@ -56,7 +56,6 @@ class GreetingV3(NamedTuple):
     as_server: bool | None
 
 
-@lru_cache(_ALIKE)
 def parse_signature(octets: bytes) -> Signature:
     """Read 10 octets that begin with FF."""
     return Signature(int.from_bytes(octets[1:9], "big"), octets[9])

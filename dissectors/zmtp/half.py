@@ -29,7 +29,7 @@ from dissectors.zmtp.buffer import Buffer, BufferState, Read, collect
 from dissectors.zmtp.commands import Fault
 from dissectors.zmtp.evidence import EvidenceState
 from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
-from dissectors.zmtp.journal import Journal, JournalState
+from dissectors.zmtp.journal import Journal, JournalState, Moment
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import LongFramesState
 from dissectors.zmtp.opening import Fact, Opening, OpeningState
@@ -162,11 +162,12 @@ class Half:
     def _turn(self, stage: Stage) -> None:
         """From now on this is who takes the octets."""
         self.stage = stage
-        if stage in ("frames", "messages"):
+        reads = _READS.get(stage)
+        if reads is not None:
+            self._read = getattr(self, reads)
+        else:
             assert self.reader is not None
             self._read = self.reader.read
-        else:
-            self._read = getattr(self, _READS[stage])
 
     def _ignore(self, data: bytes, position: int) -> int:
         """Octets of which nothing can be known."""
@@ -181,17 +182,13 @@ class Half:
         """
         journal, buffer, size = self.journal, self.buffer, len(data)
         if buffer.held:
-            self._note_segment(time_ns, packet, begin, seen)
+            self._feed_behind(data, (time_ns, packet, begin, seen))
+            return
         journal.time_ns = time_ns
         journal.packet = packet
         journal.begin = begin
         journal.seen = seen
         buffer.octets += size
-        if buffer.held:
-            whole = buffer.add(data)
-            if whole is not None:
-                self._run(whole, 0)
-            return
         # Nearly always the segment holds whole frames, so that nothing has to be kept.
         read = self._read
         buffer.need = 1
@@ -202,6 +199,16 @@ class Half:
             buffer.hold(data, reached)  # it has said so of the octets from there on
         else:
             self._run(data, reached)
+
+    def _feed_behind(self, data: bytes, moment: Moment) -> None:
+        """Take octets behind those that wait."""
+        buffer = self.buffer
+        self._note_segment(*moment)
+        self.journal.go_to(moment)
+        buffer.octets += len(data)
+        whole = buffer.add(data)
+        if whole is not None:
+            self._run(whole, 0)
 
     def _note_segment(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
         """A segment begins behind the octets that wait: keep what a search for frames in them will need of it."""
@@ -272,9 +279,10 @@ class Half:
     @property
     def is_idle(self) -> bool:
         """Whether this side's frames are read, and none of them, and no message, is unfinished."""
-        if not self.stage == self.opening.state == "frames" or self.buffer.held:
+        reader, session = self.reader, self.session
+        if reader is None or reader.body is not None or self.buffer.held or session.parts or session.inside is not None:
             return False
-        return self.reader is not None and self.reader.body is None and self.session.is_idle
+        return self.stage == self.opening.state == "frames"
 
     @property
     def window(self) -> tuple[bytes, list[int]]:
@@ -344,18 +352,17 @@ class Half:
 
     def _read_opening(self, data: bytes, position: int) -> int:
         """Octets of the greeting."""
-        opening, end = self.opening, len(data)
-        while True:
-            position = opening.read(data, position)
-            fact = opening.fact
-            if fact is None:
-                return position
+        opening = self.opening
+        position = opening.read(data, position)
+        while (fact := opening.fact) is not None:
             if fact == "messages":
                 return self._begin_messages(data, position)
             self._react(fact)
-            if position == end or self.stage != "opening":
-                return position
+            if position == len(data) or self.stage != "opening":
+                break
             self.buffer.need = 1
+            position = opening.read(data, position)
+        return position
 
     def _react(self, fact: Fact) -> None:
         """Report what the opening has found out, and tell the pair."""
@@ -368,7 +375,8 @@ class Half:
         if fact == "greeting":
             if opening.greeting is not None:
                 self._report_greeting()
-            self._report(faults)
+            if faults:
+                self._report(faults)
             pair.take(self, fact)
             return
         if fact == "refusal":
@@ -398,8 +406,11 @@ class Half:
 
     def _report_greeting(self) -> None:
         opening, journal, session = self.opening, self.journal, self.session
-        session.mechanism = mechanism = opening.mechanism
-        as_server = None if opening.greeting is None else opening.greeting.as_server
+        if opening.greeting is None:
+            mechanism, as_server = opening.mechanism, None
+        else:
+            _, mechanism, _, as_server = opening.greeting
+        session.mechanism = mechanism
         journal.out.append(
             Greeting(
                 journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst,
@@ -423,14 +434,11 @@ class Half:
         opening.framing = framing
         opening.state = "frames"
         self.search = None
-        self.reader = self._frame_reader(framing)
+        self.reader = (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
         if framing == 1 and not opening.proven:
             self._turn("unproven")
         else:
             self._turn("frames")
-
-    def _frame_reader(self, framing: int) -> FrameReader:
-        return (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
 
     def _read_unproven(self, data: bytes, position: int) -> int:
         """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
@@ -778,7 +786,7 @@ class Half:
         self.session.restore(state.session)
         self._early = fetch_segments(state.early)
         if state.frames is not None:
-            self.reader = self._frame_reader(state.frames.framing)
+            self.reader = (ReaderV1 if state.frames.framing == 1 else ReaderV2)(self.buffer, self.session)
             self.reader.restore(state.frames)
         if state.messages is not None:
             reader = WebSocketReader.restore(state.messages, self.buffer, self.session)

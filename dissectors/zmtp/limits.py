@@ -4,6 +4,8 @@ from typing import NamedTuple
 
 from dissectors.zmtp import wire
 
+_LEAST = 65_536  # octets of a body that those need who look into messages
+
 
 class Limits(NamedTuple):
     """What a dissector keeps of what it reads."""
@@ -15,4 +17,7 @@ class Limits(NamedTuple):
     @property
     def keep(self) -> int:
         """Octets of a body to keep: enough for those who look into messages, even if fewer are shown."""
-        return max(self.body_octets, 65_536) if self.body_octets else wire.MAX_LENGTH
+        octets = self.body_octets
+        if not octets:
+            return wire.MAX_LENGTH
+        return octets if octets > _LEAST else _LEAST

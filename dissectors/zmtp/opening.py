@@ -233,9 +233,7 @@ class Opening:
     @property
     def mechanism(self) -> str | None:
         """The mechanism that the side announces; None if its greeting is not known."""
-        if self.greeting is not None:
-            return self.greeting.mechanism
-        return self.upgrade.mechanism if self.upgrade is not None else None
+        return _mechanism(self.greeting, self.upgrade)
 
     @property
     def minor(self) -> int | None:
@@ -246,11 +244,6 @@ class Opening:
     def will_not_tell(self) -> bool:
         """Whether its version will never be known."""
         return self.silent or self.ended or self.state == "over"
-
-    @property
-    def awaits_other(self) -> bool:
-        """Whether octets of the side wait, perhaps for what the other side will say."""
-        return self._buffer.held > 0
 
     @property
     def speaks_otherwise(self) -> bool:
@@ -312,7 +305,7 @@ class Opening:
         if not self.versioned or self.greeted:
             return False
         if self.state == "greeting":
-            self._note_greeting(octets)
+            self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
         return True
 
     def skip(self, held: bytes, begin: int, end: int | None) -> None:
@@ -347,11 +340,10 @@ class Opening:
 
     def read(self, data: bytes, position: int) -> int:
         """Take octets from ``position`` on, at least one, up to the next fact; returns how far it got."""
-        end = len(data)
         while True:
-            state = self.state
-            position, before = _STEPS[state](self, data, position), position
-            if self.fact is not None or position == end or (position == before and self.state is state):
+            state, before = self.state, position
+            position = _STEPS[state](self, data, position)
+            if self.fact is not None or position == len(data) or (position == before and self.state is state):
                 return position
 
     def _wait(self, octets: int) -> None:
@@ -359,7 +351,7 @@ class Opening:
 
     def _announce(self, fact: Fact) -> None:
         """A fact that matters as a proof, and to the other side if that waits; else nobody needs to hear of it."""
-        if not self.proven or self.faults or self.other.awaits_other:
+        if not self.proven or self.faults or self.other._buffer.held:
             self.fact = fact
 
     def _refuse(self, code: str = "", detail: str = "") -> None:
@@ -443,8 +435,8 @@ class Opening:
         if len(data) - position < wire.SIGNATURE_SIZE:
             self._wait(wire.SIGNATURE_SIZE)
             return position
-        signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
-        if not signature.is_certain:
+        signature, is_certain = _read_signature(data[position : position + wire.SIGNATURE_SIZE])
+        if not is_certain:
             detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
             if not signature.is_versioned:
                 if signature.length >= wire.LENGTH_ESCAPE_V1:
@@ -567,14 +559,10 @@ class Opening:
         self._end_greeting(self._before_hole)
         return position + size
 
-    def _note_greeting(self, octets: bytes) -> None:
-        """Read what follows the revision of a 3.x greeting; the end may be missing."""
-        self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
-
     def _end_greeting(self, octets: bytes | None) -> None:
         """The greeting of 64 octets is over, ``octets`` of it are known after the revision: the handshake follows."""
         if octets is not None:
-            self._note_greeting(octets)
+            self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
         self.greeted = True
         self.framing = 2
         self.state = "after greeting"
@@ -753,10 +741,17 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
 
 
 @lru_cache(_ALIKE)
+def _read_signature(octets: bytes) -> tuple[greeting.Signature, bool]:
+    """A signature, and whether nothing else begins so."""
+    signature = greeting.parse_signature(octets)
+    return signature, signature.is_certain
+
+
+@lru_cache(_ALIKE)
 def _read_greeting(
     revision: int | None, octets: bytes
 ) -> tuple[greeting.GreetingV3, str | None, tuple[commands.Fault, ...]]:
-    """What a greeting of 3.x says by its revision and the octets after that, the version, and what is wrong."""
+    """What follows the revision of a 3.x greeting, the version, and what is wrong; the end may be missing."""
     parsed = greeting.parse_after_revision(octets)
     version = None if revision is None or parsed.minor is None else f"{revision}.{parsed.minor}"
     if parsed.mechanism_is_legal:
@@ -775,13 +770,13 @@ class Agreement(msgspec.Struct, frozen=True):
     faults: tuple[commands.Fault, ...] = _NO_FAULTS
 
 
-_Announced = tuple[int | None, greeting.GreetingV3 | None, str | None]
-"""What a side announces: its revision, the rest of its greeting, and its mechanism."""
+_Announced = tuple[int | None, greeting.GreetingV3 | None, Upgrade | None]
+"""What a side announces: its revision, the rest of its greeting, and its upgrade."""
 
 
 def agree(one: Opening, other: Opening) -> Agreement:
     """What two greetings of 3.x agree on (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
-    return _agree((one.revision, one.greeting, one.mechanism), (other.revision, other.greeting, other.mechanism))
+    return _agree((one.revision, one.greeting, one.upgrade), (other.revision, other.greeting, other.upgrade))
 
 
 @lru_cache(_ALIKE)
@@ -790,8 +785,8 @@ def _agree(one: _Announced, other: _Announced) -> Agreement:
     mine, yours = _version(one), _version(other)
     if mine is not None and yours is not None:
         version = greeting.negotiated_v3(mine, yours)
-    _, said, mechanism = one
-    _, answered, theirs = other
+    said, answered = one[1], other[1]
+    mechanism, theirs = _mechanism(*one[1:]), _mechanism(*other[1:])
     if mechanism is None or theirs is None:
         return Agreement(version, is_known=False)
     if mechanism != theirs:
@@ -805,6 +800,13 @@ def _agree(one: _Announced, other: _Announced) -> Agreement:
         fault = "both-as-server", "both sides say that they are the server"
         return Agreement(version, mechanism, failed=True, faults=(fault,))
     return Agreement(version, mechanism)
+
+
+def _mechanism(said: greeting.GreetingV3 | None, upgrade: Upgrade | None) -> str | None:
+    """The mechanism that a side announces, in its greeting or its upgrade."""
+    if said is not None:
+        return said.mechanism
+    return None if upgrade is None else upgrade.mechanism
 
 
 def _version(announced: _Announced) -> tuple[int, int] | None:

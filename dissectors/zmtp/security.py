@@ -186,7 +186,7 @@ class Security:
             shown = commands.text(reason) if isinstance(reason, bytes) else "no reason"
             self.failed = self.failed or not self.complete
             return [("peer-error", refusal(side, shown, mechanism))]
-        if name in rules.commands and (name in rules.repeats or name not in sent):
+        if name in rules.commands and (name not in sent or name in rules.repeats):
             self._sent[side] = sent | {name}
             if name == "HELLO":
                 return self._hello(side, mechanism)

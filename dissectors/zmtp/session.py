@@ -28,6 +28,7 @@ _MESSAGE_OCTETS = 64 << 20
 # How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), also between two
 # frames of a message, and accepts them there, although the grammar of 37/ZMTP does not.
 _HEARTBEATS = (b"\x04PING", b"\x04PONG")
+_OF_TOPICS = frozenset({"SUBSCRIBE", "CANCEL"})
 _NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
 # Commands of CURVE that have a box, those whose box the key of the connection opens, and the flags inside a box.
 _WITH_BOXES = frozenset({"HELLO", "WELCOME", "INITIATE", "READY", "MESSAGE"})
@@ -160,17 +161,13 @@ class Session:
     @property
     def all_messages(self) -> int:
         """How many messages this side has sent, encrypted or not."""
-        return self.messages + (0 if self.inside is None else self.inside.messages)
+        return self.messages if self.inside is None else self.messages + self.inside.messages
 
     @property
     def all_topics(self) -> list[Octets]:
         """The topics that this side subscribes to, encrypted or not."""
-        return [*self.topics, *(() if self.inside is None else self.inside.topics)]
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no message is unfinished, and none can be inside boxes."""
-        return not self.parts and self.inside is None
+        topics = list(self.topics)
+        return topics if self.inside is None else [*topics, *self.inside.topics]
 
     @property
     def unfinished(self) -> int:
@@ -371,7 +368,7 @@ class Session:
 
     def _command(self, body: Octets, whole: bool) -> None:
         """A command frame, or a message that is one (an encrypted MESSAGE)."""
-        security, journal = self.security, self.journal
+        security = self.security
         has_no_hole = whole
         if isinstance(body, bytes):
             octets, incomplete = body, not whole
@@ -379,11 +376,11 @@ class Session:
             octets, incomplete, whole = at_hand(body), not (whole or isinstance(body, Cut)), False
         mechanism = security.mechanism or security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
-        if name in ("SUBSCRIBE", "CANCEL") and not faults:
+        if name in _OF_TOPICS and not faults:
             self._check_command(name, mechanism, whole)
             self._subscription(name == "SUBSCRIBE", without_first(body, 1 + len(name)), "command", not whole)
             return
-        if isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
+        if not whole and isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
             fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
         shown: commands.Fields | None = fields
         if self.boxes is not None and mechanism == "CURVE" and name in _WITH_BOXES and not faults:
@@ -392,7 +389,7 @@ class Session:
             self._report_command(name, shown, incomplete, has_no_hole)
         if faults:
             for code, detail in faults:
-                journal.problem(code, detail)
+                self.journal.problem(code, detail)
             codes = {code for code, _ in faults}
             if codes & _NOT_PARSED:
                 security.malformed(self.side, name)
@@ -402,7 +399,7 @@ class Session:
         if not is_of_handshake:
             self._check_command(name, mechanism, whole)
         for code, detail in (wrong := security.take(self.side, name, fields, mechanism)):
-            journal.problem(code, detail)
+            self.journal.problem(code, detail)
         fields = shown or fields
         if name in ("READY", "INITIATE") and not wrong:
             self._metadata(fields)
@@ -412,7 +409,7 @@ class Session:
             if is_of_handshake and not self.parts:
                 self.damaged = False  # no message begins before this command
             if self.socket_type is None and not faults and "properties" in fields:
-                journal.problem("no-socket-type", f"{name} without a Socket-Type")
+                self.journal.problem("no-socket-type", f"{name} without a Socket-Type")
         self.plain = self.other.plain = None
 
     def _report_command(self, name: str, fields: commands.Fields, incomplete: bool, whole: bool) -> None:
@@ -441,28 +438,28 @@ class Session:
 
     def _metadata(self, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
-        security, journal = self.security, self.journal
         name = fields.get("socket_type")
         if isinstance(name, str):
             self.socket_type = name
             if self.inside is not None:
                 self.inside.set_socket_type(name)
         identity = fields.get("identity")
-        if isinstance(identity, bytes):
+        if isinstance(identity, (bytes, Cut)):
             self.identity = identity
-            if len(identity) > wire.IDENTITY_LIMIT:
-                journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
-        elif isinstance(identity, Cut):
-            self.identity = identity
+            if isinstance(identity, bytes) and len(identity) > wire.IDENTITY_LIMIT:
+                self.journal.problem("identity-too-long", f"an identity of {len(identity)} octets")
         name, other = self.socket_type, self.other.socket_type
         if name is None:
             return
         if name not in sockets.PEERS:
-            journal.problem("unknown-socket-type", f"socket type {name!r} is not known")
-            security.failed = True
+            self._fail("unknown-socket-type", f"socket type {name!r} is not known")
         elif other and not sockets.may_talk(name, other):
-            journal.problem("incompatible-socket-types", f"{name} may not talk to {other}")
-            security.failed = True
+            self._fail("incompatible-socket-types", f"{name} may not talk to {other}")
+
+    def _fail(self, code: str, detail: str) -> None:
+        """The peers will not talk to each other, because of this problem."""
+        self.journal.problem(code, detail)
+        self.security.failed = True
 
     def _check_command(self, name: str, mechanism: str | None, whole: bool) -> None:
         """Report a command that is out of place outside a handshake; it is not ``whole`` if octets are missing."""

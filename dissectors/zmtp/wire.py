@@ -46,16 +46,24 @@ BROKEN_ERROR = b"^RROR"
 ENOUGH_ALIKE = 64
 
 
-def messages_alike(data: bytes, position: int) -> list[bytes]:
-    """The whole messages from ``position`` on if each is one short frame and all have one length; else none.
+def count_alike(data: bytes, position: int) -> int:
+    """How many whole messages there are from ``position`` on, if each is one short frame and all have one length.
 
     If a packet has many messages, they are mostly of this kind. To compare all their headers at once is cheaper than to
-    read one after the other. ``data`` has two octets from ``position`` on, at least.
+    read one after the other. ``data`` has two octets from ``position`` on, at least. If they are not alike it is 0.
     """
     length = data[position + 1]
     step = 2 + length
     stop = len(data) - (len(data) - position) % step
     count = (stop - position) // step
     if data[position:stop:step].count(0) != count or data[position + 1 : stop : step].count(length) != count:
-        return []
-    return [data[start : start + length] for start in range(position + 2, stop, step)]
+        return 0
+    return count
+
+
+def bodies_alike(frames: bytes, size: int) -> bytes:
+    """The bodies of short frames of ``size`` octets each, one behind the other."""
+    bodies = bytearray(frames)
+    del bodies[::size]  # flags
+    del bodies[:: size - 1]  # lengths
+    return bytes(bodies)

@@ -294,6 +294,28 @@ def test_a_signature_is_found_wherever_the_body_begins(name: str, body: list[byt
         assert has_signature(message.frames, (signature,))
 
 
+def test_a_dissector_is_asked_about_messages_with_enough_frames_only() -> None:
+    asked: list[int] = []
+
+    class PatientDissector:
+        name = "patient"
+
+        def __init__(self, least_frames: int) -> None:
+            self.least_frames = least_frames
+
+        def match(self, message: Message, connection: PayloadConnection) -> bool:
+            asked.append(len(message.frames))
+            return False
+
+        def dissect(self, message: Message, connection: PayloadConnection) -> None: ...
+
+    messages: list[AnyEvent] = [Message(*PLACE, [b"frame"] * number) for number in range(20)]
+    for least in (0, 1, 3, 16, 1 << 40, -1):
+        asked.clear()
+        Payloads([PatientDissector(2), PatientDissector(least)]).take(messages)
+        assert asked == sorted([*range(2, 20), *range(min(max(least, 0), 16), 20)])
+
+
 def test_a_dissector_with_a_signature_is_asked_about_messages_with_it_only() -> None:
     asked: list[list[Any]] = []
 

@@ -249,7 +249,7 @@ def test_events_that_wait() -> None:
         Greeting(*place, "1.0", identity=b"me"),
         Message(*place, [b"x", Cut(b"y", 5), Hidden(3)], offset=7),
         Problem("note", "capture-gap", "octets are missing", *place, since_ns=4),
-        MessageRun(*place, [b"x", b"y"], "PUSH", 7, 8),
+        MessageRun(*place, b"xy", 1, 2, "PUSH", 7, 8),
     ]
     assert snapshots.fetch_events(snapshots.store_events(waiting)) == waiting  # type: ignore[arg-type]
     assert snapshots.fetch_events(snapshots.store_events([])) == []

@@ -1,6 +1,7 @@
 """Connections as octets: they go on from them, and nothing else can be read so."""
 
 import contextlib
+import gc
 from random import Random
 
 import msgspec
@@ -47,6 +48,31 @@ def test_a_state_does_not_grow_with_its_connection() -> None:
         return len(connections.state() or b"")
 
     assert 0 < size(3000) < size(300) * 1.2 < 3000
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_is_closed_leaves_no_cycles(ends: bool) -> None:
+    """Else thousands of connections that were put aside wait in memory until Python looks for cycles."""
+    given = [taken(request_reply(3, Random(seed))) for seed in range(10)]
+
+    def garbage(number: int) -> int:
+        gc.collect()
+        gc.disable()
+        try:
+            for segments in given[:number]:
+                connections = Connections(Options().settings)
+                connections.take(segments)
+                assert connections.state()
+                if ends:
+                    connections.finish(segments[-1][0])
+                connections.close()
+            del connections
+            return gc.collect()
+        finally:
+            gc.enable()
+
+    garbage(1)  # what is made once
+    assert garbage(10) <= garbage(1) + 5
 
 
 def test_an_option_of_a_later_run_holds() -> None:

@@ -14,6 +14,7 @@ _ENOUGH = 0.5  # a dissector that is at least so certain gets the message
 _UNKNOWN = 32  # after so many unknown messages in a row, the connection's messages are asked about rarely
 _RARELY = 1009  # then one message in so many
 _REMEMBERED = 1000  # messages of a connection to remember, since later ones may answer them
+_MANY_FRAMES = 16  # from so many on, messages are the same to those that want a number of frames
 _DEPTH = 64  # the deepest lists in lists: deeper than people look, and far from Python's limit
 
 
@@ -48,7 +49,10 @@ class Payloads:
         Raises DecodeAsError if ``decode_as`` names an unknown dissector.
         """
         self._dissectors = list(dissectors)
-        self._unsigned = [dissector for dissector in self._dissectors if not _signature(dissector)]
+        unsigned = [dissector for dissector in self._dissectors if not _signature(dissector)]
+        most = max(map(_least_frames, unsigned), default=0)
+        # Those to ask about messages without a signature, by the number of frames; the last about longer ones, too.
+        self._unsigned = [[one for one in unsigned if _least_frames(one) <= frames] for frames in range(most + 1)]
         self._signatures = tuple({_signature(dissector) for dissector in self._dissectors} - {b""})
         self._show_secrets = show_secrets
         self._bodies = bodies
@@ -95,15 +99,11 @@ class Payloads:
         return events
 
     def _begin(self, event: Message) -> _Track:
-        ports = _port(event.dst), _port(event.src)
-        client, server = event.src, event.dst
-        if ports[0] >= ports[1]:
-            client, server, ports = server, client, ports[::-1]
-        connection = PayloadConnection(event.flow, client, server, self._show_secrets)
+        connection = PayloadConnection(event.flow, event.src, event.dst, self._show_secrets)
         connection.socket_types = self._types.setdefault(event.flow, {})
         track = self._tracks[event.flow] = _Track(connection)
         for rule, dissector in self._forced:
-            if rule.matches("tcp", *ports):
+            if rule.matches("tcp", connection.port(event.src), connection.port(event.dst)):
                 track.forced = dissector
                 break
         return track
@@ -119,7 +119,11 @@ class Payloads:
                 self._dissect(track, dissector, event, place, found)
                 return
         if track.unknown < _UNKNOWN:
-            asked = self._dissectors if has_signature(event.frames, self._signatures) else self._unsigned
+            frames, unsigned = event.frames, self._unsigned
+            if has_signature(frames, self._signatures):
+                asked = self._dissectors
+            else:
+                asked = unsigned[len(frames)] if len(frames) < len(unsigned) else unsigned[-1]
             dissector = self._ask(track, asked, event, place, found)
             if dissector is not None and self._dissect(track, dissector, event, place, found):
                 track.unknown = 0
@@ -249,6 +253,7 @@ def _signature(dissector: PayloadDissector) -> bytes:
     return signature if isinstance(signature, bytes) else b""
 
 
-def _port(address: str) -> int:
-    digits = address.rpartition(":")[2]
-    return int(digits) if digits.isdecimal() else 0
+def _least_frames(dissector: PayloadDissector) -> int:
+    """How many frames every message of a dissector's protocol has at least; 0 if the dissector does not say so."""
+    least = getattr(dissector, "least_frames", 0)
+    return min(max(least, 0), _MANY_FRAMES) if isinstance(least, int) else 0

@@ -48,7 +48,6 @@ ends the connection first, the network has lost these octets for good.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, Protocol
 
 import msgspec
@@ -79,14 +78,17 @@ _LEAST_NS = 250_000_000  # and at least so much time
 _MOST_NS = 5_000_000_000
 
 
-@dataclass(slots=True)
 class Patience:
     """How long to wait for octets that must exist; it learns that from how late others came."""
 
-    time_ns: int = _LEAST_NS
-    late: int = 0  # segments that were captured before the octets that they acknowledge
-    latest_ns: int = 0  # the longest time by which octets came late
-    latest: bytes = b""  # the key of the direction whose octets came so late
+    __slots__ = ("late", "latest", "latest_ns", "time_ns")
+
+    def __init__(self) -> None:
+        """Nothing has come late yet."""
+        self.time_ns = _LEAST_NS
+        self.late = 0  # segments that were captured before the octets that they acknowledge
+        self.latest_ns = 0  # the longest time by which octets came late
+        self.latest = b""  # the key of the direction whose octets came so late
 
     def observe(self, late_ns: int, direction: bytes, segments: int) -> None:
         """Octets of a direction came ``late_ns`` after ``segments`` that acknowledge them."""
@@ -265,18 +267,19 @@ class Flow:
     def attend(self) -> None:
         """Look closely at every segment while something is unusual, otherwise at few."""
         client, server = self.client, self.server
+        if self.ended or not self.begun:
+            client.usual = server.usual = ATTENTION
+            return
         unusual = (
-            not self.begun
-            or self.ended
-            or client.key in self.table.retired
+            client.key in self.table.retired
             or client.waiting
             or server.waiting
-            or client.acked > client.available
-            or server.acked > server.available
-            or client.reset is not None
-            or server.reset is not None
-            or client.pending is not None
-            or server.pending is not None
+            or client.owes
+            or server.owes
+            or client.reset
+            or server.reset
+            or client.pending
+            or server.pending
             or client.doubtful
             or server.doubtful
             or self.watched
@@ -293,11 +296,6 @@ class Flow:
             return True
         return self.was_reset and any(end.fin is not None and not end.finished for end in self.directions)
 
-    @property
-    def knows_beginning(self) -> bool:
-        """Whether both initial sequence numbers are known."""
-        return self.client.isn is not None and self.server.isn is not None
-
     def gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Keep a segment until the flow has begun."""
         if self.early is None:
@@ -311,13 +309,14 @@ class Flow:
     def begin(self) -> list[tuple[FlowDirection, Segment]]:
         """Decide where both streams begin; returns the segments that were gathered."""
         self.begun = True
-        early, self.early = self.early or [], None
-        self.table.holdings.waiting_octets -= self.early_octets
-        self.early_octets = 0
+        early = self.early or []
         for direction in (self.client, self.server):
             direction.next = _origin(direction, early)
             direction.gathered = None
         if early:
+            self.early = None
+            self.table.holdings.waiting_octets -= self.early_octets
+            self.early_octets = 0
             self.start_ns = min(self.start_ns, min(segment[0] for _, segment in early))
         return early
 
@@ -412,9 +411,10 @@ class Flow:
         """No more segments will come: missing octets are lost."""
         self.give_up(time_ns, packet)
         for direction in (self.client, self.server):
-            if not direction.seen and direction.receiver is not None and not direction.absent:
+            if direction.seen:
+                direction.lose_end(time_ns, packet)
+            elif direction.receiver is not None and not direction.absent:
                 direction.receiver.absent(time_ns, packet)
-            direction.lose_end(time_ns, packet)
 
 
 FlowDirection = Direction[Flow]

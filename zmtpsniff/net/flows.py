@@ -276,16 +276,20 @@ class FlowTable:
                 direction = self._open(key, time_ns, by_port=True)
         elif direction.flow.ended:
             direction = self._follow(direction, segment)
-        if direction is None or direction.flow.ended:
+        if direction is None:
             return
-        flow = direction.flow
-        other = direction.other
-        lacks = direction.acked > direction.offset or other.acked > other.offset
-        if not (flow.early or direction.waiting or other.waiting or (lacks and (direction.owes or other.owes))):
+        flow, other = direction.flow, direction.other
+        if flow.ended:
+            return
+        if flow.begun:
+            lacks = direction.acked > direction.offset or other.acked > other.offset
+            if not (direction.waiting or other.waiting or (lacks and (direction.owes or other.owes))):
+                flow.sure_ns = flow.last_ns
+            if time_ns - flow.last_ns > _PAUSE_NS:
+                direction.forget_past()
+                other.forget_past()
+        elif not flow.early:
             flow.sure_ns = flow.last_ns
-        if time_ns - flow.last_ns > _PAUSE_NS and flow.begun:
-            flow.client.forget_past()
-            flow.server.forget_past()
         if self._waits is not None:
             self._waits.see(direction, segment)
         flow.last_ns, flow.last_packet = time_ns, packet
@@ -293,12 +297,12 @@ class FlowTable:
         direction.seen = True
         if flow.begun:
             self._take(direction, segment)
+            if direction.usual == ATTENTION or direction.waiting or other.acked > other.offset:
+                self._attend(flow)
         elif flags & RST and not flow.early and not direction.skips(segment):
             self._take_reset(direction, segment)
         else:
             self._gather(direction, segment)
-        if direction.usual == ATTENTION or direction.waiting or direction.other.acked > direction.other.offset:
-            self._attend(flow)
 
     def _attend(self, flow: Flow) -> None:
         """Decide how closely to look at the next segments of a flow."""
@@ -316,15 +320,15 @@ class FlowTable:
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
-        knows_beginning = flow.knows_beginning
-        if knows_beginning:
+            self._waiting[flow.number] = flow
+        if direction.isn is not None and direction.other.isn is not None:
             self._tell_attempt(flow, time_ns)
-        if (
-            knows_beginning
-            or flow.early_octets > self._limits.waiting_octets_per_direction
+            self._begin(flow)
+        elif flow.early and (
+            flow.early_octets > self._limits.waiting_octets_per_direction
             or self.holdings.waiting_octets > self._limits.waiting_octets
-            or (self._again and len(flow.early or ()) >= _MOST_AGAIN)
-            or (flow.early and self.patience.is_over(flow.early[0][1][0], 0, time_ns, flow.count))
+            or (self._again and len(flow.early) >= _MOST_AGAIN)
+            or self.patience.is_over(flow.early[0][1][0], 0, time_ns, flow.count)
         ):
             self._begin(flow)
 
@@ -342,6 +346,7 @@ class FlowTable:
                     del others[0]  # one less each time, so that the loop ends
                 again.extendleft(reversed(others))
                 return
+        self._attend(flow)
 
     def _take(self, direction: FlowDirection, segment: Segment) -> None:
         """Take a segment of a flow that has begun."""
@@ -433,7 +438,11 @@ class FlowTable:
         """Take a SYN, which begins a flow, or repeats or answers the first SYN (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
-        if direction is None or direction.begins_another(seq, ack, answers) or _is_of_others(direction, segment):
+        if (
+            direction is None
+            or direction.begins_another(seq, ack, answers)
+            or (direction.flow.early and _is_of_others(direction, segment))
+        ):
             if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
                 direction.pending = segment  # the connection is in use, and anybody can forge a SYN
                 direction.flow.attend()
@@ -441,17 +450,16 @@ class FlowTable:
             if direction is not None:
                 self._separate(direction, seq, ack - 1 if answers else None)
             direction = self._open(key, time_ns, by_port=False, server=answers)
-        flow = direction.flow
-        other = direction.other
+        elif direction.isn is None and direction.flow.dissection is None and (answers or direction.other.isn is None):
+            sides = (direction.other, direction) if answers else (direction, direction.other)
+            direction.flow.client, direction.flow.server = sides  # the ports may have suggested the other side
+        flow, other = direction.flow, direction.other
         if direction.isn is None:
-            if flow.dissection is None and (
-                answers or other.isn is None
-            ):  # the ports may have suggested the other side
-                flow.client, flow.server = (other, direction) if answers else (direction, other)
             direction.isn = seq
-            refusal = None if answers else self._refusals.pop(other.key, None)
-            if refusal is not None and refusal[4] == (seq + 1) % MODULO:
-                self._again.append(refusal)
+            if self._refusals and not answers:
+                refusal = self._refusals.pop(other.key, None)
+                if refusal is not None and refusal[4] == (seq + 1) % MODULO:
+                    self._again.append(refusal)
         if not answers and (not flow.syns or time_ns - flow.last_ns >= _AGAIN_NS):
             flow.syns += 1
         if answers and other.isn is None and not flow.begun:
@@ -616,7 +624,8 @@ class FlowTable:
     def _close(self, direction: FlowDirection, end: int) -> None:
         """Take note of a FIN at the stream offset ``end``."""
         direction.fin = end
-        direction.acked = min(direction.acked, end)
+        if direction.acked > end:
+            direction.acked = end
         if direction.other.fin is not None:
             direction.flow.closing = direction.flow.closing or "fin"
 
@@ -710,7 +719,7 @@ class FlowTable:
         may come late, too, so the flow stays open for a while.
         """
         over = flow.client.finished and flow.server.finished
-        if flow.closing != "fin" and not over and self.patience.late < _MUCH_DISORDER:
+        if not over and flow.closing != "fin" and self.patience.late < _MUCH_DISORDER:
             over = not any(
                 direction.waiting
                 or direction.owes
@@ -955,13 +964,17 @@ class FlowTable:
             for flow in list(self._flows.values()):
                 if not flow.ended:
                     self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
-            for flow in self._flows.values():  # nothing more is to be said of these
-                flow.client.part()
-                flow.server.part()
-            self._flows.clear()
-            self._directions.clear()
-            self.retired.clear()
+            self.forget()  # nothing more is to be said of these
             self._take_again()
+
+    def forget(self) -> None:
+        """Forget all flows without a word, and leave no cycles of them."""
+        for flow in self._flows.values():
+            flow.client.part()
+            flow.server.part()
+        self._flows.clear()
+        self._directions.clear()
+        self.retired.clear()
 
 
 def _nanoseconds(seconds: float) -> int:

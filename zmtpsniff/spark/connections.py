@@ -167,6 +167,11 @@ class Connections:
             provisional += self._told()
         return state, final, provisional
 
+    def close(self) -> None:
+        """Let go of all at once: of cycles, which the tables and these are, Python lets go late."""
+        self._table.forget()
+        del self._table, self._datagrams
+
     def _told(self) -> list[AnyEvent]:
         events, self._events[:] = self._events[:], []
         return events

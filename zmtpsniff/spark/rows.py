@@ -4,10 +4,11 @@ Nothing here is done row by row but to pick one value out of each event for each
 dictionaries: the strings in them are few, and Parquet takes these as they are.
 """
 
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, compress, count, repeat
+from itertools import chain, count
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from dissectors.events import (
     Beacon,
     Command,
     Connection,
+    Cut,
     Greeting,
     Hidden,
     Message,
@@ -26,7 +28,6 @@ from dissectors.events import (
     Octets,
     Problem,
     Subscription,
-    at_hand,
 )
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.spark.connections import ConnectionId
@@ -62,36 +63,71 @@ class RowOrigin(NamedTuple):
 
 
 _MESSAGES = frozenset((Message, MessageRun))
+_ONE = array("i", [1])
+_Kind = tuple[int, str, str, str | None, bool, bool]  # flow, src, dst, socket_type, incomplete, encrypted
+
+
+class OctetsBuilder:
+    """A column of octets that grows."""
+
+    def __init__(self) -> None:
+        """Begin without values."""
+        self.parts: list[bytes] = []  # what is at hand: each of one value, or of several
+        self.lengths = array("i", [0])  # of what is at hand of all values, as _sums() wants them
+        self.others: dict[int, Cut | Hidden | None] = {}  # values that are not all at hand, by their numbers
+
+    def extend(self, values: Iterable[Octets | None]) -> None:
+        """Take values."""
+        for value in values:
+            if isinstance(value, bytes):
+                self.parts.append(value)
+                self.lengths.append(len(value))
+            else:
+                self.others[len(self.lengths) - 1] = value
+                self.lengths.append(0)
+
+    def build(self, max_bytes: int) -> pa.Array:
+        """The column; it has at most ``max_bytes`` octets of each value (0: all)."""
+        ends, octets = _sums(self.lengths).buffers()[1], pa.py_buffer(b"".join(self.parts))
+        data = pa.Array.from_buffers(pa.binary(), len(self.lengths) - 1, [None, ends, octets])
+        lengths = pc.binary_length(data).cast(pa.int64())
+        if self.others:
+            others = self.others.values()
+            mask = pa.array([at in self.others for at in range(len(data))])
+            known = [one.data if isinstance(one, Cut) else None for one in others]
+            data = pc.replace_with_mask(data, mask, pa.array(known, pa.binary()))
+            sent = [None if one is None else min(one.length, _MOST) for one in others]
+            lengths = pc.replace_with_mask(lengths, mask, pa.array(sent, pa.int64()))
+        if max_bytes and (pc.max(lengths).as_py() or 0) > max_bytes:
+            data = pc.binary_slice(data, 0, max_bytes)
+        mask = lengths.is_null() if lengths.null_count else None
+        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=mask)
 
 
 class Messages:
     """What rows have of messages that wait to become some.
 
-    These are many. So their frames wait, and the first one of each run of those that differ in nothing else, or what
-    the dissector says of a run: the others leave memory while they are in the processor's cache.
+    These are many. So what rows have of them waits in lists, and they leave memory while they are in the processor's
+    cache. A *run* is messages of one packet that differ in nothing but their frames.
     """
 
     def __init__(self) -> None:
         """Begin without messages."""
-        self.firsts: list[Message | MessageRun] = []  # of all runs
-        self.begins = bytearray()  # of all messages: whether each is the first of one
-        self.frames: list[Octets] = []  # of all messages
-        self.frame_counts: list[int] = []
+        self.times: list[int] = []  # of all runs
+        self.packets: list[int] = []
+        self.kinds = array("i")  # what they share with many others, by its number
+        self.numbers: defaultdict[_Kind, int] = defaultdict(count().__next__)
+        self.begins = bytearray()  # of all messages: whether each is the first of a run
+        self.frame_counts = array("i", [0])
+        self.frames = OctetsBuilder()
 
     def take(self, messages: Sequence[Message | MessageRun]) -> None:
         """Take messages."""
-        firsts, begins, counts, all_frames = self.firsts, self.begins, self.frame_counts, self.frames
+        times, packets, kinds, numbers = self.times, self.packets, self.kinds, self.numbers
+        begins, counts, frames = self.begins, self.frame_counts, self.frames
+        parts, lengths = frames.parts, frames.lengths
         packet = src = socket_type = incomplete = encrypted = None
         for message in messages:
-            if isinstance(message, MessageRun):
-                bodies = message.bodies
-                firsts.append(message)
-                begins.append(True)
-                begins += bytes(len(bodies) - 1)
-                counts += repeat(1, len(bodies))
-                all_frames += bodies
-                packet = None
-                continue
             # Who makes messages gives all of a run the same objects, so that nothing needs to be compared. A loop asks
             # for fields in less time than attrgetter().
             is_first = (
@@ -104,11 +140,25 @@ class Messages:
             if is_first:
                 packet, src, socket_type = message.packet, message.src, message.socket_type
                 incomplete, encrypted = message.incomplete, message.encrypted
-                firsts.append(message)
+                times.append(message.time_ns)
+                packets.append(packet)
+                kinds.append(numbers[message.flow, src, message.dst, socket_type, incomplete, encrypted])
             begins.append(is_first)
-            frames = message.frames
-            counts.append(len(frames))
-            all_frames += frames
+            if type(message) is MessageRun:  # isinstance() would ask the class of the class
+                number = message.count
+                begins += bytes(number - 1)
+                counts += _ONE * number
+                parts.append(message.bodies)
+                lengths += array("i", [message.length]) * number
+                continue
+            some: list[Octets] = message.frames  # type: ignore[union-attr]  # it is no run
+            counts.append(len(some))
+            for frame in some:
+                if type(frame) is bytes:
+                    parts.append(frame)
+                    lengths.append(len(frame))
+                else:
+                    frames.extend((frame,))
 
 
 class Backlog:
@@ -165,8 +215,10 @@ class Rows:
         """Rows of events of one series; of other kinds than messages only if there are ``least``, or they wait on."""
         kinds = [kind for kind, some in backlog.others.items() if len(some) >= least]
         found = [(_OWN[kind][0], self._of_kind(kind, backlog, origin)) for kind in kinds]
-        if backlog.messages.firsts:
+        if backlog.messages.times:
             found.append(("messages", self._of_messages(backlog, origin)))
+        if not backlog.others:
+            backlog.conn_ids.clear()
         return [(table, _batch(SCHEMAS[table], columns, provisional), provisional) for table, columns in found]
 
     def of_capture(self, capture: CaptureRow, listed: FileInfo, series: str, shards: int) -> list[Batch]:
@@ -190,15 +242,17 @@ class Rows:
 
     def _of_messages(self, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
         messages, backlog.messages = backlog.messages, Messages()
-        columns = _wire(messages.firsts, backlog.conn_ids, origin)
-        columns |= {
-            name: self._column(sql, [value_of(message) for message in messages.firsts])
-            for name, sql, value_of in _MESSAGE_FIELDS
-        }
+        *_, socket_types, incomplete, encrypted = zip(*messages.numbers, strict=True)
+        few = _ways(messages.numbers, backlog.conn_ids) | {"socket_type": _texts(socket_types)}
+        few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
+        columns = _when_and_where(messages.times, messages.packets, origin)
         begins = pa.Array.from_buffers(pa.uint8(), len(messages.begins), [None, pa.py_buffer(messages.begins)])
         runs = pc.subtract(pc.cumulative_sum(begins.cast(pa.int32())), 1)
-        columns = {name: column.take(runs) for name, column in columns.items() if column is not None}
-        frames = self._lists(messages.frame_counts, messages.frames)
+        kinds = _integers(messages.kinds).take(runs)
+        columns = {name: column.take(runs) for name, column in columns.items()}
+        columns |= {name: column.take(kinds) for name, column in few.items()}
+        octets = messages.frames.build(self._max_bytes)
+        frames = pa.ListArray.from_arrays(_sums(messages.frame_counts), octets, _OCTETS_LIST)
         return columns | {"size": _sizes(frames), "frames": frames if self._bodies else _without_data(frames)}
 
     def _of_kind(self, kind: type, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
@@ -221,37 +275,27 @@ class Rows:
         if sql == OCTETS:
             return self._octets(values)
         if sql == OCTETS_LIST:
-            return self._lists(list(map(len, values)), list(chain.from_iterable(values)))
+            return self._lists(values)
         return self._properties(values) if sql == PROPERTIES else pa.array(values)
 
-    def _octets(self, values: Sequence[Octets | None]) -> pa.Array:
+    def _octets(self, values: Iterable[Octets | None]) -> pa.Array:
         """A column of octets."""
-        try:
-            data = pa.array(values, pa.binary())  # fails unless all of them are bytes
-            lengths = pc.binary_length(data).cast(pa.int64())
-        except (TypeError, pa.ArrowInvalid, pa.ArrowTypeError):
-            bare = [value if type(value) is bytes or value is None else _at_hand(value) for value in values]
-            data = pa.array(bare, pa.binary())
-            cut = [some is not value for some, value in zip(bare, values, strict=True)]
-            more = pa.array([min(value.length, _MOST) for value in compress(values, cut)], pa.int64())  # type: ignore[union-attr]  # neither is it bytes
-            lengths = pc.replace_with_mask(pc.binary_length(data).cast(pa.int64()), pa.array(cut), more)
-        if self._max_bytes and (pc.max(lengths).as_py() or 0) > self._max_bytes:
-            data = pc.binary_slice(data, 0, self._max_bytes)
-        mask = lengths.is_null() if lengths.null_count else None
-        return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=mask)
+        builder = OctetsBuilder()
+        builder.extend(values)
+        return builder.build(self._max_bytes)
 
-    def _lists(self, counts: Sequence[int], values: Sequence[Octets]) -> pa.Array:
-        """A column of lists of octets: how many are in each, and all of them."""
-        ends = pc.cumulative_sum(pa.array([0, *counts], pa.int32()))
-        return pa.ListArray.from_arrays(ends, self._octets(values), _OCTETS_LIST)
+    def _lists(self, values: Sequence[Sequence[Octets]]) -> pa.Array:
+        """A column of lists of octets."""
+        octets = self._octets(chain.from_iterable(values))
+        return pa.ListArray.from_arrays(_sums(array("i", [0, *map(len, values)])), octets, _OCTETS_LIST)
 
     def _properties(self, values: Sequence[dict[str, Octets] | None]) -> pa.Array:
         """A column of properties: lists of names with octets."""
         given = [value or {} for value in values]
-        ends = pc.cumulative_sum(pa.array([0, *map(len, given)], pa.int32()))
         names = pa.array([_text(name) for some in given for name in some], pa.string())
-        octets = self._octets(list(chain.from_iterable(some.values() for some in given)))
+        octets = self._octets(chain.from_iterable(some.values() for some in given))
         named = pa.StructArray.from_arrays([names, octets], fields=list(_PROPERTIES.value_type))
+        ends = _sums(array("i", [0, *map(len, given)]))
         return pa.ListArray.from_arrays(ends, named, _PROPERTIES, mask=pa.array([value is None for value in values]))
 
 
@@ -287,31 +331,31 @@ def _without_data(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
-def _when_and_where(events: Sequence[Any], origin: RowOrigin) -> dict[str, Any]:
+def _when_and_where(times_ns: Sequence[int | None], places: Sequence[int], origin: RowOrigin) -> dict[str, Any]:
     """The columns of events' times and packets, if they are of a packet."""
-    times = _numbers([event.time_ns for event in events])
-    files, packets, offsets = where([event.packet or 0 for event in events])
+    times = _numbers(times_ns)
+    files, packets, offsets = where(places)
     known = files.dictionary_encode()
     paths = _texts([origin.files.get(number, "") for number in known.dictionary.to_pylist()])
     found = {"file": paths.take(known.indices), "packet": packets, "offset": offsets}
-    found |= {"date": _dates(times, len(events)), "series": _repeated(origin.series, len(events))}
+    found |= {"date": _dates(times, len(times)), "series": _repeated(origin.series, len(times))}
     return found | {"time": _times(times), "time_ns": times}
 
 
 def _wire(events: Sequence[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
     """The columns that every event from the wire has."""
-    ways = [(event.flow, event.src, event.dst) for event in events]
-    return _when_and_where(events, origin) | _ways(ways, conn_ids)
-
-
-def _ways(ways: Sequence[tuple[int, str, str]], conn_ids: Mapping[int, ConnectionId]) -> dict[str, Any]:
-    """The columns of flows with their senders and receivers, of which there are few."""
     numbers: defaultdict[tuple[int, str, str], int] = defaultdict(count().__next__)
-    which = pa.array(list(map(numbers.__getitem__, ways)), pa.int32())
-    flows, senders, receivers = zip(*numbers, strict=True)
-    few = {"conn_id": _texts([conn_ids[flow].name for flow in flows])}
-    few |= {**_ends("src", senders), **_ends("dst", receivers)}
-    return {name: column.take(which) for name, column in few.items()}
+    ways = array("i", [numbers[event.flow, event.src, event.dst] for event in events])
+    few = _ways(numbers, conn_ids)
+    found = _when_and_where([event.time_ns for event in events], [event.packet or 0 for event in events], origin)
+    return found | {name: column.take(_integers(ways)) for name, column in few.items()}
+
+
+def _ways(ways: Iterable[tuple[Any, ...]], conn_ids: Mapping[int, ConnectionId]) -> dict[str, Any]:
+    """The columns of flows with their senders and receivers, which are the first of each tuple."""
+    flows, senders, receivers, *_ = zip(*ways, strict=True)
+    ids = {"conn_id": _texts([conn_ids[flow].name for flow in flows])}
+    return ids | _ends("src", senders) | _ends("dst", receivers)
 
 
 def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
@@ -327,7 +371,8 @@ def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
 
 def _of_problems(events: list[Problem], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
     names = [None if event.flow is None else conn_ids[event.flow].name for event in events]
-    found = _when_and_where(events, origin) | {"conn_id": names}
+    found = _when_and_where([event.time_ns for event in events], [event.packet or 0 for event in events], origin)
+    found["conn_id"] = names
     return found | _ends("src", [event.src for event in events]) | _ends("dst", [event.dst for event in events])
 
 
@@ -365,6 +410,16 @@ def _port(address: str | None) -> int | None:
     return int(address.rpartition(":")[2])
 
 
+def _integers(values: "array[int]") -> pa.Array:
+    """A column of integers that are one already, but for its name."""
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
+
+
+def _sums(lengths: "array[int]") -> pa.Array:
+    """Where each of some values begins and the last one ends, if the first of these lengths is 0."""
+    return pc.cumulative_sum_checked(_integers(lengths))
+
+
 def _numbers(values: Any) -> pa.Array:
     """A column of integers; those beyond 64 bits, which only nonsense has, become the largest."""
     if isinstance(values, pa.Array):
@@ -383,11 +438,6 @@ def _dates(times_ns: Any, count: int) -> pa.Array:
     if times_ns is None:
         return pa.nulls(count, pa.date32())
     return pc.divide(_numbers(times_ns), _DAY_NS).cast(pa.int32()).cast(pa.date32())
-
-
-def _at_hand(octets: Octets) -> bytes | None:
-    """What may be shown of octets, None for nothing."""
-    return None if isinstance(octets, Hidden) else at_hand(octets)
 
 
 def _texts(values: Sequence[str | None]) -> pa.DictionaryArray:
@@ -417,7 +467,5 @@ _OWN: dict[type, tuple[str, Columns]] = {
 """For each other type of event its table, and what makes its columns that are no fields, or not as they are there."""
 
 _FIELDS = {
-    kind: [(each.column.name, each.column.sql, attrgetter(each.path)) for each in field_columns(kind)]
-    for kind in (Message, *_OWN)
+    kind: [(each.column.name, each.column.sql, attrgetter(each.path)) for each in field_columns(kind)] for kind in _OWN
 }
-_MESSAGE_FIELDS = [field for field in _FIELDS[Message] if field[0] not in ("time_ns", "packet", "src", "dst", "frames")]

@@ -6,7 +6,6 @@ glance at the headers, as soon as it is read. Memory goes with the connections t
 a time, not with the files.
 """
 
-import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import repeat
@@ -142,6 +141,7 @@ class Shard:
             yield Events(final, connections.conn_ids)
         if provisional and (is_datagrams or self._options.tells_open):
             yield Events(provisional, connections.conn_ids, provisional=True)
+        connections.close()
 
     def _state(self, group: _Group, octets: bytes, is_silent: bool) -> State:
         files = {number: self.files[number] for number in [*group.files][-_MOST_FILES:]}
@@ -268,7 +268,6 @@ class Shard:
             self._count_held()
         if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
             return
-        found = False
         for name, group in list(self._groups.items()):
             if len(self._groups) <= _MOST_GROUPS // 2 and self._held_octets <= _MOST_HELD // 2:
                 break
@@ -277,9 +276,6 @@ class Shard:
                 continue
             self._states.put(name, self._state(group, octets, group.connections.is_silent), group.connections.over_ns)
             self._forget(name)
-            found = True
-        if found:
-            gc.collect()  # flows are cycles, old ones, which spare_collector() leaves lying about
 
     def _count_held(self) -> None:
         """See how much the groups hold of which much came; mostly it has gone on."""
@@ -290,7 +286,9 @@ class Shard:
                 group.octets = held
 
     def _forget(self, name: bytes) -> None:
-        self._held_octets -= self._groups.pop(name).octets
+        group = self._groups.pop(name)
+        self._held_octets -= group.octets
+        group.connections.close()
 
     def _sweep(self) -> Iterator[Events]:
         """Let go of what is over."""

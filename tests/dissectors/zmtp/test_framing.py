@@ -84,9 +84,12 @@ def taken_apart(event: AnyEvent | MessageRun) -> list[Message]:
     if not isinstance(event, MessageRun):
         assert isinstance(event, Message)
         return [event]
-    assert len(event.bodies) > 1 or len(event.bodies[0]) > 50
-    fields = {name: getattr(event, name) for name in MessageRun.__struct_fields__ if name != "bodies"}
-    return [Message(**fields, frames=[body]) for body in event.bodies]
+    assert event.count > 1 or event.length > 50
+    assert len(event.bodies) == event.count * event.length
+    bodies = [event.bodies[at * event.length :][: event.length] for at in range(event.count)]
+    own = ("bodies", "length", "count")
+    fields = {name: getattr(event, name) for name in MessageRun.__struct_fields__ if name not in own}
+    return [Message(**fields, frames=[body]) for body in bodies]
 
 
 def test_a_run_has_what_its_messages_have_from_the_wire() -> None:

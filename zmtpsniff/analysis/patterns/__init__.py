@@ -342,15 +342,15 @@ class Patterns:
 
     def _rules(self, conversation: Conversation) -> Rules:
         types = conversation.types
-        kinds = frozenset(types.values())
-        if not may_talk(*types.values()):
+        one, other = types.values()
+        if not may_talk(one, other):
             return NO_RULES
-        if kinds <= REQUEST_REPLY:
-            for address, kind in types.items():
-                if kind == "ROUTER":
-                    for identity in (i for other, i in conversation.identities.items() if other != address):
-                        self._forwarding.learn(identity, conversation.flow)
+        if one in REQUEST_REPLY and other in REQUEST_REPLY:
+            for address, identity in conversation.identities.items():
+                if any(kind == "ROUTER" for peer, kind in types.items() if peer != address):
+                    self._forwarding.learn(identity, conversation.flow)
             return request_reply(Exchange(conversation, self._findings, self._forwarding, self._room, self._timeout_ns))
+        kinds = {one, other}
         if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
             address = next(address for address, kind in types.items() if kind in PUBLISHERS)
             return PublishSubscribe(conversation, self._findings, self._room, self._publisher(address))
@@ -399,7 +399,8 @@ class Patterns:
         self._waiting.pop(event.flow, None)
         self._now_ns = max(self._now_ns, event.end_ns)
         if conversation is not None:
-            self._tell_types(conversation, event)
+            if conversation.inference is not None or conversation.guesses is not None:
+                self._tell_types(conversation, event)
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:
                 conversation.pings.finish(event, self._now_ns)
@@ -413,8 +414,6 @@ class Patterns:
 
     def _tell_types(self, conversation: Conversation, event: Connection) -> None:
         """Add the inferred socket types to the summary, if no later message contradicts them."""
-        if conversation.inference is None and conversation.guesses is None:
-            return
         bound = self._bound.guesses(event.client.address, event.server.address)
         if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
             bound = None  # another program had the port at another time

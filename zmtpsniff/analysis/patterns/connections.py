@@ -127,14 +127,17 @@ class ConnectionLog:
     # ------------------------------------------------------------------ storms and refusals
 
     def _look_for_storm(self, event: Connection) -> None:
-        pair = (event.client.address.rpartition(":")[0], event.server.address)
-        if (
-            event.end not in ("fin", "rst")
-            or event.end_ns - event.start_ns > _SHORT_NS
-            or event.messages.client
+        ends_storm = (
+            event.messages.client
             or event.messages.server
+            or event.end not in ("fin", "rst")
+            or event.end_ns - event.start_ns > _SHORT_NS
             or event.handshake == "not-seen"
-        ):
+        )
+        if ends_storm and not self._storms:
+            return
+        pair = (event.client.address.rpartition(":")[0], event.server.address)
+        if ends_storm:
             self._storms.pop(pair, None)
             return
         storm = self._storms.get(pair)

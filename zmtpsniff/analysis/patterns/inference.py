@@ -132,10 +132,16 @@ class BoundSockets:
 
     def announce(self, address: str, kind: str) -> None:
         """The socket at an address says what it is; if it said something else before, nobody knows."""
-        self._kinds[address] = kind if self._kinds.get(address, kind) == kind else ""
-        self._kinds.move_to_end(address)
-        if len(self._kinds) > _ADDRESSES:
-            self._kinds.popitem(last=False)
+        kinds = self._kinds
+        said = kinds.get(address)
+        if said is None:
+            kinds[address] = kind
+            if len(kinds) > _ADDRESSES:
+                kinds.popitem(last=False)
+            return
+        if said != kind:
+            kinds[address] = ""
+        kinds.move_to_end(address)
 
     def guesses(self, one: str, other: str) -> Guesses | None:
         """What two are that are connected, if one of them said elsewhere what it is, and that says it of both."""

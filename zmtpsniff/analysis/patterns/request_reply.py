@@ -11,7 +11,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
-from dissectors.zmtp.sockets import may_talk
 from zmtpsniff.analysis.patterns.conversation import (
     NO_RULES,
     Conversation,
@@ -424,13 +423,13 @@ def relay(event: Message, forwarding: Proxies) -> None:
 
 
 def request_reply(exchange: Exchange) -> Rules:
-    """The rules for a connection between sockets of request-reply types."""
-    kinds = sorted(exchange.conversation.types.values())
-    if kinds == ["DEALER", "DEALER"]:
-        return DealerPair(exchange)
-    if kinds == ["ROUTER", "ROUTER"] or not may_talk(*kinds):
-        return NO_RULES
-    return LockStep(exchange) if "REQ" in kinds else RequestReply(exchange)
+    """The rules for a connection between sockets of request-reply types that may talk to each other."""
+    one, other = exchange.conversation.types.values()
+    if "REQ" in (one, other):
+        return LockStep(exchange)
+    if one != other:
+        return RequestReply(exchange)
+    return DealerPair(exchange) if one == "DEALER" else NO_RULES
 
 
 def _key(frames: list[Octets], envelope: Envelope | None) -> int:

@@ -1,0 +1,114 @@
+"""Rows of events, without Spark: what is gathered in lists says what the events said."""
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow")
+
+from dissectors.events import AnyEvent, Cut, Hidden, Message, MessageRun, Octets
+from dissectors.records import record_fields
+from zmtpsniff.spark.connections import local_id
+from zmtpsniff.spark.places import places_of
+from zmtpsniff.spark.rows import Backlog, OctetsBuilder, RowOrigin, Rows
+from zmtpsniff.spark.tables import TABLES
+
+IDS = {flow: local_id("tcp", "a", "b", flow) for flow in (1, 2)}
+ORIGIN = RowOrigin("series", {1: "one.pcap"})
+OFFSETS = [24, 90, 200, 300]
+PLACES = places_of([1_000, 2_000, 3_000, 4_000], 1, 1, OFFSETS)
+MOST = (1 << 63) - 1
+
+octets = (
+    st.binary(max_size=9)
+    | st.builds(lambda data, more: Cut(data, len(data) + more), st.binary(max_size=9), st.integers(1, 1 << 64))
+    | st.builds(Hidden, st.integers(0, 9))
+)
+
+
+@st.composite
+def messages(draw: st.DrawFn) -> list[Message | MessageRun]:
+    packet = draw(st.integers(0, 3))  # which is of one flow, and has one sender
+    ends = ("10.0.0.1:1", "10.0.0.2:2") if packet % 2 else ("10.0.0.2:2", "10.0.0.1:1")
+    place = (1_000 * packet, PLACES[packet], packet // 2 + 1, *ends)
+    kind, incomplete, encrypted = draw(st.sampled_from((None, "PUSH"))), draw(st.booleans()), draw(st.booleans())
+    if draw(st.booleans()):
+        length, count = draw(st.integers(0, 5)), draw(st.integers(1, 4))
+        bodies = draw(st.binary(min_size=length * count, max_size=length * count))
+        return [MessageRun(*place, bodies, length, count, kind, 0, 0, incomplete, encrypted)]
+    frames = draw(st.lists(st.lists(octets, min_size=1, max_size=3), max_size=3))
+    return [Message(*place, some, kind, incomplete=incomplete, encrypted=encrypted) for some in frames]
+
+
+def rows(events: list[Any], max_bytes: int = 0, bodies: bool = True) -> list[dict[str, Any]]:
+    backlog = Backlog()
+    backlog.take(events, IDS)
+    made = Rows(max_bytes, bodies).of_events(backlog, ORIGIN)
+    return [row for _, batch, _ in made for row in batch.to_pylist()]
+
+
+def shown(value: Octets | None, max_bytes: int) -> dict[str, Any] | None:
+    """A value as a table has it."""
+    if value is None:
+        return None
+    if isinstance(value, Hidden):
+        return {"length": value.length, "data": None}
+    data, length = (value, len(value)) if isinstance(value, bytes) else (value.data, value.length)
+    return {"length": min(length, MOST), "data": data[: max_bytes or None]}
+
+
+@given(values=st.lists(octets | st.none()), max_bytes=st.sampled_from((0, 4)))
+def test_a_column_has_the_octets_that_it_was_given(values: list[Octets | None], max_bytes: int) -> None:
+    builder = OctetsBuilder()
+    builder.extend(values[:1])
+    builder.extend(values[1:])
+    assert builder.build(max_bytes).to_pylist() == [shown(value, max_bytes) for value in values]
+
+
+def taken_apart(event: Message | MessageRun) -> list[list[Octets]]:
+    """The frames of each of the messages that an event stands for."""
+    if isinstance(event, Message):
+        return [event.frames]
+    return [[event.bodies[at * event.length :][: event.length]] for at in range(event.count)]
+
+
+def row_of(event: Message | MessageRun, frames: list[Octets]) -> dict[str, Any]:
+    """What the row of a message has, as far as the event says it."""
+    at = PLACES.index(event.packet)
+    values = [shown(frame, 0) or {} for frame in frames]
+    named = ("time_ns", "src", "dst", "socket_type", "incomplete", "encrypted")
+    own = {"conn_id": IDS[event.flow].name, "packet": at + 1, "offset": OFFSETS[at], "src_port": int(event.src[-1])}
+    return {
+        **{name: getattr(event, name) for name in named},
+        **own,
+        "frames": values,
+        "size": sum(value["length"] for value in values),
+    }
+
+
+@given(events=st.lists(messages(), max_size=6).map(lambda some: [one for each in some for one in each]))
+def test_rows_of_messages_are_what_each_of_them_says(events: list[Message | MessageRun]) -> None:
+    wanted = [row_of(event, frames) for event in events for frames in taken_apart(event)]
+    assume(all(row["size"] <= MOST for row in wanted))
+    found = rows(events)
+    assert [{name: row[name] for name in one} for row, one in zip(found, wanted, strict=True)] == wanted
+    for row, one in zip(rows(events, bodies=False), wanted, strict=True):
+        assert row["frames"] == [{"length": frame["length"], "data": None} for frame in one["frames"]]
+
+
+def test_every_field_of_messages_from_the_wire_is_a_column() -> None:
+    """These columns are written by hand, for the time that it saves."""
+    fields = {field.name for field in record_fields(Message) if field.kind == "wire"} - {"flow"}
+    event: AnyEvent = Message(1, PLACES[0], 1, "a:1", "b:2", [b"x"], "PUSH", incomplete=True, encrypted=True)
+    (row,) = rows([event])
+    assert fields <= {column.name for column in TABLES["messages"]}
+    assert all(row[name] for name in fields)
+
+
+def test_ids_are_kept_no_longer_than_their_events() -> None:
+    backlog = Backlog()
+    backlog.take([Message(1, PLACES[0], 1, "a:1", "b:2", [b"x"])], IDS)
+    Rows(0).of_events(backlog, ORIGIN)
+    assert not backlog.conn_ids
