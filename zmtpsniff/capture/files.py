@@ -139,7 +139,7 @@ def open_stream(
     Comments, losses and faults go to ``source``. ``offsets`` holds, if it is given, for each packet of the list that
     was yielded last where its record (pcap) or block (pcapng) begins: octets from the beginning of the file, of what
     it holds if it is compressed. It stays empty with logs of strace, where packets have no record.
-    A ``skim`` may choose packets, of pcap; what it chose is yielded, and it knows of the others.
+    A ``skim`` chooses packets of pcap files; these are yielded, and it knows of the others.
     Raises CaptureError if the beginning is of no capture.
     """
     return _recognise(title, chunks, source, offsets, skim)

@@ -75,11 +75,10 @@ def _packets(
     second, second_ns = 0, 0
     position = HEADER_SIZE
     while True:
-        if skim is not None and skim.glance is not None:
+        if skim is not None:
             edges = _edges(data, position, header, expected, unpack_captured)
-            chosen = skim.choose(data, edges, order, unit, header, link, stream.offset(data, 0))
-            if chosen is not None:
-                yield chosen
+            if len(edges) > 1:
+                yield skim.choose(data, edges, order, unit, header, link, stream.offset(data, 0))
                 position = edges[-1]
         batch: list[Packet] = []
         append = batch.append

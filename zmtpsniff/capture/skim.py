@@ -1,8 +1,8 @@
 """The packets of a file in pieces, some left out before anything is made of them.
 
-Who wants a part of a file's packets alone has a *glance* say of each piece which packets to leave out. Left out packets
-cost a fifth of others: where they are and when they came is looked at by numpy, all of a piece at once. They count all
-the same, and so do their times.
+Who wants a part of a file's packets alone has a *glance* say of each piece which packets to leave out. They count all
+the same, and so do their times. numpy looks at the headers of all packets of a piece at once, so that a packet that is
+left out costs a fifth of another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,7 +49,7 @@ class Skim:
         self.least_ns: int | None = None
         self.latest_ns: int | None = None
         self.offsets: list[int] = []  # for open_stream()
-        self.glance = glance
+        self._glance = glance
         self._piece: FilePiece | None = None  # what choose() gave its reader last
 
     def pieces(self, batches: Iterable[list[Packet]]) -> Iterator[FilePiece]:
@@ -74,28 +74,26 @@ class Skim:
 
     def choose(
         self, data: bytes, edges: Sequence[int], order: str, unit: int, header: int, link: int, offset: int
-    ) -> list[Packet] | None:
-        """The wanted ones of packets in records of a pcap file; None if all are, and the reader is to read on as usual.
+    ) -> list[Packet]:
+        """The wanted ones of the packets in records of a pcap file, and the last of the others: it says how late it is.
 
-        The records are all that is between the ``edges`` in ``data``, which begins at ``offset`` in the file; each has
-        a ``header``, of this byte ``order``, and its time a fraction in units of ``unit`` nanoseconds. The last of
-        those left out comes all the same: what comes last says how late it is.
+        The records are all that is between the ``edges`` in ``data``, which begins at ``offset`` in the file. Each has
+        a ``header`` of this byte ``order``, and its time has a fraction in units of ``unit`` nanoseconds.
         """
-        if self.glance is None or len(edges) < 2:
-            return None
         ends = np.array(edges)
         begins = ends[:-1]
         starts = begins + header
-        unwanted = self.glance.unwanted(link, data, starts, ends[1:] - starts)
-        if not unwanted.any():
-            return None
-        unwanted[np.flatnonzero(unwanted)[-1]] = False
+        chosen = np.arange(len(begins))
+        if self._glance is not None:
+            unwanted = self._glance.unwanted(link, data, starts, ends[1:] - starts)
+            if unwanted.any():
+                unwanted[np.flatnonzero(unwanted)[-1]] = False
+                chosen = np.flatnonzero(~unwanted)
         heads = structures(data, begins, _record(order))
         times = heads["seconds"].astype(np.int64) * 1_000_000_000 + heads["fraction"].astype(np.int64) * unit
         orders = np.maximum.accumulate(times)
         if self.latest_ns is not None:
             np.maximum(orders, self.latest_ns, out=orders)
-        chosen = np.flatnonzero(~unwanted)
         cuts = zip(starts[chosen].tolist(), ends[chosen + 1].tolist(), strict=True)
         octets = [data[start:stop] for start, stop in cuts]
         wires = heads["wire"][chosen].tolist()

@@ -11,7 +11,7 @@ from zmtpsniff.capture.source import CaptureError, Fault
 if TYPE_CHECKING:
     from zmtpsniff.capture.skim import FilePiece, Glance
 
-_GLANCE_CHUNK = 4 * CHUNK  # a glance costs as much for few packets, and not all that is read stays
+_CHUNK = 4 * CHUNK  # numpy takes as long for few packets as for many
 
 
 class File:
@@ -57,7 +57,7 @@ class File:
                 raise CaptureError(f"{self.path}: {SPECIAL}")
             with closing(open_location(self.path)) as file:
                 self._opened = True
-                chunks = read_chunks(file, CHUNK if self.skim.glance is None else _GLANCE_CHUNK)
+                chunks = read_chunks(file, _CHUNK)
                 yield from self.skim.pieces(open_stream(self.path, chunks, self, self.skim.offsets, self.skim))
         except (CaptureError, LocationError) as error:
             self.unreadable = str(error)
