@@ -237,11 +237,10 @@ class Rows:
 
     def _of_messages(self, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
         messages, backlog.messages = backlog.messages, Messages()
-        flows, senders, receivers, socket_types, incomplete, encrypted = zip(*messages.numbers, strict=True)
+        flows, senders, receivers, types, incomplete, encrypted = zip(*messages.numbers, strict=True)
         names = [backlog.conn_ids[flow].name for flow in flows]
         few = {"conn_id": _texts(names), **_ends("src", senders), **_ends("dst", receivers)}
-        few |= {"socket_type": _texts(socket_types), "incomplete": pa.array(incomplete)}
-        few["encrypted"] = pa.array(encrypted)
+        few |= {"socket_type": _texts(types), "incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
         columns = _when_and_where(messages.times, messages.packets, origin)
         runs = pc.subtract(_sums(messages.begins), 1)
         kinds = _integers(messages.kinds).take(runs)
@@ -325,9 +324,7 @@ def _when_and_where(times_ns: Sequence[int | None], places: Sequence[int], origi
     return found | {"series": _repeated(origin.series, len(times)), "time": _times(times), "time_ns": times}
 
 
-def _wire(
-    events: Sequence[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin, **same: str
-) -> dict[str, Any]:
+def _wire(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin, **same: str) -> dict[str, Any]:
     """The columns that every event from the wire has, null for some problems, and those that are the ``same``."""
     names = [None if event.flow is None else conn_ids[event.flow].name for event in events]
     found = _when_and_where([event.time_ns for event in events], [event.packet or 0 for event in events], origin)
