@@ -27,10 +27,11 @@ from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import series, shard, state_log, task
+from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.ingestion import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
+from zmtpsniff.spark.state_log import STATES, ShardStates, State, StateLog
 from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
@@ -344,3 +345,14 @@ def test_order_of_the_seeds_is_any(tmp_path: Path) -> None:
     for file in files:
         take([file], tmp_path / "out", shards=2)
     assert_all_told(tmp_path / "out", files)
+
+
+def test_a_group_that_came_and_went_is_not_in_the_log() -> None:
+    states = ShardStates(StateLog(".", []), "series", ShardSpec())
+    for name in (b"over", b"open"):
+        states.put(name, State(1, b"connections"), over_ns=5)
+    assert states.get(b"over") == State(1, b"connections")
+    states.put(b"over", None)
+    names = [name for rows in states.changes() for name in rows.column("name").to_pylist()]
+    states.close()
+    assert names == [b"open"]

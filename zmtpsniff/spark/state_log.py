@@ -166,6 +166,7 @@ class ShardStates:
         groups = log.groups(series)
         self.first_group = 1 + max((number for _, number in groups.values()), default=-1)
         groups = {name: one for name, one in groups.items() if spec.has(name)}
+        self._logged = groups.keys()  # of others that come and go meanwhile nobody needs to know
         self._places = {} if anew else {name: place for name, (place, _) in groups.items()}
         self._numbers = {name: number for name, (_, number) in groups.items()}
         self._changed: dict[bytes, None] = dict.fromkeys(groups) if anew else {}
@@ -198,7 +199,7 @@ class ShardStates:
 
     def changes(self) -> Iterator[pa.RecordBatch]:
         """The rows to add to the log."""
-        names = sorted(self._changed)
+        names = sorted(self._changed.keys() & (self._places.keys() | self._logged))
         for begin in range(0, len(names), _BATCH_ROWS):
             rows = [self._row(name) for name in names[begin : begin + _BATCH_ROWS]]
             yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
