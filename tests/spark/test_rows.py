@@ -18,7 +18,7 @@ from zmtpsniff.spark.tables import TABLES
 IDS = {flow: local_id("tcp", "a", "b", flow) for flow in (1, 2)}
 ORIGIN = RowOrigin("series", {1: "one.pcap"})
 OFFSETS = [24, 90, 200, 300]
-PLACES = places_of(1, [1, 2, 3, 4], [1_000, 2_000, 3_000, 4_000], OFFSETS)
+PLACES = places_of(1, range(1, 5), [1_000, 2_000, 3_000, 4_000], OFFSETS)
 MOST = (1 << 63) - 1
 
 octets = (

@@ -78,7 +78,7 @@ _LEAST_NS = 250_000_000  # and at least so much time
 _MOST_NS = 5_000_000_000
 
 
-class Patience(msgspec.Struct):
+class Patience(msgspec.Struct, gc=False):
     """How long to wait for octets that must exist; it learns that from how late others came."""
 
     time_ns: int = _LEAST_NS

@@ -124,7 +124,7 @@ class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True
     recent_until: int
 
 
-class Holdings(msgspec.Struct):
+class Holdings(msgspec.Struct, gc=False):
     """How many octets all flows keep together."""
 
     waiting_octets: int = 0

@@ -176,8 +176,6 @@ class Connections:
         events, self._events[:] = self._events[:], []
         return events
 
-    # ------------------------------------------------------------------ who takes what
-
     def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
         numbers = self._table.initial_numbers(number)
         if numbers is not None:

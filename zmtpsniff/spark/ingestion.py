@@ -146,9 +146,6 @@ class Base:
         return sum(file.rows for file in files if file.table != STATES)
 
 
-# ---------------------------------------------------------------------- folders that fill
-
-
 def follow(
     session: "SparkSession",
     inputs: Sequence[str],

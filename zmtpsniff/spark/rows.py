@@ -7,7 +7,7 @@ dictionaries: the strings in them are few, and Parquet takes these as they are.
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, count
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -63,18 +63,19 @@ class RowOrigin(NamedTuple):
 
 
 _MESSAGES = frozenset((Message, MessageRun))
-_ONE = array("i", [1])
+_ZERO, _ONE = array("i", [0]), array("i", [1])
 _Kind = tuple[int, str, str, str | None, bool, bool]  # flow, src, dst, socket_type, incomplete, encrypted
 
 
 class OctetsBuilder:
     """A column of octets that grows."""
 
-    def __init__(self) -> None:
-        """Begin without values."""
+    def __init__(self, values: Iterable[Octets | None] = ()) -> None:
+        """Begin with values."""
         self.parts: list[bytes] = []  # what is at hand: each of one value, or of several
         self.lengths = array("i", [0])  # of what is at hand of all values, as _sums() wants them
         self.others: dict[int, Cut | Hidden | None] = {}  # values that are not all at hand, by their numbers
+        self.extend(values)
 
     def extend(self, values: Iterable[Octets | None]) -> None:
         """Take values."""
@@ -117,7 +118,7 @@ class Messages:
         self.packets: list[int] = []
         self.kinds = array("i")  # what they share with many others, by its number
         self.numbers: defaultdict[_Kind, int] = defaultdict(count().__next__)
-        self.begins = bytearray()  # of all messages: whether each is the first of a run
+        self.begins = array("i")  # of all messages: 1 if it is the first of a run
         self.frame_counts = array("i", [0])
         self.frames = OctetsBuilder()
 
@@ -145,11 +146,10 @@ class Messages:
                 kinds.append(numbers[message.flow, src, message.dst, socket_type, incomplete, encrypted])
             begins.append(is_first)
             if type(message) is MessageRun:  # isinstance() would ask the class of the class
-                number = message.count
-                begins += bytes(number - 1)
-                counts += _ONE * number
+                begins += _ZERO * (message.count - 1)
+                counts += _ONE * message.count
                 parts.append(message.bodies)
-                lengths += array("i", [message.length]) * number
+                lengths += array("i", [message.length]) * message.count
                 continue
             some: list[Octets] = message.frames  # type: ignore[union-attr]  # it is no run
             counts.append(len(some))
@@ -181,10 +181,6 @@ class Backlog:
         self.conn_ids |= conn_ids
 
 
-Columns = Callable[[list[Any], Mapping[int, ConnectionId], RowOrigin], dict[str, Any]]
-"""What makes columns of events, of the ids of their flows, and of where they come from."""
-
-
 class CaptureRow(NamedTuple):
     """What is known of a file once it has been read; times in nanoseconds since the Unix epoch, None without packets.
 
@@ -210,6 +206,8 @@ class Rows:
         """Keep at most ``max_bytes`` octets of each body (0: all), and without ``bodies`` none of messages' frames."""
         self._max_bytes = max_bytes
         self._bodies = bodies
+        self._makers = {"STRING": _texts, "BIGINT": _numbers, OCTETS: self._octets, OCTETS_LIST: self._lists}
+        self._makers[PROPERTIES] = self._properties
 
     def of_events(self, backlog: Backlog, origin: RowOrigin, provisional: bool = False, least: int = 1) -> list[Batch]:
         """Rows of events of one series; of other kinds than messages only if there are ``least``, or they wait on."""
@@ -223,31 +221,29 @@ class Rows:
 
     def of_capture(self, capture: CaptureRow, listed: FileInfo, series: str, shards: int) -> list[Batch]:
         """The row in ``captures`` of a file that was ``listed`` so, and its problems."""
-        day = None if capture.first_ns is None else [capture.first_ns]
         columns: dict[str, Any] = {name: [getattr(capture, name)] for name in _CAPTURE_COLUMNS}
-        columns |= {"date": _dates(day, 1), "series": [series], "comments": [list(map(_text, capture.comments))]}
-        columns |= {"size": [listed.size], "modified_ns": [listed.modified_ns], "shards": [shards]}
-        columns["error"] = [None if capture.error is None else _text(capture.error)]
+        columns |= {"date": _dates([capture.first_ns]), "series": [series], "size": [listed.size]}
+        columns |= {"modified_ns": [listed.modified_ns], "shards": [shards]}
+        columns |= {"comments": [list(map(_text, capture.comments))], "error": [capture.error and _text(capture.error)]}
         out: list[Batch] = [("captures", _batch(SCHEMAS["captures"], columns), False)]
         if capture.problems:
             count = len(capture.problems)
             severities, codes, details = zip(*capture.problems, strict=True)
             problems: dict[str, Any] = {"severity": severities, "code": codes, "detail": list(map(_text, details))}
             problems |= {"series": [series] * count, "file": [capture.file] * count}
-            problems["date"] = _dates(day and day * count, count)
+            problems["date"] = _dates([capture.first_ns] * count)
             out.append(("problems", _batch(SCHEMAS["problems"], problems), False))
         return out
 
-    # ------------------------------------------------------------------ columns
-
     def _of_messages(self, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
         messages, backlog.messages = backlog.messages, Messages()
-        *_, socket_types, incomplete, encrypted = zip(*messages.numbers, strict=True)
-        few = _ways(messages.numbers, backlog.conn_ids) | {"socket_type": _texts(socket_types)}
-        few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
+        flows, senders, receivers, socket_types, incomplete, encrypted = zip(*messages.numbers, strict=True)
+        names = [backlog.conn_ids[flow].name for flow in flows]
+        few = {"conn_id": _texts(names), **_ends("src", senders), **_ends("dst", receivers)}
+        few |= {"socket_type": _texts(socket_types), "incomplete": pa.array(incomplete)}
+        few["encrypted"] = pa.array(encrypted)
         columns = _when_and_where(messages.times, messages.packets, origin)
-        begins = pa.Array.from_buffers(pa.uint8(), len(messages.begins), [None, pa.py_buffer(messages.begins)])
-        runs = pc.subtract(pc.cumulative_sum(begins.cast(pa.int32())), 1)
+        runs = pc.subtract(_sums(messages.begins), 1)
         kinds = _integers(messages.kinds).take(runs)
         columns = {name: column.take(runs) for name, column in columns.items()}
         columns |= {name: column.take(kinds) for name, column in few.items()}
@@ -266,23 +262,11 @@ class Rows:
 
     def _column(self, sql: str, values: list[Any]) -> pa.Array | None:
         """A column of a type; None if all values are."""
-        if values.count(None) == len(values):
-            return None
-        if sql == "STRING":
-            return _texts(values)
-        if sql == "BIGINT":
-            return _numbers(values)
-        if sql == OCTETS:
-            return self._octets(values)
-        if sql == OCTETS_LIST:
-            return self._lists(values)
-        return self._properties(values) if sql == PROPERTIES else pa.array(values)
+        return None if values.count(None) == len(values) else self._makers.get(sql, pa.array)(values)
 
     def _octets(self, values: Iterable[Octets | None]) -> pa.Array:
         """A column of octets."""
-        builder = OctetsBuilder()
-        builder.extend(values)
-        return builder.build(self._max_bytes)
+        return OctetsBuilder(values).build(self._max_bytes)
 
     def _lists(self, values: Sequence[Sequence[Octets]]) -> pa.Array:
         """A column of lists of octets."""
@@ -337,62 +321,34 @@ def _when_and_where(times_ns: Sequence[int | None], places: Sequence[int], origi
     files, packets, offsets = where(places)
     known = files.dictionary_encode()
     paths = _texts([origin.files.get(number, "") for number in known.dictionary.to_pylist()])
-    found = {"file": paths.take(known.indices), "packet": packets, "offset": offsets}
-    found |= {"date": _dates(times, len(times)), "series": _repeated(origin.series, len(times))}
-    return found | {"time": _times(times), "time_ns": times}
+    found = {"file": paths.take(known.indices), "packet": packets, "offset": offsets, "date": _dates(times)}
+    return found | {"series": _repeated(origin.series, len(times)), "time": _times(times), "time_ns": times}
 
 
-def _wire(events: Sequence[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
-    """The columns that every event from the wire has."""
-    numbers: defaultdict[tuple[int, str, str], int] = defaultdict(count().__next__)
-    ways = array("i", [numbers[event.flow, event.src, event.dst] for event in events])
-    few = _ways(numbers, conn_ids)
-    found = _when_and_where([event.time_ns for event in events], [event.packet or 0 for event in events], origin)
-    return found | {name: column.take(_integers(ways)) for name, column in few.items()}
-
-
-def _ways(ways: Iterable[tuple[Any, ...]], conn_ids: Mapping[int, ConnectionId]) -> dict[str, Any]:
-    """The columns of flows with their senders and receivers, which are the first of each tuple."""
-    flows, senders, receivers, *_ = zip(*ways, strict=True)
-    ids = {"conn_id": _texts([conn_ids[flow].name for flow in flows])}
-    return ids | _ends("src", senders) | _ends("dst", receivers)
-
-
-def _of_wire(kind: str | None = None, name: str | None = None) -> Columns:
-    """What rows of events from the wire have beside the fields; ``name`` of those of a kind that have none."""
-
-    def columns(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
-        found = _wire(events, conn_ids, origin)
-        given = (("kind", kind), ("name", name))
-        return found | {column: _repeated(value, len(events)) for column, value in given if value is not None}
-
-    return columns
-
-
-def _of_problems(events: list[Problem], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
+def _wire(
+    events: Sequence[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin, **same: str
+) -> dict[str, Any]:
+    """The columns that every event from the wire has, null for some problems, and those that are the ``same``."""
     names = [None if event.flow is None else conn_ids[event.flow].name for event in events]
     found = _when_and_where([event.time_ns for event in events], [event.packet or 0 for event in events], origin)
-    found["conn_id"] = names
-    return found | _ends("src", [event.src for event in events]) | _ends("dst", [event.dst for event in events])
+    found |= _ends("src", [event.src for event in events]) | _ends("dst", [event.dst for event in events])
+    return found | {"conn_id": names} | {name: _repeated(value, len(events)) for name, value in same.items()}
 
 
 def _of_connections(
     events: list[Connection], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin
 ) -> dict[str, Any]:
     starts = _numbers([event.start_ns for event in events])
-    stops = _numbers([event.end_ns for event in events])
     ids = [conn_ids[event.flow] for event in events]
     return {
-        "date": _dates(starts, len(events)),
+        "date": _dates(starts),
         "series": _repeated(origin.series, len(events)),
         "conn_id": [one.name for one in ids],
         "shared_id": [one.is_shared for one in ids],
         **_ends("client", [event.client.address for event in events]),
         **_ends("server", [event.server.address for event in events]),
         "start": _times(starts),
-        "start_ns": starts,
-        "stop": _times(stops),
-        "end_ns": stops,
+        "stop": _times([event.end_ns for event in events]),
     }
 
 
@@ -415,9 +371,9 @@ def _integers(values: "array[int]") -> pa.Array:
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
 
 
-def _sums(lengths: "array[int]") -> pa.Array:
-    """Where each of some values begins and the last one ends, if the first of these lengths is 0."""
-    return pc.cumulative_sum_checked(_integers(lengths))
+def _sums(values: "array[int]") -> pa.Array:
+    """The sum of integers up to each: of lengths, the first of them 0, where values begin, and the last one ends."""
+    return pc.cumulative_sum_checked(_integers(values))
 
 
 def _numbers(values: Any) -> pa.Array:
@@ -434,9 +390,7 @@ def _times(times_ns: Any) -> pa.Array:
     return pc.divide(_numbers(times_ns), 1000).cast(_TIMESTAMP)
 
 
-def _dates(times_ns: Any, count: int) -> pa.Array:
-    if times_ns is None:
-        return pa.nulls(count, pa.date32())
+def _dates(times_ns: Any) -> pa.Array:
     return pc.divide(_numbers(times_ns), _DAY_NS).cast(pa.int32()).cast(pa.date32())
 
 
@@ -456,12 +410,12 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode()
 
 
-_OWN: dict[type, tuple[str, Columns]] = {
-    Subscription: ("subscriptions", _of_wire()),
-    Greeting: ("commands", _of_wire("greeting", "greeting")),
-    Command: ("commands", _of_wire("command")),
-    Beacon: ("commands", _of_wire("beacon", "beacon")),
-    Problem: ("problems", _of_problems),
+_OWN: dict[type, tuple[str, Callable[..., dict[str, Any]]]] = {
+    Subscription: ("subscriptions", _wire),
+    Greeting: ("commands", partial(_wire, kind="greeting", name="greeting")),
+    Command: ("commands", partial(_wire, kind="command")),
+    Beacon: ("commands", partial(_wire, kind="beacon", name="beacon")),
+    Problem: ("problems", _wire),
     Connection: ("connections", _of_connections),
 }
 """For each other type of event its table, and what makes its columns that are no fields, or not as they are there."""

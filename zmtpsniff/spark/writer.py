@@ -20,7 +20,6 @@ from zmtpsniff.spark.tables import PARTITION
 _STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
 _ORDER = ("time_ns", "start_ns", "first_ns")  # what rows of a series are sorted by: the first that a table has
 _DISORDER_NS = 1_000_000_000  # to have rows in order that are only so far out of it costs more than it brings
-_LENGTHS = "frames.list.element.length"
 _GROUP_ROWS = 128 << 10
 _BATCH_ROWS = 16 << 10  # that are encoded at once: a sixteenth of them costs a tenth more
 _GROUP_OCTETS = 16 << 20
@@ -55,14 +54,13 @@ class _File:
         # What is in lists and structs has paths, not these names. But for lengths it differs from row to row: without a
         # dictionary it takes less time and less room. Nobody asks for the least of it.
         plain = [column for column in schema.names if column != "state"]
-        encodings = dict.fromkeys(steps, "DELTA_BINARY_PACKED")
         self._writer = pq.ParquetWriter(
             self._sink,
             schema,
             compression="zstd",
-            use_dictionary=[_LENGTHS, *(column for column in plain if column not in steps)],
+            use_dictionary=["frames.list.element.length", *(column for column in plain if column not in steps)],
             write_statistics=plain,
-            column_encoding=encodings or None,
+            column_encoding=dict.fromkeys(steps, "DELTA_BINARY_PACKED") or None,
             write_batch_size=_BATCH_ROWS,
             store_schema=False,  # which says of strings that they are dictionaries
         )
