@@ -136,12 +136,14 @@ def _edges(
     """
     edges = [position]
     append = edges.append
-    end = len(data)
-    last_header = end - header
+    last_header = len(data) - header
+    most += header
     while position <= last_header:
-        (captured,) = unpack_captured(data, position)
-        position += header + captured
-        if captured > most or position > end:
-            break
+        size = header + unpack_captured(data, position)[0]
+        if size > most:
+            return edges
+        position += size
         append(position)
+    if position > len(data):
+        del edges[-1]
     return edges
