@@ -17,7 +17,4 @@ class Limits(NamedTuple):
     @property
     def keep(self) -> int:
         """Octets of a body to keep: enough for those who look into messages, even if fewer are shown."""
-        octets = self.body_octets
-        if not octets:
-            return wire.MAX_LENGTH
-        return octets if octets > _LEAST else _LEAST
+        return max(self.body_octets, _LEAST) if self.body_octets else wire.MAX_LENGTH

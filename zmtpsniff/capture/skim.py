@@ -75,8 +75,9 @@ class Skim:
     def choose(
         self, data: bytes, edges: Sequence[int], order: str, unit: int, header: int, link: int, offset: int
     ) -> list[Packet]:
-        """The wanted ones of the packets in records of a pcap file, and the last of the others: it says how late it is.
+        """The wanted ones of the packets in records of a pcap file.
 
+        The last one that nobody wants comes with them, since its time says how late the capture is.
         The records are all that is between the ``edges`` in ``data``, which begins at ``offset`` in the file. Each has
         a ``header`` of this byte ``order``, and its time has a fraction in units of ``unit`` nanoseconds.
         """

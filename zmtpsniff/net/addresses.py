@@ -15,27 +15,25 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     transport: Literal["tcp", "ipc"] = "tcp"
 
 
-_IPV4 = struct.Struct("!4s4sHH")
-_IPV6 = struct.Struct("!16s16sHH")
-_UNIX_SIZE = 20
-
-_PARTS = {4 + 2 * size: struct.Struct(f"{size}s{size}s2s2s") for size in (4, 8, 16)}
+# The octets of a key: source, destination, and the port of each.
+_IPV4, _UNIX, _IPV6 = (struct.Struct(f"!{size}s{size}sHH") for size in (4, 8, 16))
+_LAYOUTS = {layout.size: layout for layout in (_IPV4, _UNIX, _IPV6)}
 
 
 def addresses(key: bytes) -> tuple[Address, Address]:
     """The two ends of a direction's key: source and destination."""
-    if len(key) == _UNIX_SIZE:
-        return _process(key[:8]), _process(key[8:16])
-    layout = _IPV4 if len(key) == _IPV4.size else _IPV6
+    layout = _LAYOUTS[len(key)]
     source, destination, source_port, destination_port = layout.unpack(key)
+    if layout is _UNIX:
+        return _process(source), _process(destination)
     return _end(source, source_port), _end(destination, destination_port)
 
 
 def reverse(key: bytes) -> bytes:
     """The key of the other direction."""
-    parts = _PARTS[len(key)]
-    source, destination, source_port, destination_port = parts.unpack(key)
-    return parts.pack(destination, source, destination_port, source_port)
+    layout = _LAYOUTS[len(key)]
+    source, destination, source_port, destination_port = layout.unpack(key)
+    return layout.pack(destination, source, destination_port, source_port)
 
 
 def _end(host: bytes, port: int) -> Address:

@@ -168,7 +168,7 @@ class Connections:
         return state, final, provisional
 
     def close(self) -> None:
-        """Let go of all at once: of cycles, which the tables and these are, Python lets go late."""
+        """Break the cycles between the tables and these connections, so that their memory is free at once."""
         self._table.forget()
         del self._table, self._datagrams
 

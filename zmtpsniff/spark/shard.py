@@ -1,8 +1,8 @@
 """A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
 
 The files are merged by time as ``read`` merges them. Each shard keeps what goes between those ends whose hash is its
-number, and gives that to ``Connections``, in order. Packets of others it passes over where they are read, with a glance
-at their headers. Memory goes with the connections that are open at a time, not with the files.
+number, and gives that to ``Connections``, in order. It passes over packets of other shards where they are read, with a
+glance at their headers. Memory goes with the connections that are open at a time, not with the files.
 """
 
 from collections import defaultdict

@@ -166,7 +166,7 @@ class ShardStates:
         groups = log.groups(series)
         self.first_group = 1 + max((number for _, number in groups.values()), default=-1)
         groups = {name: one for name, one in groups.items() if spec.has(name)}
-        self._logged = groups.keys()  # of others that come and go meanwhile nobody needs to know
+        self._logged = groups.keys()  # groups that come and go within one run need no rows
         self._places = {} if anew else {name: place for name, (place, _) in groups.items()}
         self._numbers = {name: number for name, (_, number) in groups.items()}
         self._changed: dict[bytes, None] = dict.fromkeys(groups) if anew else {}
