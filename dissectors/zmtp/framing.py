@@ -151,7 +151,7 @@ class ReaderV2(FrameReader):
                 run = MessageRun(time_ns, packet, flow, src, dst, bodies, length, count, socket_type, offset, seen)
                 append(run)  # type: ignore[arg-type]  # those who set the limit know that runs come
             else:
-                for body in [data[start : start + length] for start in range(position + 2, stop, size)]:
+                for body in [data[start + 2 : start + size] for start in range(position, stop, size)]:
                     append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
             session.messages += count
             position = stop

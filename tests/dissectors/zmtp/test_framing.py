@@ -1,7 +1,7 @@
 """Readers of frames, fed by themselves: what a session is given, without any connection."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Cut, Message, MessageRun, Octets, Problem
@@ -68,6 +68,7 @@ def test_any_cutting_gives_the_same(
 
 
 @given(alike=st.lists(st.tuples(st.binary(max_size=40), st.integers(1, 40)), max_size=5), size=st.integers(1, 4000))
+@example(alike=[(b"", 32)], size=64)
 def test_runs_are_what_messages_are(alike: list[tuple[bytes, int]], size: int) -> None:
     octets = b"".join(frame(body) * count for body, count in alike)
     told: list[list[Message]] = []
@@ -77,6 +78,7 @@ def test_runs_are_what_messages_are(alike: list[tuple[bytes, int]], size: int) -
             feed(reader, buffer, octets[begin : begin + size])
         told.append([one for event in out for one in taken_apart(event)])
     assert told[0] == told[1]
+    assert [message.frames for message in told[0]] == [[body] for body, count in alike for _ in range(count)]
 
 
 def taken_apart(event: AnyEvent | MessageRun) -> list[Message]:
