@@ -35,9 +35,9 @@ def optimize(
 ) -> Optimization:
     """Make few files of many in each day, in the order of series and time; delete files that no table has any more.
 
-    Days of more than ``keep_days`` ago are deleted, but of ``captures``: what it has is not read again. Files of earlier
-    versions of the tables, and those that killed runs left, stay for ``vacuum_hours``. Raises SparkError, also if
-    another run was first; it can be repeated.
+    Days of more than ``keep_days`` ago are deleted, but of ``captures``: what it has is not read again. Files of
+    earlier versions of the tables, and those that killed runs left, stay for ``vacuum_hours``. Raises SparkError. If
+    another run was first it does so, too, and can be repeated.
     """
     from deltalake.exceptions import DeltaError
 
