@@ -42,10 +42,10 @@ _comment = itemgetter(4)
 
 
 class Collaborators(NamedTuple):
-    """Whom a Sniffer works with besides its source; it can do without each of them."""
+    """The objects that a Sniffer works with besides its source. It can do without each of them."""
 
     clock: Callable[[], int] | None = None
-    """Tells the time, in nanoseconds since 1970, while packets pass; time then goes on without packets, too."""
+    """Gives the time, in nanoseconds since 1970, while packets pass. Then time goes on without packets, too."""
     tls: "Tls | None" = None
     """Takes out of TLS what has been decrypted."""
     witness: Witness | None = None
@@ -53,9 +53,9 @@ class Collaborators(NamedTuple):
     host: "LocalHost | None" = None
     """Says which processes of this machine have the connections."""
     selector: "PacketSelector | None" = None
-    """Is given the packets, with what the layers below connections know of them, and saves some."""
+    """Gets the packets, with the results of the layers below connections, and saves some."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
-    """Loads the dissectors of payloads; None for the plug-ins of settings and of packages, and the built-in ones."""
+    """Loads the dissectors of payloads. None: the plug-ins of settings and of packages, and the built-in ones."""
 
 
 NOBODY = Collaborators()
@@ -116,7 +116,7 @@ class Sniffer:
         self._finished = False
 
     def events(self) -> Iterator[list[AnyEvent]]:
-        """Yield events in batches, as soon as they are known; the last is the ``capture`` record.
+        """Yield events in batches, as soon as they are known; the last event is the ``capture`` record.
 
         A batch belongs to the caller until the next is asked for. Raises CaptureError if the source is no capture.
         """
@@ -136,7 +136,7 @@ class Sniffer:
         yield self.finish()
 
     def finish(self) -> list[AnyEvent]:
-        """End every flow; returns the last events. Once it has been called nothing more comes."""
+        """End every flow. Returns the last events. No events come after that."""
         if self._finished:
             return []
         self._finished = True
@@ -166,7 +166,7 @@ class Sniffer:
         return events
 
     def open_connections(self) -> Iterator[Connection]:
-        """Summaries of the ZMTP connections over TCP that go on, as far as they have come."""
+        """Summaries so far of the ZMTP connections over TCP that go on."""
         for dissection, start_ns, last_ns in self._flows.dissections():
             if (
                 isinstance(dissection, ZmtpConnection)
@@ -205,7 +205,7 @@ class Sniffer:
                 self._patterns.settle(now_ns)  # which it tells of once it has seen what came until then
 
     def _take_keys(self) -> None:
-        """Take keys that came with the packets. More may come, and then they come later than what they open."""
+        """Take keys that came with the packets. Later ones may come after the boxes that they open."""
         lines = self._source.key_lines[:]
         del self._source.key_lines[: len(lines)]
         try:
@@ -237,7 +237,7 @@ class Sniffer:
         if comments.count(None) < len(comments):
             for index, comment in enumerate(comments):
                 if comment is not None:
-                    # A comment comes before what its packet says, and after what earlier packets say.
+                    # A comment stands before the events of its packet, and after those of earlier packets.
                     self._dissect(packets[begin:index])
                     begin = index
                     self._events.append(Comment(comment, times[index], self._packets + 1))
