@@ -78,8 +78,12 @@ class Measurements:
     starts: list[Run] = field(default_factory=list)
 
     def beyond_start(self, name: str, what: Callable[[Run], float]) -> list[float]:
-        """What the command cost in each round; an ingest without what it takes to start Spark in that round."""
-        pairs = zip(self.rows[name].runs, self.starts, strict=False)
+        """What the command cost in each round; an ingest without what it takes to start Spark in that round.
+
+        Nothing if it failed in any round.
+        """
+        row = self.rows[name]
+        pairs = zip(() if row.failure else row.runs, self.starts, strict=False)
         return [what(run) - (what(start) if run.jvm_mib else 0.0) for run, start in pairs]
 
     def ratio(self, name: str, beside: str, what: Callable[[Run], float]) -> float | None:
@@ -194,7 +198,8 @@ def _markdown(made: fleet.Fleet, measurements: Measurements, version: str, repea
     seconds, cpu_seconds = (_median(measurements.starts, what) for what in (_seconds, _cpu_seconds))
     parts = [
         f"Measured on {time.strftime('%Y-%m-%d')} with zmtpsniff {version}, Spark {_spark_version()}. "
-        f"{report.machine()}; {repeat} round{'s' if repeat > 1 else ''}, in each of which everything runs once.\n"
+        f"{report.machine()}; {repeat} round{'s' if repeat > 1 else ''} of all commands, and one run of "
+        f"`pcaptoparquet`.\n"
         f"{made.files:,} rotated files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.packets:,} packets, "
         f"{made.messages:,} messages. Starting Spark is part of the time: an ingest of ten messages takes "
         f"{seconds:.1f} s, and {cpu_seconds:.1f} s of processors. Times and ratios are the medians of the rounds; a "
