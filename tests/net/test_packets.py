@@ -48,8 +48,8 @@ def ip6(**fields: Any) -> ScapyPacket:
 
 
 def tcp(payload: bytes = b"payload", **fields: Any) -> ScapyPacket:
-    fields = {"flags": "PA", "seq": 1000, "ack": 2000, **fields}
-    return TCP(sport=40000, dport=5555, **fields) / Raw(payload)
+    fields = {"sport": 40000, "dport": 5555, "flags": "PA", "seq": 1000, "ack": 2000, **fields}
+    return TCP(**fields) / Raw(payload)
 
 
 def decode(*packets: bytes, link: int = ETHERNET, decoder: HeaderDecoder | None = None) -> list[Segment]:
@@ -393,3 +393,47 @@ def test_the_fast_way_and_the_general_way_agree(seed: bytes, data: st.DataObject
     other = general.segments([(0, ETHERNET, tagged[: length + 4], len(tagged), None)], 1)
     assert one == other
     assert (fast.malformed, fast.cut) == (general.malformed, general.cut)
+
+
+@settings(max_examples=200)
+@given(
+    name=st.sampled_from(list(LINKS)),
+    options=st.tuples(st.integers(0, 3), st.integers(0, 4)),
+    payload=st.sampled_from((0, 1, 5, 300)),
+    header=st.none() | st.integers(0, 15),
+    lengths=st.tuples(st.integers(-41, 3), st.integers(-70, 3)),
+    fragment=st.sampled_from((0, 0x4000, 0x2000, 0x8000, 1)),
+    window=st.sampled_from((0, 1)),
+)
+def test_the_fast_way_and_the_general_way_agree_at_the_ends_of_headers(
+    name: str,
+    options: tuple[int, int],
+    payload: int,
+    header: int | None,
+    lengths: tuple[int, int],
+    fragment: int,
+    window: int,
+) -> None:
+    """Whatever the headers say of lengths: a packet that ends in one of them, or goes on behind its IP length.
+
+    ``options`` are those of IP and TCP, ``header`` is TCP's data offset, where it is not the right one, and ``lengths``
+    are more or less than those of the IP packet and the captured one.
+    """
+    link, before, protocols, after = LINKS[name]
+    segment = bytearray(bytes(tcp(bytes(payload), options=[("NOP", None)] * 4 * options[1], window=window)))
+    if header is not None:
+        segment[12] = header << 4
+    for version, ip in (4, ip4(options=[IPOption_NOP()] * 4 * options[0], proto=6)), (6, ip6(nh=6)):
+        headers = bytearray(bytes(ip))
+        total = len(segment) + (len(headers) if version == 4 else 0) + lengths[0]
+        if version == 4:
+            headers[6:8] = struct.pack("!H", fragment)
+        at = 2 if version == 4 else 4
+        headers[at : at + 2] = struct.pack("!H", max(total, 0))
+        whole = before + protocols[version] + after + bytes(headers + segment)
+        packet = whole[: len(whole) + lengths[1]] + bytes(max(lengths[1], 0))  # which may be padded
+        fast, general = HeaderDecoder(), HeaderDecoder()
+        found = fast.segments([(0, link, packet, len(whole), None)], 1)
+        wanted = general.segment(0, 1, link, packet, len(whole))
+        assert found == [wanted] * (wanted is not None)
+        assert (fast.malformed, fast.cut, fast.fragments) == (general.malformed, general.cut, general.fragments)
