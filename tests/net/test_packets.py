@@ -395,45 +395,52 @@ def test_the_fast_way_and_the_general_way_agree(seed: bytes, data: st.DataObject
     assert (fast.malformed, fast.cut) == (general.malformed, general.cut)
 
 
+# Where a packet ends: behind a header of IP or TCP (fixed part, options), or all of it, or an octet before or behind.
+places = st.tuples(st.sampled_from(("ip", "fixed", "header", "packet")), st.integers(-1, 1)) | st.just(("packet", 0))
+
+
 @settings(max_examples=200)
 @given(
     name=st.sampled_from(list(LINKS)),
-    options=st.tuples(st.integers(0, 3), st.integers(0, 4)),
-    payload=st.sampled_from((0, 1, 5, 300)),
-    header=st.none() | st.integers(0, 15),
-    lengths=st.tuples(st.integers(-41, 3), st.integers(-70, 3)),
-    fragment=st.sampled_from((0, 0x4000, 0x2000, 0x8000, 1)),
+    options=st.tuples(st.sampled_from((0, 0, 0, 1)), st.integers(0, 3)),
+    payload=st.sampled_from((0, 1, 300)),
+    offset=st.sampled_from((0, 0, 0, 1, -1, 7)),
+    total=places,
+    size=places,
+    fragment=st.sampled_from((0, 0, 0x4000, 0x2000, 0x8000, 1)),
     window=st.sampled_from((0, 1)),
 )
-def test_the_fast_way_and_the_general_way_agree_at_the_ends_of_headers(
+def test_the_fast_way_and_the_general_way_agree_on_ends(
     name: str,
     options: tuple[int, int],
     payload: int,
-    header: int | None,
-    lengths: tuple[int, int],
+    offset: int,
+    total: tuple[str, int],
+    size: tuple[str, int],
     fragment: int,
     window: int,
 ) -> None:
-    """Whatever the headers say of lengths: a packet that ends in one of them, or goes on behind its IP length.
+    """Of packets that end in or behind a header, as IP says (``total``) and in the capture (``size``).
 
-    ``options`` are those of IP and TCP, ``header`` is TCP's data offset, where it is not the right one, and ``lengths``
-    are more or less than those of the IP packet and the captured one.
+    ``options`` of IP and TCP are in units of 4 octets; so is what is added to the right data ``offset`` of TCP.
     """
     link, before, protocols, after = LINKS[name]
     segment = bytearray(bytes(tcp(bytes(payload), options=[("NOP", None)] * 4 * options[1], window=window)))
-    if header is not None:
-        segment[12] = header << 4
+    segment[12] += offset * 16
     for version, ip in (4, ip4(options=[IPOption_NOP()] * 4 * options[0], proto=6)), (6, ip6(nh=6)):
         headers = bytearray(bytes(ip))
-        total = len(segment) + (len(headers) if version == 4 else 0) + lengths[0]
+        begin = len(headers)
+        ends = {"ip": begin, "fixed": begin + 20, "header": begin + 20 + 4 * options[1], "packet": begin + len(segment)}
+        stop = ends[total[0]] + total[1]
         if version == 4:
-            headers[6:8] = struct.pack("!H", fragment)
-        at = 2 if version == 4 else 4
-        headers[at : at + 2] = struct.pack("!H", max(total, 0))
-        whole = before + protocols[version] + after + bytes(headers + segment)
-        packet = whole[: len(whole) + lengths[1]] + bytes(max(lengths[1], 0))  # which may be padded
+            headers[2:4], headers[6:8] = stop.to_bytes(2, "big"), fragment.to_bytes(2, "big")
+        else:
+            headers[4:6] = max(stop - begin, 0).to_bytes(2, "big")
+        link_header = before + protocols[version] + after
+        packet = (link_header + headers + segment + b"\0")[: len(link_header) + ends[size[0]] + size[1]]
+        wire = len(link_header) + ends["packet"]
         fast, general = HeaderDecoder(), HeaderDecoder()
-        found = fast.segments([(0, link, packet, len(whole), None)], 1)
-        wanted = general.segment(0, 1, link, packet, len(whole))
+        found = fast.segments([(0, link, packet, wire, None)], 1)
+        wanted = general.segment(0, 1, link, packet, wire)
         assert found == [wanted] * (wanted is not None)
         assert (fast.malformed, fast.cut, fast.fragments) == (general.malformed, general.cut, general.fragments)
