@@ -176,7 +176,7 @@ class Half:
     # ------------------------------------------------------------------ octets
 
     def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
-        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``.
+        """Take the next octets of the stream, one at least, which packet ``packet`` brought at ``time_ns``.
 
         They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
         """

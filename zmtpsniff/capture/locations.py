@@ -96,6 +96,15 @@ def open_location(location: str) -> "FileIO | BinaryIO":
     return stream
 
 
+def can_open(location: str) -> bool:
+    """Whether the file at a path or URL can be opened for reading."""
+    try:
+        open_location(location).close()
+    except (OSError, LocationError):
+        return False
+    return True
+
+
 def url_of(url: str, path: str) -> str:
     """The URL of another path in the file system of a URL."""
     scheme, _, rest = canonical(url).partition("://")

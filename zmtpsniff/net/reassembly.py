@@ -47,7 +47,7 @@ class Receiver(Protocol):
     """Takes the octets of one direction."""
 
     def feed(self, data: bytes, time_ns: int, packet: int, offset: int, seen: int, /) -> None:
-        """Take the next octets, which begin at ``offset`` of the stream.
+        """Take the next octets, one at least, which begin at ``offset`` of the stream.
 
         Their sender had seen no octet of the other direction from stream offset ``seen`` on.
         """
