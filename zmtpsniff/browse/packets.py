@@ -147,7 +147,7 @@ class FilePackets:
         chunks = self._chunks(self._steps[place])
         found: list[Packet] = []
         try:
-            for packets in open_stream(self._name, chunks, _Forgotten()):
+            for packets in open_stream(self._name, chunks, _SourceFacts()):
                 found += packets
                 if len(found) >= count:
                     break
@@ -163,8 +163,8 @@ class FilePackets:
             offset += len(data)
 
 
-class _Forgotten:
-    """What a source tells of itself, where nobody listens."""
+class _SourceFacts:
+    """The facts that a source gathers beside its packets. Nobody asks for them here."""
 
     def __init__(self) -> None:
         self.dropped = 0
