@@ -6,7 +6,7 @@ import pytest
 
 from dissectors.events import Command, Connection
 from tests.capture_point.oracle import sniff
-from tests.support.live_packets import LivePackets, sniff_live
+from tests.support.live_packets import LivePackets, Stall, sniff_live
 from tests.support.made_up import frame, pushes
 from tests.support.settings import RELATIONS
 from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, packets, segments, told
@@ -79,3 +79,17 @@ def test_octets_that_the_capture_lost_are_not_waited_for(is_acknowledged: bool) 
     source = LivePackets(given, after_ns=3 * SECOND)
     *while_it_passes, _ = Sniffer(source, RELATIONS, Collaborators(clock=source.clock)).events()
     assert ("error", "capture-gap") in complaints(event for events in while_it_passes for event in events)
+
+
+def test_what_waits_after_a_stall_of_the_machine_is_not_missing() -> None:
+    """The PONG is captured while nothing runs. The clock is seconds ahead when it gets here."""
+    given = passing([server(0.1, 0, PING), client(0.6, 0, PONG, len(PING)), server(0.61, len(PING), seen=len(PONG))])
+    begin_ns = given[-3][0]
+    events = sniff_live(given, 3 * SECOND, [Stall(begin_ns + 1, begin_ns + 5 * SECOND)])
+    assert complaints(events) == []
+    assert told(events) == told(sniff([given]))
+
+
+def test_a_peer_that_falls_silent_is_told_while_it_is() -> None:
+    given = passing([server(0.1, 0, PING), client(0.11, 0, seen=len(PING))])
+    assert complaints(sniff_live(given, 4 * SECOND)) == [("warning", "ping-unanswered")]
