@@ -15,7 +15,7 @@ from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sod
 from dissectors.zmtp.evidence import Doubts
 from zmtpsniff.analysis.patterns import Notice, Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
-from zmtpsniff.analysis.patterns.conversation import Doubt
+from zmtpsniff.analysis.patterns.conversation import Delay, Doubt
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Packet, Source
@@ -98,6 +98,7 @@ class Sniffer:
             settings.flow_limits,
             self._refuse if settings.patterns else None,
             self._suspect if settings.patterns else None,
+            self._excuse if settings.patterns else None,
             collaborators.witness,
         )
         self._datagrams = DatagramTable(
@@ -289,6 +290,9 @@ class Sniffer:
 
     def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
         self._notices.append((len(self._events), Doubt(time_ns, number, since_ns)))
+
+    def _excuse(self, number: int, time_ns: int, since_ns: int) -> None:
+        self._notices.append((len(self._events), Delay(time_ns, number, since_ns)))
 
     def _report(self, code: str, detail: str) -> None:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))

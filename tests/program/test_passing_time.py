@@ -1,5 +1,6 @@
 """A live capture says what reading its packets says, though its clock goes on while none come."""
 
+from operator import itemgetter
 from random import Random
 
 import pytest
@@ -15,6 +16,7 @@ from zmtpsniff.net.segment import ACK, FIN, RST
 from zmtpsniff.sniffer import Collaborators, Sniffer
 
 SECOND = 1_000_000_000
+_AT = itemgetter(0)
 PING, PONG = frame(b"\4PING\0\0", command=True), frame(b"\4PONG", command=True)
 _BEGUN = segments(pushes(3, Random(1), 20), fin=False)
 _CLIENT, _SERVER = (max(segment.end for segment in _BEGUN if segment.side == side) for side in (CLIENT, SERVER))
@@ -67,6 +69,44 @@ def test_octets_that_tcp_sends_again_after_seconds_are_not_lost() -> None:
     events = sniff_live(given, after_ns=3 * SECOND)
     assert complaints(events) == []
     assert told(events) == told(sniff([given]))
+
+
+def heartbeats(until: float, received: int, said: int) -> list[tuple[float, SentSegment]]:
+    """PINGs of the server every 0.2 s, each of which the client's kernel acknowledges while it says nothing itself.
+
+    Behind the first one the client has said ``said`` octets, of which the server has received ``received``.
+    """
+    sent = []
+    for number in range(int(until / 0.2)):
+        at, offset = 0.1 + 0.2 * number, number * len(PING)
+        sent.append(server(at, offset, PING, received if number else 0))
+        sent.append(client(at + 0.01, said if number else 0, seen=offset + len(PING)))
+    return sent
+
+
+def test_a_peer_whose_octets_the_network_loses_is_not_silent() -> None:
+    """Captured beside the receiver: a PONG is there, and the message before it is lost twice."""
+    lost = frame(b"lost")
+    pongs = [
+        client(3.1, 0, lost, 15 * len(PING)),
+        client(3.11, len(lost + PONG), PONG * 14, 15 * len(PING)),
+        server(3.12, 15 * len(PING), seen=len(lost + PONG * 15)),
+    ]
+    sent = sorted([*heartbeats(3, 0, len(lost + PONG)), client(0.12, len(lost), PONG, len(PING)), *pongs], key=_AT)
+    given = passing(sent)
+    assert complaints(sniff([given])) == complaints(sniff_live(given, SECOND)) == []
+
+
+def test_a_peer_that_the_network_keeps_from_saying_more_is_not_silent() -> None:
+    """Captured beside the sender: its first PONG does not get through, so TCP keeps back those that follow."""
+    pongs = [client(0.12, 0, PONG, len(PING)), client(3.1, 0, PONG * 15, 15 * len(PING))]
+    given = passing(sorted([*heartbeats(3, 0, len(PONG)), *pongs], key=_AT))
+    assert complaints(sniff([given])) == complaints(sniff_live(given, SECOND)) == []
+
+
+def test_a_peer_that_falls_silent_while_nothing_is_lost() -> None:
+    given = passing(sorted([*heartbeats(3, len(PONG), len(PONG)), client(0.12, 0, PONG, len(PING))], key=_AT))
+    assert complaints(sniff([given])) == complaints(sniff_live(given, SECOND)) == [("warning", "ping-unanswered")]
 
 
 @pytest.mark.parametrize("is_acknowledged", [True, False])
