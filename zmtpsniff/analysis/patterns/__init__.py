@@ -140,7 +140,7 @@ class Patterns:
                 elif type(event) is Problem and event.code in BLINDING:
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
-                    passed = place
+                    passed = place - 1
                 take_other = takers.get(type(event))
                 if take_other is not None:
                     take_other(event)
