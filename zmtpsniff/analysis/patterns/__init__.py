@@ -26,7 +26,7 @@ from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Delay, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
@@ -51,7 +51,7 @@ _USUAL_PEERS = {
     "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
 }  # fmt: skip
 NO_HORIZONS: Mapping[int, int] = {}
-Notice = tuple[int, Refusal | Doubt]
+Notice = tuple[int, Refusal | Doubt | Delay]
 """What flows tell that is no event, and how many events of its batch come before it."""
 
 
@@ -193,9 +193,14 @@ class Patterns:
                 self._meet(event.flow, event.src or "", event.dst or "")
             self._blind(event.flow, event.since_ns or event.time_ns)
 
-    def _take_notice(self, notice: Refusal | Doubt) -> None:
+    def _take_notice(self, notice: Refusal | Doubt | Delay) -> None:
         if isinstance(notice, Refusal):
             self._connections.refuse(notice)
+        elif isinstance(notice, Delay):
+            conversation = self._conversations.get(notice.flow)
+            if conversation is not None and conversation.pings is not None:
+                conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
+                conversation.pings.excuse(notice.time_ns)
         else:
             self._blind(notice.flow, notice.since_ns or notice.time_ns)
         self._now_ns = max(self._now_ns, notice.time_ns)
