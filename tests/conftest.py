@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.spark_settings import SETTINGS
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Tests start many programs: each would compile all of zmtpsniff for itself.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# What tests share says what it compared, too, if it fails. So nothing here may have imported any of it before.
+pytest.register_assert_rewrite("tests.support")
 
 # No test is about how long something takes, or its examples take to be made, for a machine that does much else may be
 # slow. By default hypothesis takes the same examples each time, so that a test that fails has found something that the
@@ -52,6 +53,7 @@ def spark_installed() -> None:
 @pytest.fixture(scope="session")
 def spark_session(spark_installed: None) -> Iterator["SparkSession"]:
     """A Spark session on two processors."""
+    from tests.support.spark_settings import SETTINGS
     from zmtpsniff.spark.session import get_session
 
     session = get_session("local[2]", SETTINGS)
