@@ -345,7 +345,7 @@ class FlowTable:
         early = flow.begin()
         for place, (direction, segment) in enumerate(early, 1):
             self._take(direction, segment)
-            if flow.number not in self._flows:  # the rest of the segments belongs to another connection
+            if self._directions.get(direction.key) is not direction:  # the rest belongs to another connection
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
                 others = doubtful + [one for _, one in early[place:]]
                 if len(others) >= len(early):
@@ -434,9 +434,16 @@ class FlowTable:
                         one[6], one[7], one[0], one[1], one[4] if one[5] & ACK else None,
                     )  # fmt: skip
             return direction.offset + ahead % MODULO
-        # Both sides have other numbers: another connection uses the ports again, and the capture lacks its SYNs.
-        segments = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
-        self._discard(flow, "open")
+        # Both sides have other numbers: another connection uses the ports again. The capture lacks its SYNs, or what
+        # continues them directly comes later. Packets of the old connection may still come.
+        segments = [*direction.doubtful, *other.doubtful]
+        for syn, number in (direction.pending, seq), (other.pending, ack):
+            if syn is not None and abs(distance(number, syn[3])) <= WINDOW:
+                segments.append(syn)
+        segments.sort(key=itemgetter(1))
+        direction.trust()
+        other.trust()
+        self._retire(flow, time_ns)
         self._again.extendleft(reversed(segments))
         return None
 
@@ -533,7 +540,7 @@ class FlowTable:
         if not flow.begun:
             self._tell_attempt(flow)
             self._begin(flow)
-        if flow.number not in self._flows:
+        if self._directions.get(flow.client.key) is not flow.client:
             return  # its segments turned out to be of two connections
         if not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
