@@ -84,6 +84,37 @@ def test_what_is_kept_is_as_without(form: str, size: int, seed: int, share: floa
     assert vars(state) == vars(wanted)
 
 
+@st.composite
+def files(draw: st.DrawFn) -> bytes:
+    """Files of all kinds whose records are of any length, also longer than the header says, cut or damaged."""
+    sizes = st.sampled_from((0, 1, 15, 16, 17, 23, 24, 59, 60)) | st.integers(0, 300)
+    numbers = st.integers(0, 20) | st.sampled_from((0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF))
+    octets = pcap(
+        draw(st.lists(st.tuples(numbers, numbers, sizes.map(bytes), numbers), min_size=1, max_size=40)),
+        draw(st.sampled_from("<>")),
+        draw(st.sampled_from((0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34))),
+        draw(st.sampled_from((0, 16, 60, 65_535, 0xFFFF_FFFF))),
+    )
+    end = len(octets) - draw(st.sampled_from((0, 0, 1, 16, 17, 60)))
+    return octets[: max(end, 24)] + draw(st.sampled_from((b"", b"", b"\xff" * 16)))
+
+
+@given(octets=files(), size=st.integers(1, 3000), seed=st.integers(), share=st.sampled_from([0.0, 0.3, 1.0]))
+def test_of_any_file_what_is_kept_is_as_without(octets: bytes, size: int, seed: int, share: float) -> None:
+    whole, wanted = read_all(octets)
+    some, last, skim, state = read(octets, size, Whim(seed, share))
+    assert some == {number: whole[number] for number in some}
+    assert share or len(some) == len(whole)
+    times = [packet[0] for packet, _, _ in whole.values()]
+    assert (skim.count, skim.least_ns, skim.latest_ns) == (
+        len(whole),
+        min(times, default=None),
+        max(times, default=None),
+    )
+    assert last[-1:] == list(whole)[-1:]
+    assert vars(state) == vars(wanted)
+
+
 def test_the_last_of_those_left_out_is_kept() -> None:
     """In each piece, so that who reads knows how late it is."""
     octets = pcap([(number, 0, bytes(40), 60) for number in range(1000)])

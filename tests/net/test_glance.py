@@ -15,12 +15,13 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'zmtpsn
 
 import numpy as np
 
-from tests.net.test_packets import ETHERNET, KEY4, LINKS, MAC, ethernet, ip4, ip6, tcp
+from tests.net.test_packets import ETHERNET, KEY4, LINKS, MAC, decode, ethernet, ip4, ip6, tcp
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.net.addresses import reverse
 from zmtpsniff.net.glance import KeyGlance
 from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import Segment
 
 PLAIN = ethernet(ip4() / tcp())
 NOBODY: Callable[[bytes], bool] = lambda key: False  # noqa: E731
@@ -33,13 +34,14 @@ def unwanted(packets: Sequence[bytes], link: int = ETHERNET, is_wanted: Callable
     return KeyGlance(is_wanted).unwanted(link, b"".join(packets), starts, sizes).tolist()  # type: ignore[no-any-return]
 
 
-def assert_segment(packet: bytes, link: int, wire: int) -> None:
+def assert_segment(packet: bytes, link: int, wire: int) -> Segment:
     """The decoder makes a segment of a packet, and knows nothing more of it."""
     decoder = HeaderDecoder()
-    assert len(decoder.segments([(0, link, packet, wire, None)], 1)) == 1
+    (segment,) = decoder.segments([(0, link, packet, wire, None)], 1)
     assert not decoder.datagrams
     assert not decoder.fragments
     assert decoder.skipped() == []
+    return segment
 
 
 OTHERS = {
@@ -138,14 +140,28 @@ def test_recorded_packets() -> None:
                         assert_segment(packet[2], link, packet[3])
 
 
-@given(st.data(), st.sampled_from(["ethernet", "cooked", "cooked 2", "null little", "raw"]))
+# What says what follows, where it begins or how long it is, and octets that are wrong there or just right.
+TELLING = (0, 1, 2, 4, 6, 17, 0x20, 0x27, 0x28, 0x29, 0x40, 0x45, 0x46, 0x4F, 0x50, 0x5F, 0x60, 0x80, 0xF0, 0xFF)
+
+
+@st.composite
+def packets(draw: st.DrawFn, link: bytes) -> bytes:
+    ip = len(link)
+    packet = bytearray(link + PLAIN[14:])
+    packet[ip + 21] = draw(st.sampled_from((1, 2)))  # the port of the source
+    places = st.sampled_from([ip + at for at in (0, 3, 6, 7, 9, 32)]) | st.integers(0, len(packet) - 1)
+    for at in draw(st.lists(places, max_size=2)):
+        packet[at] = draw(st.sampled_from(TELLING))
+    return bytes(packet[: draw(st.sampled_from((None, None, None, None, ip + 41, ip + 40, ip + 39, ip + 20, 9)))])
+
+
+@given(data=st.data(), name=st.sampled_from(list(LINKS)))
 def test_headers_of_any_octets(data: st.DataObject, name: str) -> None:
+    """Of packets of any length, one behind the other, some of directions that somebody wants."""
     link, before, protocols, after = LINKS[name]
-    packet = bytearray(before + protocols[4] + after + bytes(ip4() / tcp()))
-    for at in data.draw(st.lists(st.integers(0, len(packet) - 1), max_size=4)):
-        packet[at] = data.draw(
-            st.sampled_from([0, 1, 2, 4, 6, 17, 0x20, 0x40, 0x45, 0x46, 0x50, 0x60, 0x80, 0xF0, 0xFF])
-        )
-    del packet[data.draw(st.integers(20, len(packet))) :]
-    if unwanted([bytes(packet)], link) == [True]:
-        assert_segment(bytes(packet), link, len(packet))
+    some = data.draw(st.lists(packets(before + protocols[4] + after), min_size=3, max_size=9))
+    keys = sorted({segment[2] for packet in some for segment in decode(packet, link=link)})
+    wanted = data.draw(st.sampled_from([[], keys[:1], keys]))
+    for packet, is_left_out in zip(some, unwanted(some, link, wanted.__contains__), strict=True):
+        if is_left_out:
+            assert assert_segment(packet, link, len(packet))[2] not in wanted

@@ -166,7 +166,7 @@ def test_a_file_that_changed_when_others_are_gone(tmp_path: Path) -> None:
 
 def test_a_file_that_nobody_could_open_is_read_once_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = pieces_of("app_malamute.pcap", 3, tmp_path / "in")
-    opens = inputs.open_location
+    opens = locations.open_location
 
     def refuse(location: str) -> Any:
         if location == str(files[1]):

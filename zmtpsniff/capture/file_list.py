@@ -62,7 +62,7 @@ def _local_files(name: str, but: str | None) -> list[FileInfo]:
 
 
 def _chosen(folder: str, names: Sequence[str], but: str | None) -> list[FileInfo]:
-    """The files of a folder with these names, without those to leave out; ``but`` sees paths without links."""
+    """The files of a folder with these names, but for those to leave out. ``but`` sees paths with links resolved."""
     real = os.path.realpath(folder)
     wanted = (os.path.join(folder, name) for name in names if but is None or not re.search(but, f"{real}/{name}"))
     return [listed(path) for path in wanted if not is_special(path)]

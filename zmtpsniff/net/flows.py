@@ -48,8 +48,9 @@ _MUCH_DISORDER = 10  # so many packets captured before what they acknowledge are
 _STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
 _MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; bounds how often each is taken
 _RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
-_LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others while no packet of its flow comes
-_LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
+_LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others
+_LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture, where others were received or nobody can know that
+_LATE_NS = 250_000_000  # octets that others wait for so long are late; TCP mends most losses sooner
 _MOST_REFUSALS = 1000  # RSTs that wait for their SYN
 _AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
@@ -62,6 +63,8 @@ Refuse = Callable[[int, str, str, int, int], None]
 Doubt = Callable[[int, int, int, int], None]
 """Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
 
+Delay = Callable[[int, int, int], None]
+"""Called with the number of a flow, the time, and that of the last packet before the octets that are late."""
 
 _FORMAT = 1  # of snapshots; it is raised whenever they say something else than before
 
@@ -95,17 +98,20 @@ class FlowTable:
         limits: FlowLimits | None = None,
         refuse: Refuse | None = None,
         doubt: Doubt | None = None,
+        delay: Delay | None = None,
         witness: Witness | None = None,
     ) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``.
 
         The table calls ``refuse`` for each SYN that a RST answers, whatever protocol its sender wanted to speak. It
         calls ``doubt`` when it presumes octets of a flow lost, before any segment goes on that acknowledges them. It
-        reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
+        calls ``delay`` with each packet of a flow in which octets have been waiting for others for long, before any of
+        it goes on. It reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
         """
         self._connect = connect
         self._refuse = refuse
         self._doubt = doubt
+        self._delay = delay
         self._witness = witness
         self._waits = None if witness is None else WaitWatch(witness)
         self._limits = limits = limits or FlowLimits()
@@ -139,9 +145,9 @@ class FlowTable:
         return self.count
 
     @property
-    def waiting_since_ns(self) -> int | None:
-        """The time up to which all octets are here, except lost ones; None if all of them are."""
-        return min((flow.sure_ns for flow in self._waiting.values()), default=None)
+    def horizons(self) -> dict[int, int]:
+        """The flows that lack octets, by number: the time up to which all octets are here, except lost ones."""
+        return {number: flow.sure_ns for number, flow in self._waiting.items()}
 
     def disorder(self) -> list[tuple[str, str]]:
         """A problem's code and a sentence, if the capture is out of order."""
@@ -283,7 +289,7 @@ class FlowTable:
             return
         if flow.begun:
             lacks = direction.acked > direction.offset or other.acked > other.offset
-            if not (direction.waiting or other.waiting or (lacks and (direction.owes or other.owes))):
+            if not (direction.waiting or other.waiting or (lacks and (direction.owes or other.owes)) or flow.lacks_end):
                 flow.sure_ns = flow.last_ns
             if time_ns - flow.last_ns > _PAUSE_NS:
                 direction.forget_past()
@@ -339,7 +345,7 @@ class FlowTable:
         early = flow.begin()
         for place, (direction, segment) in enumerate(early, 1):
             self._take(direction, segment)
-            if flow.number not in self._flows:  # the rest of the segments belongs to another connection
+            if self._directions.get(direction.key) is not direction:  # the rest belongs to another connection
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
                 others = doubtful + [one for _, one in early[place:]]
                 if len(others) >= len(early):
@@ -352,6 +358,8 @@ class FlowTable:
         """Take a segment of a flow that has begun."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
+        if (direction.waiting or other.waiting) and self._delay and time_ns - flow.since_ns > _LATE_NS:
+            self._delay(flow.number, time_ns, flow.sure_ns)
         if direction.acked > direction.offset or other.acked > other.offset:
             flow.give_up_late(time_ns, packet)
         if direction.reset is not None and not flags & RST:
@@ -426,9 +434,16 @@ class FlowTable:
                         one[6], one[7], one[0], one[1], one[4] if one[5] & ACK else None,
                     )  # fmt: skip
             return direction.offset + ahead % MODULO
-        # Both sides have other numbers: another connection uses the ports again, and the capture lacks its SYNs.
-        segments = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
-        self._discard(flow, "open")
+        # Both sides have other numbers: another connection uses the ports again. The capture lacks its SYNs, or what
+        # continues them directly comes later. Packets of the old connection may still come.
+        segments = [*direction.doubtful, *other.doubtful]
+        for syn, number in (direction.pending, seq), (other.pending, ack):
+            if syn is not None and abs(distance(number, syn[3])) <= WINDOW:
+                segments.append(syn)
+        segments.sort(key=itemgetter(1))
+        direction.trust()
+        other.trust()
+        self._retire(flow, time_ns)
         self._again.extendleft(reversed(segments))
         return None
 
@@ -525,7 +540,7 @@ class FlowTable:
         if not flow.begun:
             self._tell_attempt(flow)
             self._begin(flow)
-        if flow.number not in self._flows:
+        if self._directions.get(flow.client.key) is not flow.client:
             return  # its segments turned out to be of two connections
         if not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
@@ -729,6 +744,8 @@ class FlowTable:
             )
         if over:
             self._end(flow, flow.closing or "open")
+        else:
+            self._attend(flow)
 
     def _end(self, flow: Flow, end: End) -> None:
         """Finish a flow. It stays known for a while, so that late segments do not begin another."""
@@ -839,16 +856,22 @@ class FlowTable:
             self.sweep(now_ns)
 
     def _let_go(self, now_ns: int, longest_ns: int) -> None:
-        """Let nothing wait for longer than ``longest_ns``.
-
-        After a RST, segments wait as long as a flow lingers. By then it is known whether the RST counts, and so
-        whether the network or the capture lost octets.
-        """
-        lingering_ns = max(longest_ns, self._linger_ns)
+        """Let nothing wait for longer than ``longest_ns``, except for what the network lost."""
         for flow in list(self._waiting.values()):
-            if now_ns - flow.since_ns > (lingering_ns if flow.was_reset else longest_ns):
+            if now_ns - flow.since_ns > self._longest_wait_ns(flow, longest_ns):
                 self._hurry(flow)
         self._take_again()
+
+    def _longest_wait_ns(self, flow: Flow, longest_ns: int) -> int:
+        """How long segments of a flow wait, if those that wait for octets which were received wait ``longest_ns``.
+
+        After a RST, segments wait as long as a flow lingers. By then it is known whether the RST counts, and so
+        whether the network or the capture lost octets. Two losses in a row can make TCP wait for seconds before it
+        sends octets again.
+        """
+        if flow.was_reset:
+            return max(longest_ns, self._linger_ns)
+        return _LONGEST_WAIT_NS if flow.awaits_network else longest_ns
 
     def _hurry(self, flow: Flow) -> None:
         """Let nothing of a flow wait any longer, though segments may follow."""

@@ -1,4 +1,4 @@
-"""What keeps tables quick to ask: few large files, and nothing that nobody needs; tables of an earlier version."""
+"""Maintenance of tables: few large files, none that nobody needs, and tables of earlier versions."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """Patterns: what messages mean to each other. They add to events, and find problems that one message does not show."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import islice
@@ -26,7 +26,7 @@ from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Delay, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
@@ -50,7 +50,8 @@ _USUAL_PEERS = {
     "REP": "REQ", "REQ": "REP", "ROUTER": "DEALER", "DEALER": "ROUTER", "PUB": "SUB", "XPUB": "SUB", "SUB": "PUB",
     "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
 }  # fmt: skip
-Notice = tuple[int, Refusal | Doubt]
+NO_HORIZONS: Mapping[int, int] = {}
+Notice = tuple[int, Refusal | Doubt | Delay]
 """What flows tell that is no event, and how many events of its batch come before it."""
 
 
@@ -93,12 +94,16 @@ class Patterns:
     # ------------------------------------------------------------------ the hot loop
 
     def take(
-        self, events: list[AnyEvent], horizon_ns: int | None = None, notices: Sequence[Notice] = ()
+        self,
+        events: list[AnyEvent],
+        horizon_ns: int | None = None,
+        notices: Sequence[Notice] = (),
+        horizons: Mapping[int, int] = NO_HORIZONS,
     ) -> list[AnyEvent]:
         """Add to the events of a batch. Returns them with the problems found, each behind its event.
 
-        From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``notices`` are in the order
-        of their places among the events.
+        From ``horizon_ns`` on, events may still be missing, and those of a flow from its time in ``horizons`` on, since
+        packets wait for others. ``notices`` are in the order of their places among the events.
         """
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []
@@ -112,7 +117,7 @@ class Patterns:
             if findings.events:
                 found.append((place, findings.take()))
         self._look(events, begin, len(events), found)
-        self._settle(events, horizon_ns)
+        self._settle(events, horizon_ns, horizons)
         if findings.events:
             found.append((len(events), findings.take()))
         return _inserted(events, found) if found else events
@@ -135,14 +140,14 @@ class Patterns:
                 elif type(event) is Problem and event.code in BLINDING:
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
-                    passed = place
+                    passed = place - 1
                 take_other = takers.get(type(event))
                 if take_other is not None:
                     take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
 
-    def _settle(self, events: list[AnyEvent], horizon_ns: int | None) -> None:
+    def _settle(self, events: list[AnyEvent], horizon_ns: int | None, horizons: Mapping[int, int]) -> None:
         """Once a second, report what has waited for too long."""
         for event in reversed(events):
             if self._pass(event):
@@ -151,10 +156,11 @@ class Patterns:
         if now_ns - self._settled_ns < _SETTLE_NS:
             return
         self._settled_ns = now_ns
-        for waiting in self._waiting.values():
+        for flow, waiting in self._waiting.items():
+            sure_ns = min(now_ns, horizons.get(flow, now_ns))
             for rules in waiting:
-                rules.pass_time(now_ns)
-        self._connections.pass_time(now_ns)
+                rules.pass_time(sure_ns)
+        self._connections.pass_time(min([now_ns, *horizons.values()]))
 
     def _pass(self, event: AnyEvent) -> bool:
         """Take the time from an event, if it has one."""
@@ -187,9 +193,14 @@ class Patterns:
                 self._meet(event.flow, event.src or "", event.dst or "")
             self._blind(event.flow, event.since_ns or event.time_ns)
 
-    def _take_notice(self, notice: Refusal | Doubt) -> None:
+    def _take_notice(self, notice: Refusal | Doubt | Delay) -> None:
         if isinstance(notice, Refusal):
             self._connections.refuse(notice)
+        elif isinstance(notice, Delay):
+            conversation = self._conversations.get(notice.flow)
+            if conversation is not None and conversation.pings is not None:
+                conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
+                conversation.pings.excuse(notice.time_ns)
         else:
             self._blind(notice.flow, notice.since_ns or notice.time_ns)
         self._now_ns = max(self._now_ns, notice.time_ns)
@@ -286,14 +297,25 @@ class Patterns:
             return
         if event.socket_type is not None:
             self._announce(conversation, event)
-        elif event.name in ("PING", "PONG") and conversation.pings is None and len(conversation.types) == 2:
-            conversation.pings = Heartbeats(conversation, self._findings)
-            self._listen(conversation)
         elif conversation.inference is not None:
             conversation.inference.command(event)
-        if conversation.pings is not None:
+        if event.name in ("PING", "PONG") and (len(conversation.types) == 2 or not conversation.blind):
+            self._heartbeat(conversation, event)
+        elif conversation.pings is not None:
             conversation.pings.command(event)
         conversation.rules.command(event)
+
+    def _heartbeat(self, conversation: Conversation, event: Command) -> None:
+        if len(conversation.types) < 2:  # the capture point is late with what the other side said before
+            if conversation.early_octets < _EARLY_OCTETS // 2:
+                self._keep(conversation, event)
+            else:
+                conversation.blind = True
+            return
+        if conversation.pings is None:
+            conversation.pings = Heartbeats(conversation, self._findings)
+            self._listen(conversation)
+        conversation.pings.command(event)
 
     def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
         if event.src in conversation.types:
@@ -313,10 +335,13 @@ class Patterns:
         if conversation.early:
             self._catch_up(conversation)
 
-    def _keep(self, conversation: Conversation, event: Message | Subscription) -> None:
+    def _keep(self, conversation: Conversation, event: Message | Subscription | Command) -> None:
         """Keep an event until the socket types are known. If there are too many, forget them."""
-        octets = sum(map(len, map(at_hand, event.frames))) if isinstance(event, Message) else len(at_hand(event.topic))
-        octets += _EVENT_COST
+        octets = _EVENT_COST
+        if isinstance(event, Message):
+            octets += sum(map(len, map(at_hand, event.frames)))
+        else:
+            octets += len(at_hand(event.topic if isinstance(event, Subscription) else event.context or b""))
         if conversation.early_octets + octets <= _EARLY_OCTETS and self._room.take(octets):
             conversation.early_octets += octets
             conversation.early.append(event)
@@ -331,6 +356,9 @@ class Patterns:
         for early in conversation.early:
             if isinstance(early, Subscription):
                 conversation.rules.subscription(early)
+            elif isinstance(early, Command):
+                self._heartbeat(conversation, copy(early))
+                take = self._on_message.get(conversation.flow)  # heartbeats listen, too
             elif take is not None:
                 take(copy(early))
         self._forget_early(conversation)
