@@ -384,6 +384,7 @@ def version_0_9(folder: Path, files: list[Path]) -> None:
             missing = [name for name in ("shards", "condition") if name in rows.column_names]
             pq.write_table(rows.drop_columns(missing), target)
     (folder / "out" / "_open").mkdir()
+    (folder / "out" / "_lock").touch()
     rows = pa.table({"series": [str(files[0].parent)], "name": [b"x"], "state": [b"y"]})
     pq.write_table(rows, folder / "out" / "_open" / "0000000001-x.parquet")
 
@@ -396,6 +397,7 @@ def test_tables_of_0_9_0_are_converted(tmp_path: Path) -> None:
     with pytest.raises(SparkError, match=rf"--output {output}: has tables of version 0.9.0: zmtpsniff spark convert"):
         take(files, output)
     assert convert(str(output)) == 1
+    assert {path.name for path in output.iterdir()} == {*tables.TABLES, "_states"}
     assert by_series(read_tables(output))[str(tmp_path / "in")] == expected(files[:1])
     with pytest.raises(SparkError, match="has tables of Delta Lake already"):
         convert(str(output))

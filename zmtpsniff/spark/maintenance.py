@@ -102,4 +102,6 @@ def convert(folder: str) -> int:
     store.commit(store.last_commit().number, writer.close(), set(), set(), lambda: False)
     for name in old:
         system.delete_dir(f"{root}/{name}")
+    for name in found & {"_lock", "_followed"}:
+        system.delete_file(f"{root}/{name}")
     return len(lost)
