@@ -56,7 +56,7 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     except KeyboardInterrupt as interrupt:
         if special:
             raise
-        raise PartialOutputError(f"interrupted: {target} has what was written until then") from interrupt
+        raise PartialOutputError(f"interrupted: {target} has the output so far") from interrupt
 
 
 @contextmanager
