@@ -138,7 +138,9 @@ class CheckSettings(NamedTuple):
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
-@click.option("--strict", is_flag=True, help="Rules that cannot be checked fail, too: the capture lacks what they ask for.")
+@click.option(
+    "--strict", is_flag=True, help="Rules that cannot be checked fail, too: the capture lacks what they ask for."
+)
 @display_filter
 @utc
 @color
