@@ -32,7 +32,8 @@ def make_views(
         known = store.table(table)
         if known is None:
             raise SparkError(
-                f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
+                f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them, "
+                f"zmtpsniff spark convert {folder} those of version 0.9.0"
             )
         frame = _read(
             session, f"{store.location}/{table}", store.paths(table, *_days(table, since_ns, until_ns)), table
