@@ -17,7 +17,7 @@ PARTIAL = ".partial"
 
 
 class PartialOutputError(KeyboardInterrupt):
-    """An interrupt came while a file was being written. The text says where the part written so far is."""
+    """An interrupt came before all was read or written. The text says what there is, and where."""
 
 
 class OutputError(Error):
