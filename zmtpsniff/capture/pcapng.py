@@ -193,8 +193,8 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
                 append(packet)
             elif kind == INTERFACE:
                 interface = section.interfaces[-1]
-                unit = interface.numerator if interface.denominator == 1 else 0
-                clocks.append((interface.link, unit, interface.offset))
+                whole_ns = interface.numerator if interface.denominator == 1 else 0
+                clocks.append((interface.link, whole_ns, interface.offset))
             position = stop
         if batch:
             if offsets is not None:
