@@ -2,10 +2,13 @@
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import CaptureError, Packet, SourceState
+
+if TYPE_CHECKING:
+    from zmtpsniff.capture.skim import Skim
 
 MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
 BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
@@ -26,6 +29,14 @@ EPB_DROPCOUNT = 4  # section 4.3
 ISB_IFDROP, ISB_OSDROP = 5, 7  # section 4.6
 CURVE_KEYS = 0x5A4D544B  # "ZMTK", a type of secrets of our own: lines of a key file, as docs/curve.md says
 MOST_KEY_LINES = 65_536  # of one capture that wait to be taken
+
+
+class Clock(NamedTuple):
+    """What the times of an interface's packets mean; interfaces are alike that have the same and one link type."""
+
+    link: int
+    unit_ns: int  # 0 if it is not whole nanoseconds
+    offset_ns: int
 
 
 class _BlockError(Exception):
@@ -49,6 +60,10 @@ class _Interface:
             self.numerator, self.denominator = 1, 10 ** (exponent - 9)
         else:
             self.numerator, self.denominator = 10 ** (9 - exponent), 1
+
+    @property
+    def clock(self) -> Clock:
+        return Clock(self.link, self.numerator if self.denominator == 1 else 0, self.offset)
 
     def time_ns(self, high: int, low: int) -> int:
         return (high << 32 | low) * self.numerator // self.denominator + self.offset
@@ -101,14 +116,18 @@ class _Section:
 
 
 def read_pcapng(
-    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None = None
+    stream: FileOctets,
+    data: bytes,
+    source: SourceState,
+    offsets: list[int] | None = None,
+    skim: "Skim | None" = None,
 ) -> Iterator[list[Packet]]:
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
     interfaces and their statistics go to ``source.comments``, keys of CURVE to ``source.key_lines``, losses to
     ``source.dropped``, what is wrong after the first section header to ``source.faults``; a section header that is none
-    or not whole raises CaptureError. ``offsets`` is that of open_stream.
+    or not whole raises CaptureError. ``offsets`` and ``skim`` are those of open_stream.
     """
     data = stream.extend(data, 28)
     order = BYTE_ORDERS.get(data[8:12])
@@ -123,21 +142,29 @@ def read_pcapng(
         data = stream.extend(data, length)
     if len(data) < 28 or len(data) < length:
         raise CaptureError(f"{stream.name}: a pcapng file cut short in its section header, so there is no packet in it")
-    return _packets(stream, data, source, offsets)
+    return _packets(stream, data, source, offsets, skim)
 
 
-def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None) -> Iterator[list[Packet]]:
+def _packets(
+    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None, skim: "Skim | None"
+) -> Iterator[list[Packet]]:
     section = _Section("<")
     last_time = 0
     position = 0
     unpack_enhanced: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<7I").unpack_from
-    unpack_length: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<I").unpack_from
-    # Of each interface of the section: link type, numerator of the unit if it is whole nanoseconds (else 0), offset.
-    clocks: list[tuple[int, int, int]] = []
+    unpack_length: Callable[[bytes, int], tuple[int]] = struct.Struct("<I").unpack_from
+    clocks: list[Clock] = []  # of the section's interfaces
     # Of the packet before: the next one mostly has the same.
     current = current_high = -1
     link = unit = offset = high_ns = 0
     while True:
+        if skim is not None:
+            edges = _edges(data, position, unpack_length)
+            if len(edges) > 1:
+                packets, position = skim.blocks(data, edges, section.order, clocks, stream.offset(data, 0))
+                if packets:
+                    last_time = packets[-1][0]
+                    yield packets
         batch: list[Packet] = []
         append = batch.append
         begin, order_before = position, section.order
@@ -192,9 +219,7 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
                 last_time = packet[0]
                 append(packet)
             elif kind == INTERFACE:
-                interface = section.interfaces[-1]
-                whole_ns = interface.numerator if interface.denominator == 1 else 0
-                clocks.append((interface.link, whole_ns, interface.offset))
+                clocks.append(section.interfaces[-1].clock)
             position = stop
         if batch:
             if offsets is not None:
@@ -208,6 +233,25 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
         if len(data) < need:
             stream.ended(source, data, position, "block")
             return
+
+
+def _edges(data: bytes, position: int, unpack_length: Callable[[bytes, int], tuple[int]]) -> list[int]:
+    """Where blocks begin, one after the other from ``position`` on, and where the last one ends.
+
+    They are those up to one that is not whole, or too short for an Enhanced Packet Block.
+    """
+    edges = [position]
+    append = edges.append
+    last = len(data) - 32
+    while position <= last:
+        length = unpack_length(data, position + 4)[0]
+        if length < 32:
+            return edges
+        position += length
+        append(position)
+    if position > len(data):
+        del edges[-1]
+    return edges
 
 
 def _offsets(data: bytes, position: int, end: int, order: str, base: int) -> list[int]:
