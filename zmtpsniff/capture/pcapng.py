@@ -2,9 +2,27 @@
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.capture.octets import FileOctets
+from zmtpsniff.capture.pcapng_blocks import (
+    COMMENT,
+    CURVE_KEYS,
+    END_OF_OPTIONS,
+    ENHANCED_PACKET,
+    EPB_DROPCOUNT,
+    IF_TSOFFSET,
+    IF_TSRESOL,
+    INTERFACE,
+    ISB_IFDROP,
+    ISB_OSDROP,
+    OLD_PACKET,
+    SECRETS,
+    SECTION_HEADER,
+    SIMPLE_PACKET,
+    STATISTICS,
+    TimeBase,
+)
 from zmtpsniff.capture.source import CaptureError, Packet, SourceState
 
 if TYPE_CHECKING:
@@ -14,29 +32,8 @@ MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no by
 BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 LARGEST_BLOCK = 16 << 20  # octets; Wireshark's own limit for years
 
-SECTION_HEADER = 0x0A0D0D0A
-INTERFACE = 1
-OLD_PACKET = 2
-SIMPLE_PACKET = 3
-STATISTICS = 5
-ENHANCED_PACKET = 6
-SECRETS = 10  # section 4.7
 _PACKETS = frozenset({OLD_PACKET, SIMPLE_PACKET, ENHANCED_PACKET})
-
-END_OF_OPTIONS, COMMENT = 0, 1  # section 3.5
-IF_TSRESOL, IF_TSOFFSET = 9, 14  # section 4.2
-EPB_DROPCOUNT = 4  # section 4.3
-ISB_IFDROP, ISB_OSDROP = 5, 7  # section 4.6
-CURVE_KEYS = 0x5A4D544B  # "ZMTK", a type of secrets of our own: lines of a key file, as docs/curve.md says
 MOST_KEY_LINES = 65_536  # of one capture that wait to be taken
-
-
-class Clock(NamedTuple):
-    """What the times of an interface's packets mean; interfaces are alike that have the same and one link type."""
-
-    link: int
-    unit_ns: int  # 0 if it is not whole nanoseconds
-    offset_ns: int
 
 
 class _BlockError(Exception):
@@ -62,8 +59,8 @@ class _Interface:
             self.numerator, self.denominator = 10 ** (9 - exponent), 1
 
     @property
-    def clock(self) -> Clock:
-        return Clock(self.link, self.numerator if self.denominator == 1 else 0, self.offset)
+    def base(self) -> TimeBase:
+        return TimeBase(self.link, self.numerator if self.denominator == 1 else 0, self.offset)
 
     def time_ns(self, high: int, low: int) -> int:
         return (high << 32 | low) * self.numerator // self.denominator + self.offset
@@ -153,7 +150,7 @@ def _packets(
     position = 0
     unpack_enhanced: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<7I").unpack_from
     unpack_length: Callable[[bytes, int], tuple[int]] = struct.Struct("<I").unpack_from
-    clocks: list[Clock] = []  # of the section's interfaces
+    bases: list[TimeBase] = []  # of the section's interfaces
     # Of the packet before: the next one mostly has the same.
     current = current_high = -1
     link = unit = offset = high_ns = 0
@@ -161,7 +158,7 @@ def _packets(
         if skim is not None:
             edges = _edges(data, position, unpack_length)
             if len(edges) > 1:
-                packets, position = skim.blocks(data, edges, section.order, clocks, stream.offset(data, 0))
+                packets, position = skim.blocks(data, edges, section.order, bases, stream.offset(data, 0))
                 if packets:
                     last_time = packets[-1][0]
                     yield packets
@@ -177,10 +174,10 @@ def _packets(
                 kind, length, index, high, low, captured, wire = unpack_enhanced(data, position)
                 stop = position + length
                 # Up to 3 octets of padding: no options.
-                if kind == 6 and 32 <= length - captured < 36 and stop <= end and index < len(clocks):
+                if kind == 6 and 32 <= length - captured < 36 and stop <= end and index < len(bases):
                     if high != current_high or index != current:
                         current, current_high = index, high
-                        link, unit, offset = clocks[index]
+                        link, unit, offset = bases[index]
                         high_ns = (high << 32) * unit + offset
                     if unit and unpack_length(data, stop - 4)[0] == length:
                         last_time = high_ns + low * unit
@@ -197,7 +194,7 @@ def _packets(
                 section = _Section(order)
                 unpack_enhanced = struct.Struct(order + "7I").unpack_from
                 unpack_length = struct.Struct(order + "I").unpack_from
-                clocks = []
+                bases = []
                 current = -1
             length = unpack_length(data, position + 4)[0]
             if length < 12 or length % 4 or length > LARGEST_BLOCK:
@@ -219,7 +216,7 @@ def _packets(
                 last_time = packet[0]
                 append(packet)
             elif kind == INTERFACE:
-                clocks.append(section.interfaces[-1].clock)
+                bases.append(section.interfaces[-1].base)
             position = stop
         if batch:
             if offsets is not None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from zmtpsniff.capture.pcapng import ENHANCED_PACKET, Clock
+from zmtpsniff.capture.pcapng_blocks import ENHANCED_PACKET, TimeBase
 from zmtpsniff.capture.source import Packet
 
 Numbers = NDArray[np.int64]
@@ -91,27 +91,27 @@ class Skim:
         return self._choose(data, link, begins + header, ends[1:], times, heads["wire"], begins + offset)
 
     def blocks(
-        self, data: bytes, edges: Sequence[int], order: str, clocks: Sequence[Clock], offset: int
+        self, data: bytes, edges: Sequence[int], order: str, bases: Sequence[TimeBase], offset: int
     ) -> tuple[list[Packet], int]:
         """The wanted ones of the packets in the first blocks of a section of a pcapng file, and how far these reach.
 
-        They are Enhanced Packet Blocks without options, of interfaces with the same link type and clock; there may be
-        none. The last packet that nobody wants comes with them. Blocks of this byte ``order``, of 32 octets or more,
+        They are Enhanced Packet Blocks without options, of interfaces that have all of the time base in common; there may
+        be none. The last packet that nobody wants comes with them. Blocks of this byte ``order``, of 32 octets or more,
         are all that is between the ``edges`` in ``data``, which begins at ``offset`` in the file. The section has
-        interfaces with these ``clocks``.
+        interfaces with these ``bases``.
         """
         ends = np.array(edges)
         begins = ends[:-1]
         heads = structures(data, begins, _block(order))
         first = int(heads["interface"][0])
-        if first >= len(clocks) or not clocks[first].unit_ns:
+        if first >= len(bases) or not bases[first].unit_ns:
             return [], edges[0]
-        link, unit_ns, offset_ns = clock = clocks[first]
+        link, unit_ns, offset_ns = base = bases[first]
         indexes = heads["interface"]
         plain = indexes == first
         if not plain.all():
             seen = np.unique(indexes).tolist()
-            plain = np.isin(indexes, [index for index in seen if index < len(clocks) and clocks[index] == clock])
+            plain = np.isin(indexes, [index for index in seen if index < len(bases) and bases[index] == base])
         plain &= heads["kind"] == ENHANCED_PACKET
         padding = ends[1:] - begins - _AROUND - heads["captured"]
         plain &= padding & ~3 == 0  # from 0 to 3, so that there are no options
