@@ -1,21 +1,22 @@
 """A glance leaves out what the header decoder makes a segment of a direction that nobody wants of, and nothing else."""
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, IPOption_NOP, TCPerror
-from scapy.layers.inet6 import IPv6ExtHdrHopByHop
+from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 from scapy.layers.l2 import ARP, GRE, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
-from scapy.packet import Raw
+from scapy.packet import Packet, Raw
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'zmtpsniff[spark]'")
 
 import numpy as np
 
-from tests.net.test_packets import ETHERNET, KEY4, LINKS, MAC, ethernet, ip4, ip6, tcp
+from tests.net.test_packets import ETHERNET, KEY4, KEY6, LINKS, MAC, ethernet, ip4, ip6, tcp
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.net.addresses import reverse
@@ -23,7 +24,19 @@ from zmtpsniff.net.glance import KeyGlance
 from zmtpsniff.net.packets import HeaderDecoder
 
 PLAIN = ethernet(ip4() / tcp())
+PLAIN6 = ethernet(ip6() / tcp())
 NOBODY: Callable[[bytes], bool] = lambda key: False  # noqa: E731
+KEYS = (KEY4, KEY6)
+
+
+def noting(asked: list[bytes]) -> Callable[[bytes], bool]:
+    """Nobody wants anything; what was asked about."""
+
+    def is_wanted(key: bytes) -> bool:
+        asked.append(key)
+        return False
+
+    return is_wanted
 
 
 def unwanted(packets: Sequence[bytes], link: int = ETHERNET, is_wanted: Callable[[bytes], bool] = NOBODY) -> list[bool]:
@@ -33,10 +46,11 @@ def unwanted(packets: Sequence[bytes], link: int = ETHERNET, is_wanted: Callable
     return KeyGlance(is_wanted).unwanted(link, b"".join(packets), starts, sizes).tolist()  # type: ignore[no-any-return]
 
 
-def assert_segment(packet: bytes, link: int, wire: int) -> None:
-    """The decoder makes a segment of a packet, and knows nothing more of it."""
+def assert_segment(packet: bytes, link: int, wire: int, asked: Sequence[bytes]) -> None:
+    """The decoder makes a segment of a packet, of one of these keys, and knows nothing more of it."""
     decoder = HeaderDecoder()
-    assert len(decoder.segments([(0, link, packet, wire, None)], 1)) == 1
+    (segment,) = decoder.segments([(0, link, packet, wire, None)], 1)
+    assert segment[2] in asked
     assert not decoder.datagrams
     assert not decoder.fragments
     assert decoder.skipped() == []
@@ -50,8 +64,21 @@ OTHERS = {
     "IP in IP": ethernet(ip4() / ip4() / tcp()),
     "GRE": ethernet(ip4() / GRE() / ip4() / tcp()),
     "VXLAN": ethernet(ip4() / UDP(sport=40000, dport=4789) / VXLAN(vni=1) / Ether(PLAIN)),
-    "IPv6": ethernet(ip6() / tcp()),
     "extension headers": ethernet(ip6() / IPv6ExtHdrHopByHop() / tcp()),
+    "fragment header": ethernet(ip6() / IPv6ExtHdrFragment(m=1) / tcp()),
+    "IPv6 in IPv6": ethernet(ip6() / ip6() / tcp()),
+    "IPv6 in IPv4": ethernet(ip4() / ip6() / tcp()),
+    "IPv4 in IPv6": ethernet(ip6() / ip4() / tcp()),
+    "UDP over IPv6": ethernet(ip6() / UDP(sport=40000, dport=5555) / bytes(40)),
+    "IPv6 with a VLAN": bytes(Ether(**MAC) / Dot1Q(vlan=5) / ip6() / tcp()),
+    "IPv6 with a length of 0": ethernet(ip6(plen=0) / tcp()),
+    "IPv6 with a length that ends in TCP's header": ethernet(ip6(plen=19) / tcp()),
+    "IPv6 with a data offset of 4": ethernet(ip6() / tcp(dataofs=4)),
+    "IPv6 with a data offset beyond the packet": ethernet(ip6() / tcp(b"", dataofs=8)),
+    "IPv6 with a header of TCP that is cut": PLAIN6[:73],
+    "IPv6 with a header that is cut": PLAIN6[:53],
+    "IPv6 as IPv4": PLAIN6[:12] + PLAIN[12:14] + PLAIN6[14:],
+    "IPv4 as IPv6": PLAIN[:12] + PLAIN6[12:14] + PLAIN[14:],
     "ICMP error": ethernet(
         IP(src="10.0.0.9", dst="10.0.0.1")
         / ICMP(type=3, code=1)
@@ -77,7 +104,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_what_may_hold_anything_is_wanted(name: str) -> None:
-    assert unwanted([PLAIN, OTHERS[name], PLAIN, OTHERS[name]]) == [True, False, True, False]
+    assert unwanted([PLAIN, OTHERS[name], PLAIN6, OTHERS[name], PLAIN]) == [True, False, True, False, True]
     assert unwanted([OTHERS[name]]) == [False]
 
 
@@ -92,14 +119,18 @@ def test_what_is_plain_is_told_by_its_direction(flags: str, size: int | None) ->
     assert unwanted([there, back, there], is_wanted=reverse(KEY4).__eq__) == [True, False, True]
 
 
+@pytest.mark.parametrize("size", [74, 75, None])
+def test_what_is_plain_of_ipv6_is_told_by_its_direction(size: int | None) -> None:
+    there = ethernet(ip6(tc=255, fl=0xFFFFF) / tcp())[:size]
+    back = ethernet(IPv6(src="fe80::2", dst="fe80::1") / TCP(sport=5555, dport=40000, options=[("NOP", None)] * 8))
+    assert unwanted([there, back, PLAIN, there]) == [True, True, True, True]
+    assert unwanted([there, back, PLAIN, there], is_wanted=KEY6.__eq__) == [False, True, True, False]
+    assert unwanted([there, back, PLAIN, there], is_wanted=reverse(KEY6).__eq__) == [True, False, True, True]
+
+
 def test_each_direction_is_asked_for_once() -> None:
     asked: list[bytes] = []
-
-    def is_wanted(key: bytes) -> bool:
-        asked.append(key)
-        return False
-
-    glance = KeyGlance(is_wanted)
+    glance = KeyGlance(noting(asked))
     for _ in range(3):
         glance.unwanted(ETHERNET, PLAIN * 2, np.array([0, len(PLAIN)]), np.array([len(PLAIN)] * 2))
     assert asked == [KEY4]
@@ -112,15 +143,19 @@ def test_few_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert unwanted(packets, is_wanted=lambda key: not key[-3] % 2) == odd
 
 
+# Where IPv6 goes the general way.
+ODD6 = ("vlan", "two vlan tags", "cooked vlan", "null linux", "null big", "loop")
+
+
 @pytest.mark.parametrize("name", LINKS)
 def test_link_types(name: str) -> None:
     """What is left out of each is what it says; plain links have something that is left out."""
     link, before, protocols, after = LINKS[name]
     packets = [before + protocols[version] + after + bytes(ip / tcp()) for version, ip in ((4, ip4()), (6, ip6()))]
     found = unwanted(packets, link)
-    assert found == ["vlan" not in name and name != "null big", False]
-    for packet in packets[: sum(found)]:
-        assert_segment(packet, link, len(packet))
+    assert found == ["vlan" not in name and name != "null big", name not in ODD6]
+    for packet in compress(packets, found):
+        assert_segment(packet, link, len(packet), KEYS)
 
 
 @pytest.mark.parametrize("link", [147, 228, 9, 0xFFFF])
@@ -135,17 +170,21 @@ def test_recorded_packets() -> None:
                 some = [packet for packet in batch if packet[1] == link]
                 for packet, is_left_out in zip(some, unwanted([packet[2] for packet in some], link), strict=True):
                     if is_left_out:
-                        assert_segment(packet[2], link, packet[3])
+                        asked: list[bytes] = []
+                        unwanted([packet[2]], link, noting(asked))
+                        assert_segment(packet[2], link, packet[3], asked)
 
 
-@given(st.data(), st.sampled_from(["ethernet", "cooked", "cooked 2", "null little", "raw"]))
-def test_headers_of_any_octets(data: st.DataObject, name: str) -> None:
+@pytest.mark.parametrize(("version", "ip"), [(4, ip4()), (6, ip6())])
+@given(data=st.data(), name=st.sampled_from(["ethernet", "cooked", "cooked 2", "null little", "raw"]))
+def test_headers_of_any_octets(data: st.DataObject, name: str, version: int, ip: Packet) -> None:
     link, before, protocols, after = LINKS[name]
-    packet = bytearray(before + protocols[4] + after + bytes(ip4() / tcp()))
+    packet = bytearray(before + protocols[version] + after + bytes(ip / tcp()))
     for at in data.draw(st.lists(st.integers(0, len(packet) - 1), max_size=4)):
         packet[at] = data.draw(
             st.sampled_from([0, 1, 2, 4, 6, 17, 0x20, 0x40, 0x45, 0x46, 0x50, 0x60, 0x80, 0xF0, 0xFF])
         )
     del packet[data.draw(st.integers(20, len(packet))) :]
-    if unwanted([bytes(packet)], link) == [True]:
-        assert_segment(bytes(packet), link, len(packet))
+    asked: list[bytes] = []
+    if unwanted([bytes(packet)], link, noting(asked)) == [True]:
+        assert_segment(bytes(packet), link, len(packet), asked)

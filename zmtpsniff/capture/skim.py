@@ -95,10 +95,10 @@ class Skim:
     ) -> tuple[list[Packet], int]:
         """The wanted ones of the packets in the first blocks of a section of a pcapng file, and how far these reach.
 
-        They are Enhanced Packet Blocks without options, of interfaces that have all of the time base in common; there may
-        be none. The last packet that nobody wants comes with them. Blocks of this byte ``order``, of 32 octets or more,
-        are all that is between the ``edges`` in ``data``, which begins at ``offset`` in the file. The section has
-        interfaces with these ``bases``.
+        They are Enhanced Packet Blocks without options, of interfaces with the same time base; there may be none. The
+        last packet that nobody wants comes with them. Blocks of this byte ``order``, of 32 octets or more, are all that
+        is between the ``edges`` in ``data``, which begins at ``offset`` in the file. The section has interfaces with
+        these ``bases``.
         """
         ends = np.array(edges)
         begins = ends[:-1]
