@@ -47,7 +47,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # which line called Spark; it imports IPython for that
 }
-_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon"}  # where we are installed
+# Where we are installed; what is in the current folder hides nothing of what it imports.
+_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon", "spark.executorEnv.PYTHONSAFEPATH": "1"}
 
 # Most of what Java runs here is not run often enough to pay for its second compiler, which takes half of the processor
 # time of a small run: ten times as often as by default, which what shuffles and sorts for minutes still is.
