@@ -50,17 +50,50 @@ LINEAR_TOLERANCE = 0.1  # of the time that is more or less in proportion
 
 @dataclass
 class Row:
-    """A command and its runs, or why there are none."""
+    """A command and its runs, one of each round, or why there are none."""
 
     name: str
     made: fleet.Fleet
+    command: Callable[[], Run]
+    beside: str = ""  # the command of one process on the same captures
     runs: list[Run] = field(default_factory=list)
     failure: str = ""
 
-    @property
-    def best(self) -> Run | None:
-        """The fastest run."""
-        return min(self.runs, key=lambda run: run.seconds, default=None)
+    def measure(self) -> None:
+        """Run the command once more, unless it has failed before."""
+        if self.failure:
+            return
+        _say(f"measuring {self.name}")
+        try:
+            self.runs.append(self.command())
+        except FailedError as reason:
+            self.failure = str(reason)
+
+
+@dataclass
+class Measurements:
+    """All rows, and what it costs to start Spark, measured in each round."""
+
+    rows: dict[str, Row]
+    starts: list[Run] = field(default_factory=list)
+
+    def beyond_start(self, name: str, what: Callable[[Run], float]) -> list[float]:
+        """What the command cost in each round; an ingest without what it takes to start Spark in that round.
+
+        Nothing if it failed in any round.
+        """
+        row = self.rows[name]
+        pairs = zip(() if row.failure else row.runs, self.starts, strict=False)
+        return [what(run) - (what(start) if run.jvm_mib else 0.0) for run, start in pairs]
+
+    def ratio(self, name: str, beside: str, what: Callable[[Run], float]) -> float | None:
+        """How many times as much a command cost as another one: the median of the rounds.
+
+        Each round compares runs of its own, since a machine may be faster in one minute than in the next.
+        """
+        pairs = zip(self.beyond_start(name, what), self.beyond_start(beside, what), strict=False)
+        ratios = [cost / other for cost, other in pairs]
+        return report.median(ratios) if ratios else None
 
 
 def main() -> int:
@@ -77,33 +110,30 @@ def main() -> int:
     _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
     zmtpsniff = shlex.split(options.zmtpsniff)
     single = fleet.ensure(recordings * options.hosts, 1, folder.with_name(f"{folder.name}-single"))
-    rows = [Row(name, made) for name in (FULL, PLAIN, ONE, TWO, NOKIA)]
-    rows += [Row(name, single) for name in (SERIES_PLAIN, SERIES)]
     plain = ["--no-patterns", "--no-payload"]
-    commands: dict[str, Callable[[], Run]] = {
-        FULL: lambda: _plain(zmtpsniff, made, []),
-        PLAIN: lambda: _plain(zmtpsniff, made, plain),
-        ONE: lambda: ingest(zmtpsniff, made, ["--master", "local[1]"], WORK),
-        TWO: lambda: ingest(zmtpsniff, made, ["--master", "local[2]"], WORK),
-        NOKIA: lambda: _nokia(shlex.split(options.pcaptoparquet), made),
-        SERIES_PLAIN: lambda: _plain(zmtpsniff, single, plain),
-        SERIES: lambda: ingest(zmtpsniff, single, ["--master", "local[2]", "--shards", "2"], WORK),
-    }
+    two = ["--master", "local[2]"]
+    rows = [
+        Row(FULL, made, lambda: _plain(zmtpsniff, made, []), PLAIN),
+        Row(PLAIN, made, lambda: _plain(zmtpsniff, made, plain), PLAIN),
+        Row(ONE, made, lambda: ingest(zmtpsniff, made, ["--master", "local[1]"], WORK), PLAIN),
+        Row(TWO, made, lambda: ingest(zmtpsniff, made, two, WORK), PLAIN),
+    ]
     if options.growth:
         larger = fleet.ensure(recordings, GROWTH * options.hosts, folder.with_name(f"{folder.name}-grown"))
-        rows.append(Row(GROWN, larger))
-        commands[GROWN] = lambda: ingest(zmtpsniff, larger, ["--master", "local[2]"], WORK)
+        rows.append(Row(GROWN, larger, lambda: ingest(zmtpsniff, larger, two, WORK)))
+    rows += [
+        Row(SERIES_PLAIN, single, lambda: _plain(zmtpsniff, single, plain), SERIES_PLAIN),
+        Row(SERIES, single, lambda: ingest(zmtpsniff, single, [*two, "--shards", "2"], WORK), SERIES_PLAIN),
+    ]
+    measurements = Measurements({row.name: row for row in rows})
     for _ in range(options.repeat):
+        measurements.starts.append(start_up(zmtpsniff, WORK))
         for row in rows:
-            if row.failure:
-                continue
-            _say(f"measuring {row.name}")
-            try:
-                row.runs.append(commands[row.name]())
-            except FailedError as reason:
-                row.failure = str(reason)
-    start = start_up(zmtpsniff, WORK)
-    text = _markdown(made, rows, start, tools.version(zmtpsniff), options.repeat)
+            row.measure()
+    scale = measurements.rows[NOKIA] = Row(NOKIA, made, lambda: _nokia(shlex.split(options.pcaptoparquet), made), PLAIN)
+    scale.measure()
+    rows.append(scale)
+    text = _markdown(made, measurements, tools.version(zmtpsniff), options.repeat)
     print(text)
     _publish(text, made, options.quick or options.hosts != HOSTS)
     failures = [f"{row.name}: {row.failure}" for row in rows if row.failure and row.name != NOKIA]
@@ -118,7 +148,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--zmtpsniff", default=beside, metavar="COMMAND", help="default: the one of this Python")
     parser.add_argument("--pcaptoparquet", default="pcaptoparquet", metavar="COMMAND", help="default: pcaptoparquet")
     parser.add_argument("--hosts", type=int, default=HOSTS, metavar="N", help=f"default: {HOSTS}, 1 GB")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each command (default: 1)")
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds (default: 3)")
     parser.add_argument("--growth", action="store_true", help=f"also with {GROWTH} times as many hosts")
     parser.add_argument("--quick", action="store_true", help="a twentieth of the traffic; nothing is written")
     return parser.parse_args()
@@ -164,15 +194,17 @@ def _nokia(command: Sequence[str], made: fleet.Fleet) -> Run:
 # ---------------------------------------------------------------------- the report
 
 
-def _markdown(made: fleet.Fleet, rows: Sequence[Row], start: Run, version: str, repeat: int) -> str:
-    best = {row.name: row.best for row in rows}
+def _markdown(made: fleet.Fleet, measurements: Measurements, version: str, repeat: int) -> str:
+    seconds, cpu_seconds = (_median(measurements.starts, what) for what in (_seconds, _cpu_seconds))
     parts = [
         f"Measured on {time.strftime('%Y-%m-%d')} with zmtpsniff {version}, Spark {_spark_version()}. "
-        f"{report.machine()}; {repeat} run{'s' if repeat > 1 else ''} of each.\n"
+        f"{report.machine()}; {repeat} round{'s' if repeat > 1 else ''} of all commands, and one run of "
+        f"`pcaptoparquet`.\n"
         f"{made.files:,} rotated files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.packets:,} packets, "
         f"{made.messages:,} messages. Starting Spark is part of the time: an ingest of ten messages takes "
-        f"{start.seconds:.1f} s, and {start.cpu_seconds:.1f} s of processors.",
-        report.targets_table(_targets(best, start)),
+        f"{seconds:.1f} s, and {cpu_seconds:.1f} s of processors. Times and ratios are the medians of the rounds; a "
+        f"ratio compares runs of the same round.",
+        report.targets_table(_targets(measurements)),
         report.table(
             (
                 "Command",
@@ -186,44 +218,53 @@ def _markdown(made: fleet.Fleet, rows: Sequence[Row], start: Run, version: str, 
                 "JVM",
                 "Shuffled",
             ),
-            [_cells(row, best, start) for row in rows],
+            [_cells(row, measurements) for row in measurements.rows.values()],
         ),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _cells(row: Row, best: dict[str, Run | None], start: Run) -> tuple[str, ...]:
-    run, made = row.best, row.made
-    if run is None:
+def _cells(row: Row, measurements: Measurements) -> tuple[str, ...]:
+    if row.failure:
         return (row.name, row.failure, *("" for _ in range(8)))
-    beside = {GROWN: None, SERIES: SERIES_PLAIN}.get(row.name, PLAIN)
-    elapsed, processors = _ratios(run, best[beside] if beside else None, start)
+    made, seconds = row.made, _median(row.runs, _seconds)
+    worker, jvm = max(run.worker_mib for run in row.runs), max(run.jvm_mib for run in row.runs)
+    shuffled = max(run.shuffled_octets for run in row.runs)
     return (
         row.name,
-        f"{run.seconds:.1f} s",
-        f"{run.cpu_seconds:.0f} s",
-        f"{made.octets / 1e6 / run.seconds:.1f}",
-        "-" if row.name == NOKIA else f"{made.messages / run.seconds:,.0f}",
-        "-" if elapsed is None else f"{elapsed:.2f}",
-        "-" if processors is None else f"{processors:.2f}",
-        f"{run.worker_mib:,.0f} MiB",
-        f"{run.jvm_mib:,.0f} MiB" if run.jvm_mib else "-",
-        f"{run.shuffled_octets:,}" if run.jvm_mib else "-",
+        f"{seconds:.1f} s",
+        f"{_median(row.runs, _cpu_seconds):.0f} s",
+        f"{made.octets / 1e6 / seconds:.1f}",
+        "-" if row.name == NOKIA else f"{made.messages / seconds:,.0f}",
+        *(_ratio(measurements, row, what) for what in (_seconds, _cpu_seconds)),
+        f"{worker:,.0f} MiB",
+        f"{jvm:,.0f} MiB" if jvm else "-",
+        f"{shuffled:,}" if jvm else "-",
     )
 
 
-def _ratios(run: Run | None, plain: Run | None, start: Run) -> tuple[float | None, float | None]:
-    """Times the elapsed time, and that of processors, of a plain process; of Spark without what it takes to start."""
-    if run is None or plain is None:
-        return None, None
-    seconds, cpu_seconds = (start.seconds, start.cpu_seconds) if run.jvm_mib else (0.0, 0.0)
-    return (run.seconds - seconds) / plain.seconds, (run.cpu_seconds - cpu_seconds) / plain.cpu_seconds
+def _ratio(measurements: Measurements, row: Row, what: Callable[[Run], float]) -> str:
+    ratio = measurements.ratio(row.name, row.beside, what) if row.beside else None
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
-def _targets(best: dict[str, Run | None], start: Run) -> list[report.Target]:
-    elapsed, processors = _ratios(best[TWO], best[PLAIN], start)
-    series, _ = _ratios(best[SERIES], best[SERIES_PLAIN], start)
-    spark = [run for run in best.values() if run is not None and run.jvm_mib]
+def _seconds(run: Run) -> float:
+    return run.seconds
+
+
+def _cpu_seconds(run: Run) -> float:
+    return run.cpu_seconds
+
+
+def _median(runs: Sequence[Run], what: Callable[[Run], float]) -> float:
+    return report.median([what(run) for run in runs])
+
+
+def _targets(measurements: Measurements) -> list[report.Target]:
+    ratio = measurements.ratio
+    elapsed, processors = ratio(TWO, PLAIN, _seconds), ratio(TWO, PLAIN, _cpu_seconds)
+    series = ratio(SERIES, SERIES_PLAIN, _seconds)
+    spark = [run for row in measurements.rows.values() for run in row.runs if run.jvm_mib]
     worker = max((run.worker_mib for run in spark), default=None)
     shuffled = max((run.shuffled_octets for run in spark), default=None)
     found = [
@@ -233,9 +274,9 @@ def _targets(best: dict[str, Run | None], start: Run) -> list[report.Target]:
         _target("nothing shuffled", shuffled, 0, "{:,} octets"),
         _target(f"Python workers at most {MOST_WORKER_MIB} MiB", worker, MOST_WORKER_MIB, "{:,.0f} MiB"),
     ]
-    if GROWN in best:
-        two, grown = best[TWO], best[GROWN]
-        growth = (grown.seconds - start.seconds) / (two.seconds - start.seconds) / GROWTH if two and grown else None
+    if GROWN in measurements.rows:
+        growth = ratio(GROWN, TWO, _seconds)
+        growth = None if growth is None else growth / GROWTH
         wanted = f"{GROWTH} times the captures, {GROWTH} times the time, within {LINEAR_TOLERANCE:.0%}"
         found.append(_target(wanted, growth, 1 + LINEAR_TOLERANCE, f"{{:.2f}} times {GROWTH}"))
     return found

@@ -8,15 +8,15 @@ _PORT = slice(20, 22)
 _SIZE = 22
 _WITH_KEY = 3  # Zyre's version with a key of CURVE
 _SIZES = {1: _SIZE, _WITH_KEY: _SIZE + 32}
-_LATEST = 8  # a later one would be a control character of text, such as a tab
-_LONGEST = 90  # the prefix as a message of RADIO says that a group of 90 octets follows, which must not fit
+_LATEST = 8  # a later version would be a control character, such as a tab, in a text that begins so
+_LONGEST = 90  # read as a message of RADIO, the prefix announces a group of 90 octets, which must not fit
 
 
 def is_beacon(payload: bytes) -> bool:
-    """Whether a datagram is a beacon: by its prefix, version, length, and a UUID that is not 0.
+    """Whether a datagram is a beacon, by its prefix, its version, its length and a UUID that is not 0.
 
-    Later versions than those that are known may have more behind the port. Of datagrams of that length that hold
-    anything, one of 2^26 would be taken for a beacon.
+    Later versions than the known ones may have more octets after the port. Random octets of a beacon's length look
+    like a beacon once in 2^26 datagrams.
     """
     if not payload.startswith(_PREFIX) or not _SIZE <= len(payload) <= _LONGEST or not any(payload[_UUID]):
         return False
@@ -25,7 +25,7 @@ def is_beacon(payload: bytes) -> bool:
 
 
 class Beacons:
-    """Dissects the beacons that a peer sends to one address. They are no connection, so there is no summary."""
+    """Dissects the beacons that a peer sends to one address. Beacons are no connection, so there is no summary."""
 
     rejected = False
 
@@ -37,7 +37,7 @@ class Beacons:
         self._dst = dst
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
-        """Take a datagram for which is_beacon() is true; nothing of it is ``missing``."""
+        """Take a datagram for which is_beacon() is true. A beacon that was cut is none, so ``missing`` is 0."""
         beacon = Beacon(
             time_ns,
             packet,

@@ -19,7 +19,7 @@ Side = Literal["client", "server"]
 
 
 UNBOUNDED = 1 << 62
-"""The stream offset that stands for: nothing is known of what a sender had seen."""
+"""A stream offset for a sender of whom nobody knows what it had received."""
 
 
 class Cut(msgspec.Struct, frozen=True, gc=False):
@@ -30,7 +30,7 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
 
 
 class Hidden(msgspec.Struct, frozen=True, gc=False):
-    """Octets that must not be shown (a password), of which only the number is known."""
+    """Octets that must not be shown, such as a password. Only their number is known."""
 
     length: int
 
@@ -39,7 +39,7 @@ Octets = bytes | Cut | Hidden
 
 
 def at_hand(octets: Octets) -> bytes:
-    """Those of some octets that are at hand: all, the first, or none."""
+    """The octets at hand: all, the first ones, or none."""
     if isinstance(octets, bytes):
         return octets
     return octets.data if isinstance(octets, Cut) else b""
@@ -64,9 +64,9 @@ _LATENCY = relation("How long it came after what it answers.", "ns")
 _REQUEST = relation("The number of the packet with what it answers.")
 
 Offset = Annotated[int, internal()]
-"""Where, in the stream of an event's sender, the octets begin that completed it."""
+"""The stream offset, in the octets of an event's sender, of the octets that completed the event."""
 Seen = Annotated[int, internal()]
-"""Where the octets of the other side begin that the sender of an event had not received by then."""
+"""The stream offset up to which the sender of an event had received the octets of the other side."""
 
 
 class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
@@ -112,7 +112,7 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 class Command(WireEvent, tag="command"):
-    """A command frame of ZMTP 3.x, or a CURVE MESSAGE; which fields it has depends on its name."""
+    """A command frame of ZMTP 3.x, or a CURVE MESSAGE. The fields that it has depend on its name."""
 
     name: Annotated[str, meaning('The name of a command: "READY", "PING".')]
     properties: Annotated[
@@ -183,7 +183,7 @@ class Payload(msgspec.Struct, gc=False):
 
 
 class Body(msgspec.Struct, frozen=True, gc=False):
-    """What is in a frame that some encoding of structures was found in."""
+    """A structure found in a frame: JSON, MessagePack, CBOR or Protocol Buffers."""
 
     frame: Annotated[int, meaning("The place of the frame, from 0.")]
     format: Annotated[str, meaning('What it is in: "msgpack", "gzip json".')]
@@ -218,10 +218,11 @@ class Message(WireEvent, tag="message"):
 
 
 class MessageRun(WireEvent, tag="message-run"):
-    """Messages of one frame each that came together and differ in nothing but its octets, as one event.
+    """Messages of one frame each that came together and differ only in the octets of the frame, as one event.
 
-    ``bodies`` are those of all ``count`` frames, ``length`` octets each, one behind the other. No record is made of it.
-    Tables ask for it (``Limits.runs``): they have a column for each field, so they need no object for each message.
+    ``bodies`` holds the octets of all ``count`` frames, ``length`` octets each, one after the other. No record is made
+    of it. Tables ask for it (``Limits.runs``): they have a column for each field, so they need no object for each
+    message.
     """
 
     bodies: bytes
@@ -235,7 +236,7 @@ class MessageRun(WireEvent, tag="message-run"):
 
 
 class Beacon(WireEvent, tag="beacon"):
-    """A datagram with which a peer of ZRE tells its network that it is there (20/ZRE, 36/ZRE)."""
+    """A datagram by which a peer of ZRE announces itself to its network (20/ZRE, 36/ZRE)."""
 
     version: Annotated[str, meaning('The version of the beacon: "1"; "3" is Zyre\'s with a key.')]
     uuid: Annotated[

@@ -1,6 +1,6 @@
-"""Numbers of packets in snapshots, of dissectors and of what stands below them.
+"""Packet numbers in the snapshots of dissectors and flows.
 
-A packet's number may be made of a place in many files, and then has more bits than MessagePack's numbers.
+A packet number may combine many files and a place in one of them. Then it has more bits than MessagePack's numbers.
 """
 
 Number = int | bytes

@@ -38,7 +38,7 @@ _ZAP_STATUS = {
 
 
 def refusal(side: str, reason: str, mechanism: str | None) -> str:
-    """Say what an ERROR command means: ``side`` ("client", "server") sent it with ``reason``."""
+    """The meaning of an ERROR command that ``side`` ("client", "server") sent with ``reason``."""
     if reason not in _ZAP_STATUS:
         return f"ERROR from the {side}: {reason}"
     other = "client" if side == "server" else "server"
@@ -425,4 +425,4 @@ BLINDING = frozenset(
         "message-too-large",
     }
 )
-"""Codes of problems after which a connection may have said more than the capture shows."""
+"""Codes of problems after which a connection may hold more messages than the capture shows."""

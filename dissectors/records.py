@@ -24,12 +24,12 @@ def meaning(text: str, unit: str = "", kind: Kind = "wire") -> msgspec.Meta:
 
 
 def relation(text: str, unit: str = "") -> msgspec.Meta:
-    """What a field means that analysis sets, from other events; no dissector can."""
+    """The meaning of a field that analysis sets from other events. No dissector can set it."""
     return meaning(text, unit, "relation")
 
 
 def internal() -> msgspec.Meta:
-    """A mark for a field that only analysis needs: records do not have it."""
+    """A mark for a field that only analysis needs. Records do not have it."""
     return meaning("", kind="internal")
 
 
@@ -46,14 +46,14 @@ class RecordField(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """What it means, with the values that it may have if these are few."""
+        """What it means, with the possible values if these are few."""
         hints = (self.type, *typing.get_args(self.type))
         choices = [f'"{value}"' for hint in hints if typing.get_origin(hint) is Literal for value in hint.__args__]
         return f"{self.text.rstrip('.')}: {', '.join(choices)}." if choices else self.text
 
 
 def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
-    """The fields that the record of an event, or of a part of one, has, in their order."""
+    """The fields of the record that is made of an event, or of a part of one, in their order."""
     found = []
     for field in msgspec.structs.fields(struct):
         hint, meta = field.type, msgspec.Meta()
@@ -71,7 +71,7 @@ def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:
-    """The type of a field without None, a choice among texts as text, and whether it had None."""
+    """The type of a field without None, and whether it had None. A choice among texts becomes text."""
     if typing.get_origin(hint) is Literal:
         return str, False
     members = [member for member in typing.get_args(hint) if member is not NoneType]
@@ -84,7 +84,7 @@ def without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def joint_meaning(meanings: Iterable[tuple[str, str]]) -> str:
-    """What a field means that several records have, each given by its type and what the field means there."""
+    """The meaning of a field that several records have; each pair is a record's type and the meaning there."""
     records: dict[str, list[str]] = {}
     for record, text in meanings:
         records.setdefault(text, []).append(record)

@@ -1,10 +1,10 @@
-"""What a dissector knows as octets, to go on from later or elsewhere.
+"""The state of a dissector as octets, to go on from later or elsewhere.
 
-A snapshot is MessagePack: the kind of dissector, the number of this format, and what each part says of itself. A part
-lists what that is in a class of its own, beside its code, so that nothing is read that does not have the type it
-should have. It is data and nothing else: reading one runs nothing.
+A snapshot is MessagePack: the kind of dissector, the number of this format, and the state of each part. Each part
+defines its state as a class beside its code. So a snapshot that has a value of a wrong type is refused. A snapshot is
+data and nothing else: to read it runs no code.
 
-Another format is refused, and `FORMAT` is raised whenever any part says something else of itself than before.
+Snapshots of another format are refused. Raise `FORMAT` whenever the state of any part changes.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ class SnapshotError(ValueError):
 
 
 class Part(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """What a part of a dissector says of itself: fields that are attributes of that part."""
+    """The state of a part of a dissector: each field is an attribute of that part."""
 
 
 P = TypeVar("P", bound=Part)
@@ -53,7 +53,7 @@ def encode(kind: str, state: Part) -> bytes:
 
 
 def decode(octets: bytes, kind: str, state: type[P]) -> P:
-    """What a dissector of this kind has said of itself; raises SnapshotError."""
+    """The state in a snapshot of a dissector of this kind; raises SnapshotError."""
     try:
         found, number, rest = msgspec.msgpack.decode(octets, type=tuple[str, int, msgspec.Raw])
         if found == kind and number == FORMAT:
@@ -96,7 +96,7 @@ def _fetch(code: int, data: memoryview) -> Any:
 
 
 def store_events(events: Iterable[AnyEvent]) -> bytes:
-    """Events that nobody has been given yet, as they are in a snapshot."""
+    """Events that have not been given out yet, as a snapshot stores them."""
     told = [
         (event.__struct_config__.tag, [getattr(event, name) for name in event.__struct_fields__]) for event in events
     ]

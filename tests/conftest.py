@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
-
-from tests.support.spark_settings import SETTINGS
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,11 +17,15 @@ if TYPE_CHECKING:
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-# No test is about how long something takes, for a machine that does much else may be slow. By default hypothesis takes
-# the same examples each time, so that a test that fails has found something that the last change did; "explore" takes
-# others each time, and remembers those that fail.
-settings.register_profile("same", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None, derandomize=False)
+# What tests share says what it compared, too, if it fails. So nothing here may have imported any of it before.
+pytest.register_assert_rewrite("tests.support")
+
+# No test is about how long something takes, or its examples take to be made, for a machine that does much else may be
+# slow. By default hypothesis takes the same examples each time, so that a test that fails has found something that the
+# last change did; "explore" takes others each time, and remembers those that fail.
+_PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", _PATIENT, derandomize=True)
+settings.register_profile("explore", _PATIENT, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
@@ -51,6 +53,7 @@ def spark_installed() -> None:
 @pytest.fixture(scope="session")
 def spark_session(spark_installed: None) -> Iterator["SparkSession"]:
     """A Spark session on two processors."""
+    from tests.support.spark_settings import SETTINGS
     from zmtpsniff.spark.session import get_session
 
     session = get_session("local[2]", SETTINGS)

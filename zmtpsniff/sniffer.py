@@ -289,9 +289,7 @@ class Sniffer:
         events = self._events[:]
         self._events.clear()  # the connections hold this list
         if self._patterns is not None:
-            horizons = (self._flows.waiting_since_ns, self._curve.waiting_since_ns)
-            horizon_ns = min((time_ns for time_ns in horizons if time_ns is not None), default=None)
-            events = self._patterns.take(events, horizon_ns, self._notices)
+            events = self._patterns.take(events, self._curve.waiting_since_ns, self._notices, self._flows.horizons)
             self._notices.clear()
             if at_end:
                 events += self._patterns.finish()

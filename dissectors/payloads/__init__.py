@@ -28,13 +28,13 @@ PayloadKind = Literal[
     "text", "number", "boolean", "octets", "object", "value", "list of texts", "list of numbers", "list of octets",
     "list of objects", "list of values",
 ]  # fmt: skip
-"""The type of a field of a payload; a ``value`` is of the type that it has in each message."""
+"""The type of a payload's field; a ``value`` may have another type in each message."""
 
 _ENVELOPE = 8  # frames in which the end of an envelope is looked for
 
 
 class PayloadConnection:
-    """The connection of a message, as its payload's dissector sees it."""
+    """The connection of a message, as a payload dissector sees it."""
 
     __slots__ = ("_one", "_other", "flow", "show_secrets", "socket_types", "state")
 
@@ -49,7 +49,7 @@ class PayloadConnection:
 
     @property
     def client(self) -> str:
-        """The end with the higher port, which is the client of nearly all connections."""
+        """The end with the higher port, which nearly always is the client."""
         return max(self._other, self._one, key=self.port)
 
     @property
@@ -68,14 +68,16 @@ class PayloadConnection:
 
 
 class PayloadDissector(Protocol):
-    """Knows one protocol. One object is made for a run, so what it remembers itself is of all connections.
+    """Knows one protocol. One run has one object of it, so what the object itself remembers is of all connections.
 
-    It may also have a ``signature``: octets with which, in every message of its protocol, a frame begins where a body
-    may begin (:func:`has_signature`). Then it is asked about messages with such a frame only. And ``least_frames``: it
-    is not asked about messages with fewer frames, unless it knew another one of their connection.
+    A dissector may have a ``signature``: octets that begin a frame in every message of the protocol, where a body may
+    begin (:func:`has_signature`). Then it is asked only about messages that have such a frame.
 
-    And it may have ``fields``: the names of its payloads' fields, those inside others as ``header.date``, and the
-    :data:`PayloadKind` of each.
+    It may have ``least_frames``: it is not asked about messages with fewer frames, unless it recognised another
+    message of their connection.
+
+    It may have ``fields``: the names of its payloads' fields and the :data:`PayloadKind` of each. A field inside
+    another is written ``header.date``.
     """
 
     name: str  # short, as users type it: "mlm"
@@ -83,8 +85,8 @@ class PayloadDissector(Protocol):
     def match(self, message: Message, connection: PayloadConnection) -> float | bool:
         """How certain it is that the message is of this protocol: 0 to 1, or False or True.
 
-        Called for many messages, so look at the first octets first. From 0.5 on a message counts as recognised; of
-        several dissectors that recognise it the most certain one gets it.
+        From 0.5 on a message counts as recognised. If several dissectors recognise a message, the most certain one
+        gets it. Look at the first octets first: this is called for many messages.
         """
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
@@ -92,9 +94,9 @@ class PayloadDissector(Protocol):
 
 
 def fields_of(dissector: PayloadDissector) -> dict[str, PayloadKind]:
-    """The fields that a dissector says its payloads have; none if it does not say so.
+    """The fields that a dissector declares for its payloads; none if it declares none.
 
-    Raises ValueError if it says something else.
+    Raises ValueError if the declaration has another form.
     """
     fields = getattr(dissector, "fields", {})
     if not isinstance(fields, dict) or not all(isinstance(name, str) for name in fields):
@@ -106,7 +108,7 @@ def fields_of(dissector: PayloadDissector) -> dict[str, PayloadKind]:
 
 
 class Reader:
-    """Reads numbers and strings from octets, in network order; raises ValueError where there are too few."""
+    """Reads numbers and strings from octets, in network order. Raises ValueError if there are too few octets."""
 
     def __init__(self, data: bytes, place: int = 0) -> None:
         """Read ``data`` from ``place`` on."""
@@ -127,7 +129,7 @@ class Reader:
         return int.from_bytes(self.octets(length), "big")
 
     def string(self, size: int = 1) -> str:
-        """A string behind its length, which is a number of ``size`` octets; of ZProto's codecs."""
+        """A string after its length, which is a number of ``size`` octets, as ZProto's codecs write it."""
         return text(self.octets(self.number(size)))
 
     def strings(self) -> list[str]:
@@ -144,7 +146,10 @@ class Reader:
             raise ValueError(f"{len(self.data) - self.place} octets too many")
 
     def _count(self, least: int) -> int:
-        """A number of items that each take ``least`` octets; a larger one than there can be is an error at once."""
+        """A number of items that take at least ``least`` octets each.
+
+        Raises ValueError if the octets cannot hold so many.
+        """
         count = self.number(4)
         if count * least > len(self.data) - self.place:
             raise ValueError(f"{count} items expected, {len(self.data) - self.place} octets left")
@@ -152,12 +157,12 @@ class Reader:
 
 
 def text(octets: Octets) -> str:
-    """Octets that should be text; what is not UTF-8 in them is shown as ``\\\\x..``."""
+    """Octets that should be text. Octets that are not UTF-8 become ``\\x..``."""
     return at_hand(octets).decode("utf-8", "backslashreplace")
 
 
 def has_signature(frames: list[Octets], signatures: tuple[bytes, ...]) -> bool:
-    """Whether a frame in which the body may begin, one of the first nine, begins with one of these octets."""
+    """Whether one of the first nine frames, in which the body may begin, begins with one of these octets."""
     for frame in frames[: _ENVELOPE + 1]:  # noqa: SIM110 (a generator takes twice as long)
         if isinstance(frame, bytes) and frame.startswith(signatures):
             return True
@@ -165,6 +170,6 @@ def has_signature(frames: list[Octets], signatures: tuple[bytes, ...]) -> bool:
 
 
 def body_start(frames: list[Octets]) -> int:
-    """The place of the first frame behind the envelope: behind the first empty frame, 0 if there is none."""
+    """The place of the first frame after the envelope: after the first empty frame, 0 if there is none."""
     first = frames[:_ENVELOPE]
     return first.index(b"") + 1 if b"" in first else 0

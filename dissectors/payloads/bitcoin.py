@@ -29,7 +29,7 @@ class Bitcoin:
     }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
-        """Whether topic, the length of the body and that of the sequence number are right."""
+        """Whether the topic, the length of the body and the length of the sequence number are right."""
         frames = message.frames
         if len(frames) != 3 or not isinstance(frames[2], bytes) or len(frames[2]) != _SEQUENCE:
             return False
@@ -45,7 +45,7 @@ class Bitcoin:
         return length == _HASH if topic.startswith(b"hash") else length >= _LEAST[topic]
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
-        """What was notified of. Hashes are in the order of octets that people know them in."""
+        """The notification. Hashes are in the order of octets in which people write them."""
         if not self.match(message, connection):
             return None
         topic, body, number = message.frames
@@ -58,7 +58,7 @@ class Bitcoin:
             fields["body"] = body
             return Payload("bitcoin", f"{name} {sequence}", fields)
         assert isinstance(body, bytes)
-        # Notifiers turn the hash around before they publish it, whatever older documentation says.
+        # Notifiers reverse the hash before they publish it, whatever older documentation says.
         fields["hash"] = body[:_HASH].hex()
         if name != "sequence":
             return Payload("bitcoin", f"{name} {fields['hash']}", fields)

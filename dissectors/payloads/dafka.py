@@ -26,7 +26,7 @@ _CODEC = Codec(
 
 
 class Dafka:
-    """What is published, each behind a topic that begins with the letter of its command."""
+    """Published messages; the topic in front begins with the letter of the command."""
 
     name = "dafka"
     signature = _CODEC.signature

@@ -27,7 +27,7 @@ _CODEC = Codec(
         129: command("RTFM", "reason:string", "reason"),
     },
 )
-# What is not the same in version 1: small counts, and a chunk as a frame of its own.
+# How version 1 differs: smaller counts, and a chunk as a frame of its own.
 _CODEC_V1 = Codec(
     "filemq",
     b"\xaa\xa3",

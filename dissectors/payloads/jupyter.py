@@ -36,7 +36,7 @@ class _Request(NamedTuple):
 
 
 class Jupyter:
-    """All channels; what a kernel says is joined with the request that it is about, whatever channel it comes by."""
+    """All channels. Messages of a kernel are joined with the request that they are about, whatever channel they use."""
 
     name = "jupyter"
     least_frames = 1 + _PARTS
@@ -113,7 +113,7 @@ def _delimiter(frames: list[Octets]) -> int | None:
 
 
 def _decoded(part: Octets) -> Any:
-    """What a part says in JSON; the octets themselves where they are none or not all at hand."""
+    """A part of a message, from JSON. The octets themselves if they are no JSON or not all at hand."""
     if not isinstance(part, bytes):
         return part
     try:
@@ -123,7 +123,7 @@ def _decoded(part: Octets) -> Any:
 
 
 def _channel(message: Message, connection: PayloadConnection, kind: str) -> str:
-    """By which of the five channels it comes: what a socket publishes is iopub, the others differ by their messages."""
+    """The channel of a message. Published messages are iopub; the kind of a message tells the other channels apart."""
     if connection.socket_types.get(message.src) in ("PUB", "XPUB") or connection.state.get("channel") == "iopub":
         connection.state["channel"] = "iopub"
     elif kind in _STDIN:
@@ -148,7 +148,7 @@ def _gist(content: Any) -> str:
 
 
 def _heartbeat(frames: list[Octets]) -> Payload | None:
-    """The fifth channel echoes what it is sent, in a form that others use, too: known only where somebody says so."""
+    """A message of the fifth channel, an echo. Other programs use the same form, so somebody must name the protocol."""
     if len(frames) == 2 and frames[0] == b"":
         return Payload("jupyter", "hb", {"channel": "hb", "content": frames[1]})
     return None

@@ -16,7 +16,7 @@ _LISTS = {"BlockStored": ("block_hashes", "token_ids"), "BlockRemoved": ("block_
 
 
 class KvEvents:
-    """Batches of events as they are published, and as they are sent again to who asks for what it has missed."""
+    """Batches of events as a publisher sends them, and as it sends them again to a peer that missed some."""
 
     name = "kvevents"
     least_frames = 2
@@ -51,7 +51,7 @@ class KvEvents:
 
 
 def _read(message: Message) -> tuple[str | None, int, list[Any]] | None:
-    """Topic, sequence number and batch; what is sent again has a delimiter in front, and no topic in SGLang."""
+    """Topic, sequence number and batch. A batch sent again has a delimiter in front, and no topic in SGLang."""
     frames = message.frames
     if not 2 <= len(frames) <= 4:
         return None
@@ -94,9 +94,9 @@ def _is_event(event: Any) -> bool:
 
 
 def _named(event: Any) -> dict[str, Any]:
-    """An event as a dict; what newer versions have behind the fields that are known is ``more``."""
+    """An event as a dict. ``more`` has the values that newer versions add after the known fields."""
     if isinstance(event, dict):
-        # A field "event", which there is in no version, gives way to the name.
+        # A field named "event" would hide the name of the event. No version has one.
         return {"event": event["type"], **{name: event[name] for name in event if name not in ("type", "event")}}
     names = _FIELDS[event[0]]
     found: dict[str, Any] = {"event": event[0], **dict(zip(names, event[1:], strict=False))}

@@ -19,7 +19,7 @@ _COMMANDS: dict[bytes, dict[bytes, str]] = {
         b"\6": "DISCONNECT",
     },
 }
-# Majortomo numbers what clients send and get as 18/MDP does for workers, and names no service in replies.
+# Majortomo numbers the commands of clients as 18/MDP numbers those of workers. Its replies name no service.
 _OTHER_CLIENT: dict[bytes, str] = {b"\2": "REQUEST", b"\3": "PARTIAL", b"\4": "FINAL"}
 _OTHER = object()  # in the state of connections of that kind
 _LAST = frozenset({"REPLY", "FINAL"})  # after which nothing follows to a request
@@ -27,7 +27,7 @@ _WAITING = 1000  # requests of a connection that nobody answers
 
 
 class Majordomo:
-    """Both protocols, that of clients and that of workers; replies are joined with their requests."""
+    """The protocols of clients and of workers. Replies are joined with their requests."""
 
     name = "mdp"
     signature = b"MDP"
@@ -75,7 +75,10 @@ def _place(frames: list[Octets]) -> int | None:
 
 
 def _is_other(number: Octets, message: Message, connection: PayloadConnection) -> bool:
-    """Whether a client's connection has Majortomo's numbers: requests are not replies, and 4 is no number else."""
+    """Whether a client's connection has Majortomo's numbers.
+
+    Either shows it: a 4, which others do not use, or a 2 of a client, since for others 2 is no request.
+    """
     state = connection.state
     if number == b"\4" or (number == b"\2" and not _is_broker(message, connection)):
         state[_OTHER] = True

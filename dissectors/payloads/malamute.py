@@ -54,8 +54,8 @@ _CODEC = Codec(
         18: command("STREAM_CANCEL", "stream:string", "stream"),
     },
 )
-# What the broker answers with OK or ERROR. It answers a MAILBOX_SEND or SERVICE_SEND, too, says the grammar; brokers
-# answer these only with what went wrong.
+# Commands that the broker answers with OK or ERROR. The grammar says so of MAILBOX_SEND and SERVICE_SEND, too, but
+# brokers answer these only with an ERROR.
 _ANSWERED = frozenset(
     {
         "CONNECTION_OPEN",

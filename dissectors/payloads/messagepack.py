@@ -1,4 +1,4 @@
-"""MessagePack as payloads hold it: of kinds that every output can show."""
+"""MessagePack in payloads: values of the types that every output can show."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 def _extension(number: int, octets: memoryview) -> dict[str, Any]:
-    """An extension: what it means is known to those who chose its number."""
+    """An extension. Its meaning is known only to those who chose its number."""
     return {"ext": number, "data": bytes(octets)}
 
 
@@ -14,10 +14,10 @@ _DECODER = msgspec.msgpack.Decoder(ext_hook=_extension)
 
 
 def value(octets: bytes) -> Any:
-    """What is packed in ``octets``; an extension is a dict of its number, ``ext``, and its ``data``.
+    """The value that ``octets`` encode; an extension becomes a dict of its number, ``ext``, and its ``data``.
 
-    Raises ValueError if that is not MessagePack in one piece or is nested too deeply, and of that UnicodeDecodeError if
-    a string is not UTF-8.
+    Raises ValueError if the octets are not one value of MessagePack, or if it is nested too deeply, and
+    UnicodeDecodeError, which is a ValueError, if a string is not UTF-8.
     """
     try:
         return _DECODER.decode(octets)

@@ -16,7 +16,7 @@ from dissectors.payloads.zre import Zre, ZreLog
 
 
 def built_in() -> list[PayloadDissector]:
-    """A new object of each, so that what one run remembers is not told to another."""
+    """A new object of each, so that no run sees what another run remembers."""
     return [
         Jupyter(),
         Malamute(),

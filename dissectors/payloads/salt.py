@@ -8,7 +8,7 @@ from dissectors.payloads import Message, Octets, Payload, PayloadConnection, Pay
 
 _END_OF_TAG = b"\n\n"  # salt/utils/event.py: TAGEND
 _LONGEST_TAG = 256
-_TOPIC = 40  # a SHA-1 in hexadecimal digits, where the publisher filters by minion
+_TOPIC = 40  # a SHA-1 in hexadecimal digits, if the publisher filters by minion
 _ENCODINGS = frozenset({"clear", "aes", "pub", "pillar"})
 _MAPS = frozenset([*range(0x81, 0x90), 0xDE, 0xDF])
 _MAP_OCTETS = frozenset(bytes([octet]) for octet in _MAPS)
@@ -17,12 +17,12 @@ _HEADERS = {0xD9: 2, 0xDA: 3, 0xDB: 5}  # octets in front of strings that are no
 _MAP_OF_ANY = msgspec.msgpack.Decoder(dict[str, msgspec.Raw])
 _LIST_OF_ANY = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _SEALED_REPLY = frozenset([*range(0xA0, 0xC0), 0xC4, 0xC5, 0xC6, *_HEADERS, *_MAPS])
-_ASKED = "asked"  # in the state of a connection: who has asked, and in which packet
+_ASKED = "asked"  # in the state of a connection: who asked, and in which packet
 _TOLD = ("cmd", "fun", "id", "jid", "tgt")
 
 
 class Salt:
-    """Envelopes of messages between masters and minions; most are encrypted inside."""
+    """Envelopes of messages between masters and minions. Most contents are encrypted."""
 
     name = "salt"
     fields: ClassVar[dict[str, PayloadKind]] = {
@@ -30,7 +30,7 @@ class Salt:
     }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
-        """Whether there is a MessagePack map with "enc" and "load", or an event's tag with a map behind it."""
+        """Whether there is a MessagePack map with "enc" and "load", or an event: a tag, then a map."""
         if not (connection.state or _may_be_clear(message.frames)):
             return False  # nearly all messages of others
         body = _body(message.frames)
@@ -39,7 +39,7 @@ class Salt:
         return _is_envelope(body) or _tag(body) is not None or _is_reply(message, connection, body)
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
-        """The envelope with its load where that is not encrypted, or the event."""
+        """The envelope with its load if that is in clear, or the event."""
         body = _body(message.frames)
         if body is None:
             return None
@@ -70,13 +70,13 @@ class Salt:
 
 
 def _may_be_clear(frames: list[Octets]) -> bool:
-    """Whether the last frame of a message begins as an envelope, or may have an event's tag in front."""
+    """Whether the last frame of a message begins as an envelope does, or as an event's tag does."""
     body = frames[-1] if frames else b""
     return isinstance(body, bytes) and (body[:1] in _MAP_OCTETS or body.find(_END_OF_TAG, 0, _LONGEST_TAG) > 0)
 
 
 def _body(frames: list[Octets]) -> bytes | None:
-    """The one frame that counts: behind a delimiter, or behind the topic where a publisher filters; None if empty."""
+    """The frame with the content, after a delimiter, or after the topic if the publisher filters; None if empty."""
     start = body_start(frames)
     if len(frames) == 2 and not start and isinstance(frames[0], bytes):
         is_topic = frames[0] in (b"broadcast", b"syndic") or len(frames[0]) == _TOPIC
@@ -88,7 +88,7 @@ def _body(frames: list[Octets]) -> bytes | None:
 
 
 def _is_reply(message: Message, connection: PayloadConnection, body: bytes) -> bool:
-    """Whether it answers an envelope of this connection: replies to encrypted ones say themselves nothing."""
+    """Whether a message answers an envelope of this connection. A reply to an encrypted envelope does not show it."""
     asked = connection.state.get(_ASKED)
     return asked is not None and asked[0] == message.dst and body[0] in _SEALED_REPLY
 
@@ -126,7 +126,7 @@ def _decoded(body: bytes) -> dict[str, Any] | None:
 
 
 def _value(packed: bytes) -> Any:
-    """What is packed; Salt writes octets as MessagePack did before it knew them, as strings, which may be no text."""
+    """The value that the octets encode. Salt writes octets as strings, as old MessagePack did; they may be no text."""
     try:
         return messagepack.value(packed)
     except UnicodeDecodeError:
@@ -139,7 +139,7 @@ def _value(packed: bytes) -> Any:
 
 
 def _packed_map(octets: Any) -> Any:
-    """A map that is packed inside another one; if the octets are no map, they stay as they are."""
+    """The map that octets inside another map encode; if the octets encode no map, they stay as they are."""
     if not isinstance(octets, bytes) or octets[:1] == b"" or octets[0] not in _MAPS:
         return octets
     found = _decoded(octets)

@@ -60,7 +60,7 @@ class Xrap:
     fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "request": "number"}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
-        """Whether signature and command are of this protocol, and the fields as long as they should be."""
+        """Whether signature, command and the length of the fields fit this protocol."""
         return _CODEC.place(message) is not None and _CODEC.read(message) is not None
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:

@@ -1,4 +1,4 @@
-"""ZAP 1.0, with which libzmq asks whether a peer may connect (27/ZAP)."""
+"""ZAP 1.0, by which libzmq asks a handler whether a peer may connect (27/ZAP)."""
 
 from typing import Any, ClassVar
 
@@ -38,7 +38,7 @@ class Zap:
     }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
-        """Whether version, status or mechanism and the number of frames are right."""
+        """Whether the version, the status or mechanism, and the number of frames are right."""
         frames = message.frames
         if len(frames) < _FIRST_CREDENTIAL:
             return False
@@ -104,7 +104,7 @@ def _credentials(mechanism: Octets) -> tuple[str, ...] | None:
 
 
 def _metadata(data: bytes) -> dict[str, Octets]:
-    """Properties as in ZMTP's READY (23/ZMTP, "metadata"); as far as they are whole."""
+    """Properties as in ZMTP's READY (23/ZMTP, "metadata"). A property that is cut short is left out."""
     found: dict[str, Octets] = {}
     place = 0
     while place < len(data):

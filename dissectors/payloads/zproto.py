@@ -1,4 +1,4 @@
-"""Messages of codecs that ZProto makes: a signature, the number of a command, its fields; and frames behind that."""
+"""Messages of codecs that ZProto makes: a signature, the number of a command, its fields, then more frames."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,12 +7,12 @@ from dissectors.payloads import Message, Octets, Payload, PayloadKind, Reader, a
 
 
 def _short_strings(reader: Reader) -> list[str]:
-    """Strings behind their number, which is one octet; of protocols that are older than ZProto."""
+    """Strings after their number, which is one octet, in protocols older than ZProto."""
     return [reader.string() for _ in range(reader.number(1))]
 
 
 def _short_dictionary(reader: Reader) -> dict[str, str]:
-    """Strings "name=value" behind their number, which is one octet."""
+    """Strings "name=value" after their number, which is one octet."""
     pairs = [text.partition("=") for text in _short_strings(reader)]
     if not all(equals for _, equals, _ in pairs):
         raise ValueError("a property without =")
@@ -113,7 +113,7 @@ class Codec:
         return frame[2] in self._commands
 
     def read(self, message: Message) -> Payload | None:
-        """The command with its fields; None if these are not as they should be."""
+        """The command with its fields; None if the fields do not fit the command."""
         place = self.place(message)
         if place is None:
             return None

@@ -1,4 +1,4 @@
-"""ZRE, with which Zyre's peers find each other and talk in groups (36/ZRE, and 20/ZRE before it)."""
+"""ZRE, by which Zyre's peers find each other and talk in groups (36/ZRE, and 20/ZRE before it)."""
 
 from typing import ClassVar
 
@@ -27,7 +27,8 @@ _CODEC = Codec(
     },
     version=2,
 )
-# The first version has no number of it in its messages; one whose sequence looks like that is tried as version 2 first.
+# Messages of version 1 do not name their version. If the sequence number of one looks like a version, version 2 is
+# tried first.
 _CODEC_V1 = Codec(
     "zre",
     b"\xaa\xa1",
@@ -62,7 +63,7 @@ _EVENTS = {1: "JOIN", 2: "LEAVE", 3: "ENTER", 4: "EXIT", 5: "SEND", 6: "RECV"}
 
 
 class Zre:
-    """What peers say to each other; the beacon, which comes in datagrams, is a record of its own."""
+    """The messages of peers. Beacons come in datagrams and have a record of their own."""
 
     name = "zre"
     signature = _CODEC.signature
@@ -89,7 +90,7 @@ class ZreLog:
         return self.dissect(message, connection) is not None
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
-        """The line of the log; nodes and peers are hashes of their UUIDs."""
+        """A line of the log. It names nodes and peers by hashes of their UUIDs."""
         payload = _LOG.read(message)
         if payload is None:
             return None

@@ -1,4 +1,4 @@
-"""Octets of a stream, which come in pieces: a buffer for those that wait, and a collector of long bodies."""
+"""A buffer for the octets of a stream that wait for more, and a collector of long bodies."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 from dissectors.snapshots import Part
 
 Read = Callable[[bytes, int], int]
-"""Takes octets from a position on; returns how far it got. If that is no further, `Buffer.need` says what it lacks."""
+"""Takes octets from a position on; returns how far it got. If it got no further, `Buffer.need` says what it needs."""
 
 WAIT_LIMIT = 4096
 """A body that lacks more octets than this is collected piece by piece; one that lacks fewer waits in front of the
@@ -54,7 +54,7 @@ class Buffer:
         return b"".join(self._pieces)
 
     def add(self, data: bytes) -> bytes | None:
-        """Put octets behind those that wait. Returns all of them if they are as many as needed, else None."""
+        """Add octets to those that wait. Returns all of them if they are as many as needed, else None."""
         if not self.held:
             return data
         assert isinstance(self._pieces, list)
@@ -85,7 +85,7 @@ class Buffer:
             position = reached
 
     def hold(self, data: bytes, position: int) -> None:
-        """Keep the octets from ``position`` on until more come, one at least."""
+        """Keep the octets from ``position`` on until at least one more comes."""
         self._pieces = [data[position:] if position else data]
         self.held = len(data) - position
         if self.need <= self.held:
@@ -128,7 +128,7 @@ class LongBody:
         return position + size
 
     def skip(self, length: int | None) -> bool:
-        """Count ``length`` missing octets (None: unknown); returns whether they are all inside the body."""
+        """Count ``length`` missing octets (None: unknown). Returns whether all of them are inside the body."""
         if length is None or length > self.left:
             return False
         self.is_whole = False
@@ -137,7 +137,7 @@ class LongBody:
 
     @property
     def octets(self) -> bytes:
-        """The first octets, up to the first missing one, and no more than there is room for."""
+        """The first octets, up to the first missing one, and at most as many as there is room for."""
         return b"".join(self._pieces)
 
     def snapshot(self) -> LongBodyState:
@@ -165,7 +165,7 @@ class Collector(Protocol):
 
 
 def collect(reader: Collector, data: bytes, position: int) -> int:
-    """Take octets from ``position`` on for the body that a reader collects; returns how far they go."""
+    """Take octets from ``position`` on for the body that a reader collects. Returns where they end."""
     body = reader.body
     assert body is not None
     position = body.take(data, position)

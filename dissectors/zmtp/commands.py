@@ -1,6 +1,6 @@
-"""Commands of ZMTP 3.x and of its security mechanisms: what each of them holds.
+"""Commands of ZMTP 3.x and of its security mechanisms: their names and fields.
 
-Everything here is pure: octets in, the fields of a :class:`~dissectors.events.Command` and the faults found out.
+Everything here is pure: octets go in, the fields of a :class:`~dissectors.events.Command` and its faults come out.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ HANDSHAKE_COMMANDS = frozenset({"READY", "HELLO", "WELCOME", "INITIATE", "ERROR"
 COMMANDS_OF_3_1 = frozenset({"SUBSCRIBE", "CANCEL", "PING", "PONG", "JOIN", "LEAVE"})
 
 
-# Sockets of one kind all begin with the same metadata: so many short READY and INITIATE are remembered with what they
-# say. They hold no secrets.
+# All sockets of a kind begin with the same metadata. So this many short READY and INITIATE are remembered with what
+# they say. They hold no secrets.
 _ALIKE = 256
 _SHORT = 128
 _WITH_METADATA = (b"\x05READY", b"\x08INITIATE")
@@ -40,7 +40,7 @@ class Metadata(NamedTuple):
 
 
 def text(octets: bytes) -> str:
-    """A name from the wire as a string, without loss and without failing on octets that are no text."""
+    """A name from the wire as a string. Octets that are no text become escapes, so nothing is lost."""
     return octets.decode("utf-8", "backslashreplace")
 
 
@@ -170,7 +170,7 @@ def assume_mechanism(body: bytes, whole: bool = True) -> str | None:
 
 
 def is_known(name: str, mechanism: str | None) -> bool:
-    """Whether a command of this name is specified for any version, or for this mechanism."""
+    """Whether any version, or this mechanism, specifies a command of this name."""
     known = name in _COMMON or name in HANDSHAKE_COMMANDS
     return known or (name == "MESSAGE" and mechanism in ("CURVE", "GSSAPI"))
 
@@ -179,7 +179,7 @@ _Result = tuple[Fields, list[Fault]]
 
 
 def metadata(data: bytes, whole: bool = True) -> tuple[Fields, list[Fault]]:
-    """READY and INITIATE: properties, two of which everybody asks for (23/ZMTP, "The NULL Security Mechanism")."""
+    """READY and INITIATE: properties, among them Socket-Type and Identity (23/ZMTP, "The NULL Security Mechanism")."""
     properties, faults = parse_metadata(data, whole)
     socket_type = find_property(properties, "Socket-Type")
     return {
@@ -213,7 +213,7 @@ def _plain_hello(data: bytes, whole: bool, show_secrets: bool) -> _Result:
         return {}, overrun
     name_end = 1 + data[0]
     if name_end > len(data):
-        # If it is wrong where it ends, what is there may be the password.
+        # The length of the name is wrong, so these octets may be the password.
         username: Octets = Hidden(data[0]) if whole and not show_secrets else Cut(data[1:], data[0])
         return {"username": username}, overrun
     fields: Fields = {"username": data[1:name_end]}
@@ -264,7 +264,7 @@ def _nothing(data: bytes, whole: bool) -> _Result:
 
 
 def _cut_fields(sizes: tuple[tuple[str, int], ...], data: bytes, exact: bool, whole: bool, name: str) -> _Result:
-    """Fields of fixed sizes one after the other; the last takes the rest (at least its size) unless ``exact``."""
+    """Fields of fixed sizes, one after the other. Unless ``exact``, the last one takes the rest, at least its size."""
     fields: Fields = {}
     position = 0
     total = sum(size for _, size in sizes)

@@ -1,6 +1,6 @@
-"""What one sender sends to a group or a host in datagrams: RADIO's messages over UDP, ZMTP 1.0 over PGM.
+"""Datagrams that one sender sends to a group or a host: RADIO's messages over UDP, ZMTP 1.0 over PGM.
 
-Nothing is said before the messages: no greeting, no handshake, no socket type.
+The messages come at once: there is no greeting, no handshake and no socket type.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session, SessionState
 
-# The first 2 octets of each packet's data say where the first message that begins in it does, or that none does.
+# The first 2 octets of each packet's data are the offset of the first message that begins in it, or say that none does.
 _OFFSET_SIZE = 2
 _NO_MESSAGE = 0xFFFF
 _PLAUSIBLE_LENGTH = 1 << 32
@@ -51,7 +51,7 @@ _RADIO, _MULTICAST = "RADIO over UDP", "ZMTP over PGM"
 
 
 class Radio:
-    """Dissects what a RADIO sends over UDP: group length, group, body in each datagram (48/RADISH, libzmq)."""
+    """Dissects a RADIO's datagrams: each is a group's length, a group and a body (48/RADISH, libzmq)."""
 
     __slots__ = ("_journal", "_keep", "_messages", "_octets")
 
@@ -65,7 +65,7 @@ class Radio:
         self._octets = 0
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
-        """Take a datagram, of which ``missing`` octets at the end were not captured."""
+        """Take a datagram; the capture lacks ``missing`` octets at its end."""
         journal, keep = self._journal, self._keep
         journal.time_ns, journal.packet = time_ns, packet
         length = len(payload) + missing
@@ -102,7 +102,7 @@ class Radio:
         self._journal.out.append(summary)
 
     def snapshot(self) -> bytes:
-        """All that is known of the sender, to go on from with :meth:`restore`."""
+        """The state of the flow, from which :meth:`restore` goes on."""
         journal = self._journal
         addresses = journal.src, journal.dst
         state = RadioState(journal.flow, addresses, journal.snapshot(), self._messages, self._octets)
@@ -122,8 +122,8 @@ class Radio:
 class Multicast:
     """Dissects what a sender sends over PGM or EPGM.
 
-    Nothing is reported before a packet shows frames of ZMTP 1.0; ``rejected`` becomes true when one shows something
-    else.
+    It reports nothing before a packet shows frames of ZMTP 1.0. ``rejected`` becomes true when a packet shows
+    something else.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Multicast:
             self._leave()
 
     def _leave(self) -> None:
-        """What follows does not hang together with what came: give out what there is of the message."""
+        """The next octets do not continue the last ones: report the part of a message that has come."""
         reader = self._reader
         reader.open()
         self._session.flush(reader.rest)
@@ -205,7 +205,7 @@ class Multicast:
         self._leave()
 
     def cut(self, time_ns: int, packet: int) -> None:
-        """Learn that a packet was captured only in part, so that it cannot be used."""
+        """Learn that the capture has only a part of a packet, so the packet is useless."""
         journal = self._journal
         if self._accepted:
             journal.time_ns, journal.packet = time_ns, packet
@@ -234,7 +234,7 @@ class Multicast:
         journal.out.append(summary)
 
     def snapshot(self) -> bytes:
-        """All that is known of the sender, to go on from with :meth:`restore`."""
+        """The state of the flow, from which :meth:`restore` goes on."""
         journal = self._journal
         return snapshots.encode(
             _MULTICAST,
@@ -267,7 +267,7 @@ class Multicast:
 
 
 def _is_zmtp(data: bytes) -> bool:
-    """Whether data that begin with a message chain as frames of ZMTP 1.0 with flags that libzmq sends."""
+    """Whether data that begin with a message are frames of ZMTP 1.0, one after the other, with flags of libzmq."""
     position = 0
     frames = 0
     while position + 2 <= len(data):

@@ -1,4 +1,4 @@
-"""Messages of WebSocket that are compressed: the permessage-deflate extension (RFC 7692)."""
+"""Compressed messages of WebSocket: the permessage-deflate extension (RFC 7692)."""
 
 import zlib
 from bisect import bisect_right
@@ -9,7 +9,7 @@ from weakref import ref
 from dissectors.snapshots import Part
 
 EXTENSION = "permessage-deflate"
-# Octets of a message that are looked at, compressed and not: what is longer is lost, and all that builds upon it.
+# The most octets of a message, compressed and not. A longer message is lost, and with it all that refer back to it.
 COMPRESSED_LIMIT = 1 << 24
 INFLATED_LIMIT = 1 << 26
 
@@ -17,12 +17,12 @@ _TAIL = b"\x00\x00\xff\xff"  # that a sender leaves out (section 7.2.1)
 _PIECE = 1 << 16
 _MOST_BITS = -15  # of the window: a larger one than the sender's does no harm
 _WINDOW = 1 << 15
-# RFC 1951, sections 3.2.3 to 3.2.6: a block without octets, and what is needed of one with fixed codes
+# RFC 1951, sections 3.2.3 to 3.2.6: a block without octets, and the parts of a block with fixed codes
 _EMPTY_BLOCK = b"\x00" + _TAIL
 _FIXED_BLOCK, _LENGTH_258, _END_OF_BLOCK = "010", "11000101", "0000000"
 _EXTRA_BITS = [max(code // 2 - 1, 0) for code in range(30)]  # of the distance with each code
 _DISTANCES = [1 + sum(1 << bits for bits in _EXTRA_BITS[:code]) for code in range(30)]  # the least with each code
-# So many senders' windows, of some 50 KiB, are held in all: who opens more connections gets no more memory by it.
+# The most windows of senders, of some 50 KiB each, in all. More connections get no more memory.
 _MOST_WINDOWS = 4096
 
 
@@ -44,7 +44,7 @@ class InflaterState(Part):
 
 
 class Inflater:
-    """Undoes the compression of what one side sends, message by message."""
+    """Undoes the compression of one side, message by message."""
 
     __slots__ = ("__weakref__", "_decoder", "_history", "_lost", "_takeover")
 
@@ -65,7 +65,7 @@ class Inflater:
         self._history = 0
 
     def inflate(self, octets: bytes, keep: int) -> tuple[bytes, int] | None:
-        """The first ``keep`` octets of a message and how many it has; None if that cannot be known."""
+        """The first ``keep`` octets of a message, and how many octets it has; None if nobody can know."""
         if self._lost:
             return None
         kept: list[bytes] = []
@@ -90,7 +90,7 @@ class Inflater:
             return None
         if not self._takeover:
             self._forget()
-        elif self._decoder.eof:  # a final block, after which zlib would forget what later messages refer to
+        elif self._decoder.eof:  # a final block, after which zlib would forget the octets that later messages refer to
             self.lose()
         else:
             self._history = min(self._history + length, _WINDOW)
@@ -100,11 +100,11 @@ class Inflater:
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(self) -> InflaterState:
-        """What to go on from: the window that later messages refer to.
+        """The state from which to go on: the window that later messages refer to.
 
-        zlib does not hand it out. So a copy of the decoder is given what says: repeat all that you have put out. A
-        decoder that is inside a block, as no honest sender leaves it, would take that for something else; from there
-        nobody goes on.
+        zlib does not give its window away. So a copy of the decoder gets a block that says: repeat your last output.
+        If the decoder is inside a block, it reads that block as something else. No honest sender stops there, and then
+        the state is lost.
         """
         window = b""
         is_whole = True

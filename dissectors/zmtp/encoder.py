@@ -1,6 +1,6 @@
-"""Records as octets again: the frames that say what a record says (23/ZMTP, "Framing", and each mechanism's commands).
+"""Encodes records again: the frames of which a record was made (23/ZMTP, "Framing").
 
-A record does not say how its sender framed it, so there may be several ways.
+A record does not show how its sender framed it, so there may be several ways.
 """
 
 from collections.abc import Iterator
@@ -44,9 +44,9 @@ def encodings(event: WireEvent) -> Iterator[list[WirePiece]]:
 
 
 def frame_head(length: int, flags: int = 0) -> bytes:
-    """What stands in front of a frame's body of ``length`` octets, from ZMTP 2.0 on (23/ZMTP, "Framing").
+    """The header of a frame with a body of ``length`` octets, from ZMTP 2.0 on (23/ZMTP, "Framing").
 
-    ``flags`` are MORE and COMMAND; LONG is added where the length needs it.
+    ``flags`` are MORE and COMMAND; LONG is added if the length needs it.
     """
     if length <= wire.SHORT_LIMIT:
         return bytes([flags, length])
@@ -73,7 +73,7 @@ def _frame_v1(frame: str, body: bytes, more: bool) -> list[WirePiece]:
 
 
 def _command(event: Command) -> list[WirePiece] | None:
-    """The body of a command (23/ZMTP, "Commands"); None if it is not known how it looks, or must not be shown."""
+    """The body of a command (23/ZMTP, "Commands"); None if its form is unknown, or if it must not be shown."""
     name = event.name.encode("utf-8", "surrogateescape")
     if len(name) > 255 or event.incomplete:
         return None

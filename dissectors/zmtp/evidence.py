@@ -1,8 +1,9 @@
-"""What speaks for it that two sides begin as ZMTP 1.0 does, which has no mark (13/ZMTP).
+"""Evidence that two sides speak ZMTP 1.0, which has no mark at its beginning (13/ZMTP).
 
-Its frames are a length of one octet, one octet of flags, a body. Whatever has lengths of one octet and a 0 or a 1
-behind them looks the same. So what counts is what others have no reason to do: to begin with an identity of no octets,
-to set the flags that libzmq 2.1 leaves set, to have as many frames in one message as in the next.
+A frame of ZMTP 1.0 is one octet of length, one octet of flags and a body. Every protocol that sends a length of one
+octet and then a 0 or a 1 looks the same. So only features count that other protocols have no reason to show: an
+identity of no octets at the beginning, the flags that libzmq 2.1 leaves set, and as many frames in one message as in
+the next.
 """
 
 from dissectors.snapshots import Part, fields_of, set_fields
@@ -11,11 +12,11 @@ from dissectors.zmtp import wire
 # Bits: of how many others at most one does so.
 _ANONYMOUS_BITS = 8  # an identity of no octets
 _GARBAGE_BITS = 6  # flags with the message-type mask of libzmq 2.1, in one frame
-_MOST_REGULAR_BITS = 5  # a bit for each frame that could have ended its message or not, but no more: zeros are common
+_MOST_REGULAR_BITS = 5  # a bit for each frame that could have ended its message or not, up to this: zeros are common
 _ENOUGH_BITS = 12
 # Octets of one side that are held in wait for more of it.
 UNPROVEN_LIMIT = 1 << 16
-# Frames of both sides from which on it is worth a note that nothing is certain; how many notes.
+# Whole frames of both sides that are worth a note if nothing is certain; and the most notes.
 _WORTH_A_NOTE = 6
 _MOST_PORTS = 20
 
@@ -97,17 +98,17 @@ class EvidenceV1:
 
 
 def are_certain(one: EvidenceV1, other: EvidenceV1, at_end: bool) -> bool:
-    """Whether two sides are certain to speak ZMTP 1.0; what only sends identities is so ``at_end`` alone."""
+    """Whether two sides certainly speak ZMTP 1.0. Identities alone count only ``at_end``."""
     return one.bits + other.bits >= _ENOUGH_BITS and (at_end or one.begun or other.begun)
 
 
 def are_worth_a_note(one: EvidenceV1, other: EvidenceV1) -> bool:
-    """Whether two sides of which nothing is certain have said enough for a word on it."""
+    """Whether two sides that may speak ZMTP 1.0, or not, have sent enough to deserve a note."""
     return one.count + other.count >= _WORTH_A_NOTE
 
 
 class Doubts:
-    """Connections that may have been ZMTP, of which nothing was certain."""
+    """Connections that may be ZMTP, but did not prove it."""
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -115,7 +116,7 @@ class Doubts:
         self._others = 0  # on ports that are too many
 
     def add(self, flow: int, client: str, server: str) -> None:
-        """Take note of another one, by its number and its ends, as ``address:port``."""
+        """Take note of a connection, by its number and its ends, as ``address:port``."""
         port = server.rpartition(":")[2]
         if port in self._ports:
             count, first = self._ports[port]
@@ -126,7 +127,7 @@ class Doubts:
             self._others += 1
 
     def problems(self) -> list[tuple[str, str]]:
-        """What is to be said of them: a problem code and a sentence for each port, and one for what is beyond those."""
+        """The notes: a problem code and a sentence for each port, and one for the ports beyond the limit."""
         told = []
         for port, (count, first) in self._ports.items():
             many = "1 connection" if count == 1 else f"{count:,} connections"

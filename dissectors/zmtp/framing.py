@@ -34,7 +34,7 @@ class FrameReaderState(Part):
     body: LongBodyState | None
 
 
-# In so many octets it pays to find out whether all messages are alike. A copy here, since a global is quick to read.
+# So many octets are worth a check whether all messages are alike. This is a copy, since a global is quick to read.
 _ENOUGH_ALIKE = wire.ENOUGH_ALIKE
 # The highest flags of a frame of a message.
 _LAST_OF_MESSAGES = wire.LONG | wire.MORE
@@ -95,7 +95,7 @@ class FrameReader:
 
     @property
     def rest(self) -> Octets | None:
-        """The octets that came of a frame that will not go on; None if it is no frame of a message."""
+        """The octets that came of a frame that will not go on; None if the frame is no part of a message."""
         if self.body is None or self._flags & wire.COMMAND:
             return None
         return Cut(self.body.octets, self.body.length)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dissectors.zmtp import sockets, wire
 
-# Most greetings are like others before them: so many are remembered with what they say.
+# Most greetings repeat an earlier one. So many are remembered with what they say.
 _ALIKE = 64
 
 
@@ -25,7 +25,7 @@ class Signature(NamedTuple):
 
     @property
     def is_versioned(self) -> bool:
-        """Whether the sender goes on with a version, if the other side has one, too."""
+        """Whether the sender continues with a version, if the other side has one, too."""
         return bool(self.last & 1)
 
     @property
@@ -35,7 +35,7 @@ class Signature(NamedTuple):
 
     @property
     def is_possible(self) -> bool:
-        """Whether a peer that is odd, or wrong in one of the two places, may begin so."""
+        """Whether an odd peer may begin so: at least one of the two places is right."""
         return self.is_versioned and (self.last == wire.SIGNATURE_END or self.length <= wire.IDENTITY_LIMIT + 1)
 
 
@@ -48,7 +48,7 @@ class Rest(NamedTuple):
 
 
 class GreetingV3(NamedTuple):
-    """The 53 octets after the revision of a 3.x greeting; None for what is not in the capture."""
+    """The 53 octets after the revision of a 3.x greeting. Fields that the capture lacks are None."""
 
     minor: int | None
     mechanism: str | None
@@ -73,7 +73,7 @@ def parse_after_revision(octets: bytes) -> GreetingV3:
 
 
 def is_greeting_v3(octets: bytes) -> bool:
-    """Whether 53 octets are what follows the revision of a 3.x greeting, and can hardly be anything else."""
+    """Whether 53 octets are the rest of a 3.x greeting after its revision, and hardly anything else."""
     parsed = parse_after_revision(octets)
     return parsed.mechanism_is_legal and octets[1 + wire.MECHANISM_SIZE] <= 1 and not any(octets[-_FILLER_SIZE:])
 
@@ -85,7 +85,7 @@ def parse_mechanism(field: bytes) -> tuple[str, bool]:
 
 
 def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
-    """The version that two 3.x peers use: the lower of theirs, and 3.1 at most, the highest that is specified."""
+    """The version that two 3.x peers use: the lower one of theirs, at most 3.1, the highest one specified."""
     major, minor = min(one, other, (3, 1))
     return f"{major}.{minor}"
 
@@ -122,9 +122,9 @@ def find_mechanism(octets: bytes) -> int | None:
 
 
 def find_end(octets: bytes) -> int | None:
-    """Where a 3.x greeting ends of which ``octets`` lack the beginning; 0 if they are no such rest.
+    """Where a 3.x greeting ends, if ``octets`` lack its beginning. A command of the handshake follows it.
 
-    A command of the handshake follows it. None if too few octets are there to tell.
+    Returns 0 if the octets are no end of a greeting, None if there are too few octets to tell.
     """
     undecided = False
     for end in range(1, min(len(octets), wire.GREETING_SIZE - 1) + 1):
@@ -138,7 +138,7 @@ def find_end(octets: bytes) -> int | None:
 
 
 def _may_be_rest(octets: bytes, begin: int) -> bool:
-    """Whether octets may be what stands from octet ``begin`` on in a 3.x greeting; what comes after it is not read."""
+    """Whether octets may be a part of a 3.x greeting, from its octet ``begin`` on. What follows it is not read."""
 
     def part(first: int, stop: int) -> bytes:
         return octets[max(first - begin, 0) : max(stop - begin, 0)]
@@ -167,10 +167,10 @@ def _begins_handshake(octets: bytes) -> bool | None:
 
 
 def version_shown(octets: bytes, identity: int) -> int | None:
-    """The major version, if what follows a signature shows it, which announces ``identity`` octets of that.
+    """The major version that the octets after a signature prove; None if they prove none.
 
-    3 for a whole greeting, 2 for a socket type and an identity frame of the same length. ``octets`` begin at the
-    revision.
+    Returns 3 for a whole greeting, and 2 for a socket type and an identity frame. The signature announces ``identity``
+    octets, and that frame has the same length. ``octets`` begin at the revision.
     """
     rest = octets[1 : 1 + wire.AFTER_REVISION_SIZE]
     if len(rest) == wire.AFTER_REVISION_SIZE and octets[0] > wire.REVISION_2 and is_greeting_v3(rest):
@@ -180,7 +180,7 @@ def version_shown(octets: bytes, identity: int) -> int | None:
 
 
 def is_rest_v2(octets: bytes) -> bool:
-    """Whether octets behind a signature are the revision, a socket type and an identity frame, and no frame of 1.0.
+    """Whether octets after a signature are the revision, a socket type and an identity frame, and no frame of 1.0.
 
     In ZMTP 1.0 they would be a length, flags and a body, or another length, which is never zero.
     """

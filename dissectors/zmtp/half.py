@@ -9,12 +9,12 @@
     search ── no octets have come, and none may be in the capture ──▶ opening
     any ── nothing that follows can be read ──▶ over
 
-`opening` is the greeting (:mod:`dissectors.zmtp.opening`). In `unproven` frames of ZMTP 1.0 are read that may be
-something else yet (:mod:`dissectors.zmtp.evidence`), in `frames` those of 1.0, 2.0 and later
-(:mod:`dissectors.zmtp.framing`), in `messages` those inside WebSocket (:mod:`dissectors.zmtp.websocket`).
+`opening` is the greeting (:mod:`dissectors.zmtp.opening`). In `unproven` the side reads frames that may be ZMTP 1.0 or
+something else (:mod:`dissectors.zmtp.evidence`). In `frames` it reads frames of ZMTP 1.0, 2.0 and later
+(:mod:`dissectors.zmtp.framing`). In `messages` it reads frames inside WebSocket (:mod:`dissectors.zmtp.websocket`).
 
-What a side finds out may matter to the other one, or to what the connection is: it tells the pair, and the pair says
-what follows from it.
+A side may find out something that matters to the other side, or to the connection. It reports that to the pair, and
+the pair decides what follows.
 """
 
 from collections import deque
@@ -50,8 +50,8 @@ STAGES: dict[Stage, tuple[Stage, ...]] = {
     "over": (),
 }
 
-# A frame that lacks more octets than this at the end of its connection, and of which less than one part in so many
-# came, is taken for one whose length is nonsense.
+# At the end of a connection a frame may lack more octets than this, and less than one part in so many of it came. Then
+# its length is taken for nonsense.
 _PLAUSIBLE_REST = 1 << 30
 _NEARLY_NOTHING = 100
 
@@ -78,16 +78,16 @@ class Pair(Protocol):
         """Draw the conclusions from what ``half`` has found out."""
 
     def refuse(self, half: "Half", code: str, detail: str) -> None:
-        """What ``half`` reads is not ZMTP; the problem says how that shows, if there is a ``detail``."""
+        """The octets of ``half`` are not ZMTP. If there is a ``detail``, the problem says how that shows."""
 
     def found(self, half: "Half", skipped: int) -> None:
-        """Frames were found in ``half``, ``skipped`` octets after the start, which is not in the capture."""
+        """Frames were found in ``half``, after ``skipped`` octets; the capture lacks the start of the stream."""
 
     def read_again(self, half: "Half", out: list[AnyEvent], begin: int) -> None:
-        """``half`` has read the octets in which something was found: their events are in ``out`` from ``begin`` on."""
+        """``half`` has read the octets in which frames were found. Their events are in ``out`` from ``begin`` on."""
 
     def believes(self, half: "Half", octets: bytes, found: Discovery) -> bool:
-        """Whether frames that chain in ``octets`` are of ZMTP, on a connection not known to be."""
+        """Whether the chain of frames in ``octets`` is ZMTP, on a connection that is not known to be."""
         ...
 
 
@@ -105,7 +105,7 @@ def _released(data: bytes, position: int) -> int:
 
 
 class HalfState(Part):
-    """What a half says of itself in a snapshot: its stage, and what its parts say."""
+    """The state of a half in a snapshot: its stage, and the state of its parts."""
 
     stage: Stage
     journal: JournalState
@@ -176,7 +176,7 @@ class Half:
     # ------------------------------------------------------------------ octets
 
     def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = UNBOUNDED) -> None:
-        """Take the next octets of the stream, which packet ``packet`` brought at ``time_ns``.
+        """Take the next octets of the stream, one at least, which packet ``packet`` brought at ``time_ns``.
 
         They begin at ``begin`` of the stream. Their sender had seen the other side's octets before ``seen`` at most.
         """
@@ -211,7 +211,7 @@ class Half:
             self._run(whole, 0)
 
     def _note_segment(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
-        """A segment begins behind the octets that wait: keep what a search for frames in them will need of it."""
+        """A segment begins after the octets that wait: keep what a search for frames in them will need of it."""
         held = self.buffer.held
         if isinstance(self.search, Search):
             self.search.segment(held, time_ns, packet, begin, seen)
@@ -233,7 +233,7 @@ class Half:
         self.buffer.run(self._step, data, position)
 
     def _step(self, data: bytes, position: int) -> int:
-        """Let whoever reads next take octets, and whoever comes after that if it takes none."""
+        """Let the part whose turn it is take octets, then the part that follows it, until one waits."""
         while True:
             reader = self.reader
             if reader is not None and reader.failure is not None:
@@ -250,7 +250,7 @@ class Half:
             self.buffer.need = 1
 
     def resume(self) -> None:
-        """Look again at the octets that wait, because something else than octets made progress possible."""
+        """Read the waiting octets again, because something else than octets made progress possible."""
         opening = self.opening
         if opening.state == "after signature":
             opening.word()
@@ -278,7 +278,7 @@ class Half:
 
     @property
     def is_idle(self) -> bool:
-        """Whether this side's frames are read, and none of them, and no message, is unfinished."""
+        """Whether this side's frames are being read, and no frame and no message is unfinished."""
         reader, session = self.reader, self.session
         if reader is None or reader.body is not None or self.buffer.held or session.parts or session.inside is not None:
             return False
@@ -286,12 +286,12 @@ class Half:
 
     @property
     def window(self) -> tuple[bytes, list[int]]:
-        """The octets that are being searched, and the offsets at which segments begin among them."""
+        """The octets in which frames are searched, and the offsets at which segments begin among them."""
         return self.buffer.content, self.search.starts if isinstance(self.search, Search) else []
 
     @property
     def silence(self) -> int:
-        """In how many segments in a row its sender had seen nothing new of the other side, while it is searched."""
+        """During a search: how many segments in a row came whose sender had seen nothing new of the other side."""
         return self.search.silence if isinstance(self.search, Search) else 0
 
     # ------------------------------------------------------------------ what the pair says
@@ -305,7 +305,7 @@ class Half:
         self.buffer.clear()
 
     def prove(self, out: list[AnyEvent]) -> None:
-        """The connection is ZMTP: what this half finds goes to ``out`` from now on."""
+        """The connection is ZMTP: from now on the events of this half go to ``out``."""
         self.journal.out = out
         self.opening.proven = True
         self.opening.evidence = None
@@ -315,20 +315,20 @@ class Half:
             self._turn("frames")
 
     def expect(self, framing: int) -> None:
-        """Frames, once they come, or are found, will have this framing (0: nobody knows)."""
+        """Frames of this side have this framing (0: nobody knows), when they come or are found."""
         self.opening.framing = framing
         if isinstance(self.search, Search):
             self.search.framing = framing
 
     def release(self) -> None:
-        """Let go of what refers back to this side, so that it is freed at once; nothing may be fed any more."""
+        """Break the references back to this side, so that its memory is freed at once. Feed it nothing more."""
         self._read = _released
         self.search = None
         self.session.release()
         del self._pair, self.opening.other
 
     def absent(self, time_ns: int, packet: int) -> None:
-        """No packet of this side has been captured, though the other side answers it; some may come after all."""
+        """The capture has no packet of this side so far, though the other side answers it. Some may still come."""
         if not (self.octets or self.stopped or self.is_absent):
             self.journal.time_ns = time_ns
             self.journal.packet = packet
@@ -441,7 +441,7 @@ class Half:
             self._turn("frames")
 
     def _read_unproven(self, data: bytes, position: int) -> int:
-        """Frames of ZMTP 1.0 while nothing proves that they are: one that is not legal disproves it."""
+        """Read frames of ZMTP 1.0 while nothing proves that they are. A frame that is not legal disproves it."""
         opening, reader = self.opening, self.reader
         assert reader is not None
         if reader.body is not None:
@@ -455,7 +455,7 @@ class Half:
             return reader.read(data, position)
         other = opening.other
         if other.evidence is None and not other.will_not_tell:
-            # Its beginning may prove that what comes here should have been a frame.
+            # The beginning of the connection may prove that this should have been a frame.
             self.buffer.need = evidence.UNPROVEN_LIMIT
         else:
             opening.evidence = None
@@ -463,7 +463,7 @@ class Half:
         return position
 
     def _begin_messages(self, data: bytes, position: int) -> int:
-        """Frames inside WebSocket follow; returns how far the octets are read."""
+        """Take frames inside WebSocket. Returns how far the octets are read."""
         opening, session = self.opening, self.session
         opening.fact = None
         if opening.other.state == "over" and session.security.failed:
@@ -503,9 +503,9 @@ class Half:
         self._skip(length)
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
-        """Octets of the stream are missing, nobody knows how many; ``code`` and ``detail`` say so as a problem.
+        """Nobody knows how many octets of the stream are missing; ``code`` and ``detail`` report it as a problem.
 
-        So no body can be trusted to go on behind them: frames are looked for.
+        So no body is certain to continue after them, and a search for frames begins.
         """
         self.search_now(before_gap=True)
         self.journal.time_ns = time_ns
@@ -520,7 +520,7 @@ class Half:
             self._skip(0)
 
     def _skip(self, length: int | None) -> None:
-        """Go on after a gap; None: of nobody knows how many octets, and nothing is being searched."""
+        """Go on after a gap of ``length`` octets, None if nobody knows how many, when nothing is being searched."""
         opening = self.opening
         if self.is_absent:
             opening.begin()
@@ -554,7 +554,7 @@ class Half:
             self._react(opening.fact)
 
     def _skip_frames(self, length: int | None) -> None:
-        """A frame whose body covers the hole loses only its own octets."""
+        """Go on if the hole is inside the body of a frame: then the frame loses only the octets of the hole."""
         if self.search is not None:
             self.search.skip(length or 0)
             return
@@ -577,7 +577,7 @@ class Half:
             self._lose()
 
     def _lose(self) -> None:
-        """A header is lost: give out what there is of the message and look for frames."""
+        """A header is lost: report the part of a message that has come, and search for frames."""
         self.session.flush(None if self.reader is None else self.reader.rest)
         self._begin_search()
         self.session.lose()
@@ -628,9 +628,9 @@ class Half:
         return reached
 
     def _read_again(self, search: Search, octets: bytes, at: int) -> None:
-        """Read what ``search`` held, ``octets``, from where something was found on, segment by segment.
+        """Read ``octets``, which ``search`` held, segment by segment, from the place of the discovery on.
 
-        Frames may be lost again in it, and found further on.
+        The frames may be lost again in them, and found further on.
         """
         journal, buffer = self.journal, self.buffer
         pieces = search.pieces(octets, at)
@@ -645,16 +645,17 @@ class Half:
         self._again = again = deque(pieces)
         while again:
             data, time_ns, packet, offset, seen = again.popleft()
-            # Who has seen nobody knows what may have seen nothing: what it answers may have been given out before.
+            # Nobody knows what this sender has seen: it may have seen nothing. Its events may answer events that were
+            # given out already.
             self.feed(data, time_ns, packet, offset, -1 if seen == UNBOUNDED else seen)
         self._again = None
         journal.time_ns, journal.packet, journal.begin, journal.seen = place
         self._pair.read_again(self, out, begin)
 
     def _find_messages(self, octets: bytes, search: Search) -> int | None:
-        """Where ZWS begins in what ``search`` holds, of which the start is not in the capture; None if it is no ZWS.
+        """Where ZWS begins in the octets that ``search`` holds; None if it is no ZWS. The capture lacks the upgrade.
 
-        The other side tells that it is, or what it looks like. If no messages chain, this is the end of ``octets``.
+        The other side shows that it is ZWS, or the octets do. If no messages chain, this is the end of ``octets``.
         """
         opening = self.opening
         known = opening.other.upgraded
@@ -708,10 +709,10 @@ class Half:
         self.opening.greeted = True
 
     def search_now(self, cut: int = 0, before_gap: bool = False) -> None:
-        """Search in what there is, because no more will come that hangs together with it.
+        """Search in the octets at hand, because no more will come that continue them.
 
-        ``cut`` octets are missing at its end because of the snaplen. What there is before a gap is searched for the
-        last time; else it stays, since the other side may yet show what it is.
+        The snaplen cut ``cut`` octets off their end. Octets before a gap are searched for the last time. Other octets
+        stay, since the other side may yet show what they are.
         """
         search = self.search
         if isinstance(search, Search) and self.buffer.held:

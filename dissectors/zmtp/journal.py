@@ -1,4 +1,4 @@
-"""What the events of one direction have in common: who sends to whom, and which packet was read last."""
+"""What the events of one direction have in common: the sender, the receiver, and the packet that was read last."""
 
 from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, Problem, Subscription
 from dissectors.numbers import Number, fetch_number, store_number
@@ -6,7 +6,7 @@ from dissectors.problems import PROBLEMS
 from dissectors.snapshots import Part
 
 Moment = tuple[int, int, int, int]
-"""What was read last: the time in nanoseconds, the packet, the stream offset, and what the sender can have seen."""
+"""The packet read last: its time in nanoseconds, its number, its stream offset, and what its sender had seen."""
 
 _NONE: frozenset[str] = frozenset()
 
@@ -22,7 +22,7 @@ class JournalState(Part):
 
 
 class Journal:
-    """Takes the events of one direction from all parts that read it, and gives them their place in the capture."""
+    """Takes the events of one direction from all parts that read it, and places them in the capture."""
 
     __slots__ = ("_reported", "begin", "dst", "flow", "out", "packet", "seen", "src", "time_ns")
 
@@ -51,11 +51,11 @@ class Journal:
         self.time_ns, self.packet, self.begin, self.seen = moment
 
     def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:
-        """Report a problem of this direction at the packet read last; octets may be missing ``since_ns``."""
+        """Report a problem of this direction at the packet read last. Octets may be missing ``since_ns``."""
         self.out.append(Problem(PROBLEMS[code].severity, code, detail, *self.place(), since_ns))
 
     def problem_once(self, code: str, detail: str) -> None:
-        """Report a problem the first time only, since every later frame may have it, too."""
+        """Report a problem only once in this direction, since every later frame may have it, too."""
         if code not in self._reported:
             self._reported |= {code}
             self.problem(code, detail)
@@ -74,9 +74,9 @@ class Journal:
 
 
 def in_causal_order(one: list[AnyEvent], other: list[AnyEvent]) -> list[AnyEvent]:
-    """The events of both sides of a connection, each in its order, in an order in which they can have happened.
+    """The events of both sides of a connection, merged in an order in which they can have happened.
 
-    Acknowledgments tell which of two came first. Where they do not, the packets do.
+    Acknowledgments tell which of two events came first. Where they do not, the order of packets does.
     """
     out: list[AnyEvent] = []
     rest, others = iter(one), iter(other)

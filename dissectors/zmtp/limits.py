@@ -16,5 +16,5 @@ class Limits(NamedTuple):
 
     @property
     def keep(self) -> int:
-        """Octets of a body to keep: enough for those who look into messages, even if fewer are shown."""
+        """Octets of a body to keep. This is enough for analysis, even if fewer are shown."""
         return max(self.body_octets, _LEAST) if self.body_octets else wire.MAX_LENGTH

@@ -1,8 +1,8 @@
-"""Finding frames that are longer than what a search holds: headers of long frames, followed to where they lead.
+"""Finds frames that are longer than the window of a search, by the headers of long frames.
 
-A header says where the next one begins, so all that has to be kept of a frame of 40 MiB is that place. When the stream
-gets there, either there is no frame, or the evidence grows. What a header counts for is learnt from the stream: the
-fewer octets of it look like one, the less likely is it that one leads to another by chance.
+A header says where the next frame begins. So for a frame of 40 MiB it is enough to remember that place. When the
+stream reaches the place, there is no frame, or the evidence grows. The stream shows how much a header is worth: the
+fewer of its octets look like a header, the less likely one leads to another by chance.
 """
 
 import math
@@ -12,9 +12,10 @@ from typing import NamedTuple
 from dissectors.snapshots import Part
 from dissectors.zmtp import resync, wire
 
-# A header needs so many octets, and the name of a command behind it a few more.
+# A header has so many octets, and a command's name after it has a few more.
 TAIL = 32
-# The first four octets of a plausible length; and how headers of long frames begin, if their length needs a long frame.
+# The first four octets of a plausible length; and the beginnings of headers of long frames whose length needs a long
+# frame.
 _ZEROS = bytes(4)
 _LONG_V1 = rb"\xff\0{4}(?!\0{3}[^\xff])"
 _LONG_V2 = rb"[\x02\x03\x06]\0{4}(?!\0{3})"
@@ -23,18 +24,18 @@ _LEADS = {
     1: (b"\xff", re.compile(_LONG_V1)),
     2: (b"\x02\x03\x06", re.compile(_LONG_V2)),
 }
-# Octets that look like headers more often than this tell nothing by one, and cost time.
+# If octets look like headers more often than once in so many, one header proves nothing, and costs time.
 _DENSE_OCTETS = 512
 _MOST_TRAILS = 64
 # What one long header that leads to another is worth at most.
 _MOST_LINK_BITS = 24.0
-# Short frames prove nothing here, as in tables of small numbers one leads to the other for long. So many may lie
-# between two long ones.
+# Short frames prove nothing here: in tables of small numbers long chains of them come by chance. At most so many may
+# lie between two long frames.
 _MOST_SHORT = 32
-# Bits of evidence: to believe a chain on a connection known to be ZMTP, and on one of which nothing is known.
+# Bits of evidence that a chain needs: on a connection known to be ZMTP, and on one of which nothing is known.
 _KNOWN_BITS = 24.0
 _UNKNOWN_BITS = 32.0
-# A chain that begins with a false frame may come upon a true one. Not so many frames later.
+# A chain that begins with a false frame may meet a true one, but not after so many frames.
 _LINKS_NOT_TRUSTED = 2
 
 
@@ -55,7 +56,7 @@ class LongFramesState(Part):
 
 
 class LongFrames:
-    """The headers of long frames seen in a stream that is searched, and where they lead."""
+    """The headers of long frames in a stream that is searched, and the places to which they lead."""
 
     __slots__ = ("octets", "seen", "trails")
 
@@ -78,24 +79,24 @@ class LongFrames:
         self.trails = {(place, framing): trail for place, framing, trail in state.trails}
 
     def skip(self, length: int) -> None:
-        """``length`` octets are missing, and with them the frames that begin there."""
+        """``length`` octets are missing, and with them all frames that begin there."""
         self.octets += length
         self.trails = {key: trail for key, trail in self.trails.items() if key[0] >= self.octets}
 
     def leads_before(self, place: int) -> bool:
-        """Whether a header has led to a place that has not come yet, in less than ``place`` octets from the start."""
+        """Whether a header leads to a place ahead, less than ``place`` octets from the start."""
         return any(octets < place for octets, _ in self.trails)
 
     def forget(self) -> None:
-        """Octets are missing, nobody knows how many: no place further on is known any more."""
+        """Nobody knows how many octets are missing, so no place ahead is known any more."""
         self.trails = {}
 
     def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Discovery | None:
-        """Follow frames that begin in the next ``size`` octets of the stream; returns where they are if certain.
+        """Follow frames that begin in the next ``size`` octets of the stream. Returns the discovery if it is certain.
 
-        ``data`` holds those and as many as there are of the ``TAIL`` octets that come after them, which are looked at
-        to read headers and will come again. ``starts`` are offsets in it at which TCP segments begin; ``framing`` and
-        ``known`` are as in ``find_frames``.
+        ``data`` holds these octets, and up to ``TAIL`` octets after them, which are read for headers and will come
+        again. ``starts`` are the offsets in it at which TCP segments begin; ``framing`` and ``known`` are as in
+        ``find_frames``.
         """
         base = self.octets
         self.octets += size
@@ -110,7 +111,7 @@ class LongFrames:
         return None
 
     def _note(self, data: bytes, size: int, base: int, framing: int) -> None:
-        """Remember where the headers of long frames lead that begin here."""
+        """Remember the places to which the headers of long frames that begin here lead."""
         kinds = [kind for kind in ((framing,) if framing else (1, 2)) if not self._looks_like_headers(kind)]
         if not kinds:
             return
@@ -132,7 +133,7 @@ class LongFrames:
             self._add(key, Trail(1, 1, 0.0))
 
     def _looks_like_headers(self, framing: int) -> bool:
-        """Whether there have been so many headers that to lead from one to another is worth nothing."""
+        """Whether headers are so frequent that one leading to another proves nothing."""
         return self.seen[framing] ** 2 > self.octets
 
     def _add(self, key: tuple[int, int], trail: Trail) -> None:
@@ -150,7 +151,7 @@ class LongFrames:
     def _follow(
         self, data: bytes, first: int, size: int, framing: int, starts: list[int], known: bool
     ) -> resync.Discovery | None:
-        """Go on with the frames that lead to offset ``first`` of ``data``, as long as they begin in ``size`` octets."""
+        """Follow the frames from offset ``first`` of ``data`` on, as long as they begin in ``size`` octets."""
         base = self.octets - size
         trail = self.trails.pop((base + first, framing))
         least = _KNOWN_BITS if known else _UNKNOWN_BITS
@@ -176,7 +177,8 @@ class LongFrames:
             if begins is not None:
                 doubtful += 1
                 if evidence >= least:
-                    # A false header may have led to short frames that are true, but only where there are such headers.
+                    # A false header may lead to true short frames, but only if there are headers beside those of this
+                    # chain.
                     return resync.Discovery(begins, framing, evidence, doubtful if self.seen[framing] > long else 1)
             if short > _MOST_SHORT:
                 return None
@@ -186,9 +188,9 @@ class LongFrames:
         return None
 
     def _bits_of_links(self, long: int, framing: int) -> float:
-        """What it is worth that ``long`` headers of long frames have led to each other, among all that were seen.
+        """The bits of evidence if ``long`` headers of long frames lead to each other, among all headers seen.
 
-        What looks like a header comes in clusters, so that the others count twice: where some are, there are more.
+        False headers come in clusters: where some are, there are more. So the other headers count twice.
         """
         others = math.log2(max(self.seen[framing] - long, 0) + 1)
         each = max(min(math.log2(self.octets) - 2 * others, _MOST_LINK_BITS), 0.0)

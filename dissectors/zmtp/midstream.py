@@ -1,17 +1,19 @@
-"""Whether a connection is ZMTP of which the capture does not have the beginning.
+"""Decides whether a connection is ZMTP if the capture lacks its beginning.
 
-That frames chain does not say so. A short frame of ZMTP 2.0 and later whose flags are zero is what other protocols send
-that put a length of two octets before each message, as DNS does over TCP. What tells the two apart:
+A chain of frames does not prove it. Other protocols, such as DNS over TCP, put a length of two octets before each
+message. That looks like a short frame of ZMTP 2.0 or later whose flags are zero. Four things tell the two apart:
 
-- Flags. After a frame with MORE, a long one or a command, a length of two octets would lead elsewhere. That there is a
-  frame where it ends all the same may be an accident, but not many times.
-- Segments. Most end where a message does. If lengths of two octets lead past the ends of segments, they are none.
-- The other side. Nothing answers what is pushed or published, while what is asked gets answers. So a side that talks
-  alone is believed, once it is certain that packets of the other one would have been captured.
-- Contents. Commands have names, publishers send what has been subscribed to, and DNS is DNS.
+- Flags. After a frame with MORE, a long frame or a command, a length of two octets would lead to another place. If the
+  next frame is there all the same, that may be an accident, but not many times.
+- Segments. Most segments end where a message does. If lengths of two octets lead past the ends of segments, they are
+  no lengths.
+- The other side. Nobody answers a push or a publication, but somebody answers a question. So a side that talks alone
+  is believed, once it is certain that the capture would have packets of the other side.
+- Contents. Commands have names, publishers send the topics of subscriptions, and DNS has a form of its own.
 
-What both sides send with flags of zero cannot be told. A frame of ZMTP 1.0 is a length of one octet and, nearly always,
-a zero or a one. What tells it from others are long frames, and that no segment ends where more frames have to follow.
+If both sides send only flags of zero, nothing tells the two apart. A frame of ZMTP 1.0 is a length of one octet and,
+nearly always, a zero or a one. Two things tell it from others: long frames, and segments that never end where more
+frames have to follow.
 """
 
 import math
@@ -27,19 +29,19 @@ _PROOF_BITS = 24.0
 _FLAGS_OF_2_1 = b"\x7e\x7f"
 _FLAGS_OF_2_1_BITS = 7.0
 _MOST_FRAMES = 4096  # that are looked at at once
-# Frames of a side that are enough to believe it if it talks alone, and to tell of a flow before its end.
+# So many frames of a side that talks alone are enough to believe it; so many are enough to judge a flow before its end.
 _FEW_FRAMES = 4
 _MANY_FRAMES = 64
 # A side with fewer octets may be anything.
 _FEW_OCTETS = 64
-# More than this part of empty messages are lengths of four octets.
+# If more than this part of the messages is empty, the frames are lengths of four octets.
 _MOST_EMPTY = 0.25
-# More than this part of segments that end where frames must follow are of something else.
+# If more than this part of the segments ends where frames must follow, it is another protocol.
 _MOST_TORN = 0.2
-# A topic that a message begins with by no accident; messages for each subscription, at least.
+# A topic of so many octets begins a message by no accident; and the least messages for each subscription.
 _TOPIC_OCTETS = 3
 _MESSAGES_EACH = 8
-# Places from which longer messages are looked for, and their octets: whatever is no length seems to be a greater one.
+# From so many places longer messages are looked for, up to so many octets: random octets seem to be a long length.
 _MOST_STARTS = 8
 _LONG_LIMIT = 4095
 
@@ -72,7 +74,7 @@ class Sender(Protocol):
 
     @property
     def window(self) -> tuple[bytes, list[int]]:
-        """The octets that are being searched, and the offsets at which segments begin among them."""
+        """The octets in which frames are searched, and the offsets at which segments begin among them."""
         ...
 
     @property
@@ -82,17 +84,17 @@ class Sender(Protocol):
 
     @property
     def silence(self) -> int:
-        """In how many segments in a row it has seen nothing new of the other side."""
+        """How many segments in a row came whose sender had seen nothing new of the other side."""
         ...
 
 
-# So many segments that have seen nothing new of the other side show that it says nothing; so many if no more will come.
+# The other side is silent if so many segments in a row have seen nothing new of it, or so many at the end.
 _QUIET = 8
 _QUIET_AT_END = 2
 
 
 class MidStream:
-    """What speaks for ZMTP in a connection of which the beginning is not in the capture."""
+    """Evidence for ZMTP in a connection whose beginning is not in the capture."""
 
     __slots__ = ("ambiguous",)
 
@@ -104,7 +106,7 @@ class MidStream:
         self, one: Sender, other: Sender, octets: bytes, starts: list[int], found: resync.Discovery,
         cut: int, is_over: bool,
     ) -> bool:  # fmt: skip
-        """Whether it is ZMTP what ``one`` sends, where ``found`` says that frames chain.
+        """Whether the octets of ``one``, in which ``found`` is a chain of frames, are ZMTP.
 
         ``octets``, ``starts`` and ``cut`` are those of its window; ``is_over`` says that no more octets will come.
         """
@@ -115,7 +117,7 @@ class MidStream:
             return True
         if likeness.is_other:
             return False
-        # Whether it is certain that the other side has sent nothing since this one was captured first.
+        # Whether the other side has certainly sent nothing since the first captured packet of this side.
         is_quiet = not other.octets and one.silence >= (_QUIET_AT_END if is_over else _QUIET)
         if other.octets:
             if chain.is_subscribed_by(*other.window):
@@ -128,7 +130,7 @@ class MidStream:
         return False
 
     def remains_open(self, sides: Iterable[Sender], is_over: bool) -> bool:
-        """Whether what both sides send may be ZMTP, and enough of it that more will hardly tell."""
+        """Whether both sides may speak ZMTP, and have sent so much that more will hardly decide."""
         least = _FEW_FRAMES if is_over else _MANY_FRAMES
         some = [one for one in sides if one.octets >= _FEW_OCTETS]
         return bool(some) and all(self.ambiguous.get(one.side, 0) >= least for one in some)
@@ -147,11 +149,11 @@ class _Chain:
         self._frames = window.frames(found.offset, _MOST_FRAMES)
         end = self._frames[-1].following
         self._boundaries = {place for place in window.boundaries if found.offset < place <= end}
-        # Segments that end with a message, and those that end where more frames of one must follow.
+        # Segments that end with a message, and segments that end where more frames of a message must follow.
         self._whole = sorted(frame.following for frame in self._frames if not frame.more and self._is_boundary(frame))
         self._torn = sum(frame.more and self._is_boundary(frame) for frame in self._frames)
-        # What it is worth that a frame follows where a length of another kind would lead elsewhere: it is there, and
-        # leads to where the messages of that other kind go on.
+        # Bits of evidence in a frame that follows where a length of another kind would lead elsewhere. For messages of
+        # that other kind it takes two accidents: a frame is there, and it leads to where those messages go on.
         surprise = window.surprise + window.gain(self._frames)
         self._worth = surprise + min(math.log2((end - self._offset) / len(self._frames)), 2 * surprise)
 
@@ -234,9 +236,9 @@ class _Chain:
         return longer and exact and any(frame.place == place for frame in self._frames)
 
     def is_subscribed_by(self, octets: bytes, starts: list[int]) -> bool:
-        """Whether ``octets``, what the other side sends, are nothing but subscriptions, and to such messages.
+        """Whether the octets of the other side are only subscriptions, and this side publishes their topics.
 
-        ``starts`` are offsets at which its segments begin. The first one may be a part of one.
+        ``starts`` are offsets at which its segments begin. The first segment may be a part of a subscription.
         """
         if self._framing == 1:
             return False
@@ -268,12 +270,12 @@ class _Chain:
 
 
 def _bits_of_end(octets: int) -> float:
-    """What it is worth that a segment ends just where so many octets do."""
+    """The evidence of a segment that ends exactly where so many octets do."""
     return min(math.log2(octets), resync.MOST_ALIGNED_BITS)
 
 
 def _topics(octets: bytes) -> list[bytes]:
-    """The topics in ``octets`` if these are nothing but subscriptions and cancellations of readable topics."""
+    """The topics in ``octets``, if the octets are only subscriptions and cancellations of readable topics."""
     topics = []
     place = 0
     while place + 3 <= len(octets) and octets[place] == 0 and octets[place + 1] and octets[place + 2] <= 1:

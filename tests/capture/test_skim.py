@@ -113,12 +113,13 @@ def test_what_is_kept_is_as_without(form: str, size: int, seed: int, share: floa
 
 def assert_alike(octets: bytes, size: int, glance: Whim | None) -> None:
     whole, wanted = read_all(octets)
-    some, _, skim, state = read(octets, size, glance)
+    some, last, skim, state = read(octets, size, glance)
     assert some == {number: whole[number] for number in some}
     assert (glance is not None and glance.share) or len(some) == len(whole)
     times = [packet[0] for packet, _, _ in whole.values()]
     assert skim.count == len(whole)
     assert (skim.least_ns, skim.latest_ns) == (min(times, default=None), max(times, default=None))
+    assert last[-1:] == list(whole)[-1:]
     assert vars(state) == vars(wanted)
 
 
@@ -184,6 +185,26 @@ def test_blocks_are_left_out(order: str, interfaces: int) -> None:
     pieces = iter([octets, b"".join(packets)])
     found = list(skim.pieces(open_stream("capture", pieces, State(), skim.offsets, skim)))
     assert [piece.numbers for piece in found] == [[99]]
+
+
+@st.composite
+def files(draw: st.DrawFn) -> bytes:
+    """Files of all kinds whose records are of any length, also longer than the header says, cut or damaged."""
+    sizes = st.sampled_from((0, 1, 15, 16, 17, 23, 24, 59, 60)) | st.integers(0, 300)
+    numbers = st.integers(0, 20) | st.sampled_from((0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF))
+    octets = pcap(
+        draw(st.lists(st.tuples(numbers, numbers, sizes.map(bytes), numbers), min_size=1, max_size=40)),
+        draw(st.sampled_from("<>")),
+        draw(st.sampled_from((0xA1B2C3D4, 0xA1B23C4D, 0xA1B2CD34))),
+        draw(st.sampled_from((0, 16, 60, 65_535, 0xFFFF_FFFF))),
+    )
+    end = len(octets) - draw(st.sampled_from((0, 0, 1, 16, 17, 60)))
+    return octets[: max(end, 24)] + draw(st.sampled_from((b"", b"", b"\xff" * 16)))
+
+
+@given(octets=files(), size=st.integers(1, 3000), seed=st.integers(), share=st.sampled_from([0.0, 0.3, 1.0]))
+def test_of_any_file_what_is_kept_is_as_without(octets: bytes, size: int, seed: int, share: float) -> None:
+    assert_alike(octets, size, Whim(seed, share))
 
 
 def test_the_last_of_those_left_out_is_kept() -> None:

@@ -111,9 +111,7 @@ def _check(table: FlowTable, limits: FlowLimits) -> None:
             assert len(direction.doubtful) <= 8
             assert not (held and flow.ended)
         if flow.early or flow.client.waiting or flow.server.waiting:
-            since_ns = table.waiting_since_ns
-            assert since_ns is not None
-            assert since_ns <= flow.sure_ns, "what waits is found only by the next segment"
+            assert table.horizons.get(flow.number) == flow.sure_ns, "what waits is found only by the next segment"
 
 
 def _check_empty(table: FlowTable) -> None:
@@ -187,7 +185,7 @@ def _run(
             if random.random() < 0.02:
                 table.settle(segment[0] + random.choice([0, SECOND, 100 * SECOND]))
                 _check(table, limits)
-            assert isinstance(table.waiting_since_ns, int | None)
+            assert all(map(table.knows, table.horizons))
     table.take(some)
     table.finish()
     _check_empty(table)

@@ -10,33 +10,23 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, IPOption_NOP, TCPerro
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment, IPv6ExtHdrHopByHop
 from scapy.layers.l2 import ARP, GRE, Dot1Q, Ether
 from scapy.layers.vxlan import VXLAN
-from scapy.packet import Packet, Raw
+from scapy.packet import Raw
 
 pytest.importorskip("numpy", reason="numpy is not installed: pip install 'zmtpsniff[spark]'")
 
 import numpy as np
 
-from tests.net.test_packets import ETHERNET, KEY4, KEY6, LINKS, MAC, ethernet, ip4, ip6, tcp
+from tests.net.test_packets import ETHERNET, KEY4, KEY6, LINKS, MAC, decode, ethernet, ip4, ip6, tcp
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.net.addresses import reverse
 from zmtpsniff.net.glance import KeyGlance
 from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import Segment
 
 PLAIN = ethernet(ip4() / tcp())
 PLAIN6 = ethernet(ip6() / tcp())
 NOBODY: Callable[[bytes], bool] = lambda key: False  # noqa: E731
-KEYS = (KEY4, KEY6)
-
-
-def noting(asked: list[bytes]) -> Callable[[bytes], bool]:
-    """Nobody wants anything; what was asked about."""
-
-    def is_wanted(key: bytes) -> bool:
-        asked.append(key)
-        return False
-
-    return is_wanted
 
 
 def unwanted(packets: Sequence[bytes], link: int = ETHERNET, is_wanted: Callable[[bytes], bool] = NOBODY) -> list[bool]:
@@ -46,14 +36,14 @@ def unwanted(packets: Sequence[bytes], link: int = ETHERNET, is_wanted: Callable
     return KeyGlance(is_wanted).unwanted(link, b"".join(packets), starts, sizes).tolist()  # type: ignore[no-any-return]
 
 
-def assert_segment(packet: bytes, link: int, wire: int, asked: Sequence[bytes]) -> None:
-    """The decoder makes a segment of a packet, of one of these keys, and knows nothing more of it."""
+def assert_segment(packet: bytes, link: int, wire: int) -> Segment:
+    """The decoder makes a segment of a packet, and knows nothing more of it."""
     decoder = HeaderDecoder()
     (segment,) = decoder.segments([(0, link, packet, wire, None)], 1)
-    assert segment[2] in asked
     assert not decoder.datagrams
     assert not decoder.fragments
     assert decoder.skipped() == []
+    return segment
 
 
 OTHERS = {
@@ -130,7 +120,12 @@ def test_what_is_plain_of_ipv6_is_told_by_its_direction(size: int | None) -> Non
 
 def test_each_direction_is_asked_for_once() -> None:
     asked: list[bytes] = []
-    glance = KeyGlance(noting(asked))
+
+    def is_wanted(key: bytes) -> bool:
+        asked.append(key)
+        return False
+
+    glance = KeyGlance(is_wanted)
     for _ in range(3):
         glance.unwanted(ETHERNET, PLAIN * 2, np.array([0, len(PLAIN)]), np.array([len(PLAIN)] * 2))
     assert asked == [KEY4]
@@ -155,7 +150,7 @@ def test_link_types(name: str) -> None:
     found = unwanted(packets, link)
     assert found == ["vlan" not in name and name != "null big", name not in ODD6]
     for packet in compress(packets, found):
-        assert_segment(packet, link, len(packet), KEYS)
+        assert_segment(packet, link, len(packet))
 
 
 @pytest.mark.parametrize("link", [147, 228, 9, 0xFFFF])
@@ -170,21 +165,37 @@ def test_recorded_packets() -> None:
                 some = [packet for packet in batch if packet[1] == link]
                 for packet, is_left_out in zip(some, unwanted([packet[2] for packet in some], link), strict=True):
                     if is_left_out:
-                        asked: list[bytes] = []
-                        unwanted([packet[2]], link, noting(asked))
-                        assert_segment(packet[2], link, packet[3], asked)
+                        segment = assert_segment(packet[2], link, packet[3])
+                        assert unwanted([packet[2]], link, segment[2].__eq__) == [False]
 
 
-@pytest.mark.parametrize(("version", "ip"), [(4, ip4()), (6, ip6())])
-@given(data=st.data(), name=st.sampled_from(["ethernet", "cooked", "cooked 2", "null little", "raw"]))
-def test_headers_of_any_octets(data: st.DataObject, name: str, version: int, ip: Packet) -> None:
+# What says what follows, where it begins or how long it is, and octets that are wrong there or just right.
+TELLING = (0, 1, 2, 4, 6, 17, 0x20, 0x27, 0x28, 0x29, 0x40, 0x45, 0x46, 0x4F, 0x50, 0x5F, 0x60, 0x80, 0xF0, 0xFF)
+
+
+@st.composite
+def packets(draw: st.DrawFn, links: dict[int, bytes]) -> bytes:
+    """A packet of IPv4 or IPv6, after the link header that says so."""
+    version = draw(st.sampled_from((4, 6)))
+    ip, more = len(links[version]), 0 if version == 4 else 20
+    packet = bytearray(links[version] + (PLAIN if version == 4 else PLAIN6)[14:])
+    packet[ip + more + 21] = draw(st.sampled_from((1, 2)))  # the port of the source
+    telling = (0, 3, 6, 7, 9, 32) if version == 4 else (0, 4, 5, 6, 52)
+    places = st.sampled_from([ip + at for at in telling]) | st.integers(0, len(packet) - 1)
+    for at in draw(st.lists(places, max_size=2)):
+        packet[at] = draw(st.sampled_from(TELLING))
+    end = ip + more + 40
+    return bytes(packet[: draw(st.sampled_from((None, None, None, None, end + 1, end, end - 1, ip + 40, ip + 20, 9)))])
+
+
+@given(data=st.data(), name=st.sampled_from(list(LINKS)))
+def test_headers_of_any_octets(data: st.DataObject, name: str) -> None:
+    """Of packets of any length, one behind the other, some of directions that somebody wants."""
     link, before, protocols, after = LINKS[name]
-    packet = bytearray(before + protocols[version] + after + bytes(ip / tcp()))
-    for at in data.draw(st.lists(st.integers(0, len(packet) - 1), max_size=4)):
-        packet[at] = data.draw(
-            st.sampled_from([0, 1, 2, 4, 6, 17, 0x20, 0x40, 0x45, 0x46, 0x50, 0x60, 0x80, 0xF0, 0xFF])
-        )
-    del packet[data.draw(st.integers(20, len(packet))) :]
-    asked: list[bytes] = []
-    if unwanted([bytes(packet)], link, noting(asked)) == [True]:
-        assert_segment(bytes(packet), link, len(packet), asked)
+    links = {version: before + protocol + after for version, protocol in protocols.items()}
+    some = data.draw(st.lists(packets(links), min_size=3, max_size=9))
+    keys = sorted({segment[2] for packet in some for segment in decode(packet, link=link)})
+    wanted = data.draw(st.sampled_from([[], keys[:1], keys]))
+    for packet, is_left_out in zip(some, unwanted(some, link, wanted.__contains__), strict=True):
+        if is_left_out:
+            assert assert_segment(packet, link, len(packet))[2] not in wanted

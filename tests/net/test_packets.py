@@ -48,8 +48,8 @@ def ip6(**fields: Any) -> ScapyPacket:
 
 
 def tcp(payload: bytes = b"payload", **fields: Any) -> ScapyPacket:
-    fields = {"flags": "PA", "seq": 1000, "ack": 2000, **fields}
-    return TCP(sport=40000, dport=5555, **fields) / Raw(payload)
+    fields = {"sport": 40000, "dport": 5555, "flags": "PA", "seq": 1000, "ack": 2000, **fields}
+    return TCP(**fields) / Raw(payload)
 
 
 def decode(*packets: bytes, link: int = ETHERNET, decoder: HeaderDecoder | None = None) -> list[Segment]:
@@ -393,3 +393,54 @@ def test_the_fast_way_and_the_general_way_agree(seed: bytes, data: st.DataObject
     other = general.segments([(0, ETHERNET, tagged[: length + 4], len(tagged), None)], 1)
     assert one == other
     assert (fast.malformed, fast.cut) == (general.malformed, general.cut)
+
+
+# Where a packet ends: behind a header of IP or TCP (fixed part, options), or all of it, or an octet before or behind.
+places = st.tuples(st.sampled_from(("ip", "fixed", "header", "packet")), st.integers(-1, 1)) | st.just(("packet", 0))
+
+
+@settings(max_examples=200)
+@given(
+    name=st.sampled_from(list(LINKS)),
+    options=st.tuples(st.sampled_from((0, 0, 0, 1)), st.integers(0, 3)),
+    payload=st.sampled_from((0, 1, 300)),
+    offset=st.sampled_from((0, 0, 0, 1, -1, 7)),
+    total=places,
+    size=places,
+    fragment=st.sampled_from((0, 0, 0x4000, 0x2000, 0x8000, 1)),
+    window=st.sampled_from((0, 1)),
+)
+def test_the_fast_way_and_the_general_way_agree_on_ends(
+    name: str,
+    options: tuple[int, int],
+    payload: int,
+    offset: int,
+    total: tuple[str, int],
+    size: tuple[str, int],
+    fragment: int,
+    window: int,
+) -> None:
+    """Of packets that end in or behind a header, as IP says (``total``) and in the capture (``size``).
+
+    ``options`` of IP and TCP are in units of 4 octets; so is what is added to the right data ``offset`` of TCP.
+    """
+    link, before, protocols, after = LINKS[name]
+    segment = bytearray(bytes(tcp(bytes(payload), options=[("NOP", None)] * 4 * options[1], window=window)))
+    segment[12] += offset * 16
+    for version, ip in (4, ip4(options=[IPOption_NOP()] * 4 * options[0], proto=6)), (6, ip6(nh=6)):
+        headers = bytearray(bytes(ip))
+        begin = len(headers)
+        ends = {"ip": begin, "fixed": begin + 20, "header": begin + 20 + 4 * options[1], "packet": begin + len(segment)}
+        stop = ends[total[0]] + total[1]
+        if version == 4:
+            headers[2:4], headers[6:8] = stop.to_bytes(2, "big"), fragment.to_bytes(2, "big")
+        else:
+            headers[4:6] = max(stop - begin, 0).to_bytes(2, "big")
+        link_header = before + protocols[version] + after
+        packet = (link_header + headers + segment + b"\0")[: len(link_header) + ends[size[0]] + size[1]]
+        wire = len(link_header) + ends["packet"]
+        fast, general = HeaderDecoder(), HeaderDecoder()
+        found = fast.segments([(0, link, packet, wire, None)], 1)
+        wanted = general.segment(0, 1, link, packet, wire)
+        assert found == [wanted] * (wanted is not None)
+        assert (fast.malformed, fast.cut, fast.fragments) == (general.malformed, general.cut, general.fragments)

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from dissectors.events import Command
 from tests.support import peers
 from tests.support.captured_octets import Capture, Hole, holes, later, sent_by, thinned
-from tests.support.conversation import Logs, check, closed, converse, logged, octets, wrong
+from tests.support.conversation import Logs, check, check_end, closed, converse, logged, octets, wrong
 from tests.support.impaired_link import (
     LEFT,
     RIGHT,
@@ -192,6 +192,12 @@ def test_what_tcp_mends_is_no_problem(point: str, recording: Recording, tmp_path
 
 def test_what_tcp_mends_is_no_problem_live(recording: Recording) -> None:
     check_all(recording.live, recording)
+
+
+def test_a_check_that_fails_says_which_problem_it_found() -> None:
+    problem = {"type": "problem", "severity": "warning", "code": "capture-gap"}
+    with pytest.raises(AssertionError, match="capture-gap"):
+        check_end([problem, {"type": "capture", "dropped": 0}])
 
 
 def test_what_never_arrived_was_not_lost_by_the_capture() -> None:

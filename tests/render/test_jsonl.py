@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -138,6 +138,30 @@ def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes
     general = [json.loads(renderer.line(event)) for event in batch]
     assert fast == general
     assert [list(record) for record in fast] == [list(record) for record in general]
+
+
+ODD = (b"", b"", b'"', b"\\", b" ", b"~", b"\x7f", b"\n", b"\0", b"\x80", "\x80".encode(), "é".encode())
+of_one_length = st.tuples(
+    st.sampled_from((1, 5, 511, 512, 513)), st.lists(st.sampled_from(ODD), min_size=2, max_size=4)
+)
+runs = st.tuples(
+    messages,
+    of_one_length.map(lambda run: [(odd + b"a" * run[0])[: run[0]] for odd in run[1]]) | st.lists(octets, max_size=4),
+)
+
+
+@given(st.lists(runs, min_size=1, max_size=3), st.sampled_from([0, 1, 5, 511, 512, 513]))
+@example([(message(), [b"a" * 512] * 2)], 0)
+def test_messages_of_one_packet_are_written_as_each_by_itself(
+    some: list[tuple[Message, list[Octets]]], max_bytes: int
+) -> None:
+    """Those that differ in their one frame alone are written at once."""
+    relations = ("incomplete", "envelope", "matched", "latency_ns", "request", "paired", "forwards")
+    plain = {field.name: field.default for field in msgspec.structs.fields(Message) if field.name in relations}
+    batch: list[AnyEvent] = []
+    for first, frames in some:
+        batch += [first, *(replace(first, frames=[frame], **plain) for frame in frames), first]
+    assert lines(batch, max_bytes) == [line for event in batch for line in lines([event], max_bytes)]
 
 
 def _filled(kind: type[msgspec.Struct], octets: Any) -> Any:

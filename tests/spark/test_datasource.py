@@ -157,7 +157,11 @@ def test_late_file_of_a_stream(tmp_path: Path) -> None:
         ({"table": "packets"}, "connections"),
         ({"ports": "x"}, "port"),
         ({"decodeAs": "tcp"}, "tcp.port==5555,zmtp"),
-        ({"tabel": "messages"}, "option 'tabel': there are table, series, shards, ports"),
+        ({"tabel": "messages"}, "unknown field `tabel`; options are table, series, shards, ports"),
+        ({"shards": "0"}, r"Expected `int` >= 1 - at `\$.shards`"),
+        ({"maxBytes": "-1"}, r"Expected `int` >= 0 - at `\$.maxbytes`"),
+        ({"idle": "nan"}, r"Expected `float` > 0.0 - at `\$.idle`"),
+        ({"bodies": "no"}, r"Expected `bool`, got `str` - at `\$.bodies`"),
     ],
 )
 def test_wrong_options(tmp_path: Path, options: dict[str, str], says: str) -> None:
@@ -178,8 +182,11 @@ def test_nothing_to_read(tmp_path: Path) -> None:
     reader = source(tmp_path, "messages").reader(schema("messages"))
     assert reader.partitions() == []
     assert list(reader.read(InputPartition(None))) == []
-    with pytest.raises(LocationError, match="there is no such file"):
-        source(tmp_path / "gone", "messages").reader(schema("messages")).partitions()
+    gone = source(tmp_path / "gone", "messages")
+    with pytest.raises(LocationError, match="there is no such file"):  # as soon as it is named
+        gone.schema()
+    with pytest.raises(LocationError, match="there is no such file"):  # also with columns of one's own
+        gone.reader(schema("messages")).partitions()
 
 
 @pytest.fixture(scope="module")

@@ -170,7 +170,31 @@ def test_what_is_said_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         output = tmp_path / f"out{at}"
         done = CliRunner().invoke(cli, ["spark", "ingest", str(folder), "--output", str(output), *strict])
         lines = done.output.splitlines()
-        assert lines[0] == f"1 of 4 files are damaged, read up to there: {folder}/d.pcap"
+        assert lines[0] == f"1 of 4 files is damaged, read up to there: {folder}/d.pcap"
         assert lines[1] == f"2 of 4 files are no captures: {folder}/b.txt, {folder}/c.txt"
         assert lines[2].startswith("4 files: ")
         assert done.exit_code == (2 if strict else 0)
+
+
+def test_a_file_that_has_changed_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others of its series are gone, so it cannot be read again; a run that follows does not begin with it for ever."""
+    from click.testing import CliRunner
+
+    from zmtpsniff.cli.main import cli
+    from zmtpsniff.spark import session
+
+    monkeypatch.setattr(session, "LazySession", lambda master: local_session())
+    folder, output = tmp_path / "in", str(tmp_path / "out")
+    folder.mkdir()
+    for name in ("a.pcap", "b.pcap"):
+        (folder / name).write_bytes((FIXTURES / "m31_req_rep.pcap").read_bytes())
+    how = ["spark", "ingest", str(folder), "--output", output, "--strict", "--follow", "--once"]
+    assert CliRunner().invoke(cli, how).exit_code == 0
+    (folder / "a.pcap").unlink()
+    (folder / "b.pcap").write_bytes(b"other")
+    done = CliRunner().invoke(cli, how)
+    assert done.exit_code == 2
+    assert done.output.splitlines() == [
+        f"1 of 1 file has changed, but others of its series are gone, so it is not read again: {folder}/b.pcap",
+        f"0 files: 0 rows into {output}",
+    ]

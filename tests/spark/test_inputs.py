@@ -2,7 +2,9 @@
 
 import os
 import re
+from errno import EACCES
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,3 +92,18 @@ def test_series() -> None:
     for rule in ("(", "web", "(?:web)"):
         with pytest.raises(ValueError, match="is no"):
             check_series(rule)
+
+
+def test_a_folder_that_nobody_may_look_into_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is listed as a file that nobody can open, so that whoever reads it says so."""
+    put(tmp_path / "a" / "1.pcap", tmp_path / "b" / "2.pcap")
+    scans = os.scandir
+
+    def refuse(path: str) -> Any:
+        if str(path) == str(tmp_path / "b"):
+            raise PermissionError(EACCES, "Permission denied", path)
+        return scans(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert [file.path for file in list_files([str(tmp_path)])] == [str(tmp_path / "a" / "1.pcap"), str(tmp_path / "b")]
+    assert File(str(tmp_path / "b")).first_piece() is None

@@ -35,7 +35,9 @@ def test_what_clusters_need(closed: int, tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     assert (mistake("yarn") or "").startswith("set HADOOP_CONF_DIR")
-    monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    assert (mistake("yarn") or "").startswith("set HADOOP_CONF_DIR")
+    (tmp_path / "yarn-site.xml").touch()
     assert mistake("yarn") is None
     master = f"k8s://https://127.0.0.1:{closed}"
     assert (mistake(master) or "").startswith("set spark.kubernetes.container.image in spark-defaults.conf to an image")

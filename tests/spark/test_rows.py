@@ -84,14 +84,15 @@ def row_of(event: Message | MessageRun, frames: list[Octets]) -> dict[str, Any]:
         **{name: getattr(event, name) for name in named},
         **own,
         "frames": values,
-        "size": sum(value["length"] for value in values),
+        "size": min(sum(value["length"] for value in values), MOST),
     }
 
 
 @given(events=st.lists(messages(), max_size=6).map(lambda some: [one for each in some for one in each]))
 def test_rows_of_messages_are_what_each_of_them_says(events: list[Message | MessageRun]) -> None:
     wanted = [row_of(event, frames) for event in events for frames in taken_apart(event)]
-    assume(all(row["size"] <= MOST for row in wanted))
+    claims = [sum(one["length"] > 1 << 40 for one in row["frames"]) for row in wanted]
+    assume(max(claims, default=0) < 2)  # no message has two such frames, for the first of them never ends
     found = rows(events)
     assert [{name: row[name] for name in one} for row, one in zip(found, wanted, strict=True)] == wanted
     for row, one in zip(rows(events, bodies=False), wanted, strict=True):

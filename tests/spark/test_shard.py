@@ -6,6 +6,7 @@ Without Spark. All of it goes through the function that Spark's tasks call.
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
+from errno import EACCES
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -23,10 +24,11 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: pip install
 from tests.spark import adversary
 from tests.spark.local_job import asked, local_session, take, take_listed
 from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
+from zmtpsniff.capture import locations
 from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.spark import series, shard, state_log, task
+from zmtpsniff.spark import inputs, series, shard, state_log, task
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.ingestion import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
@@ -156,8 +158,30 @@ def test_a_file_that_changed_when_others_are_gone(tmp_path: Path) -> None:
     take(files, tmp_path / "out")
     files[0].unlink()
     files[1].write_bytes(files[1].read_bytes() + b"more")
-    take(files[1:], tmp_path / "out")
+    for _ in range(2):  # it is said each time, and there is nothing to do
+        outcome = take(files[1:], tmp_path / "out")
+        assert outcome == (0, 0, 0, ((str(files[1]), "changed", "others of its series are gone"),))
     assert rows(tmp_path / "out", tmp_path / "in") == wanted
+
+
+def test_a_file_that_nobody_could_open_is_read_once_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = pieces_of("app_malamute.pcap", 3, tmp_path / "in")
+    opens = locations.open_location
+
+    def refuse(location: str) -> Any:
+        if location == str(files[1]):
+            raise PermissionError(EACCES, "Permission denied")
+        return opens(location)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs, "open_location", refuse)
+        outcome = take(files, tmp_path / "out")
+        assert outcome.unreadable == ((str(files[1]), "missing", f"{files[1]}: Permission denied"),)
+        patch.setattr(locations, "open_location", refuse)
+        assert take(files, tmp_path / "out")[:2] == (0, 3)
+    assert take(files, tmp_path / "out")[:2] == (1, 2)
+    assert take(files, tmp_path / "out")[:2] == (0, 3)
+    assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
 
 
 def test_states_of_datagrams_cannot_be_kept(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What holds in analysis if nothing else is asked for."""
 
 REPLY_SECONDS = 5.0
-"""That a request may wait for its reply before that is reported."""
+"""Seconds that a request may wait for its reply before that is reported."""
 
 TOP_ROWS = 20
 """Of each table that has an order."""

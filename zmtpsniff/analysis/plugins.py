@@ -126,9 +126,9 @@ def _of_packages(entries: "Sequence[EntryPoint]") -> list[PayloadDissector]:
 
 
 def place_of(error: Exception, path: "Path | None" = None) -> str | None:
-    """Where code of a plug-in failed, as ``FILE, line N``; None if the error does not say.
+    """The place where the code of a plug-in failed, as ``FILE, line N``; None if the error does not show it.
 
-    That is the last line that ran in the file at ``path``; without ``path``, the last line in any file.
+    It is the last line that ran in the file at ``path``; without ``path``, the last line in any file.
     """
     from pathlib import Path
 
@@ -153,7 +153,7 @@ def file_of(dissector: PayloadDissector) -> "Path | None":
 
 
 def _in_words(error: Exception, path: "Path | None" = None) -> str:
-    """An error on one line, with the line that it came from: of the file at ``path``, if it ran."""
+    """An error as one line, with the place in the file at ``path`` that caused it, if that file ran."""
     place = place_of(error, path)
     if place is not None and path is not None:
         place = place.removeprefix(f"{path.name}, ")  # which the caller names

@@ -104,7 +104,7 @@ def _read(data: bytes, depth: int) -> _Message:
 
 
 def _content(data: bytes, depth: int) -> tuple[Any, float, bool]:
-    """The content of a field with a length: text, a message, or octets; its bits, and whether it has a word."""
+    """The content of a field with a length: text, a message, or octets. Also its bits, and whether it has a word."""
     if not data:
         return "", 0.0, False
     try:
@@ -128,7 +128,7 @@ def _content(data: bytes, depth: int) -> tuple[Any, float, bool]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A number and the place behind it, if it is as short as can be and of 64 bits at most."""
+    """A number and the place after it, if its form is the shortest one and it has at most 64 bits."""
     value = shift = 0
     while place < len(data):
         octet = data[place]

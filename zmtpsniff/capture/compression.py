@@ -1,4 +1,4 @@
-"""Compressed captures: chunks of octets in, decompressed chunks out as soon as they can be had."""
+"""Compressed captures: takes chunks of octets, and gives decompressed chunks as soon as possible."""
 
 import zlib
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ def gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _inflate_to_error(inflate: "zlib._Decompress", octets: bytes) -> bytes:
-    """What comes out before the error that ``octets`` lead to: zlib itself drops the good octets of a failing call."""
+    """The output before the error to which ``octets`` lead. zlib itself drops the good octets of a failing call."""
     parts = []
     try:
         for index in range(len(octets)):
@@ -53,7 +53,10 @@ def _inflate_to_error(inflate: "zlib._Decompress", octets: bytes) -> bytes:
 
 
 def unxz(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Decompress xz, any number of streams. Raises DamageError after the last good octets, at most XZ_PIECE missing."""
+    """Decompress xz, any number of streams.
+
+    Raises DamageError after the last good octets, of which XZ_PIECE may be missing.
+    """
     import lzma  # few captures need it
 
     xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY)

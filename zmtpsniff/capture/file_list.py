@@ -4,6 +4,7 @@ import glob
 import os
 import re
 from collections.abc import Sequence
+from errno import EACCES
 from fnmatch import translate
 from typing import NamedTuple
 
@@ -48,18 +49,20 @@ def _local_files(name: str, but: str | None) -> list[FileInfo]:
     if is_special(name):
         raise LocationError(f"{name}: {SPECIAL}; write what comes out of it to a file first")
     files: list[FileInfo] = []
+    refused: list[OSError] = []
     for path in [name] if os.path.exists(name) else sorted(glob.glob(name, recursive=True)):
         if os.path.isdir(path):
-            for folder, folders, names in os.walk(path):
+            for folder, folders, names in os.walk(path, onerror=refused.append):
                 folders[:] = sorted(folder for folder in folders if folder[0] not in "._")
                 files += _chosen(folder, [name for name in sorted(names) if name[0] not in "._"], but)
         else:
             files += _chosen(os.path.dirname(path), [os.path.basename(path)], but)
-    return files
+    # A folder that nobody may look into: it is told when it is read.
+    return files + [FileInfo(os.path.abspath(str(one.filename)), 0, 0) for one in refused if one.errno == EACCES]
 
 
 def _chosen(folder: str, names: Sequence[str], but: str | None) -> list[FileInfo]:
-    """The files of a folder with these names, without those to leave out; ``but`` sees paths without links."""
+    """The files of a folder with these names, but for those to leave out. ``but`` sees paths with links resolved."""
     real = os.path.realpath(folder)
     wanted = (os.path.join(folder, name) for name in names if but is None or not re.search(but, f"{real}/{name}"))
     return [listed(path) for path in wanted if not is_special(path)]

@@ -22,7 +22,7 @@ MAGIC_SIZE = 6  # octets; that of xz is the longest
 
 _TEXT_STARTS = frozenset(bytes([octet]) for octet in b"[<+-0123456789abcdefghijklmnopqrstuvwxyz")
 
-# What people take for a capture file. It is named so that they know what to do.
+# Files that people take for capture files. The error names them and says what to do.
 LOOKALIKES: tuple[tuple[bytes, str], ...] = (
     (b"BZh", "it looks like bzip2: unpack it first"),
     (b"\x04\x22\x4d\x18", "it looks like lz4: unpack it first"),
@@ -188,7 +188,7 @@ def _recognise(
     offsets: list[int] | None = None,
     skim: "Skim | None" = None,
 ) -> Iterator[list[Packet]]:
-    """The packets of a file of whatever format; raises CaptureError if it is of none that is known."""
+    """The packets of a file of any known format; raises CaptureError if its format is unknown."""
     stream = FileOctets(title, chunks)
     data = stream.extend(b"", MAGIC_SIZE)
     _fail_if_damaged(stream)
@@ -217,7 +217,7 @@ def _recognise(
 
 
 def _expanded(name: str | IO[bytes]) -> Sequence[str | IO[bytes]]:
-    """The files that a URL names, or the file that anything else does; raises CaptureError."""
+    """The files that a URL names, or the one file that any other name stands for; raises CaptureError."""
     if not isinstance(name, str) or "://" not in name:
         return (name,)
     from zmtpsniff.capture.file_list import list_files
@@ -238,7 +238,7 @@ def _open(name: str) -> FileIO | IO[bytes]:
 
 
 def read_chunks(file: FileIO | IO[bytes], size: int) -> Iterator[bytes]:
-    """What is there, up to ``size`` octets at a time: FileIO never waits for more than the first octet.
+    """The octets that are there, up to ``size`` at a time: FileIO never waits for more than the first octet.
 
     Raises DamageError if a file cannot be read on.
     """

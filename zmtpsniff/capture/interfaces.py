@@ -23,10 +23,10 @@ _LISTED = re.compile(r"\d+\. ?(\S+)(?: \((.*?)\))?(?: \[.*\])?")
 
 
 class Interface(NamedTuple):
-    """Something to capture on; what does not apply or is not known is None or empty."""
+    """Something to capture on. Fields that do not apply, or are not known, are None or empty."""
 
     name: str
-    addresses: list[str]  # those that hold on this link only with their scope: "fe80::1%eth0"
+    addresses: list[str]  # addresses that are valid on this link only come with their scope: "fe80::1%eth0"
     up: bool | None = None  # switched on; only then can it be captured on
     running: bool | None = None  # has a carrier
     loopback: bool | None = None
@@ -87,7 +87,7 @@ def _may_open_packet_socket() -> bool:
 
 
 def _ask(commands: dict[str, list[str]]) -> dict[str, str | None]:
-    """What the programs say, None for one that is not installed or fails; all run at the same time."""
+    """The outputs of the programs, None for one that is not installed or fails. All run at the same time."""
     running = {}
     for name, command in commands.items():
         try:
@@ -133,7 +133,7 @@ def _from_kernel() -> list[Interface]:
 
 
 def _from_scapy() -> list[Interface]:
-    """What scapy knows of them; that is less, but on systems other than Linux, too."""
+    """The interfaces that scapy knows. It knows less of them, but works on other systems than Linux, too."""
     from scapy.all import conf
 
     found = []
@@ -170,7 +170,7 @@ def _listed_by_programs(allowed: tuple[str, ...], known: set[str]) -> list[Inter
                 description = before.description or match[2] or ""
                 found[match[1]] = before._replace(description=description, engines=(*before.engines, engine))
     return [
-        # What tshark alone lists is captured by programs of its own (extcap), which need no right from us.
+        # Programs of their own (extcap) capture on interfaces that only tshark lists. They need no right from us.
         each if each.engines == ("tshark",) else each._replace(engines=tuple(e for e in each.engines if e in allowed))
         for each in found.values()
     ]

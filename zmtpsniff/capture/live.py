@@ -1,4 +1,4 @@
-"""Packets from interfaces while they pass, through a bounded queue between the engine and those who dissect.
+"""Packets from interfaces while they pass, through a bounded queue between the engine and the dissection.
 
 A live capture has two threads. One reads an engine; the other dissects and writes. Between them is a queue. When it is
 full, packets are dropped here and counted, so that the kernel need not drop them unseen.
@@ -66,7 +66,7 @@ class LiveSource:
         return getattr(self._engine, "said", "")
 
     def _read(self) -> None:
-        """Read the engine: in a thread of its own, and doing little, because only one thread runs at a time."""
+        """Read the engine, in a thread of its own. It does little, because only one thread runs at a time."""
         try:
             for piece in self._saved() if self.saver is not None else self._engine.pieces():
                 if self._octets_in - self._octets_out + piece.octets > self._limit and not piece.needed:
@@ -80,7 +80,7 @@ class LiveSource:
             self._queue.put(None)
 
     def _saved(self) -> Iterator[Piece]:
-        """The packets as pieces once they are saved, for which they must be taken apart here."""
+        """The packets as pieces, once they are saved. To be saved they must be read here."""
         assert self.saver is not None
         payloads = (piece.payload for piece in self._engine.pieces())
         try:
@@ -115,7 +115,7 @@ class LiveSource:
             raise self.error
 
     def _wait(self) -> bool:
-        """Wait a moment for something to come; whether it has, or the end has."""
+        """Wait a moment for packets. Returns whether some, or the end, have come."""
         if self._coming is None and not self._is_over:
             try:
                 self._coming = self._queue.get(timeout=_TICK_SECONDS)
@@ -140,7 +140,10 @@ class LiveSource:
                 yield piece.payload
 
     def stop(self) -> None:
-        """End the capture; what has come is still given out, unless this is the second time: then it is dropped."""
+        """End the capture.
+
+        Packets that have come are still given out, unless this is the second call: then they are dropped.
+        """
         self._stops += 1
         self._engine.stop()
 

@@ -1,8 +1,8 @@
 """Where files are: a path or URL becomes a file system of Arrow's and a path in it, and what Delta Lake needs for it.
 
-One layer reads captures, and for Spark lists folders and writes tables: ``s3://`` (and ``s3a://``, ``s3n://``),
-``gs://``, ``abfs://``, ``abfss://``, ``hdfs://`` and what is on this machine. URLs need pyarrow. Credentials are where
-the clouds' own tools look for them; an S3 server of one's own is named by ``AWS_ENDPOINT_URL``.
+This one layer reads captures. For Spark it also lists folders and writes tables: ``s3://`` (and ``s3a://``,
+``s3n://``), ``gs://``, ``abfs://``, ``abfss://``, ``hdfs://`` and what is on this machine. URLs need pyarrow.
+Credentials are where the clouds' own tools look for them. ``AWS_ENDPOINT_URL`` names an S3 server of your own.
 """
 
 import os
@@ -34,14 +34,14 @@ class LocationError(Error):
 
 
 def local_path(location: str) -> str | None:
-    """The path of what is named by its path or as Hadoop names it (file:/x, file:///x), None for any other URL."""
+    """The path of a local file, also as Hadoop names it (file:/x, file:///x); None for any other URL."""
     if location.startswith("file:/"):
         return unquote(urlsplit(location).path)
     return None if "://" in location else location
 
 
 def is_special(location: str) -> bool:
-    """Whether a path or URL names a local FIFO, socket or device: who reads that may wait for ever."""
+    """Whether a path or URL names a local FIFO, socket or device. Who reads one may wait for ever."""
     local = local_path(location)
     try:
         mode = 0 if local is None else os.stat(local).st_mode
@@ -51,7 +51,7 @@ def is_special(location: str) -> bool:
 
 
 def canonical(location: str) -> str:
-    """A location as every program of a run understands it: an absolute path, or a URL without a slash at its end."""
+    """A location that every program of a run understands: an absolute path, or a URL without a slash at its end."""
     if not location:
         raise LocationError("it is empty; give a path or URL")
     local = local_path(location)
@@ -96,6 +96,15 @@ def open_location(location: str) -> "FileIO | BinaryIO":
     return stream
 
 
+def can_open(location: str) -> bool:
+    """Whether the file at a path or URL can be opened for reading."""
+    try:
+        open_location(location).close()
+    except (OSError, LocationError):
+        return False
+    return True
+
+
 def url_of(url: str, path: str) -> str:
     """The URL of another path in the file system of a URL."""
     scheme, _, rest = canonical(url).partition("://")
@@ -127,7 +136,7 @@ def _system(scheme: str, bucket: str, endpoint: str | None) -> "FileSystem":
 
 
 def delta_options() -> dict[str, str]:
-    """What Delta Lake's own file systems are told beside the environment, which they read themselves."""
+    """Options for Delta Lake's own file systems. They also read the environment themselves."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(_ENDPOINT) or ""
     return {"AWS_ALLOW_HTTP": "true"} if endpoint.startswith("http://") else {}
 

@@ -1,7 +1,7 @@
-"""Network interfaces as the Linux kernel tells them (rtnetlink, see rtnetlink(7)).
+"""Network interfaces from the Linux kernel (rtnetlink, see rtnetlink(7)).
 
-The standard library is enough for that, and it takes any name that the kernel takes: scapy and psutil fail on one that
-is not UTF-8, and /sys shows the interfaces of the network namespace it was mounted in, not of ours.
+The standard library is enough, and takes any name that the kernel takes. scapy and psutil fail on a name that is not
+UTF-8. /sys shows the interfaces of the network namespace in which it was mounted, not those of ours.
 """
 
 import os
@@ -34,7 +34,7 @@ class LinkInfo(NamedTuple):
     mtu: int | None  # octets
     kind: str  # of a virtual one: "veth", "bridge"; else empty
     alias: str  # what the administrator calls it
-    addresses: list[str]  # those that hold on this link only with their scope: "fe80::1%eth0"
+    addresses: list[str]  # addresses that are valid on this link only come with their scope: "fe80::1%eth0"
 
 
 def links() -> list[LinkInfo]:

@@ -9,7 +9,7 @@ CORRUPT = "capture-corrupt"
 
 
 class DamageError(Exception):
-    """Raised by a chain of chunks that cannot go on; what it delivered before is good."""
+    """A chain of chunks cannot go on. All chunks before are good."""
 
     def __init__(self, code: str, detail: str) -> None:
         """``code`` is a problem code, ``detail`` says what is wrong, without the name of the file."""
@@ -31,9 +31,9 @@ class FileOctets:
         self._delivered = 0
 
     def extend(self, rest: bytes, need: int) -> bytes:
-        """Return ``rest`` and what follows it: at least ``need`` octets, fewer only if the stream has ended.
+        """Return ``rest`` and the octets that follow it: at least ``need`` octets, fewer only if the stream has ended.
 
-        Reads no more often than it takes to have ``need``, so that nothing that is there waits for what is not.
+        It reads only until it has ``need`` octets, so octets that are there do not wait for others.
         """
         parts = [rest]
         have = len(rest)
@@ -55,12 +55,12 @@ class FileOctets:
         return self._delivered - len(data) + position
 
     def corrupt(self, source: SourceState, data: bytes, position: int, what: str) -> None:
-        """Tell ``source`` that the file cannot be read on from ``data[position]``, and why."""
+        """Report to ``source`` that the file cannot be read on from ``data[position]``, and why."""
         detail = f"{self.name}: {what} at offset {self.offset(data, position)}; the rest of the file is not read"
         source.faults.append(Fault(CORRUPT, detail))
 
     def ended(self, source: SourceState, data: bytes, position: int, what: str) -> None:
-        """Tell ``source`` what is wrong with the end of the stream, if anything, when a ``what`` was not whole."""
+        """Report to ``source`` what is wrong with the end of the stream, if anything; ``what`` was not whole."""
         if self.damage is not None:
             detail = f"{self.name}: {self.damage} at offset {self.offset(data, len(data))} of what it holds"
             source.faults.append(Fault(self.damage.code, detail))

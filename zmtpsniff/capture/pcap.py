@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.skim import Skim
 
 HEADER_SIZE = 24
-LARGEST_RECORD = 16 << 20  # octets; what claims to be longer is no packet, whatever snaplen the file states
+LARGEST_RECORD = 16 << 20  # octets; a record that claims more is no packet, whatever snaplen the file states
 LEAST_SNAPLEN = 262_144  # what libpcap and Wireshark accept in a record at any rate
 
 # Octets of the magic number as they stand in the file: byte order, nanoseconds in a unit of the fraction,
@@ -132,7 +132,7 @@ def _edges(
 ) -> list[int]:
     """Where records begin, one after the other from ``position`` on, and where the last one ends.
 
-    They are those up to one that is not whole, or has more than ``most`` octets of a packet.
+    They end before a record that is not whole, or that has more than ``most`` octets of a packet.
     """
     edges = [position]
     append = edges.append

@@ -41,7 +41,7 @@ class _BlockError(Exception):
 
 
 class _Interface:
-    """What an Interface Description Block says, and the losses that were reported for it since."""
+    """The contents of an Interface Description Block, and the losses reported for the interface since."""
 
     def __init__(self, link: int, snaplen: int, resolution: int, offset: int) -> None:
         self.link = link
@@ -66,9 +66,9 @@ class _Interface:
         return (high << 32 | low) * self.numerator // self.denominator + self.offset
 
     def lost(self, *, between: int = 0, total: int = 0) -> int:
-        """Note packets lost before this one, or all so far, and return by how many the interface's losses grew.
+        """Note packets lost before this one, or all losses so far. Returns by how many the interface's losses grew.
 
-        The two count the same losses, so the larger one holds.
+        Both count the same losses, so the larger number is right.
         """
         before = max(self._dropped_between, self._dropped_total)
         self._dropped_between += between
@@ -91,7 +91,7 @@ class _Section:
             raise _BlockError("a block too short for what it has to hold") from None
 
     def options(self, data: bytes, offset: int) -> Iterator[tuple[int, bytes]]:
-        """The options from ``offset`` up to the end of the block; what does not fit into it is none."""
+        """The options from ``offset`` up to the end of the block. An option that does not fit into it is left out."""
         stop = len(data) - 4
         while offset + 4 <= stop:
             code, length = self.unpack("HH", data, offset)
@@ -252,9 +252,9 @@ def _edges(data: bytes, position: int, unpack_length: Callable[[bytes, int], tup
 
 
 def _offsets(data: bytes, position: int, end: int, order: str, base: int) -> list[int]:
-    """Where in the file, whose octets ``data`` begin at ``base``, the blocks with packets from ``position`` on begin.
+    """Where in the file the blocks with packets begin, from ``position`` on; ``data`` begins at ``base`` in the file.
 
-    A walk of its own over blocks that have been read, so that reading does not count for those who do not ask.
+    This is a second pass over blocks that have been read, so that readers who do not ask pay nothing for it.
     """
     found: list[int] = []
     append = found.append

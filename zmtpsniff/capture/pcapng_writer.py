@@ -27,8 +27,9 @@ STATISTICS_SIZE = 44  # octets of a statistics block without comments
 _FILTER_IS_TEXT = b"\0"  # section 4.2: what follows is in libpcap's language
 _NANOSECONDS = b"\x09"
 _U32 = 0xFFFFFFFF
-# Times are 64 bits of nanoseconds, enough from 1970 to 2554. Any other is written relative to the beginning of its
-# span; a span is whole seconds, and whole multiples of 2^32 ns, so that only the upper half of a time depends on it.
+# Times are 64 bits of nanoseconds, enough from 1970 to 2554. Any other time is written relative to the beginning of its
+# span. A span begins at whole seconds and at a whole multiple of 2^32 ns, so that only the upper half of a time depends
+# on it.
 _SPAN_SECONDS = (1 << 23) * 2000
 _SPAN_NS = _SPAN_SECONDS * 1_000_000_000
 
@@ -46,7 +47,7 @@ class Provenance(NamedTuple):
 
 
 class _Tails(dict[int, bytes]):
-    """What follows the octets of a packet without options, by their number: padding and the block's length."""
+    """The octets after those of a packet without options, by their number: padding and the block's length."""
 
     def __missing__(self, size: int) -> bytes:
         tail = bytes(-size % 4) + _pack_length(32 + (size + 3 & ~3))
@@ -115,7 +116,7 @@ class PcapngSection:
     def statistics(self, time_ns: int, dropped: int | None, comments: Sequence[str]) -> bytes:
         """The block that ends a section: packets lost in it, comments that came too late for the header.
 
-        ``time_ns`` is when they were counted. Empty if there is nothing to say, or no interface to say it of.
+        ``time_ns`` is when they were counted. Empty if there are neither losses nor comments, or no interface.
         """
         if not self._interfaces or (dropped is None and not comments):
             return b""

@@ -1,24 +1,25 @@
-"""What tshark has decrypted of TLS, kept until the record that it is from has been put together here, too.
+"""Plaintexts of TLS that tshark decrypted. They wait until our reassembly has the record that each belongs to.
 
-The two meet by the record's octets as they were on the wire, not by its place: so our own reassembly decides what is
-in order, what comes twice and what is missing, and no plaintext can end up where another record was.
+A record's octets on the wire, not its place, join the two. So our own reassembly decides what is in order, what comes
+twice and what is missing, and no plaintext can end up in the place of another record.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
-# As much as may wait between tshark and the flows in a live capture (capture/live.py), which is the longest way.
+# As many octets as may wait between tshark and the flows in a live capture (capture/live.py), the longest way.
 _MOST_OCTETS = 256 << 20
 _COST = 200  # octets that an entry takes beside its plaintext
 _MOST_OTHERS = 1 << 16
-_TLS13_OVERHEAD = 17  # of a record in TLS 1.3: what it is and the tag, without padding (RFC 8446, section 5.2)
+# octets of a record in TLS 1.3 beside its contents: type and tag, without padding (RFC 8446, section 5.2)
+_TLS13_OVERHEAD = 17
 _ALERT, _HANDSHAKE, _APPLICATION_DATA = "21", "22", "23"
 
 
 class Plaintexts:
-    """Plaintexts by the octets of their records; a bounded number of octets, the oldest give way.
+    """Plaintexts by the octets of their records. They are bounded in octets; the oldest give way.
 
-    One thread may put in what another takes out.
+    One thread may add plaintexts while another takes some out.
     """
 
     def __init__(self, most_octets: int = _MOST_OCTETS) -> None:

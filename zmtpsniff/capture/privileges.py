@@ -1,4 +1,4 @@
-"""Giving up root: a program that sudo started goes on as who called sudo."""
+"""Gives up root: a program that sudo started goes on as the user who called sudo."""
 
 import ctypes
 import os
@@ -16,7 +16,7 @@ class NoPrivilegeDropError(Exception):
 
 
 def invoking_user() -> "pwd.struct_passwd | None":
-    """Who called sudo, doas or pkexec; None if nobody did, or root, and on Windows, which has none of these."""
+    """The user who called sudo, doas or pkexec; None if nobody did, or root. Windows has none of these."""
     if sys.platform == "win32" or os.geteuid() != 0:
         return None
     import pwd

@@ -1,4 +1,4 @@
-"""Several files in place of one: what ``-b`` says, and their names. Units and names are dumpcap's."""
+"""Several files in place of one: the values of ``-b``, and the names of the files. Units and names are dumpcap's."""
 
 import os
 import re
@@ -20,7 +20,7 @@ class FileRing(NamedTuple):
 
 
 def parse_ring(values: Sequence[str]) -> FileRing | None:
-    """What the values of ``-b`` say, as ``filesize:1000``; None if there are none.
+    """The values of ``-b``, such as ``filesize:1000``; None if there are none.
 
     Raises ValueError with a sentence that says what is wrong.
     """

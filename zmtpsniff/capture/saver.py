@@ -22,11 +22,12 @@ _KEYS_FOLLOW = "# keys follow, as they came"
 
 
 class Saver:
-    """Writes the packets it is given, as they come.
+    """Writes packets as they come. Once write() returns, its packets can be read from the file.
 
-    Once write() returns, its packets can be read from the file. A disk that is full or a file that cannot be
-    written on ends the saving, never the dissection: the file keeps its whole blocks, and ``faults`` tells it once.
-    One thread at a time may use it; another may look at ``faults``.
+    If the disk is full, or the file cannot be written on, the saving ends, but never the dissection. The file keeps
+    its whole blocks, and ``faults`` reports it once.
+
+    One thread at a time may use a saver; another may look at ``faults``.
     """
 
     def __init__(
@@ -88,11 +89,11 @@ class Saver:
 
     @property
     def packets(self) -> int:
-        """How many have been saved whole, also in files that the ring has removed."""
+        """How many packets have been saved whole, also in files that the ring has removed."""
         return self._packets_before + self._in_file
 
     def write(self, batch: Sequence[Packet], dropped: int | None = None) -> None:
-        """Save the packets; ``dropped`` is how many were lost so far before they reached us, None if not known."""
+        """Save the packets; ``dropped`` is how many were lost so far before they reached us, None if nobody knows."""
         if self._fd < 0:
             return
         if dropped is not None:
@@ -115,7 +116,10 @@ class Saver:
         self._new_keys += lines
 
     def close(self, dropped: int | None = None) -> None:
-        """End the file, with a block of statistics if the number of lost packets is known; twice does no harm."""
+        """End the file, with a block of statistics if the number of lost packets is known.
+
+        A second call does nothing.
+        """
         if self._fd < 0:
             return
         if dropped is not None:
@@ -152,7 +156,7 @@ class Saver:
                 self._open()
 
     def _fitting(self, batch: Sequence[Packet], begin: int, ring: FileRing) -> int:
-        """Where in the batch the file that is open is full; an empty one takes at least one packet."""
+        """Where in the batch the open file becomes full. An empty file takes at least one packet."""
         stop = len(batch)
         if ring.packets is not None:
             stop = min(stop, begin + ring.packets - self._in_file)

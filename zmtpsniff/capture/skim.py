@@ -1,8 +1,8 @@
-"""The packets of a file in pieces, some left out before anything is made of them.
+"""The packets of a file in pieces, some left out before any object is made of them.
 
-Who wants a part of a file's packets alone has a *glance* say of each piece which packets to leave out. They count all
-the same, and so do their times. numpy looks at the headers of all packets of a piece at once, so that a packet that is
-left out costs a fifth of another.
+A reader may want only a part of a file's packets. Then its *glance* says for each piece which packets to leave out.
+They still count, and so do their times. numpy looks at the headers of all packets of a piece at once, so a packet that
+is left out costs a fifth of another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ class Glance(Protocol):
     """What knows packets that nobody wants."""
 
     def unwanted(self, link: int, data: bytes, starts: Numbers, sizes: Numbers) -> "NDArray[np.bool_]":
-        """For packets of a link type, which begin at ``starts`` in ``data``, whether each is not wanted."""
+        """Whether nobody wants a packet, for packets of a link type that begin at ``starts`` in ``data``."""
         ...
 
 
@@ -36,8 +36,8 @@ class FilePiece(NamedTuple):
 
     packets: list[Packet]
     numbers: Sequence[int]  # in the file, from 1
-    orders_ns: list[int]  # for each the greatest time up to it, also of packets that were left out
-    offsets: list[int]  # of their records, as open_stream() tells them; 0 where packets have none
+    orders_ns: list[int]  # for each packet the greatest time so far, also of packets that were left out
+    offsets: list[int]  # the offsets of their records, as open_stream() gives them; 0 for packets without records
 
 
 class Skim:
@@ -78,11 +78,11 @@ class Skim:
     def records(
         self, data: bytes, edges: Sequence[int], order: str, unit: int, header: int, link: int, offset: int
     ) -> list[Packet]:
-        """The wanted ones of the packets in records of a pcap file.
+        """The wanted packets among the records of a pcap file.
 
-        The last one that nobody wants comes with them, since its time says how late the capture is.
-        The records are all that is between the ``edges`` in ``data``, which begins at ``offset`` in the file. Each has
-        a ``header`` of this byte ``order``, and its time has a fraction in units of ``unit`` nanoseconds.
+        The last unwanted packet comes with them, since its time shows how far the capture is. The records are the
+        octets between the ``edges`` in ``data``, which begins at ``offset`` in the file. Each has a ``header`` of this
+        byte ``order``, and a time with a fraction in units of ``unit`` nanoseconds.
         """
         ends = np.array(edges)
         begins = ends[:-1]
@@ -163,7 +163,7 @@ class Skim:
 
 def structures(data: bytes, begins: Numbers, layout: "np.dtype[np.void]") -> "NDArray[np.void]":
     """The structures of a ``layout`` that begin in ``data`` at these places, all of them whole."""
-    # As plain octets they are gathered ten times as fast as field by field.
+    # As plain octets numpy gathers them ten times as fast as field by field.
     places = max(len(data) - layout.itemsize + 1, 0)
     everywhere: NDArray[np.void] = np.ndarray(places, f"V{layout.itemsize}", data, strides=(1,))
     return everywhere[begins].view(layout)

@@ -11,27 +11,28 @@ octets, comment. A plain tuple because one is made for every packet."""
 
 
 class Fault(NamedTuple):
-    """Something wrong with a capture that does not keep what came before it from being read."""
+    """A fault in a capture. Packets before it can be read."""
 
     code: str  # a problem code
     detail: str  # a sentence that names the file and the offset
 
 
 class CaptureError(Error):
-    """The source cannot be used at all; its text is one line that names it and says what is wrong."""
+    """The source cannot be used at all. The text is one line that names it and says what is wrong."""
 
 
 class SourceState(Protocol):
-    """What is known of a source beside its packets, by those of them that have been read."""
+    """What is known of a source beside its packets, as far as it has been read."""
 
     dropped: int  # packets that the source knows to be lost before they reached us
     faults: list[Fault]
     comments: list[str]  # on the capture as a whole
-    key_lines: list[str]  # keys that came with the packets, as lines of a key file; who takes lines removes them
+    # keys that came with the packets, as lines of a key file; a reader that takes lines removes them
+    key_lines: list[str]
 
 
 class Source(SourceState, Protocol):
-    """A source of packets, read once from beginning to end; what else is known of it grows while batches() runs."""
+    """A source of packets, read once from beginning to end. Its other facts grow while batches() runs."""
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets in lists of any length, as soon as they are there.

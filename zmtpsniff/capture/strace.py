@@ -30,7 +30,7 @@ _LINE_START = re.compile(
     _WHO + _WHEN + rb"(?:(?P<call>_?[a-z][a-z0-9_]*)\(|<\.\.\. [a-z0-9_]+ resumed>|\+\+\+ |--- S|--- stopped|strace: )"
 )
 _CALL_END = re.compile(rb".*(?:\) += (?:-?\d+|0x[0-9a-f]+|\?)(?![0-9a-z])|<unfinished \.\.\.>$)", re.S)
-# The group is atomic: else a hostile line is searched again from each place where a descriptor may end.
+# The group is atomic. Otherwise a hostile line would be searched again from each place where a descriptor may end.
 _CALL = re.compile(
     rb"(?P<name>[a-z]+\d?)\((?P<fd>\d{1,9})(?><(?P<what>.{0,400}?)>(?=, |\)))?"
     rb"(?:, (?P<given>.*))?\) += (?P<result>-?\d{1,12})",
@@ -42,7 +42,7 @@ _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"v": b"\v", b"f": b"\f"}
 _BASE = b"iov_base="
 _SOCKET = re.compile(rb"UNIX|TCP|socket:|SOCK")
 
-# What -yy says of descriptors: inodes of this end and the other; addresses of both.
+# What -yy shows of descriptors: inodes of this end and the other; addresses of both.
 _UNIX = re.compile(rb"(?:UNIX[A-Z-]*|socket):\[(\d+)(?:->(\d+))?")
 _TCP = re.compile(rb"TCP(?:v6)?:\[([0-9a-f.:\[\]]+)->([0-9a-f.:\[\]]+)\]")
 _PORT = re.compile(rb"sin6?_port=htons\((\d{1,5})\)")
@@ -85,7 +85,7 @@ def find_log(stream: FileOctets, data: bytes) -> tuple[bytes, bool]:
 
 
 def _end_of_line(stream: FileOctets, data: bytes, at: int) -> tuple[bytes, int]:
-    """The octets read of ``stream`` so far, and where in them the line ends that begins at ``at``."""
+    """The octets read of ``stream`` so far, and the place in them where the line from ``at`` on ends."""
     searched = at
     while (end := data.find(b"\n", searched)) < 0 and len(data) - at <= _LONGEST_LINE:
         searched = len(data)
@@ -96,7 +96,7 @@ def _end_of_line(stream: FileOctets, data: bytes, at: int) -> tuple[bytes, int]:
 
 
 def read_log(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
-    """The packets that the calls in a log stand for, a list for each piece of the log."""
+    """The packets of the calls in a log, a list for each piece of the log."""
     calls = _Calls()
     while True:
         end = data.rfind(b"\n") + 1
@@ -125,14 +125,14 @@ class _Stream:
         self.tcp = ends
 
     def packets(self, time_ns: int, sends: bool, octets: bytes, length: int) -> list[Packet]:
-        """What stands for a call that moved octets, of which ``length`` passed."""
+        """The packet of a call that moved octets; ``length`` of them passed."""
         if self.tcp is not None:
             return self.tcp.segments(time_ns, sends, octets, length)
         receiver, sender = (self.end | PEER, self.end) if sends else (self.end, self.end | PEER)
         return [_made(time_ns, receiver, sender, octets, length)]
 
     def over(self, time_ns: int) -> list[Packet]:
-        """What stands for its end: of both directions, for nobody sees more of them."""
+        """The packet of a stream's end. It ends both directions, since nobody sees more of them."""
         if self.tcp is not None:
             return self.tcp.fins(time_ns)
         return [
@@ -194,7 +194,7 @@ class _Calls:
             self._servers[server] = None
 
     def _exit(self, thread: int, time_ns: int) -> list[Packet]:
-        """A thread is gone, and with the last one that spoke over it a socket."""
+        """A thread is gone. If no other thread used a socket of it, the socket is gone, too."""
         found = []
         for key, stream in list(self._streams.items()):
             if thread in stream.users:
@@ -205,7 +205,7 @@ class _Calls:
         return found
 
     def _close(self, at: _At, what: bytes | None, time_ns: int) -> list[Packet]:
-        """A program is done with a descriptor; one that has never spoken over it has only inherited it."""
+        """A program closes a descriptor. If it never used the socket, it has only inherited the descriptor."""
         self._ignored.discard(at)
         key, _ = _socket_of(at, what)
         stream = self._streams.get(key)
@@ -267,7 +267,7 @@ def _connected_to(host: re.Match[bytes], port: bytes) -> bytes | None:
 
 
 def _socket_of(at: _At, what: bytes | None) -> tuple[_Key, bytes | None]:
-    """By what a socket is known, and by what its other end is, if that can be told."""
+    """The names of a socket and of its other end, if the log shows them."""
     if what is not None:
         if found := _UNIX.match(what):
             return found[1], found[2]
@@ -282,7 +282,7 @@ def _made(time_ns: int, receiver: int, sender: int, octets: bytes, length: int) 
 
 
 def _time(start: re.Match[bytes]) -> int:
-    """Nanoseconds since the Unix epoch; of -t and -tt, which leave the date out, since midnight; else 0."""
+    """Nanoseconds since the Unix epoch; with -t and -tt, which leave the date out, since midnight; else 0."""
     if start["epoch"]:
         seconds = int(start["epoch"])
     elif start["hour"]:
@@ -293,9 +293,9 @@ def _time(start: re.Match[bytes]) -> int:
 
 
 def _octets(given: bytes, several: bool, length: int) -> bytes:
-    """What the arguments of a call hold, up to where the log leaves octets out (-s); ``length`` octets at most."""
+    """The octets in the arguments of a call, ``length`` at most, up to the place where the log cuts them (-s)."""
     if not several:
-        # A call may pass a part of what it was given, again and again: with -xx it is clear how much that is.
+        # A call may pass only a part of its octets, again and again. With -xx the log shows how many.
         digits = given[1 : 1 + 4 * length]
         if given[:3] == b'"\\x' and digits.count(b"\\x") * 4 == len(digits) == 4 * length:
             return _unescaped(digits)
@@ -315,7 +315,7 @@ def _octets(given: bytes, several: bool, length: int) -> bytes:
 
 
 def _unescaped(text: bytes) -> bytes:
-    """What a string of the log stands for; with -xx all of it is in hexadecimal digits."""
+    """The octets of a string of the log. With -xx all of them are hexadecimal digits."""
     if text[:2] == b"\\x" and text.count(b"\\x") * 4 == len(text):
         with suppress(ValueError):  # it only looked so
             return bytes.fromhex(text.replace(b"\\x", b"").decode())

@@ -1,4 +1,4 @@
-"""TCP connections that a log of strace names, as segments: what a capture of them would have, but for its packets."""
+"""TCP connections that a log of strace names, as segments like those of a capture."""
 
 import socket
 import struct
@@ -19,7 +19,7 @@ _NUMBERS = 1 << 32
 
 
 def pack_end(text: bytes) -> bytes | None:
-    """An end as strace writes it, ``127.0.0.1:5555`` or ``[::1]:5555``, as its address and port; None if it is none."""
+    """Address and port of an end as strace writes it: ``127.0.0.1:5555``, ``[::1]:5555``; None if it is none."""
     host, _, port = text.rpartition(b":")
     family = socket.AF_INET6 if host.startswith(b"[") else socket.AF_INET
     try:
@@ -39,10 +39,10 @@ def make_tcp_ends(own: bytes, other: bytes, servers: Container[bytes]) -> "TcpEn
 
 
 class TcpEnds:
-    """A connection, as the program that is traced sees it: its own end and the other."""
+    """A connection as the traced program sees it: its own end and the other one."""
 
     def __init__(self, own: bytes, other: bytes, is_server: bool) -> None:
-        """Ends are address and port; ``is_server`` says of the own end that the other one connected to it."""
+        """Ends are address and port. ``is_server``: the other end connected to the own one."""
         self._ends = own, other
         self._is_server = is_server
         self._next = [0, 0]  # sequence numbers of the two
@@ -50,9 +50,9 @@ class TcpEnds:
         self._ended: set[int] = set()  # sides that have
 
     def segments(self, time_ns: int, sends: bool, octets: bytes, length: int) -> list[Packet]:
-        """Octets that one side sent, of which ``length`` passed and the first are known.
+        """Octets that one side sent. ``length`` octets passed, and the first of them are known.
 
-        A greeting is the beginning of a connection: before it come its SYNs.
+        A greeting is the beginning of a connection: its SYNs come before it.
         """
         side = 0 if sends else 1
         found = []

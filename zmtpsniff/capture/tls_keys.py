@@ -1,4 +1,4 @@
-"""Keys of TLS: files that hold them, made into arguments of tshark, and captures that bring them along."""
+"""Keys of TLS: finds them in files and captures, and makes arguments of tshark from them."""
 
 import re
 import struct
@@ -47,7 +47,7 @@ def gives_keys(option: str) -> bool:
 
 
 def brings_secrets(name: str) -> bool:
-    """Whether a file is a pcapng capture with decryption secrets in it. Of other formats this is not known."""
+    """Whether a file is a pcapng capture with decryption secrets in it. False for other formats, where nobody knows."""
     if name == "-":  # which can be read only once
         return False
     order = "<"

@@ -1,4 +1,4 @@
-"""Packets taken apart by tshark, through pyshark: what only Wireshark knows below TCP.
+"""Packets that tshark dissects, through pyshark, for headers below TCP that only Wireshark knows.
 
 tshark finds the innermost TCP segment of each packet, whatever it is wrapped in; reassembly and dissection stay ours.
 This module imports pyshark, so it is imported only once the engine is wanted; that raises
@@ -30,7 +30,8 @@ except ModuleNotFoundError as error:  # packages of distributions may do without
 
 _STOP_SECONDS = 5.0
 _CHUNK = 256 << 10  # octets read at a time, at most
-_KEPT_WORDS = 64  # lines of standard error: the first say what is wrong, a week of warnings must not fill memory
+# lines of standard error to keep: the first say what is wrong, and a week of warnings must not fill memory
+_KEPT_WORDS = 64
 
 # Our flows put segments in order; in tshark that would take most of its time, which grows with the square of a long
 # connection, and memory without end.
@@ -39,7 +40,7 @@ _NOT_ITS_WORK = (
     "tcp.analyze_sequence_numbers:FALSE",
     "tcp.calculate_timestamps:FALSE",
 )
-# These decide which segments there are, whatever the user's own preferences say.
+# These preferences decide which segments there are, so they overrule the user's own.
 _NEEDED = ("ip.defragment:TRUE", "ipv6.defragment:TRUE", "ip.tso_support:TRUE", "ipv6.tso_support:TRUE")
 # What TLS needs: a record may be of several segments, in any order. tshark shows what it decrypts as data, unless it
 # takes it for something that it knows, by port or looks; zmtpsniff wants the octets (WebSocket begins as HTTP).
@@ -83,7 +84,7 @@ class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshar
         return Version("2.2.0")
 
     async def _handle_process_stderr_forever(self, stderr: asyncio.StreamReader) -> None:
-        """Keep what tshark says; pyshark keeps its last line only, which may be a caret."""
+        """Keep the messages of tshark. pyshark keeps only the last line, which may be a caret."""
         while line := await stderr.readline():
             if len(self.words) < _KEPT_WORDS:
                 self.words.append(line.decode(errors="replace").rstrip())
@@ -190,7 +191,7 @@ class TsharkRun:
                 process.eventloop.call_soon_threadsafe(_terminate, process.process)
 
     def _judge(self, status: int, words: list[str], packets: int) -> None:
-        """Tell an exit status other than 0 as a fault, or as an error if there was no packet."""
+        """Report an exit status other than 0 as a fault, or as an error if there was no packet."""
         if status == 0 or self._stopped:
             return
         what = _said(words) or (f"tshark was ended by signal {-status}" if status < 0 else f"tshark failed ({status})")
@@ -290,7 +291,7 @@ def _close(process: _Process) -> None:
 
 @contextlib.contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """What is started here does not get Ctrl-C: we do, and end it once all that it has is read."""
+    """A program started here does not get Ctrl-C: we get it, and end the program once we have read all its output."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:
         yield

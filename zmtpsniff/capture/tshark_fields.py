@@ -1,8 +1,8 @@
-"""What tshark says of each packet, in its form ``ek``, made into plain IP packets again.
+"""Makes plain IP packets again of tshark's lines about each packet, in its form ``ek``.
 
 Each packet becomes one packet of link type RAW: an IP and a TCP header made of the fields of the innermost TCP segment
-in it, and that segment's payload. So packets keep their numbers, and everything behind sees what it always sees. A
-packet without TCP becomes an empty one.
+in it, and that segment's payload. So packets keep their numbers, and the rest of the program sees what it always sees.
+A packet without TCP becomes an empty one.
 """
 
 import struct
@@ -36,7 +36,7 @@ _MALFORMED = _IPV4.pack(0x45, 40, 64, 6, bytes(4), bytes(4), 0, 0, 0, 0, 0, 0, 0
 
 
 class _Layers(msgspec.Struct, gc=False):
-    """All values of each field, in the order of the layers that they are from."""
+    """All values of each field, in the order of their layers."""
 
     frame_time_epoch: list[str] = []
     frame_len: list[str] = []
@@ -63,14 +63,14 @@ class _Layers(msgspec.Struct, gc=False):
 
 
 class _Line(msgspec.Struct, gc=False):
-    layers: _Layers | None = None  # every other line says only to which index of Elasticsearch the next belongs
+    layers: _Layers | None = None  # every other line only names the index of Elasticsearch for the next line
 
 
 class _Stack(msgspec.Struct, gc=False):
     """What a list of protocols says about where the segment is."""
 
     ipv6: bool = False
-    ip: int = -1  # which of the IP layers of that version the innermost TCP segment is in, -1 without TCP
+    ip: int = -1  # the number of the IP layer, of that version, around the innermost TCP segment; -1 without TCP
     segments: int = 0
     only_ip: bool = False  # nothing is known behind an IP header
 
@@ -112,7 +112,7 @@ class LineReader:
         return [self._packet(line.layers) for line in lines if line.layers is not None]
 
     def faults(self, title: str) -> list[Fault]:
-        """What has to be told about the packets so far; ``title`` is that of the capture."""
+        """Problems of the packets so far; ``title`` is the name of the capture."""
         if not self.left_out:
             return []
         detail = f"{title}: {self.left_out} TCP segments are left out: tshark gives only the last one of each packet"
@@ -196,7 +196,7 @@ class LineReader:
         return address
 
     def _count_neighbours(self, layers: _Layers) -> None:
-        """Count segments that are beside the innermost, not around it: aggregated 802.11 frames have such."""
+        """Count segments that are beside the innermost one, not around it, as in aggregated 802.11 frames."""
         inner = layers.tcp_payload[-1] if int(layers.tcp_len[-1]) and layers.tcp_payload else ""
         for length, payload in zip(layers.tcp_len[:-1], layers.tcp_payload + [""] * len(layers.tcp_len), strict=False):
             if int(length) < int(layers.tcp_len[-1]) + 40 or inner not in payload:

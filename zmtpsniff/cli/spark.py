@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.options import Ports
 
 _NAMED = 5  # files, in a line on many
+_SAID = {
+    "damaged": ("is damaged, read up to there", "are damaged, read up to there"),
+    "foreign": ("is no capture", "are no captures"),
+    "missing": ("could not be opened", "could not be opened"),
+    "changed": (
+        "has changed, but others of its series are gone, so it is not read again",
+        "have changed, but others of their series are gone, so they are not read again",
+    ),
+}
+"""What is said of one file in some condition, and of many."""
 
 
 class PortRanges(click.ParamType):  # type: ignore[type-arg]
@@ -179,11 +189,12 @@ def ingest(
     keys = read_curve_keys(curve_keys)
     options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies, curve_keys=keys)
     run = IngestRun(output, options, series, shards, anew)
-    is_whole = True
+    unreadable: set[tuple[str, str, str]] = set()
 
     def report(done: "IngestOutcome") -> None:
-        nonlocal is_whole
-        is_whole &= not done.unreadable
+        if not done.files and follow and unreadable.issuperset(done.unreadable):
+            return  # what has changed is found changed each time
+        unreadable.update(done.unreadable)
         for line in _lines(done, output):
             click.echo(line, err=True)
 
@@ -197,24 +208,26 @@ def ingest(
             return
         click.echo("zmtpsniff: interrupted: run it again, and it goes on from what is in the tables", err=True)
         raise
-    if strict and not is_whole:
+    if strict and unreadable:
         raise click.exceptions.Exit(2)
 
 
 def _lines(done: "IngestOutcome", output: str) -> list[str]:
     """What is said of a run: of files that could not be read each kind in a line, then what was done."""
     known = f", {done.known:,} known" if done.known else ""
-    files, rows = (
-        f"{count:,} {name}{'' if count == 1 else 's'}" for count, name in ((done.files, "file"), (done.rows, "row"))
-    )
-    said = {"damaged": "are damaged, read up to there", "foreign": "are no captures", "missing": "could not be opened"}
     lines = []
-    for condition, what in said.items():
+    all_files = done.files + sum(condition == "changed" for _, condition, _ in done.unreadable)
+    for condition, (of_one, of_many) in _SAID.items():
         found = [path for path, one, _ in done.unreadable if one == condition]
         if found:
             names = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
-            lines.append(f"{len(found):,} of {files} {what}: {names}")
-    return [*lines, f"{files}{known}: {rows} into {output}"]
+            said = of_one if len(found) == 1 else of_many
+            lines.append(f"{len(found):,} of {_counted(all_files, 'file')} {said}: {names}")
+    return [*lines, f"{_counted(done.files, 'file')}{known}: {_counted(done.rows, 'row')} into {output}"]
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 @spark.command(short_help="Make few large files of many small ones, and forget.")

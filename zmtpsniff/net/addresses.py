@@ -1,4 +1,4 @@
-"""The two ends of a flow: from the octets that packets name them by to what people read."""
+"""The two ends of a flow: octets as packets name them, and text for people."""
 
 import struct
 from functools import lru_cache
@@ -42,7 +42,7 @@ def _end(host: bytes, port: int) -> Address:
 
 @lru_cache(256)
 def _host(octets: bytes) -> str:
-    """An address of IP as it stands in front of a port: most connections of a capture are between few hosts."""
+    """The text of an IP address in front of a port. It is remembered, since a few hosts have most connections."""
     if len(octets) == 4:
         return ".".join(map(str, octets))
     from socket import AF_INET6, inet_ntop  # slow to import, and many captures have no IPv6
@@ -51,7 +51,7 @@ def _host(octets: bytes) -> str:
 
 
 def _process(name: bytes) -> Address:
-    """An end of a Unix domain socket: its process's number alone, or (from strace) with its thread and descriptor."""
+    """The text of an end of a Unix domain socket: its process's number, from strace also thread and descriptor."""
     number = int.from_bytes(name, "big")
     thread, descriptor = number >> 32 & 0x3FFF_FFFF, number & 0xFFFF
     text = f"pid-{thread}:{descriptor}" if thread else f"pid-{number & 0xFFFF_FFFF}:0"

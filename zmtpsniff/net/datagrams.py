@@ -1,7 +1,7 @@
-"""Datagrams, UDP's and PGM's: which sender's each is, and when a sender is taken to be gone.
+"""Datagrams of UDP and PGM: the sender of each, and when a sender is gone.
 
-What one sender sends to one destination is a flow. Only datagrams of ports that the user names, PGM, and beacons are
-looked at.
+All datagrams of one sender to one destination are a flow. Only three kinds count: datagrams of ports that the user
+names, PGM, and beacons.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class DatagramDissection(Protocol):
     rejected: bool
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int, /) -> None:
-        """Take a datagram of UDP, of which ``missing`` octets were not captured."""
+        """Take a datagram of UDP; the capture lacks ``missing`` octets at its end."""
 
     def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int, /) -> None:
         """Take the data of the next packet of PGM."""
@@ -34,14 +34,14 @@ class DatagramDissection(Protocol):
         """Learn that packets of PGM are lost."""
 
     def cut(self, time_ns: int, packet: int, /) -> None:
-        """Learn that a packet of PGM was captured only in part, and so is lost."""
+        """Learn that the capture has only a part of a packet of PGM, so the packet is lost."""
 
     def finish(self, end: End, start_ns: int, end_ns: int, repaired: int, parity: int, /) -> None:
-        """The flow is over; so many packets came as repairs only, so many were parity."""
+        """The flow is over. ``repaired`` packets came only as repairs, ``parity`` packets were parity."""
 
 
 Connect = Callable[[int, Kind, Address, Address], DatagramDissection]
-"""Called with a flow's number, what carries it or that it is of beacons, sender and destination."""
+"""Called with a flow's number, its transport or "beacon", its sender and its destination."""
 
 
 class _Sender:
@@ -73,10 +73,10 @@ class DatagramTable:
         is_beacon: Callable[[bytes], bool],
         limits: FlowLimits | None = None,
     ) -> None:
-        """Ask ``connect`` who takes the datagrams of each flow, ``number`` for the number of a new one.
+        """Begin without flows. The table asks ``connect`` who takes the datagrams of each flow.
 
-        ``is_named`` says whether one of two UDP ports is one that carries RADIO's messages, ``is_beacon`` whether a
-        datagram of UDP is a beacon.
+        It asks ``number`` for the number of a new flow. ``is_named`` says whether one of two UDP ports carries RADIO's
+        messages, ``is_beacon`` whether a datagram of UDP is a beacon.
         """
         self._connect = connect
         self._number = number
@@ -88,7 +88,10 @@ class DatagramTable:
         self._next_sweep = 0
 
     def take(self, datagram: Datagram) -> bytes | None:
-        """Take one datagram, in the order of the capture; returns the key of its flow's ends, None if it is of none."""
+        """Take one datagram, in the order of the capture.
+
+        Returns the key of its flow's ends, None if it has no flow.
+        """
         time_ns, packet, protocol, key, payload, missing = datagram
         if time_ns >= self._next_sweep:
             self.sweep(time_ns)

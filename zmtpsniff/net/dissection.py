@@ -29,4 +29,4 @@ class FlowDissection(Protocol):
         """The flow is over."""
 
     def release(self) -> None:
-        """Nobody asks for more: let go of what refers back to this object."""
+        """Nobody asks for more: break the references back to this object."""

@@ -1,11 +1,11 @@
-"""Headers in front of IP, the link layer's and those of tunnels: what each says comes next, and where that begins.
+"""Headers in front of IP, of links and of tunnels: what follows each header, and where it begins.
 
-What comes next is a number. An EtherType stands for itself; numbers of other registries have the registry's bits above
-theirs: ``IP_PROTOCOL | 47`` is GRE in IP. ``HEADERS`` has a function for each of them that is read here. It takes the
-octets captured, where the header begins, and where the packet ended on the wire. It returns what comes next and where,
-or a negative number: why nothing does. That is ``CUT``, ``MALFORMED``, or ``~number`` for a header of this kind that
-holds what is not known. Each header has an octet at least, so that taking off one after the other comes to an end, in
-time linear in the packet.
+What follows is a number. An EtherType stands for itself. Numbers of other registries have the bits of their registry
+above them: ``IP_PROTOCOL | 47`` is GRE in IP. ``HEADERS`` has a function for each header that this module reads. The
+function takes the captured octets, the place where the header begins, and the place where the packet ended on the
+wire. It returns what follows and where. If nothing follows, it returns a negative number that says why: ``CUT``,
+``MALFORMED``, or ``~number`` for a header of this kind with unknown contents. Each header has at least one octet. So
+taking them off ends, in time linear in the packet.
 
 IP itself is read by ``packets.py``, which also looks for tunnels in it.
 """
@@ -20,7 +20,7 @@ Header = Callable[[bytes, int, int], Next]
 # The registries, beside that of EtherTypes.
 LINK_TYPE, LLC_SAP, SNAP_OUI, PPP, IP_PROTOCOL, UDP_PORT, FAMILY, OTHER = (number << 24 for number in range(1, 9))
 
-# Why nothing comes next. The last two are of UDP only: octets of another program, and what has no packet inside.
+# Why nothing follows. The last two are for UDP only: octets of another program, and a header with no packet inside.
 CUT, MALFORMED, NO_TUNNEL, NO_TCP = -1, -2, -3, -4
 
 # Link types: https://www.tcpdump.org/linktypes.html
@@ -97,7 +97,7 @@ def _llc(data: bytes, start: int, stop: int) -> Next:
 
 
 def _cooked(data: bytes, start: int, stop: int) -> Next:
-    """Linux's own header; numbers below the first EtherType are Linux's, too, and one of them is LLC (ETH_P_802_2)."""
+    """Linux's own header. Numbers below the first EtherType are Linux's own; one of them is LLC (ETH_P_802_2)."""
     if len(data) < start + 16:
         return _short(start + 16, stop)
     protocol = _two(data, start + 14)
@@ -112,7 +112,7 @@ def _cooked_2(data: bytes, start: int, stop: int) -> Next:
 
 
 def _loopback(data: bytes, start: int, stop: int) -> Next:
-    """A family, in the byte order of the machine that captured (null) or big-endian (loop); any fits an octet."""
+    """A family, in the byte order of the capturing machine (null) or big-endian (loop). Every family fits an octet."""
     if len(data) < start + 4:
         return _short(start + 4, stop)
     family = min(struct.unpack_from(">I", data, start)[0], struct.unpack_from("<I", data, start)[0])
@@ -122,7 +122,7 @@ def _loopback(data: bytes, start: int, stop: int) -> Next:
 
 
 def _ip(data: bytes, start: int, stop: int) -> Next:
-    """No header at all: IP, which says itself of which version it is."""
+    """No header at all: IP, whose first octet says the version."""
     if len(data) <= start:
         return _short(start + 1, stop)
     version = data[start] >> 4
@@ -130,7 +130,7 @@ def _ip(data: bytes, start: int, stop: int) -> Next:
 
 
 def _nflog(data: bytes, start: int, stop: int) -> Next:
-    """Linux's NFLOG: a family, and fields in the byte order of the machine that captured; one of them is the packet."""
+    """Linux's NFLOG: a family, then fields in the byte order of the capturing machine; one field is the packet."""
     start += 4
     # The first field is short.
     field = struct.Struct(">HH" if data[start : start + 1] == b"\0" else "<HH")
@@ -185,11 +185,11 @@ def _pppoe(data: bytes, start: int, stop: int) -> Next:
     return _ppp(data, start + 6, stop) if data[start] == 0x11 and not data[start + 1] else (MALFORMED, start)
 
 
-# ------------------------------------------------------------------ MPLS, and what does not say what it holds
+# ------------------------------------------------------------------ MPLS, and headers that do not name what they hold
 
 
 def _mpls(data: bytes, start: int, stop: int) -> Next:
-    """A stack of labels (RFC 3032), on IP, or on Ethernet with a control word (RFC 4448) or without."""
+    """A stack of labels (RFC 3032), in front of IP, or of Ethernet with a control word (RFC 4448) or without."""
     is_last = 0
     while not is_last:
         if len(data) < start + 4:
@@ -202,10 +202,10 @@ def _mpls(data: bytes, start: int, stop: int) -> Next:
 
 
 def _unnamed(of: int, data: bytes, start: int, stop: int) -> Next:
-    """What comes after a header, ``of`` this kind, that does not say it: IP, Ethernet, or nothing that is known.
+    """What follows a header, ``of`` this kind, that does not name it: IP, Ethernet, or nothing that is known.
 
-    Addresses of Ethernet may begin as IP does, or as a control word, which is four octets. So IP must fit by its
-    length, and Ethernet by what it says comes next.
+    The addresses of Ethernet may begin as IP does, or as a control word, which has four octets. So IP must fit by its
+    length, and Ethernet by the type that it names.
     """
     if len(data) <= start:
         return _short(start + 1, stop)
@@ -260,7 +260,7 @@ def _erspan(data: bytes, start: int, stop: int) -> Next:
 
 
 def _erspan_iii(data: bytes, start: int, stop: int) -> Next:
-    """ERSPAN, type III (section 4.3), with a header of the platform behind it if the last bit says so."""
+    """ERSPAN, type III (section 4.3). A header of the platform follows it if the last bit says so."""
     if len(data) < start + 12:
         return _short(start + 12, stop)
     end = start + (20 if data[start + 11] & 1 else 12)
@@ -271,12 +271,12 @@ def _erspan_iii(data: bytes, start: int, stop: int) -> Next:
 
 
 def _cut_tunnel(end: int, stop: int) -> Next:
-    """A header of UDP's payload that is not there: cut off, or another program's, which uses the port."""
+    """There is no such header in this UDP payload: it is cut off, or another program uses the port."""
     return (NO_TUNNEL if stop < end else CUT), end
 
 
 def _vxlan(data: bytes, start: int, stop: int) -> Next:
-    """VXLAN (RFC 7348), also with the name of what is inside (draft-ietf-nvo3-vxlan-gpe)."""
+    """VXLAN (RFC 7348), also with the type of what is inside (draft-ietf-nvo3-vxlan-gpe)."""
     if len(data) < start + 8:
         return _cut_tunnel(start + 8, stop)
     flags = data[start]
@@ -287,7 +287,7 @@ def _vxlan(data: bytes, start: int, stop: int) -> Next:
 
 
 def _geneve(data: bytes, start: int, stop: int) -> Next:
-    """Geneve (RFC 8926), which is another program's if it is of another version or reserved bits are set."""
+    """Geneve (RFC 8926). With another version, or reserved bits that are set, the port is another program's."""
     if len(data) < start + 8:
         return _cut_tunnel(start + 8, stop)
     protocol = _two(data, start + 2)
@@ -297,7 +297,7 @@ def _geneve(data: bytes, start: int, stop: int) -> Next:
 
 
 def _gtp(data: bytes, start: int, stop: int) -> Next:
-    """GTP-U (3GPP TS 29.281): version 1, what users send, which has no name: IP, or Ethernet."""
+    """GTP-U (3GPP TS 29.281): version 1, packets of users. No field names what is inside: IP, or Ethernet."""
     if len(data) < start + 8:
         return _cut_tunnel(start + 8, stop)
     flags = data[start]
@@ -306,7 +306,7 @@ def _gtp(data: bytes, start: int, stop: int) -> Next:
     if data[start + 1] != _GTP_G_PDU:
         return NO_TCP, start
     start += 8
-    if flags & 0x07:  # sequence number, N-PDU number, type of the next header: if there is one, there is room for all
+    if flags & 0x07:  # sequence number, N-PDU number, type of the next header: with any of them, all have their place
         start += 4
         while flags & 0x04 and len(data) > start and data[start - 1]:
             if not data[start]:

@@ -287,10 +287,22 @@ class Flow:
 
     @property
     def awaits_octets(self) -> bool:
-        """Whether segments wait, or a reset connection lacks octets before its FIN."""
-        if self.early or self.client.waiting or self.server.waiting:
-            return True
-        return self.was_reset and any(end.fin is not None and not end.finished for end in self.directions)
+        """Whether segments wait, or a connection that is over lacks octets before its FIN or RST."""
+        return bool(self.early or self.client.waiting or self.server.waiting or self.lacks_end)
+
+    @property
+    def lacks_end(self) -> bool:
+        """Whether the wire says that the connection is over, but octets before its FIN or RST have not come."""
+        if not self.closing or self.unwanted:
+            return False
+        return any(end.awaits_reset or (end.fin is not None and not end.finished) for end in self.directions)
+
+    @property
+    def awaits_network(self) -> bool:
+        """Whether nobody has acknowledged the missing octets: then the network lost them, and TCP sends them again."""
+        if not self.begun:
+            return False
+        return not any(end.acked > end.offset or (end.waiting and not end.other.seen) for end in self.directions)
 
     def gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Keep a segment until the flow has begun."""

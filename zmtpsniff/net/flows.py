@@ -48,8 +48,8 @@ _MUCH_DISORDER = 10  # so many packets captured before what they acknowledge are
 _STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
 _MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; bounds how often each is taken
 _RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
-_LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others while no packet of its flow comes
-_LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture
+_LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others
+_LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture, where others were received or nobody can know that
 _MOST_REFUSALS = 1000  # RSTs that wait for their SYN
 _AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
@@ -139,9 +139,9 @@ class FlowTable:
         return self.count
 
     @property
-    def waiting_since_ns(self) -> int | None:
-        """The time up to which all octets are here, except lost ones; None if all of them are."""
-        return min((flow.sure_ns for flow in self._waiting.values()), default=None)
+    def horizons(self) -> dict[int, int]:
+        """The flows that lack octets, by number: the time up to which all octets are here, except lost ones."""
+        return {number: flow.sure_ns for number, flow in self._waiting.items()}
 
     def disorder(self) -> list[tuple[str, str]]:
         """A problem's code and a sentence, if the capture is out of order."""
@@ -283,7 +283,7 @@ class FlowTable:
             return
         if flow.begun:
             lacks = direction.acked > direction.offset or other.acked > other.offset
-            if not (direction.waiting or other.waiting or (lacks and (direction.owes or other.owes))):
+            if not (direction.waiting or other.waiting or (lacks and (direction.owes or other.owes)) or flow.lacks_end):
                 flow.sure_ns = flow.last_ns
             if time_ns - flow.last_ns > _PAUSE_NS:
                 direction.forget_past()
@@ -729,6 +729,8 @@ class FlowTable:
             )
         if over:
             self._end(flow, flow.closing or "open")
+        else:
+            self._attend(flow)
 
     def _end(self, flow: Flow, end: End) -> None:
         """Finish a flow. It stays known for a while, so that late segments do not begin another."""
@@ -839,16 +841,22 @@ class FlowTable:
             self.sweep(now_ns)
 
     def _let_go(self, now_ns: int, longest_ns: int) -> None:
-        """Let nothing wait for longer than ``longest_ns``.
-
-        After a RST, segments wait as long as a flow lingers. By then it is known whether the RST counts, and so
-        whether the network or the capture lost octets.
-        """
-        lingering_ns = max(longest_ns, self._linger_ns)
+        """Let nothing wait for longer than ``longest_ns``, except for what the network lost."""
         for flow in list(self._waiting.values()):
-            if now_ns - flow.since_ns > (lingering_ns if flow.was_reset else longest_ns):
+            if now_ns - flow.since_ns > self._longest_wait_ns(flow, longest_ns):
                 self._hurry(flow)
         self._take_again()
+
+    def _longest_wait_ns(self, flow: Flow, longest_ns: int) -> int:
+        """How long segments of a flow wait, if those that wait for octets which were received wait ``longest_ns``.
+
+        After a RST, segments wait as long as a flow lingers. By then it is known whether the RST counts, and so
+        whether the network or the capture lost octets. Two losses in a row can make TCP wait for seconds before it
+        sends octets again.
+        """
+        if flow.was_reset:
+            return max(longest_ns, self._linger_ns)
+        return _LONGEST_WAIT_NS if flow.awaits_network else longest_ns
 
     def _hurry(self, flow: Flow) -> None:
         """Let nothing of a flow wait any longer, though segments may follow."""

@@ -5,7 +5,7 @@ from collections.abc import Hashable
 from typing import NamedTuple
 
 LARGEST = 65_535  # octets of a datagram's payload
-_LIFETIME_NS = 30_000_000_000  # as in Linux (net.ipv4.ipfrag_time); identifications come again
+_LIFETIME_NS = 30_000_000_000  # as in Linux (net.ipv4.ipfrag_time); later the same identification is another datagram's
 PIECE_COST = 120  # octets that holding a piece costs beside its own
 
 
@@ -64,7 +64,7 @@ class _Datagram:
 
 
 class Fragments:
-    """Fragments of which the rest has not come yet, bounded in number and octets; the oldest datagram goes first.
+    """Fragments whose datagrams are not complete, bounded in number and octets. The oldest datagram gives way first.
 
     ``dropped`` counts the datagrams that were given up.
     """
@@ -100,7 +100,7 @@ class Fragments:
         if not more and datagram.length < 0:
             datagram.length = stop
         if stop > LARGEST or (datagram.length >= 0 and stop > datagram.length):
-            # Against the protocol, and a way to have one reader see what another does not.
+            # It breaks the protocol, and hides octets from one reader that another one sees.
             self._drop(key)
             return None
         before = datagram.cost

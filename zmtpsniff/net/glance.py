@@ -1,4 +1,4 @@
-"""Which packets nobody wants, found by a glance at their headers, many packets at once."""
+"""Finds packets that nobody wants by a glance at their headers, many packets at once."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -16,19 +16,21 @@ _MOST_KEYS = 1 << 16
 class KeyGlance:
     """Finds packets of TCP directions that nobody wants.
 
-    It finds those alone that :meth:`HeaderDecoder.segments` makes a segment of without further ado: IPv4 without
-    options, not in fragments, or IPv6 without extension headers, with all of the TCP header. All others may hold
-    anything, and are wanted. It is the :class:`~zmtpsniff.capture.skim.Glance` of a skim.
+    It finds only packets of which :meth:`HeaderDecoder.segments` makes a segment in the simplest way: IPv4 without
+    options, no fragments, or IPv6 without extension headers, with the whole TCP header. All other packets may hold
+    anything, so they are wanted.
+
+    It is the :class:`~zmtpsniff.capture.skim.Glance` of a skim.
     """
 
     def __init__(self, is_wanted: Callable[[bytes], bool]) -> None:
-        """Ask ``is_wanted`` about the key of each direction, once or sometimes more often."""
+        """Ask ``is_wanted`` about the key of each direction, sometimes more than once."""
         self._is_unwanted = _Answers(is_wanted).__getitem__
 
     def unwanted(self, link: int, data: bytes, starts: Numbers, sizes: Numbers) -> "NDArray[np.bool_]":
-        """For packets of a link type, whether each is not wanted.
+        """Whether nobody wants a packet, for each packet of a link type.
 
-        Of each ``sizes`` octets are in ``data``, from ``starts`` on.
+        The octets of packet n are in ``data`` from ``starts[n]`` on, ``sizes[n]`` of them.
         """
         found = np.zeros(len(starts), bool)
         shape = SHAPES.get(link)

@@ -1,4 +1,4 @@
-"""Link, IP and TCP headers taken off packets: what is left are segments. Of UDP and PGM datagrams are left."""
+"""Takes the headers of links, IP and TCP off packets: segments remain, and datagrams of UDP and PGM."""
 
 import struct
 from collections.abc import Callable, Hashable, Iterable
@@ -29,7 +29,7 @@ from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment
 from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
 
-UNIX = 147  # LINKTYPE_USER0, which sockdump uses: receiver and sender, 8 octets each, and what was sent
+UNIX = 147  # LINKTYPE_USER0 as sockdump uses it: receiver and sender, 8 octets each, then the octets sent
 
 TCP = 6
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
@@ -52,8 +52,8 @@ class Shape(NamedTuple):
     unpack_ipv6: Unpack
     ipv6: bytes
     ip: int  # where the IP header begins
-    least: int  # octets up to the end of an IPv4 header and a TCP header, both without options
-    starts: tuple[int, ...]  # by the octet that has TCP's data offset: where the payload begins behind IPv4
+    least: int  # octets of an IPv4 header and a TCP header, both without options, and all before them
+    starts: tuple[int, ...]  # where the payload begins after IPv4, by the octet with TCP's data offset
     protocol: int  # where the link header's protocol field is
 
 
@@ -82,11 +82,11 @@ _UNKNOWN = _shape(0, 0, b"", b"")._replace(ipv4=b"-", ipv6=b"-")  # no field is 
 
 
 class HeaderDecoder:
-    """Makes segments of packets; holds the fragments of datagrams that are not whole yet.
+    """Makes segments of packets. It holds the fragments of datagrams that are not whole yet.
 
-    What it leaves out is counted, and told by :meth:`skipped`: ``malformed`` is the number of packets with a header up
-    to that of TCP that is wrong, ``cut`` that of packets captured so short that their TCP header is not there. Packets
-    without TCP, or of which that is not known, are counted by what they are.
+    It counts what it leaves out, and :meth:`skipped` reports that. ``malformed`` counts packets with a wrong header,
+    up to that of TCP. ``cut`` counts packets captured so short that their TCP header is missing. Packets without TCP,
+    or that may be without it, are counted by kind.
     """
 
     def __init__(self) -> None:
@@ -97,9 +97,9 @@ class HeaderDecoder:
         self._tally = Tally()
         self._fragments = Fragments()
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
-        # IP fragments in these: what tells their datagram from others, and the number of the packet.
+        # IP fragments among them: the identity of their datagram, and the number of the packet.
         self.fragments: list[tuple[Hashable, int]] = []
-        self._sent: dict[bytes, int] = {}  # sequence number that comes next in each direction of Unix domain sockets
+        self._sent: dict[bytes, int] = {}  # the sequence number that follows in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
         self._transports = {
             TCP: self._tcp,
@@ -108,9 +108,10 @@ class HeaderDecoder:
         } | {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}
 
     def segments(self, packets: list[Packet], numbers: int | Iterable[int]) -> list[Segment]:
-        """Return the TCP segments in ``packets``, whose numbers count up from ``numbers`` or are given, one for each.
+        """Return the TCP segments in ``packets``.
 
-        Datagrams of UDP and PGM among them are in :attr:`datagrams` afterwards.
+        The packets' ``numbers`` count up from a first one, or are given one by one. Afterwards :attr:`datagrams` has
+        the datagrams of UDP and PGM among them.
         """
         out: list[Segment] = []
         if self.datagrams:
@@ -159,7 +160,7 @@ class HeaderDecoder:
         return out
 
     def skipped(self) -> list[tuple[str, str]]:
-        """What was left out so far: problem codes, each with a sentence that says how much it was."""
+        """What was left out so far: problem codes, each with a sentence that says how much."""
         told = self._tally.unread()
         if self.cut:
             told.append(("packets-cut", f"{were(self.cut, 'packet')} captured too short to hold the TCP header"))
@@ -171,12 +172,12 @@ class HeaderDecoder:
         return told
 
     def other_packets(self) -> str:
-        """What there was so far, if it was no connection, as in ``12 ARP, 3 ICMP``; "" if there was nothing."""
+        """The packets so far without a connection, as in ``12 ARP, 3 ICMP``; "" if there were none."""
         resets = f"{self._segments:,} TCP resets" if self._segments else ""  # all others begin a connection
         return ", ".join(filter(None, (resets, self._tally.others())))
 
     def segment(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
-        """The TCP segment of any packet, whatever is in front of its header; None if it has none."""
+        """The TCP segment of any packet, whatever headers it has in front; None if it has none."""
         if link == UNIX and len(data) >= _UNIX_SIZE:
             return self._unix(time, number, data, wire)
         if not data and (link in RAW or not wire):  # as an engine gives a packet that it has looked into
@@ -185,7 +186,7 @@ class HeaderDecoder:
         return self._network(time, number, LINK_TYPE | link, data, 0, wire if wire > size else size)
 
     def _unix(self, time: int, number: int, data: bytes, wire: int) -> Segment | None:
-        """What was sent through a Unix domain socket, numbered as TCP would; nothing stands for the stream's end."""
+        """Octets sent through a Unix domain socket, numbered as TCP would. Nothing marks the end of the stream."""
         key = data[8:16] + data[:8] + bytes(4)
         payload = data[_UNIX_SIZE:]
         missing = max(wire - len(data), 0)
@@ -196,7 +197,7 @@ class HeaderDecoder:
         return time, number, key, sequence, 0, PSH if payload or missing else FIN, payload, missing
 
     def _network(self, time: int, number: int, following: int, data: bytes, start: int, stop: int) -> Segment | None:
-        """Take headers off ``data[start:]``, up to that of IP, if IP there is; ``following`` is the kind of the first.
+        """Take headers off ``data[start:]``, up to IP, if there is IP. ``following`` is the kind of the first one.
 
         On the wire the packet was ``data[:stop]``.
         """
@@ -218,7 +219,7 @@ class HeaderDecoder:
         version, total, identification, fragment, protocol = struct.unpack_from("!BxHHHxB", data, ip)
         header = (version & 0x0F) * 4
         if not total:
-            total = wire - ip  # the sending machine leaves it to the network card, which cuts the packet (TSO)
+            total = wire - ip  # a length of 0: the sending machine lets its network card cut the packet (TSO)
         if version >> 4 != 4 or header < 20 or total < header:
             return self._short(True)
         start, stop = ip + header, ip + total
@@ -283,7 +284,7 @@ class HeaderDecoder:
     def _transport(
         self, time: int, number: int, protocol: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
     ) -> Segment | None:
-        """Hand ``data[start:have]``, which was ``data[start:stop]`` on the wire, to the transport that it is of."""
+        """Give ``data[start:have]`` to its transport; on the wire it was ``data[start:stop]``."""
         transport = self._transports.get(protocol)
         if transport is not None:
             return transport(time, number, addresses, data, start, have, stop)
@@ -335,10 +336,10 @@ class HeaderDecoder:
         return self._inside(time, number, IP_PROTOCOL | protocol, data[start:have], 0, stop - start)
 
     def _inside(self, time: int, number: int, following: int, data: bytes, start: int, stop: int) -> Segment | None:
-        """A packet inside a tunnel, its headers from ``start`` on; ``stop`` octets were on the wire.
+        """A packet inside a tunnel. Its headers begin at ``start``; on the wire it ended at ``stop``.
 
-        Which tunnel it is makes no part of the key: captured on all interfaces of a host at its end, the packet comes
-        again without the tunnel, and must be of the same flow.
+        The tunnel is no part of the key. A capture on all interfaces of a tunnel's end has each packet again without
+        the tunnel, and both must belong to the same flow.
         """
         if self._depth == _MOST_TUNNELS:
             self._tally.add(TOO_DEEP)
@@ -356,7 +357,7 @@ class HeaderDecoder:
         self._tally.add(IP_PROTOCOL | PGM)
 
     def _short(self, malformed: bool) -> Segment | None:
-        """Count a packet that makes no segment: it is wrong, or too little of it was captured."""
+        """Count a packet that makes no segment: it is wrong, or the capture has too little of it."""
         if malformed:
             self.malformed += 1
         else:

@@ -1,4 +1,4 @@
-"""PGM (RFC 3208): its packets taken apart, and the data of one sender put in order and repaired."""
+"""PGM (RFC 3208): reads its packets, and puts the data of one sender in order, with repairs."""
 
 import heapq
 import struct
@@ -18,10 +18,10 @@ _OPT_MASK = 0x7F
 _HEADER_SIZE = 16
 _DATA_SIZE = 24  # with sequence number and trailing edge
 
-# How long repairs are waited for, in time of the capture: libzmq's ZMQ_RECOVERY_IVL is as long.
+# How long to wait for repairs, in time of the capture, as libzmq's ZMQ_RECOVERY_IVL.
 _PATIENCE_NS = 10_000_000_000
 _MOST_WAITING = 1 << 16  # packets
-_FARTHEST = 1 << 24  # packets ahead that one sequence number may be; others are nonsense
+_FARTHEST = 1 << 24  # a sequence number may be so many packets ahead; a higher one is nonsense
 
 
 class Data(NamedTuple):
@@ -45,14 +45,14 @@ class Pgm(NamedTuple):
 
     @property
     def is_spm(self) -> bool:
-        """Whether it is a source path message, which tells how far the sender is."""
+        """Whether it is a source path message, which says how far the sender has got."""
         return self.kind == SPM
 
 
 def parse_pgm(packet: bytes, encapsulated: bool) -> Pgm | None:
-    """Take a PGM packet apart; None if it is none, or a wrong one.
+    """Read a PGM packet; None if it is none, or a wrong one.
 
-    One that is ``encapsulated`` in UDP is told from other datagrams by its checksum, which it must have.
+    A packet that is ``encapsulated`` in UDP must have a checksum, which tells it from other datagrams.
     """
     if len(packet) < _HEADER_SIZE or packet[4] not in _TYPES:
         return None
@@ -80,7 +80,7 @@ def parse_pgm(packet: bytes, encapsulated: bool) -> Pgm | None:
 
 
 def _options(packet: bytes) -> tuple[int | None, bool]:
-    """Where the options of a data packet end, None if that cannot be; whether it begins an APDU (section 9)."""
+    """Where the options of a data packet end (None if that cannot be), and whether it begins an APDU (section 9)."""
     if len(packet) < _DATA_SIZE + 4 or packet[_DATA_SIZE] & _OPT_MASK != _OPT_LENGTH:
         return None, True
     end = _DATA_SIZE + int.from_bytes(packet[_DATA_SIZE + 2 : _DATA_SIZE + 4], "big")
@@ -111,7 +111,7 @@ class Taker(Protocol):
 class Order:
     """The data packets of one sender, put in order.
 
-    ``repaired`` is the number of those that came as repairs only, ``parity`` that of packets of parity.
+    ``repaired`` counts packets that came only as repairs, ``parity`` counts packets of parity.
     """
 
     __slots__ = (

@@ -33,7 +33,7 @@ SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
 _RECENT_SEGMENTS = 16
 _RECENT_OCTETS = 256 << 10
-WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this from the number expected next
+WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this from the expected number
 # An acknowledgment can be so far behind the last octets. If it seems to be further behind, it is ahead, and the capture
 # lacks more than 2 GiB of the octets that it acknowledges.
 LATEST_ACK = 1 << 26
@@ -47,7 +47,7 @@ class Receiver(Protocol):
     """Takes the octets of one direction."""
 
     def feed(self, data: bytes, time_ns: int, packet: int, offset: int, seen: int, /) -> None:
-        """Take the next octets, which begin at ``offset`` of the stream.
+        """Take the next octets, one at least, which begin at ``offset`` of the stream.
 
         Their sender had seen no octet of the other direction from stream offset ``seen`` on.
         """
@@ -227,7 +227,7 @@ class Direction(Generic[Owner]):
 
     @property
     def available(self) -> int:
-        """A segment that acknowledges no more than this stream offset need not wait."""
+        """A segment that acknowledges no octet after this stream offset need not wait."""
         return self.presumed if self.presumed > self.offset else self.offset
 
     @property
@@ -250,7 +250,7 @@ class Direction(Generic[Owner]):
         return self.next is not None and abs(distance(seq, self.next)) > WINDOW
 
     def is_ahead(self, seq: int, octets: int) -> bool:
-        """Whether a sequence number is more than so many octets ahead of the one expected."""
+        """Whether a sequence number is more than so many octets ahead of the expected one."""
         return self.next is not None and distance(seq, self.next) > octets
 
     def is_beyond(self, number: int) -> bool:
@@ -342,7 +342,7 @@ class Direction(Generic[Owner]):
         self.recent = _NONE_RECENT
 
     def forget_untaken(self) -> None:
-        """Forget segments behind a hole that the receiver has not acknowledged, though its packets were captured."""
+        """Forget segments after a hole that the receiver has not acknowledged, though the capture has its packets."""
         if self.hole and self.other.seen and self.acked <= self.offset:
             self._account(-self.waiting_octets)
             self.waiting = _NONE_WAITING
@@ -354,7 +354,7 @@ class Direction(Generic[Owner]):
         del self.flow, self.other
 
     def thin(self) -> None:
-        """Forget delivered segments until there is some room, so that this is not due for each segment."""
+        """Forget delivered segments until there is room for several more, so that this does not happen for each one."""
         kept = 0
         for _, octets in self.recent:
             kept += len(octets)
@@ -479,7 +479,7 @@ class Direction(Generic[Owner]):
                 self._conflict(begin, end - begin, segment.time_ns, segment.packet)
 
     def _part(self, segment: WaitingSegment, begin: int, end: int) -> WaitingSegment:
-        """The part of a segment between two stream offsets, which is going to wait."""
+        """The part of a segment between two stream offsets, which will wait."""
         begin = max(begin, segment.offset)
         payload = segment.payload[begin - segment.offset : end - segment.offset]
         self._account(len(payload) + SEGMENT_COST)

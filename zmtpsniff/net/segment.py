@@ -1,4 +1,4 @@
-"""The TCP segment, and the datagram, as they pass from the header decoder to the flows."""
+"""The TCP segment and the datagram, as the header decoder gives them to the flows."""
 
 from dissectors.numbers import Number, fetch_number, store_number
 

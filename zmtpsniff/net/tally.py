@@ -1,4 +1,4 @@
-"""Counts packets without TCP by what they are, so that the totals of a capture without flows say what it has.
+"""Counts packets without TCP by kind, so that the totals of a capture without flows name its contents.
 
 A kind of packet is a number as in ``encapsulation.py``. Most kinds cannot hold TCP (ARP, spanning tree, ICMP): the
 totals name them only if the capture has nothing else. The other kinds may hold TCP: a problem names each of them once.
@@ -35,7 +35,7 @@ _MOST_KINDS = 256
 _MOST_TOLD = 4  # problems; one more is for the rest
 _MOST_LISTED = 5  # in a sentence
 
-# What each registry's numbers are called, and how they are written.
+# The name of each registry's numbers, and how they are written.
 _REGISTRIES = {
     0: "EtherType 0x{:04X}",
     LINK_TYPE: "link type {}",
@@ -47,7 +47,7 @@ _REGISTRIES = {
     FAMILY: "address family {}",
 }
 
-_WIREGUARD = 51820  # a port that others get for a while, so what is sent must look like it, too
+_WIREGUARD = 51820  # a port that other programs may get for a while, so the octets must look like the tunnel, too
 _WIREGUARD_DATA = b"\4\0\0\0"
 _CARRIER_PORTS = {
     1194: "OpenVPN",
@@ -234,7 +234,7 @@ _WITHOUT_TCP = {
 
 
 def udp_kind(source: int, destination: int, payload: bytes) -> int:
-    """The kind of a datagram between two UDP ports, which says if it is that of a tunnel."""
+    """The kind of a datagram between two UDP ports, which may show a tunnel."""
     port = destination if destination in _CARRIER_PORTS else source
     if port not in _CARRIER_PORTS or (port == _WIREGUARD and not payload.startswith(_WIREGUARD_DATA)):
         return PLAIN_UDP
@@ -259,7 +259,7 @@ class Tally:
             packets[_MANY] = packets.get(_MANY, 0) + 1
 
     def unread(self) -> list[tuple[str, str]]:
-        """Problem codes with sentences about the packets that may hold TCP; they name the most frequent kinds."""
+        """Problem codes, with sentences about the packets that may hold TCP. They name the most frequent kinds."""
         kinds = [kind for kind in self._ranked() if _may_hold_tcp(kind)]
         if len(kinds) > _MOST_TOLD + 1:
             kinds, rest = kinds[:_MOST_TOLD], kinds[_MOST_TOLD:]

@@ -53,7 +53,7 @@ class Tls:
     """The TLS connections of a capture."""
 
     def __init__(self, decrypted: Plaintexts | None) -> None:
-        """``decrypted`` has what tshark decrypts; None if there are no keys, then octets pass as they are."""
+        """``decrypted`` has the plaintexts of tshark; None if there are no keys: then octets pass as they are."""
         self.decrypted = decrypted
         self._count = 0  # connections without any decrypted octet
         self._first = ""
@@ -68,7 +68,7 @@ class Tls:
         self._first = self._first or name
 
     def skipped(self) -> list[tuple[str, str]]:
-        """Problem codes for what was not decrypted, each with a sentence that says how much."""
+        """Problem codes for octets that were not decrypted, each with a sentence that says how much."""
         if not self._count:
             return []
         were = "1 TLS connection was" if self._count == 1 else f"{self._count:,} TLS connections were"
@@ -152,7 +152,7 @@ class TlsHalf:
         self._damaged = 0  # octets of the record that are missing, besides `_held`
         self._last = (0, 0)  # time and packet of the last octets
         self._begin = 0  # the stream offset of the last octets, which counts TLS's own octets, too
-        self._seen = UNBOUNDED  # so much of the other side's stream the sender of the last octets can have seen
+        self._seen = UNBOUNDED  # the sender of the last octets can have seen so much of the other side's stream
         self._hole: _Hole | None = None  # a hole that has not been reported
         self._in_hole = False
 
@@ -181,7 +181,7 @@ class TlsHalf:
             self._connection.look()
             return
         if not self._synchronous:
-            # Behind a hole: records begin where a segment does, sooner or later.
+            # After a hole: sooner or later a record begins where a segment does.
             if not _begins(data):
                 return
             self._synchronous = True
@@ -254,7 +254,7 @@ class TlsHalf:
         self._synchronous = False
 
     def _lose(self, why: str, time_ns: int, packet: int) -> None:
-        """Plaintext is missing. A hole is reported once, and only if anything was decrypted before."""
+        """Plaintext is missing. A hole is reported once, and only if plaintext came before it."""
         assert self._connection is not None
         self._connection.undecrypted += 1
         if self._in_hole:
@@ -275,7 +275,7 @@ class TlsHalf:
         self._inner.absent(time_ns, packet)
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
-        """Learn that octets already seen came again with another value."""
+        """Learn that octets came again with other values."""
         self._inner.conflict(offset, length, time_ns, packet)
 
     def finish(self) -> None:

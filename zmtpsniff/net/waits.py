@@ -1,4 +1,4 @@
-"""Which side lets the other one wait, as TCP shows it: stalls and pauses.
+"""Finds the side that lets the other one wait, by what TCP shows: stalls and pauses.
 
 Theory
 ------
@@ -8,13 +8,13 @@ window is closed. A sender that has more to send then probes, again and again. W
 
 A receiver's kernel acknowledges what comes, whatever its program does. If it does not, its host is gone or asleep, or
 the network loses packets. The sender then sends the same octets again, each time after a longer pause, until they are
-acknowledged. One copy proves little, since a capture point may see a packet twice; a stall is told only of octets that
-came several times more. If the same octets come again after they were acknowledged, the sender does not know that: what
-the receiver sends is lost on its way, behind the capture point.
+acknowledged. One copy proves little, since a capture point may see a packet twice. So a stall needs several copies. If
+octets come again after they were acknowledged, the sender does not know of the acknowledgment: the network loses the
+receiver's packets after the capture point.
 
-The first acknowledgment of a request came when its octets had reached the service's host. What passes from then until
-the reply passes in the service. So at the end of a pause both sides' last acknowledgments are told. If it ended with
-octets that came before, that is told, too: the network may have lost these.
+The host of a service acknowledges a request when its octets arrive. The time from then until the reply passes in the
+service. So at the end of a pause the witness gets the last acknowledgments of both sides. It also learns whether the
+pause ended with octets that had come before, since the network may have lost these.
 """
 
 from zmtpsniff.net.addresses import addresses
@@ -23,8 +23,8 @@ from zmtpsniff.net.reassembly import distance
 from zmtpsniff.net.segment import ACK, CLOSED, FIN, RST, SYN, Segment
 from zmtpsniff.net.witness import Cause, Pause, Stall, Witness
 
-PAUSE_NS = 50_000_000  # in which no packet of a flow came; acknowledgments come at most 40 ms later (Linux)
-_LEAST_COPIES = 3  # of the same octets, beside the first: these take a second at least
+PAUSE_NS = 50_000_000  # no packet of a flow came for so long; acknowledgments come at most 40 ms later (Linux)
+_LEAST_COPIES = 3  # copies of the same octets, beside the first: so many take at least a second
 _AGAIN_NS = 100_000_000  # a sender waits longer before it sends again; a capture point may see one packet several times
 
 
@@ -40,7 +40,7 @@ class _ClosedWindow:
 
 
 class _Retransmission:
-    """Octets that were sent again, and are not acknowledged, or in vain."""
+    """Octets that were sent again: nobody acknowledged them, or the acknowledgment did not arrive."""
 
     __slots__ = ("begin", "copies", "is_acknowledged", "last_ns", "packet", "since_ns", "unheard")
 
@@ -55,7 +55,7 @@ class _Retransmission:
 
 
 class WaitWatch:
-    """Looks at segments of flows, and tells a witness of each stall and pause once it is over."""
+    """Looks at segments of flows. Tells a witness of each stall and each pause once it is over."""
 
     def __init__(self, witness: Witness) -> None:
         """Tell ``witness``."""
@@ -66,7 +66,7 @@ class WaitWatch:
     def see(self, direction: FlowDirection, segment: Segment) -> None:
         """Look at a segment of a direction that is looked at closely, before its flow takes the time from it.
 
-        Of a flow that is watched all must be looked at, and of any the first one after a pause.
+        Look at every segment of a flow that is watched, and of any other flow at the first one after a pause.
         """
         self._see_pause(direction, segment)
         if segment[5] & (SYN | RST | FIN):
@@ -99,7 +99,7 @@ class WaitWatch:
             self._witness.pause(told)
 
     def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
-        """Take note of a window that closes or opens, and of a sender that waits for that."""
+        """Take note of a window that closes or opens, and of a sender that waits for it."""
         time_ns, packet, key, seq, _, flags, payload, _ = segment
         theirs = self._closed.get(direction.other.key)
         if theirs is not None:
@@ -141,7 +141,7 @@ class WaitWatch:
         elif theirs.is_acknowledged:
             theirs.unheard += time_ns - theirs.last_ns >= _AGAIN_NS
             theirs.last_ns = time_ns
-        elif distance(seq, theirs.begin) <= 0:  # the first may have been a probe with the last octets (RFC 8985)
+        elif distance(seq, theirs.begin) <= 0:  # the first copy may have been a probe with the last octets (RFC 8985)
             theirs.begin = seq
             theirs.copies += 1
             theirs.last_ns = time_ns

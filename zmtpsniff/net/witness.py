@@ -1,12 +1,13 @@
-"""What connections show below their octets: whether anybody answered, and whether a receiver stopped taking octets.
+"""What connections show below their octets: whether anybody answered, and whether a receiver took octets.
 
-The flow table reports this of every TCP connection, whatever it speaks: if nobody answers, nobody knows the protocol.
+The flow table reports this of every TCP connection, whatever its protocol: if nobody answers, nobody knows the
+protocol.
 """
 
 from typing import Literal, NamedTuple, Protocol
 
 Outcome = Literal["accepted", "refused", "silent"]
-# Unheard: what the receiver acknowledged is sent again all the same, so the acknowledgments do not reach the sender.
+# Unheard: octets that the receiver acknowledged are sent again, so its acknowledgments do not reach the sender.
 Cause = Literal["window", "unacknowledged", "unheard"]
 
 
@@ -17,7 +18,7 @@ class Attempt(NamedTuple):
     flow: int  # 0: none, since the capture lacks the SYN
     client: str  # address and port
     server: str
-    syns: int  # that the client sent, at least; 0: the capture has only the RST that answers one
+    syns: int  # SYNs of the client, at least; 0: the capture has only the RST that answers one
     first_ns: int  # when the first SYN, or that RST, was captured; below: the last packet of the attempt
     last_ns: int
     packet: int  # the number of that last packet
@@ -25,7 +26,7 @@ class Attempt(NamedTuple):
 
 
 class Stall(NamedTuple):
-    """A receiver let its peer wait: its TCP window was closed, it acknowledged nothing, or that never arrived."""
+    """A receiver let its peer wait: its window was closed, it acknowledged nothing, or the network lost that."""
 
     flow: int
     receiver: str  # address and port
@@ -34,7 +35,7 @@ class Stall(NamedTuple):
     since_ns: int  # when the window closed, or the sender first sent octets again
     until_ns: int  # when the receiver went on, or the last packet of the connection
     packet: int  # the packet that closed the window, or the first that was sent again
-    attempts: int  # of the sender to go on: probes of the window, copies of the same octets
+    attempts: int  # attempts of the sender to go on: probes of the window, copies of the same octets
     is_open: bool  # the receiver went on
 
 
@@ -44,9 +45,9 @@ class Pause(NamedTuple):
     flow: int
     sender: str  # of the packet that ended the pause: address and port
     until_ns: int  # when that packet came
-    sender_acked_ns: int  # when its sender acknowledged octets last, without sending any; 0: never
+    sender_acked_ns: int  # when its sender last acknowledged octets without sending any; 0: never
     receiver_acked_ns: int  # when the receiver did
-    resends: bool = False  # the packet that ended it has octets that came before: the network may have lost them
+    resends: bool = False  # the pause ended with octets that had come before: the network may have lost them
 
 
 class Witness(Protocol):
@@ -56,7 +57,7 @@ class Witness(Protocol):
         """Somebody tried to connect; called once the outcome is known."""
 
     def stall(self, stall: Stall, /) -> None:
-        """A receiver let its peer wait for a while; called once that, or the connection, is over."""
+        """A receiver let its peer wait for a while. Called once the wait, or the connection, is over."""
 
     def pause(self, pause: Pause, /) -> None:
         """No packet of a connection came for a while."""

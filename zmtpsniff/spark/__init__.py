@@ -1,13 +1,5 @@
 """Captures of many machines, dissected on Spark into tables.
 
-As a library::
-
-    from zmtpsniff.spark import IngestRun, get_session, ingest, open_tables
-
-    spark = get_session("local[2]")
-    ingest(spark, ["/captures"], IngestRun("/tables"))
-    open_tables(spark, "/tables")["messages"].groupBy("conn_id").count().show()
-
 The unit of work is a *shard* of a *series*. A series is the files that are read as one capture, as ``read`` reads them:
 merged by time. Its shard k of n is what goes between those ends whose hash is k. One task dissects one shard, from the
 states that were left open before, and writes rows and states to Parquet from there: nothing is shuffled. A run, a run

@@ -3,11 +3,7 @@
 A task dissects a shard of a series as it does for the command ``ingest`` (see :mod:`zmtpsniff.spark.shard`), and gives
 rows of one table to Spark.
 
-Options, their names in any case: ``table`` (messages, commands, subscriptions, problems, connections), ``series``,
-``shards``, ``ports``, ``maxBytes``, ``bodies``, ``decodeAs`` (rules, separated by ``;``), ``showSecrets``,
-``curveKeys`` (a file of keys on the driver's machine), ``idle``, ``pushdown`` (of predicates, right for a data frame
-that is asked once). A stream also has ``state``, a folder of its own for what is open and which files it has seen, and
-``maxFiles``, of a micro-batch.
+A stream keeps in a folder of its own what is open and which files it has seen.
 """
 
 import json
@@ -15,12 +11,13 @@ import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Meta
 from pyarrow.fs import FileSelector
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -60,46 +57,55 @@ _COMPARED = {
     datasource.LessThan: operator.lt,
     datasource.LessThanOrEqual: operator.le,
 }
-_OPTIONS = (
-    "table", "series", "shards", "ports", "maxBytes", "bodies", "decodeAs", "showSecrets", "curveKeys", "idle",
-    "pushdown", "state", "maxFiles", "path", "paths",
-)  # fmt: skip
-
 _Offset = dict[str, Any]
 
 
-class _Request:
-    """What the options of a read say."""
+class _Request(msgspec.Struct, forbid_unknown_fields=True):
+    """The options of a read: their names in lower case, as Spark has them, and what they are by default."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
-        """Raises ValueError for an option that there is not, or that cannot be so."""
-        known = {name.lower() for name in _OPTIONS}
-        unknown = sorted(name for name in dict(options) if name.lower() not in known)
-        if unknown:
-            raise ValueError(f"option {unknown[0]!r}: there are {', '.join(_OPTIONS[:-2])}")
-        self.table = options.get("table", "messages")
-        if self.table not in TABLES:
-            raise ValueError(f"table {self.table!r}: it can be {', '.join(TABLES)}")
-        self.series = check_series(options.get("series", "folder"))
-        self.shards = int(options["shards"]) if "shards" in options else None
-        paths = options.get("paths")
-        self.inputs: list[str] = json.loads(paths) if paths else [options["path"]] if "path" in options else []
-        if not self.inputs:
-            raise ValueError("name a folder or files: load(PATH)")
-        rules = tuple(parse(rule) for rule in options.get("decodeAs", "").split(";") if rule)
-        ports = options.get("ports", "")
-        self.options = Options(
-            parse_ports(ports) if ports else (),
-            int(options.get("maxBytes", Options().max_bytes)),
-            rules,
-            options.get("showSecrets", "false").lower() == "true",
-            float(options.get("idle", Options().idle_seconds)),
-            options.get("bodies", "true").lower() == "true",
-            curve_keys=read_keys(options["curveKeys"]) if options.get("curveKeys") else (),
-        )
-        self.pushdown = options.get("pushdown", "false").lower() == "true"
-        self.state = options.get("state", "")
-        self.most_files = int(options.get("maxFiles", MOST_FILES))
+    table: str = "messages"
+    series: str = "folder"
+    shards: Annotated[int, Meta(ge=1)] | None = None
+    ports: str = ""
+    maxbytes: Annotated[int, Meta(ge=0)] = Options().max_bytes
+    bodies: bool = True
+    decodeas: str = ""  # rules, separated by ;
+    showsecrets: bool = False
+    curvekeys: str = ""  # a file of keys on the driver's machine
+    idle: Annotated[float, Meta(gt=0)] = Options().idle_seconds
+    pushdown: bool = False  # of predicates, right for a data frame that is asked once
+    state: str = ""  # of a stream: its folder
+    maxfiles: Annotated[int, Meta(ge=1)] = MOST_FILES  # of a micro-batch
+    path: str = ""
+    paths: str = ""
+
+    @property
+    def inputs(self) -> list[str]:
+        """What is to be read."""
+        return json.loads(self.paths) if self.paths else [self.path]
+
+    @property
+    def options(self) -> Options:
+        """What tasks are told."""
+        ports = parse_ports(self.ports) if self.ports else ()
+        rules = tuple(parse(rule) for rule in self.decodeas.split(";") if rule)
+        keys = read_keys(self.curvekeys) if self.curvekeys else ()
+        return Options(ports, self.maxbytes, rules, self.showsecrets, self.idle, self.bodies, curve_keys=keys)
+
+
+def _request(options: Mapping[str, str]) -> _Request:
+    """What options say; raises ValueError for one that there is not, or that cannot be so."""
+    try:
+        request = msgspec.convert({name.lower(): options[name] for name in options}, _Request, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{error}; options are {', '.join(_Request.__struct_fields__[:-2])}") from None
+    if request.table not in TABLES:
+        raise ValueError(f"table {request.table!r}: it can be {', '.join(TABLES)}")
+    check_series(request.series)
+    if not any(request.inputs):
+        raise ValueError("name a folder or files: load(PATH)")
+    request.options  # noqa: B018  # what is wrong with them it says here
+    return request
 
 
 class ZmtpSource(DataSource):
@@ -111,17 +117,19 @@ class ZmtpSource(DataSource):
         return "zmtp"
 
     def schema(self) -> str:
-        """The columns of the table that is asked for."""
-        return ddl(_Request(self.options).table)
+        """The columns of the table that is asked for; raises LocationError for an input that is not there."""
+        request = _request(self.options)
+        list_files(request.inputs, empty=True)
+        return ddl(request.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read what there is."""
-        request = _Request(self.options)
+        request = _request(self.options)
         return _FilteringReader(request, schema) if request.pushdown else _Reader(request, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # as Spark calls it
         """Read what comes."""
-        return _StreamReader(_Request(self.options), schema)
+        return _StreamReader(_request(self.options), schema)
 
 
 class _Reader(DataSourceReader):
@@ -191,7 +199,7 @@ class _StreamReader(DataSourceStreamReader):
         base = self._after(start)
         known = {file.listed.path for files in base.known.values() for file in files}
         listed = list_files(self._request.inputs, tables_of(self._request.state), empty=True)
-        new = oldest([file for file in listed if file.path not in known], self._request.most_files)
+        new = oldest([file for file in listed if file.path not in known], self._request.maxfiles)
         return {"batch": start["batch"] + 1, "files": [*map(list, new)]} if new else start
 
     def partitions(self, start: _Offset, end: _Offset) -> list[InputPartition]:

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from zmtpsniff.capture.file_list import FileInfo, list_files
+from zmtpsniff.capture.locations import can_open
 from zmtpsniff.spark import job
-from zmtpsniff.spark.options import MOST_FILES, Options, check_series
+from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.series import by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import STATES, StateLog
@@ -30,7 +31,8 @@ class UnreadableStatesError(Exception):
 class IngestOutcome(NamedTuple):
     """What a run did: files that are new, files that were known, rows of all tables.
 
-    ``unreadable`` are those of the new files that could not be read, or not to their ends: path, condition, why.
+    ``unreadable`` are those of the new files that could not be read, or not to their ends: path, condition, why. With
+    the condition ``changed`` it is one that was read, and cannot be again, since others of its series are gone.
     """
 
     files: int
@@ -65,26 +67,29 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> In
 
 def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, most: int | None = None) -> IngestOutcome:
     """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
-    check_series(run.series)
 
     def attempt(base: Base) -> IngestOutcome:
-        there = {file.listed.path: file.listed for files in base.known.values() for file in files}
+        known = [file for files in base.known.values() for file in files]
+        again = {one.listed.path for one in known if most is None and one.is_missing and can_open(one.listed.path)}
+        there = {one.listed.path: one.listed for one in known if one.listed.path not in again}
         new = oldest([file for file in listed if there.get(file.path) != file], most)
         count = len(listed) - len(new)
-        if not new:
-            return IngestOutcome(0, count, 0)
         lost = base.log.lost() | base.lost
         seen = {file.path for file in listed}
-        tasks = [
-            shard_task(name, files, base.known.get(name, []), name in lost, seen)
-            for name, files in by_series(new, run.series).items()
-        ]
+        series = by_series(new, run.series).items()
+        tasks = [shard_task(name, some, base.known.get(name, []), name in lost, seen) for name, some in series]
+        tasks = [task for task in tasks if task.files or task.alone]
+        taken = {file for task in tasks for file in (*task.files, *task.alone)} & {*new}
+        left = tuple((file.path, "changed", "others of its series are gone") for file in new if file not in taken)
+        if not tasks:
+            return IngestOutcome(0, count, 0, left)
         octets = {task.series: task.octets for task in tasks}
         counts = {} if run.shards is not None else shard_counts(octets, job.cores(session))
         rows = base.dissect(
             session, [part for task in tasks for part in task.parts(run.shards or counts[task.series])], run.options
         )
-        return IngestOutcome(len(new), count, rows, base.store.unreadable([file.path for file in new]))
+        unreadable = base.store.unreadable([file.path for file in taken])
+        return IngestOutcome(len(taken), count, rows, left + unreadable)
 
     return _until_done(run, attempt)
 
@@ -166,8 +171,9 @@ def follow(
     quiet_at = time.monotonic()
     while True:
         done = add(session, list_files(inputs, tables_of(run.output), empty=True), run, MOST_FILES)
-        if done.files:
+        if done.files or done.unreadable:
             report(done)
+        if done.files:
             continue
         if once or time.monotonic() >= quiet_at:
             tell_quiet(session, run)

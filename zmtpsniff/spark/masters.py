@@ -26,7 +26,8 @@ def mistake(master: str) -> str | None:
     """What is wrong with a master, in one line, None for nothing; it is tried whether somebody answers there."""
     if not _KNOWN.fullmatch(master):
         return "Spark knows local, local[2], local[*], spark://host:7077, sc://host, yarn and k8s://..."
-    if master == "yarn" and not any(os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR")):
+    folders = [os.environ[name] for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]
+    if master == "yarn" and not any(Path(folder, "yarn-site.xml").exists() for folder in folders):
         return "set HADOOP_CONF_DIR, or YARN_CONF_DIR, to the folder with the cluster's yarn-site.xml"
     scheme, _, rest = master.partition("://")
     if scheme == "k8s":

@@ -301,10 +301,12 @@ def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False
 
 
 def _sizes(lists: pa.Array) -> pa.Array:
-    """How many octets there are in each of a column of lists of octets, on the wire."""
+    """How many octets there are in each of a column of lists of octets, on the wire; at most what 63 bits hold."""
     lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), lists.values.field(0)]))
     sums = lengths.take(lists.offsets)
-    return pc.subtract(sums[1:], sums[:-1])
+    sizes = pc.subtract(sums[1:], sums[:-1])
+    # A frame may claim so many octets that those before it in its message are too many: the sum wraps to below 0.
+    return pc.if_else(pc.less(sizes, 0), _MOST, sizes) if (pc.min(sizes).as_py() or 0) < 0 else sizes
 
 
 def _without_data(lists: pa.Array) -> pa.Array:

@@ -40,19 +40,21 @@ def by_series(files: Sequence[FileInfo], rule: str) -> dict[str, list[FileInfo]]
 
 
 class KnownFile(NamedTuple):
-    """A file that the tables have; its times are 0 if it has no packets."""
+    """A file that the tables have; its times are 0 if it has no packets, as where nobody could open it."""
 
     listed: FileInfo
     first_ns: int
     last_ns: int
+    is_missing: bool
 
 
 def known_files(captures: Any) -> dict[str, list[KnownFile]]:
     """The files that rows of the table ``captures`` tell of, by series."""
     found: dict[str, list[KnownFile]] = {}
     columns = (column.to_pylist() for column in captures.columns)
-    for series, path, size, modified_ns, first_ns, last_ns in zip(*columns, strict=True):
-        found.setdefault(series, []).append(KnownFile(FileInfo(path, size, modified_ns), first_ns or 0, last_ns or 0))
+    for series, path, size, modified_ns, first_ns, last_ns, condition in zip(*columns, strict=True):
+        listed = FileInfo(path, size, modified_ns)
+        found.setdefault(series, []).append(KnownFile(listed, first_ns or 0, last_ns or 0, condition == "missing"))
     return found
 
 

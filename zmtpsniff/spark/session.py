@@ -34,12 +34,7 @@ _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zm
 _WRAPPED = "zmtpsniff-java-"
 _VERSION = re.compile(r'version "(\d+)')
 
-# What any run of ours needs.
-_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(8 << 20),
-    "spark.sql.parquet.compression.codec": "zstd",
-}
+_SETTINGS = {"spark.sql.session.timeZone": "UTC"}  # what any run of ours needs
 
 # What a Spark that we start has unless its user has set it (spark-defaults.conf).
 _DEFAULTS = {

@@ -127,7 +127,7 @@ class Store:
     def captures(self, series: Sequence[str] | None = None) -> pa.Table:
         """The rows of ``captures`` on all files, or those of some series."""
         wanted = None if series is None else pc.field("series").isin(pa.array(sorted(series), pa.string()))
-        columns = ["series", "file", "size", "modified_ns", "first_ns", "last_ns"]
+        columns = ["series", "file", "size", "modified_ns", "first_ns", "last_ns", "condition"]
         return self.dataset("captures", self.opened("captures")).to_table(columns, filter=wanted)
 
     def unreadable(self, paths: Sequence[str]) -> tuple[tuple[str, str, str], ...]:

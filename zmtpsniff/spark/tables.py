@@ -61,7 +61,6 @@ _SQL: Mapping[Any, str] = {
     str: "STRING",
     bool: "BOOLEAN",
     int: "BIGINT",
-    float: "DOUBLE",
     Octets: OCTETS,
     list[Octets]: OCTETS_LIST,
     dict[str, Octets]: PROPERTIES,
@@ -266,7 +265,6 @@ def arrow_schema(table: str) -> "pa.Schema":
     types = {
         "BIGINT": pa.int64(),
         "INT": pa.int32(),
-        "DOUBLE": pa.float64(),
         "BOOLEAN": pa.bool_(),
         "STRING": pa.string(),
         "DATE": pa.date32(),

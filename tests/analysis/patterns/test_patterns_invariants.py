@@ -161,6 +161,16 @@ def findings(patterns: Patterns, events: list[What], cuts: list[int]) -> tuple[l
     kinds=[("REQ", "REP")] * 4,
     cuts=[6],
 )
+@example(  # late when octets of another connection are missing
+    script=[
+        (0, 0, "message", [b"", b""], 0),
+        (3, 1, "PING", [b""], 0),
+        (0, 0, "gap", [b""], 1500),
+        (3, 0, "gap", [b""], 0),
+    ],
+    kinds=[("REQ", "REP")] * 4,
+    cuts=[],
+)
 def test_findings_do_not_depend_on_batches(script: list[Any], kinds: list[tuple[str, str]], cuts: list[int]) -> None:
     whole, in_parts = Patterns(1.2), Patterns(1.2)
     expected = findings(whole, list(played(script, kinds)), [])

@@ -67,10 +67,10 @@ class Diagnosis:
         return [getattr(one, method) for one in self.inquiries if getattr(type(one), method) is not unheard]
 
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """Look at a batch of events, of all those that a Sniffer gives.
+        """Look at a batch of all events that a Sniffer gives.
 
-        Returns the events that are no messages, and the replies with a request: a caller that needs these, too, need
-        not look at all messages once more.
+        Returns the events that are no messages, and the replies that have a request. So a caller that needs these,
+        too, need not look at all messages again.
         """
         self._pass_time(events)
         if self._on_message:
@@ -89,7 +89,7 @@ class Diagnosis:
         return rare
 
     def _take_each(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """Take events of which somebody wants some messages; returns what take() does."""
+        """Look at a batch if some inquiry wants messages of it; returns what take() does."""
         on_message = self._on_message
         rare: list[AnyEvent] = []
         flow = -1
@@ -178,7 +178,7 @@ class Diagnosis:
             hear(event)
 
     def _meet(self, reply: Message) -> None:
-        """A reply has its request, though the sockets have not both said what they are: that was inferred."""
+        """A reply has its request, though the sockets have not both announced their types: analysis inferred them."""
         contact = self._contact(reply)
         if contact.flow not in self._contacts:
             return
@@ -236,10 +236,7 @@ class Diagnosis:
     # ------------------------------------------------------------------ results
 
     def findings(self) -> list[Finding]:
-        """What is wrong, the most harmful first: by the events so far, if there are more to come.
-
-        Some of it is known only once a connection is over, or the capture.
-        """
+        """The faults so far, the most harmful first. Some are known only once a connection, or the capture, is over."""
         claims: dict[tuple[str, str], Claim] = {}
         for one in self.inquiries:
             for claim in one.claims(self._now_ns):

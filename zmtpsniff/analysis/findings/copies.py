@@ -197,7 +197,7 @@ class _Stream:
                 comparison.take(self, contents, event)
 
     def _choose(self) -> None:
-        """Find another connection to be compared with: one with the same topics, if there is one."""
+        """Find a connection to compare with this one: one with the same topics, if there is one."""
         others = [one for one in self.publisher.streams.values() if one is not self and not one.blind and one.topics]
         self.chosen = bool(others)
         best = next((one for one in others if one.topics.keys() == self.topics.keys()), None)
@@ -209,7 +209,7 @@ class _Stream:
             best.comparisons.append(made)
 
     def fall_behind(self, lag_ns: int, event: Message | None) -> None:
-        """Others had for so long what it gets only now, or not at all until the end."""
+        """The subscriber gets only now, or not until the end, messages that others had long ago."""
         self.lag_ns = lag_ns
         if event is not None and lag_ns >= _SLOW_NS:
             self.late.add(event.time_ns, event.packet, event.flow)
@@ -315,7 +315,7 @@ class _Comparison:
         here.lost_contents.clear()
 
     def _make_sure(self) -> None:
-        """The messages after the beginning must not show that its contents were no sign of one message."""
+        """The first message must be certain. Take note if a later message shows that its contents were not unique."""
         self.sure += 1
         if self.publisher.window.get(self.first, (0, 0))[1] == _TWICE:
             self.begin_anew()
@@ -325,14 +325,17 @@ class _Comparison:
             self.publisher.searches -= 1
 
     def lose_late(self, stream: _Stream, end_ns: int) -> None:
-        """A connection that was idle at its end did not get what the other had for long."""
+        """A connection was idle at its end.
+
+        Count the messages that it did not get and that the other one had for long.
+        """
         mine = 0 if stream is self.streams[0] else 1
         there = self.queues[1 - mine]
         if self.sure >= _SURE and (late := there.older(end_ns - _LATE_NS)):
             self.queues[mine].lost.add(end_ns, stream.last_packet, stream.flow, late)
 
     def lag_ns(self, stream: _Stream, end_ns: int) -> int:
-        """How long the other one has had what this one gets next, if ever."""
+        """How long ago the other connection had the message that this one gets next; None if it never had it."""
         waiting = self.queues[1 - self.streams.index(stream)].waiting
         return end_ns - waiting[0][1] if waiting and self.sure >= _SURE else 0
 

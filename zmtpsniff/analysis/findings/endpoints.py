@@ -5,18 +5,18 @@ Theory
 
 libzmq connects in the background and tries again for ever, so a program whose service is not there only hangs. On the
 wire there are SYNs, each answered by a RST (nobody listens there) or by nothing (nobody is there, or a firewall drops
-them). Nothing in them says that ZeroMQ was meant. That is certain if ZMTP was seen at the address, or if the user named
-its port. It is likely if the attempts have libzmq's rhythm: it waits for ZMQ_RECONNECT_IVL, 100 ms by default, and a
-random part of it more, so that attempts come 100 to 200 ms apart, and of several sockets closer. It is likely, too, if
-the host that tries speaks ZMTP with others. Else it is possible, and only said loudly if the capture has no ZMTP at
-all, since then it is the best explanation for what the user looks for.
+them). Nothing in them says that ZeroMQ was meant. That is certain if ZMTP was seen at the address, or if the user
+named its port. It is likely if the attempts have libzmq's rhythm: it waits for ZMQ_RECONNECT_IVL, 100 ms by default,
+and a random part of it more, so that attempts come 100 to 200 ms apart, and of several sockets closer. It is likely,
+too, if the host that tries speaks ZMTP with others. Otherwise it is possible. Then it is a note, unless the capture
+has no ZMTP at all: then it is the best explanation.
 
-Where the capture has one direction only, the SYNs are missing. A RST that acknowledges, and has the sequence number 0,
-answers a SYN and nothing else: any other segment has an acknowledgment, whose number the RST takes (RFC 9293, section
-3.10.7.1). So such RSTs are refusals, each of one attempt.
+Where the capture has one direction only, the SYNs are missing. But a RST that has an acknowledgment and the sequence
+number 0 answers a SYN. Every other segment has an acknowledgment number, which the RST would take as its sequence
+number (RFC 9293, section 3.10.7.1). So each such RST is the refusal of one attempt.
 
-A service that starts after its clients is refused at first. That is normal, and a note. So is one that stops a moment
-before they do.
+A service that starts after its clients is refused at first. That is normal, and a note. A service that stops a moment
+before its clients is a note, too.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ _STOPPED_ADVICE = "Nothing, if the services were stopped. Otherwise look at why 
 
 
 class _Tries:
-    """Attempts to connect to one address that failed in one way since somebody answered there last."""
+    """Attempts to connect to an address, all with the same outcome, since somebody last answered there."""
 
     __slots__ = ("connections", "hosts", "lone", "longest_ns", "seen")
 
@@ -112,7 +112,7 @@ class Endpoints(Inquiry):
         if attempt.outcome == "accepted":
             endpoint.accept(attempt.last_ns)
         elif attempt.outcome == "refused":
-            # Where the capture is out of order it may be told late; times of one host can be compared.
+            # In a capture out of order the answer may be reported late. The times of one host can be compared.
             is_earlier = attempt.last_ns < endpoint.accepted_ns
             (endpoint.earlier if is_earlier else endpoint.refused).add(attempt)
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
@@ -167,7 +167,7 @@ class Endpoints(Inquiry):
         return Claim("endpoint-silent", summary, f"no packet comes back; {why}", seen, [address], severity, certainty)
 
     def _severity(self, certainty: Certainty) -> Severity:
-        """How bad it is: loud only where ZeroMQ was meant, or nothing else in the capture can have been."""
+        """The severity: a note, unless the attempts meant ZeroMQ, or nothing else in the capture can have."""
         if certainty == "possible":
             return "note" if self._servers.entries else "warning"
         return "error"
@@ -191,7 +191,7 @@ def _is_short(tries: _Tries, least_ns: int) -> bool:
 
 
 def _together(endpoints: dict[str, _Tries], words: str, advice: str) -> Claim:
-    """One note of all addresses that were there only later, or are not any more, as is normal."""
+    """One note for all addresses where somebody answered only later, or answered until a moment before."""
     every = _Tries()
     for tries in endpoints.values():
         every.seen.merge(tries.seen)

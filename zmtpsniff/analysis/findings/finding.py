@@ -42,7 +42,7 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
 
 
 class Occurrences:
-    """How often something happened, when, and where to look at it: the first few packets, and the last one."""
+    """How often something happened, when, and in which packets: the first few, and the last one."""
 
     __slots__ = ("_first", "_last", "count", "first_ns", "last_ns")
 
@@ -55,7 +55,7 @@ class Occurrences:
         self._last: Evidence | None = None
 
     def add(self, time_ns: int | None, packet: int | None, flow: int | None, count: int = 1) -> None:
-        """It happened ``count`` times more, the last time then and there."""
+        """It happened ``count`` times more, the last time at that time and in that packet."""
         self.count += count
         if time_ns is not None:
             self.first_ns = time_ns if self.first_ns is None else min(self.first_ns, time_ns)
@@ -101,7 +101,7 @@ class Claim(NamedTuple):
     certainty: Certainty = "certain"
     suggestion: str | None = None
     advice: str | None = None  # None: that of the code
-    subject: str | None = None  # what else may be said of this one with the same code is left out
+    subject: str | None = None  # further findings of it with the same code are left out
 
 
 def finding(claim: Claim) -> Finding:

@@ -17,7 +17,7 @@ READY of one side, mechanism NULL       the other reads a socket type that does 
 ======================================  ==============================================================================
 
 libzmq then connects again, so the same happens many times: findings count by the host that connects and the address
-that it connects to. Connections that end soon for none of these reasons are a reconnect-storm if they are many.
+that it connects to. Many connections that end soon for none of these reasons are a reconnect-storm.
 """
 
 from collections.abc import Iterable
@@ -70,7 +70,7 @@ class _Handshake:
 
 
 class _Failures:
-    """Connections from one host to one address that failed for one reason."""
+    """Connections from one host to one address that failed for the same reason."""
 
     __slots__ = ("certainty", "details", "mechanisms", "seen", "users")
 
@@ -93,7 +93,7 @@ class _OldVersion:
 
 
 class _Short:
-    """Connections from one host to one address that ended soon, without a message."""
+    """Connections from one host to one address that ended soon, without any message."""
 
     __slots__ = ("broken", "complete", "kinds", "mute", "seen")
 
@@ -154,7 +154,7 @@ class Handshakes(Inquiry):
             handshake.cause, handshake.detail = cause, event.detail
 
     def _at(self, contact: Contact) -> _Handshake | None:
-        """The handshake of a connection; None for one that is done, since most commands come later."""
+        """The handshake of a connection; None if it is over, since most commands come later."""
         handshake = self._handshakes.get(contact.flow)
         if handshake is None and len(contact.kinds) < 2:
             handshake = self._handshakes[contact.flow] = _Handshake()
@@ -166,7 +166,8 @@ class Handshakes(Inquiry):
         """Find out why a handshake did not end well."""
         handshake = self._handshakes.pop(event.flow, None)
         is_broken = event.flow in self._broken.entries
-        if not is_broken:  # libzmq takes a peer that says something else for an old one, and speaks an old version
+        # libzmq takes a peer of another protocol for an old ZMTP peer, and speaks an old version to it
+        if not is_broken:
             self._note_version(contact, event)
         announced = None if handshake is None else handshake.mechanisms.get(event.server.address)
         if announced is not None:
@@ -210,7 +211,7 @@ class Handshakes(Inquiry):
                     old.names[peer.address if peer is event.server else host_of(peer.address)] = None
 
     def _fail(self, handshake: _Handshake, event: Connection) -> bool:
-        """Count a connection that failed for a reason that can be told; returns whether there is one."""
+        """Count a connection that failed, if the reason is known. Returns whether it is."""
         code, detail, certainty = self._reason(handshake, event)
         if not code:
             return False
@@ -228,7 +229,7 @@ class Handshakes(Inquiry):
         return True
 
     def _reason(self, handshake: _Handshake, event: Connection) -> tuple[str, str, Certainty]:
-        """The code of the finding, how that is known, and how certain it is; "" for no reason."""
+        """The code of the finding, the evidence, and how certain it is; "" if there is no reason."""
         commands = handshake.commands
         is_closed = event.end in ("fin", "rst")
         mechanism = event.mechanism
@@ -305,7 +306,7 @@ class Handshakes(Inquiry):
             yield Claim("version-old", words, "their greetings say so", old.seen, old.names)
 
     def _refusal_words(self, host: str, server: str, failures: _Failures) -> tuple[str, str | None]:
-        """What a server refuses, and what to do; it may be the only side that is in the capture."""
+        """What a server refuses, and the advice. The capture may have only the server's side."""
         mechanisms = failures.mechanisms or self._mechanisms.at(server)
         if failures.users or "PLAIN" in mechanisms:
             user = f" as {some(failures.users)}" if failures.users else ""
@@ -318,7 +319,7 @@ class Handshakes(Inquiry):
         wanted, offered = failures.mechanisms, self._mechanisms.at(server)
         if not wanted or not offered or wanted.keys() & offered.keys():
             return f"{host} and {server} want different security mechanisms: {next(iter(failures.details))}"
-        failures.certainty = "certain"  # both say what they want, though perhaps not on the same connection
+        failures.certainty = "certain"  # both sides say what they want, though perhaps not on the same connection
         return f"{host} and {server} want different security mechanisms: {some(wanted)} and {some(offered)}"
 
     def _failure_words(self, code: str, host: str, server: str, failures: _Failures) -> str:

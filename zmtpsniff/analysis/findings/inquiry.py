@@ -15,7 +15,7 @@ Value = TypeVar("Value")
 
 
 class Contact:
-    """A ZMTP connection while it lasts: what both sides have said of themselves."""
+    """A ZMTP connection while it lasts, with what both sides have announced."""
 
     __slots__ = ("blind", "early", "flow", "kinds", "packet", "start_ns", "versions")
 
@@ -27,7 +27,7 @@ class Contact:
         self.kinds: dict[str, str] = {}  # socket types by address
         self.versions: dict[str, str] = {}
         self.early: list[Subscription] = []  # before both sides have said what they are
-        self.blind = False  # octets are missing, so that what is not seen may have been there
+        self.blind = False  # octets are missing, so an event that was not seen may have happened
 
     def other(self, address: str) -> str | None:
         """The address of the other side, if it has said what it is."""
@@ -35,19 +35,22 @@ class Contact:
 
 
 Listener = Callable[[Sequence[Message]], None]
-"""Is given messages of one connection that came one behind the other, without anything of others between them."""
+"""Takes consecutive messages of one connection, with no event of another connection between them."""
 
 
 class Inquiry:
     """One family of findings. It overrides the methods for the events that it needs; by default it gets none."""
 
     def begin(self, contact: Contact) -> Listener | None:
-        """Both sides of a connection have announced their types. Returns what takes its messages, if anything does."""
+        """Both sides of a connection have announced their types.
+
+        Returns what takes its messages, None if nothing does.
+        """
 
     def meet(self, contact: Contact, reply: Message) -> Listener | None:
         """A reply has its request, on a connection whose sockets have not announced their types.
 
-        Returns what takes the messages of the connection from this one on, if anything does.
+        Returns what takes the messages of the connection from this one on, None if nothing does.
         """
 
     def greeting(self, contact: Contact, event: Greeting) -> None:
@@ -69,7 +72,7 @@ class Inquiry:
         """Octets of a connection are missing."""
 
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
-        """A connection is over, or the capture, at ``until_ns``; there is no contact if nothing was said."""
+        """A connection, or the capture, is over at ``until_ns``. There is no contact if nobody said anything."""
 
     def totals(self, event: Capture) -> None:
         """The capture is over."""
@@ -84,12 +87,12 @@ class Inquiry:
         """Take note of a connection on which nothing came for a while."""
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """What was found; asked once, at the end, when it is ``now_ns``."""
+        """The findings; called once, at the end, when it is ``now_ns``."""
         return ()
 
 
 class Ledger(Generic[Key, Value]):
-    """What is remembered by key, in bounded memory: the entry that was not asked for the longest gives way."""
+    """A table in bounded memory: the entry that has not been used for the longest gives way."""
 
     def __init__(self, make: Callable[[], Value], limit: int = 10_000) -> None:
         """``make`` makes an empty entry."""
@@ -120,7 +123,7 @@ def host_of(address: str) -> str:
 
 
 def times(count: int, noun: str) -> str:
-    """``1 attempt``, ``1,200 attempts``; of a noun that ends in ``y``, ``3 replies``."""
+    """A number with its noun: ``1 attempt``, ``1,200 attempts``; with a noun in ``y``, ``3 replies``."""
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"

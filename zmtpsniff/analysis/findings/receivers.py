@@ -18,7 +18,7 @@ from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_o
 from zmtpsniff.net.witness import Stall
 
 _LEAST_NS = 1_000_000_000
-_SEVERAL = 2  # connections that are silent together: then it is their host, or the way to it
+_SEVERAL = 2  # so many connections that are silent together show that it is their host, or the way to it
 _UNREACHED = (
     "Its program may be healthy: look at its host, which may be down or asleep, and at the network between the two, "
     "which may lose packets. ZMQ_HEARTBEAT_IVL ends such a connection sooner. Until then PUB queues up to ZMQ_SNDHWM "
@@ -41,7 +41,7 @@ class _Receiver:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether it did not go on, and nothing says that it will, as it did before."""
+        """Whether it did not go on, and its past gives no reason to expect that it will."""
         return not self.is_open and (self.seen.count == 1 or self.last_ns >= _LEAST_NS)
 
 
@@ -82,7 +82,7 @@ class Receivers(Inquiry):
                     self._inferred.add(key)
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """Those that stopped for long, and ways on which packets pass in one direction only."""
+        """Receivers that stopped for long, and ways on which packets pass in one direction only."""
         yield from self._ways()
         for key, receiver in self._full.entries.items():
             kind = self._kinds.get(key)
@@ -103,7 +103,7 @@ class Receivers(Inquiry):
             yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
 
     def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
-        """Hosts that acknowledge nothing any more on several connections; returns which receivers these are."""
+        """Hosts that acknowledge nothing any more on several connections. Returns the receivers on them."""
         hosts: dict[str, list[tuple[int, str]]] = {}
         ways = {(host_of(key[1]), host_of(one.sender)) for key, one in self._unheard.entries.items()}
         for key, receiver in self._unreached.entries.items():
@@ -133,7 +133,7 @@ class Receivers(Inquiry):
         return told
 
     def _ways(self) -> Iterable[Claim]:
-        """What one host sends to another does not arrive, on all connections between the two together."""
+        """Packets from one host to another do not arrive, on any connection between the two."""
         ways: dict[tuple[str, str], list[tuple[str, _Receiver]]] = {}
         for (flow, address), receiver in self._unheard.entries.items():
             if (flow, address) in self._kinds:

@@ -3,13 +3,13 @@
 Theory
 ------
 
-Of REQ and REP sockets the protocol says which message answers which, and patterns have found that out already. DEALER
-and ROUTER may say whatever they like. Whether a message wants an answer is then only known by example: a service that
-answers its other peers about as often as they ask answers requests, and so does one that took turns with this peer
-before. Where nobody gets an answer, nobody is told to be silent.
+For REQ and REP sockets the protocol says which message answers which, and the patterns have joined them already.
+DEALER and ROUTER may send whatever they like. Then only examples show whether a message wants an answer. A service
+answers requests if it answers its other peers about as often as they ask, or if it took turns with this peer before.
+If nobody gets an answer, no finding says that a service is silent.
 
-Who asks is the side that speaks first. In a queue that gives work to the least busy worker, a worker speaks first, too,
-but only says that it is ready; of such a connection the other side asks.
+The side that speaks first asks. There is one exception: in a queue that gives work to the least busy worker, a worker
+speaks first, to say that it is ready. Then the other side asks.
 """
 
 from collections import deque
@@ -51,7 +51,7 @@ _UNREACHED_ADVICE = (
     "The service may be healthy: look at its host, which may be down, and at the network between the two, which may "
     "lose packets."
 )
-_RECENT_NS = 1_000_000_000  # a request may wait so long when the capture ends, and nothing is said
+_RECENT_NS = 1_000_000_000  # a request may wait so long at the end of the capture without a finding
 _SUSPECTS = 1000
 
 
@@ -117,7 +117,7 @@ class _Exchange:
                 (heappush if len(slowest) < _SLOWEST else heappushpop)(slowest, slow)
 
     def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
-        """How long the host of the service took to acknowledge the request of a reply; None if that is not seen."""
+        """How long the service's host took to acknowledge the request of a reply, if the capture shows it."""
         asked_ns = event.time_ns - latency_ns
         for pause in self.pauses:
             if asked_ns < pause.until_ns <= event.time_ns:
@@ -169,14 +169,14 @@ class _Service:
         self.asked = 0
         self.answered = 0
         self.peers = 0
-        self.is_inferred = False  # of one of these at least the sockets have not said what they are
+        self.is_inferred = False  # at least one of these has sockets that have not announced their types
         self.suspects: list[_Suspect] = []
         self.latencies = Sketch()
         self.slowest: list[_SlowReply] = []
 
     @property
     def answers(self) -> bool:
-        """Whether messages to it, or from it to its workers, are answered as a rule."""
+        """Whether the socket usually answers messages, or its workers do."""
         return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
 
 
@@ -235,7 +235,7 @@ class Requests(Inquiry):
         return exchange.take
 
     def meet(self, contact: Contact, reply: Message) -> Listener | None:
-        """Hear the messages of sockets that do not say that they ask and reply, from a reply on."""
+        """Hear the messages of sockets that do not announce their types, from the first reply on."""
         exchange = self._exchanges[contact.flow] = _Exchange(self._pauses.at(contact.flow), strict=False)
         exchange.is_inferred = True
         exchange.blind = contact.blind
@@ -349,7 +349,7 @@ class Requests(Inquiry):
             )
 
     def _not_reached(self, flow: int, replier: str) -> str:
-        """That requests do not even get to the host of the service, if so."""
+        """A sentence if the requests do not even reach the host of the service; else ""."""
         return _UNREACHED if (flow, replier) in self._unreached.entries else ""
 
     def _seen(self, suspect: _Suspect, missing: int) -> Occurrences:
@@ -368,7 +368,7 @@ class Requests(Inquiry):
         summary = f"{replier} does not answer {host}: {times(seen.count, 'request')} without a reply{lasted}"
         # Programs that end do so while they wait, too.
         is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
-        # Only packets without events may have passed meanwhile, and patterns take the time from events.
+        # Packets without events may have passed meanwhile, but patterns know the time only from events.
         is_at_end = unanswered.is_at_end and not (has_last_word and waited_ns >= self._timeout_ns)
         severity: Severity | None = "note" if is_at_end or is_farewell else None
         not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")

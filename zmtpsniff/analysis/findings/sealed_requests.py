@@ -3,14 +3,15 @@
 Theory
 ------
 
-CURVE hides what is said, but neither who says it nor how long it is. In the handshake each side announces its socket
-type. libzmq's REQ announces 32 octets, its type and an empty identity; its REP announces 19, its type alone. No other
-two sockets that may talk to each other do so: PUB and SUB announce 19 each, and the others more. REQ and REP also put
+CURVE hides contents, but neither senders nor lengths. In the handshake each side announces its socket type. libzmq's
+REQ announces 32 octets, its type and an empty identity; its REP announces 19, its type alone. No other pair of sockets
+that may talk to each other has these lengths: PUB and SUB announce 19 each, and the others more. REQ and REP also put
 an empty frame in front of each message, whose box has 17 octets. No heartbeat and no subscription is that short. A REQ
-that has asked waits, so its first such box asks, and the first one of a REP that had seen it answers.
+waits after it has asked. So its first box of 17 octets is a request, and the first one of a REP that had seen it is
+the reply.
 
-A worker may be a REQ that says to a ROUTER that it is ready, and waits for work for hours. So nothing is said of a REQ
-that talks to a ROUTER.
+A REQ that talks to a ROUTER may be a worker: it says that it is ready, then waits for work for hours. So there is no
+finding about it.
 """
 
 from collections.abc import Iterable
@@ -40,10 +41,10 @@ class _Turns:
         self.requester = requester
         self.replier = replier
         self.answered = 0
-        self.asked_ns = 0  # when the last request came; its packet, and where it begins in the stream of its sender
+        self.asked_ns = 0  # when the last request came; its packet, and its offset in the stream of its sender
         self.packet = 0
         self.offset = -1
-        self.heard = 0  # so far the replier had read the requester's stream when it said something
+        self.heard = 0  # the replier had read so much of the requester's stream when it last sent something
 
     @property
     def is_waiting(self) -> bool:

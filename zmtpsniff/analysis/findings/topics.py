@@ -4,13 +4,13 @@ Theory
 ------
 
 A publisher sends only what somebody subscribed to. So a subscriber with a typo in its topic gets nothing, no error
-comes, and the messages that it waits for are not even on its connection. They are on those of others, if these have
-subscribed to them: what one publisher sends to all its subscribers together is what it publishes, as far as anybody
-can see.
+comes, and the messages that it waits for are not even on its connection. They are on the connections of other
+subscribers. All messages that a publisher sends to all its subscribers are what it publishes, as far as anybody can
+see.
 
-To get nothing is no fault by itself; the publisher may just have no news on that topic. What makes a typo likely is a
-topic that is published and nearly the same. Names that are counted through ("sensor1", "sensor2") or that differ in
-a part of two letters or less are near, too, but they are most likely meant.
+To get nothing is no fault by itself: the publisher may have no news on that topic. A typo is likely if the publisher
+has a topic that is nearly the same. Names with a counter ("sensor1", "sensor2"), or that differ in a part of two
+letters or less, are near, too, but most likely no typos.
 """
 
 import re
@@ -22,14 +22,14 @@ from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, quoted, some, span, times
 
-_PUBLISHED = 500  # different beginnings of messages that are remembered, of each publisher
+_PUBLISHED = 500  # different beginnings of messages to remember for each publisher
 _LONGEST = 64  # octets of them
 _TOPICS = 200  # of one subscriber
 _SUSPECTS = 2000
 _LEAST_MESSAGES = 3
 _LEAST_NS = 300_000_000
 _IDLE_NS = 5_000_000_000  # so long a subscriber may be without any subscription
-_WORDS = re.compile(rb"[^\s,;|=\0]+")  # the first of which may be the topic of a message in one frame
+_WORDS = re.compile(rb"[^\s,;|=\0]+")  # the first frame may be the topic; so may the beginning of the only frame
 _TOKENS = re.compile(rb"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
@@ -174,7 +174,7 @@ class Topics(Inquiry):
     # ------------------------------------------------------------------ results
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """Topics that matched nothing, each with the published one that is nearest."""
+        """Topics that matched nothing, each with the nearest topic that is published."""
         groups: dict[tuple[str, bytes, bool], list[_Suspect]] = {}
         for suspect in self._suspects:
             if suspect.sent < _LEAST_MESSAGES or suspect.until_ns - suspect.wish.since_ns < _LEAST_NS:
@@ -221,9 +221,9 @@ class Topics(Inquiry):
 
 
 def nearest(topic: bytes, published: Iterable[bytes]) -> bytes | None:
-    """The published topic that was meant, most likely; None if none is near enough to be sure of that.
+    """The published topic that the subscriber most likely meant; None if none is near enough.
 
-    ``published`` are topics, or messages that begin with theirs.
+    ``published`` are topics, or messages that begin with their topics.
     """
     best: tuple[int, bytes] | None = None
     for one in published:
@@ -235,7 +235,7 @@ def nearest(topic: bytes, published: Iterable[bytes]) -> bytes | None:
 
 
 def _examples(publisher: _Publisher) -> list[str]:
-    """Topics that are published: subscriptions that matched, or else the words that messages begin with."""
+    """The published topics: those of subscriptions that matched, otherwise the first words of messages."""
     topics = [topic for topic in publisher.matched if topic]
     if not topics:
         found = (_WORDS.match(one) for one in publisher.published)
@@ -244,14 +244,14 @@ def _examples(publisher: _Publisher) -> list[str]:
 
 
 def _beginnings(one: bytes, length: int) -> Iterable[bytes]:
-    """What may be the topic in the beginning of a message: its first word, or about as much as the subscription has."""
+    """The beginning of a message that may be its topic: its first word, or about as long as the subscription."""
     found = _WORDS.match(one)
     seen = {one if len(one) <= length + 2 else b"", found[0] if found else b"", one[:length]}
     return sorted(seen - {b""}, reverse=True)
 
 
 def _typo(topic: bytes, other: bytes) -> int | None:
-    """How far two topics are from each other, if one may be the other with a mistake; None else."""
+    """How far two topics are from each other, if one may be the other with a typo; else None."""
     if topic == other or not topic.strip():
         return None
     if topic.lower() == other.lower() or _bare(topic) == _bare(other) != b"":
@@ -281,12 +281,12 @@ def _bare(topic: bytes) -> bytes:
 
 
 def _is_counter(one: bytes, two: bytes) -> bool:
-    """Whether two names are counted through by their last letter, as topicA and topicB."""
+    """Whether the last letters of two names count, as in topicA and topicB."""
     return all(name[-1:].isupper() and not name[-2:-1].isupper() for name in (one, two))
 
 
 def _distance(one: bytes, two: bytes) -> int:
-    """How many letters must be changed, added, taken away or swapped with the next to make one of the other."""
+    """How many letters must be changed, added, removed or swapped with the next to make one name of the other."""
     before: list[int] = []
     last = list(range(len(two) + 1))
     for row, letter in enumerate(one, 1):

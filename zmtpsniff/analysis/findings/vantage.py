@@ -1,4 +1,4 @@
-"""What the capture itself cannot show, and how to capture better: capture-lossy, capture-late."""
+"""Faults of the capture itself, and how to capture better: capture-lossy, capture-late."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -61,7 +61,7 @@ class Vantage(Inquiry):
             self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
 
     def attempt(self, attempt: Attempt) -> None:
-        """Remember who connected while the capture ran: if the handshake is not in it, that has other reasons."""
+        """Remember who connected while the capture ran: a missing handshake then has other reasons."""
         self._begun.at(attempt.flow)
 
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:

@@ -1,4 +1,4 @@
-"""Problems that are findings as they stand: heartbeat-lost, and protocol-violated for what nothing else explains."""
+"""Problems that are findings by themselves: heartbeat-lost, protocol-violated if nothing else explains them."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, host_of, some, times
 
 _LOST_HEARTBEATS = {"ping-unanswered": "dst", "heartbeat-late": "src"}  # each with the one who is silent
-# Problems that other inquiries explain, or that say the same of the capture.
+# Problems that other inquiries explain, or that describe only the capture.
 _EXPLAINED = frozenset(
     {
         "handshake-incomplete",
@@ -118,7 +118,7 @@ class Violations(Inquiry):
 
 
 def _service(event: Problem) -> str:
-    """The address of the service that a problem is about, most likely: that with the lower port."""
+    """The address of the service that a problem most likely is about: the one with the lower port."""
     ends = [end for end in (event.src, event.dst) if end is not None]
     return min(ends, key=_port, default="")
 
@@ -129,7 +129,7 @@ def _port(address: str) -> int:
 
 
 def _names(addresses: Iterable[str]) -> list[str]:
-    """Addresses; of those of one host, which has a port for each connection, the host."""
+    """Addresses. For addresses of one host with a port for each connection, only the host."""
     hosts: dict[str, dict[str, None]] = {}
     for address in addresses:
         hosts.setdefault(host_of(address), {})[address] = None

@@ -1,7 +1,7 @@
 """Patterns: what messages mean to each other. They add to events, and find problems that one message does not show."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
 from itertools import islice
@@ -50,6 +50,7 @@ _USUAL_PEERS = {
     "REP": "REQ", "REQ": "REP", "ROUTER": "DEALER", "DEALER": "ROUTER", "PUB": "SUB", "XPUB": "SUB", "SUB": "PUB",
     "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
 }  # fmt: skip
+NO_HORIZONS: Mapping[int, int] = {}
 Notice = tuple[int, Refusal | Doubt]
 """What flows tell that is no event, and how many events of its batch come before it."""
 
@@ -93,12 +94,16 @@ class Patterns:
     # ------------------------------------------------------------------ the hot loop
 
     def take(
-        self, events: list[AnyEvent], horizon_ns: int | None = None, notices: Sequence[Notice] = ()
+        self,
+        events: list[AnyEvent],
+        horizon_ns: int | None = None,
+        notices: Sequence[Notice] = (),
+        horizons: Mapping[int, int] = NO_HORIZONS,
     ) -> list[AnyEvent]:
         """Add to the events of a batch. Returns them with the problems found, each behind its event.
 
-        From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``notices`` are in the order
-        of their places among the events.
+        From ``horizon_ns`` on, events may still be missing, and those of a flow from its time in ``horizons`` on, since
+        packets wait for others. ``notices`` are in the order of their places among the events.
         """
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []
@@ -112,7 +117,7 @@ class Patterns:
             if findings.events:
                 found.append((place, findings.take()))
         self._look(events, begin, len(events), found)
-        self._settle(events, horizon_ns)
+        self._settle(events, horizon_ns, horizons)
         if findings.events:
             found.append((len(events), findings.take()))
         return _inserted(events, found) if found else events
@@ -135,14 +140,14 @@ class Patterns:
                 elif type(event) is Problem and event.code in BLINDING:
                     for earlier in events[passed : place - 1]:
                         self._pass(earlier)
-                    passed = place
+                    passed = place - 1
                 take_other = takers.get(type(event))
                 if take_other is not None:
                     take_other(event)
             if findings.events:
                 found.append((place, findings.take()))
 
-    def _settle(self, events: list[AnyEvent], horizon_ns: int | None) -> None:
+    def _settle(self, events: list[AnyEvent], horizon_ns: int | None, horizons: Mapping[int, int]) -> None:
         """Once a second, report what has waited for too long."""
         for event in reversed(events):
             if self._pass(event):
@@ -151,10 +156,11 @@ class Patterns:
         if now_ns - self._settled_ns < _SETTLE_NS:
             return
         self._settled_ns = now_ns
-        for waiting in self._waiting.values():
+        for flow, waiting in self._waiting.items():
+            sure_ns = min(now_ns, horizons.get(flow, now_ns))
             for rules in waiting:
-                rules.pass_time(now_ns)
-        self._connections.pass_time(now_ns)
+                rules.pass_time(sure_ns)
+        self._connections.pass_time(min([now_ns, *horizons.values()]))
 
     def _pass(self, event: AnyEvent) -> bool:
         """Take the time from an event, if it has one."""

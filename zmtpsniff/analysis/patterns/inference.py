@@ -1,11 +1,11 @@
-"""Which sockets they are that never say so: their beginning is not in the capture, or their version has no such words.
+"""Infers the types of sockets that do not announce them: the capture lacks the handshake, or the version has none.
 
 Theory
 ------
 
 ZMTP 1.0 has no socket types, and neither has a connection whose handshake came before the capture began. What a socket
-sends gives it away, if it is watched for long enough. An inference is right or silent: it says nothing until there is
-no other explanation that is as good. Where a socket of one other type can send the very same octets, that type is said,
+sends gives it away, if it is watched for long enough. An inference is right or silent: it says nothing while another
+explanation is as good. If a socket of one other type can send the very same octets, the inference names that type,
 too: the lookalike.
 
 - REQ and REP take turns, strictly, and every message has an empty frame in front. DEALER and ROUTER do the same if
@@ -13,19 +13,19 @@ too: the lookalike.
   nothing is said of sockets that have one. A client of Majordomo asks a ROUTER.
 - A subscription comes from a SUB, and its peer is a PUB.
 - One publisher sends copies of the same messages to several peers; one PUSH deals its messages out, in turns. So one
-  sender is watched on all its connections. Messages that differ in all their beginnings are of neither: these may be
+  sender is watched on all its connections. Messages whose beginnings all differ prove neither: the beginnings may be
   topics, each with one subscriber.
 - Messages of several frames whose first frames repeat have topics, if they come from the side that was connected to.
   With two frames they may be of a RADIO, and a group is what repeats.
-- A bound socket that said what it is on another connection is the same on all of them.
-- A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first. But
-  that may have come before the capture began: then the PUB is its lookalike. One that was connected to, or that sends
-  topics, is rather a PUB, unless several peers share its messages or the first of several frames never repeats. This is
-  said only at the end, when nothing more will tell.
+- A bound socket has one type. If it announced the type on one connection, it has it on all.
+- A socket that connects, sends, and never hears anything is a PUSH: a PUB that connects hears a subscription first.
+  But that may have come before the capture began: then the PUB is its lookalike. A bound socket, or one that sends
+  topics, is rather a PUB, unless several peers share its messages or the first of several frames never repeats. The
+  inference says this only at the end, when nothing more will decide.
 
-The side that asks is the one that connected. It may be a REP that connected to a REQ if it does not speak first where
-the capture has the first message, if it repeats new words of the other side rather than the other side its own, as
-replies do with numbers and names, or if it has the last word in the end. Then nothing is said.
+The side that asks is the one that connected. But a REP may have connected to a REQ. Three signs show that: the side
+does not speak first, though the capture has the first message; it repeats new words of the other side, such as numbers
+and names, as replies do; or it has the last word in the end. Then the inference says nothing.
 """
 
 import re
@@ -45,12 +45,12 @@ _TOPICS = 6  # messages with topics that repeat
 _GRANTED = 2  # messages that begin as somebody wished
 _ONE_WAY = 5  # messages of one side, while the other is silent
 _WINDOW = 64  # messages of one connection that are remembered
-_MOST = 1000  # messages of one connection after which no other one will tell more
+_MOST = 1000  # after so many messages of one connection, no further one will tell more
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
 _ADDRESSES = 10_000
 _PEER_OF = {"PUB": "SUB", "XPUB": "SUB", "SUB": "PUB", "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR"}
-_FIRST_CHOSEN_PORT = 32_768  # of those that Linux chooses for who connects; other systems begin later
+_FIRST_CHOSEN_PORT = 32_768  # the first port that Linux chooses for a client; other systems begin later
 _LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
 _CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
@@ -65,7 +65,7 @@ class Guess(NamedTuple):
     """What a socket is taken for."""
 
     kind: str
-    lookalike: str | None = None  # what it may be as well, since nothing that was seen tells the two apart
+    lookalike: str | None = None  # the other type that it may have, since nothing in the capture tells the two apart
 
 
 Guesses = dict[str, Guess]
@@ -106,9 +106,9 @@ class _Outlet:
 
 
 def contradicts(guesses: Guesses, event: Connection, silent: Container[str] = ("PULL",)) -> bool:
-    """Whether what was sent until the end of a connection cannot be from such sockets.
+    """Whether the messages up to the end of a connection contradict such sockets.
 
-    ``silent`` are those that send no messages; subscriptions may look like some where the beginning is missing.
+    ``silent`` are types that send no messages. If the beginning is missing, subscriptions may look like messages.
     """
     sent = {event.client.address: event.messages.client, event.server.address: event.messages.server}
     kinds = {guess.kind: sent.get(address, 0) for address, guess in guesses.items()}
@@ -124,14 +124,14 @@ def _common(one: bytes, other: bytes) -> bytes:
 
 
 class BoundSockets:
-    """What sockets said that they are, by their addresses: who is connected to has several connections on one."""
+    """The types that sockets announced, by address: a bound socket has several connections on one address."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._kinds: OrderedDict[str, str] = OrderedDict()
 
     def announce(self, address: str, kind: str) -> None:
-        """The socket at an address says what it is; if it said something else before, nobody knows."""
+        """The socket at an address announces its type. If it announced another type before, nobody knows its type."""
         kinds = self._kinds
         said = kinds.get(address)
         if said is None:
@@ -144,7 +144,7 @@ class BoundSockets:
         kinds.move_to_end(address)
 
     def guesses(self, one: str, other: str) -> Guesses | None:
-        """What two are that are connected, if one of them said elsewhere what it is, and that says it of both."""
+        """The types of two connected sockets, if one of them announced a type elsewhere that settles both."""
         for bound, peer in ((one, other), (other, one)):
             kind = self._kinds.get(bound)
             if kind == "REP":
@@ -154,7 +154,7 @@ class BoundSockets:
         return None
 
     def settle(self, guesses: Guesses) -> Guesses:
-        """The guesses, without the doubt about those that said elsewhere what they are."""
+        """The inferences, without those that an announced type contradicts."""
         return {
             address: Guess(said) if (said := self._kinds.get(address)) and said in guess else guess
             for address, guess in guesses.items()
@@ -180,7 +180,7 @@ class SenderShape:
 
     @property
     def shares(self) -> bool:
-        """Whether nothing that it has sent to one of several peers went to another one, too."""
+        """Whether no message to one of several peers went to another peer, too."""
         bodies = [body for outlet in self.outlets.values() for body in outlet.bodies]
         return len(self.outlets) > 1 and len(set(bodies)) == len(bodies)
 
@@ -220,7 +220,7 @@ class SenderShape:
 
 
 class Senders:
-    """All sockets of which it is not known what they are, by their addresses."""
+    """All sockets whose types are unknown, by their addresses."""
 
     def __init__(self) -> None:
         """Start without any."""
@@ -229,9 +229,9 @@ class Senders:
         self._relayed: set[str] = set()  # senders whose messages others sent, too
 
     def is_relayed(self, event: Message) -> bool:
-        """Whether another socket sent messages of this sender on, or this one those of another.
+        """Whether another socket forwarded messages of this sender, or this sender forwarded those of another.
 
-        What two send to the same receiver neither of them has from the other one.
+        Messages that both send to the same receiver do not count: neither has them from the other.
         """
         contents = hash(tuple(event.frames))
         first, receiver = self._first.setdefault(contents, (event.src, event.dst))
@@ -242,7 +242,7 @@ class Senders:
         return event.src in self._relayed
 
     def is_proxy(self, address: str) -> bool:
-        """Whether the messages of a sender are known from another one, too."""
+        """Whether another sender sent the messages of this sender, too."""
         return address in self._relayed
 
     def at(self, address: str) -> SenderShape:
@@ -290,7 +290,7 @@ class Inference:
         self._granted = 0  # messages with such a topic
         self._wishes: dict[str, list[bytes]] = {}  # what may be topics that a side subscribes to
         self._firsts: list[tuple[str, bytes]] = []  # senders of messages, and how these begin
-        self._heard: dict[str, int] = {}  # sides of which commands are known, and where in its stream they begin
+        self._heard: dict[str, int] = {}  # sides whose commands are known, and the stream offset of the first
         self._parts: set[str] = set()  # sides of which there are messages that may not be whole
         self._delimited = 0  # messages with an empty frame in front
         self.left = _MOST  # messages that are looked at
@@ -307,9 +307,9 @@ class Inference:
         return {event.src: Guess("SUB"), event.dst: Guess("PUB")}
 
     def message(self, event: Message, blind: bool) -> Guesses | None:
-        """Take a message; returns what each side is once that is certain.
+        """Take a message. Returns the types of both sides once they are certain.
 
-        On a connection that is ``blind`` octets are missing: the message may not be the first.
+        On a ``blind`` connection octets are missing: the message may not be the first.
         """
         if event.src not in self._sent:
             return None
@@ -325,18 +325,18 @@ class Inference:
         self._sent[event.src] += 1
         if 0 <= event.seen < UNBOUNDED:
             self._seen.setdefault(event.src, event.seen)
-        # Octets of the other side may be there whose frames are not found yet: acknowledgments say so.
+        # Acknowledgments may show that the other side sent octets whose frames are not found yet.
         is_silent = event.seen == self._seen.get(event.src) or self._heard.get(event.dst) == 0
         if guesses is None and is_silent and not self._sent[event.dst]:
             guesses = self._one_way(event)
         return guesses
 
     def command(self, event: Command) -> None:
-        """Take note of a command: its sender is no less silent for that."""
+        """Take note of a command. It does not make its sender less silent."""
         self._heard.setdefault(event.src, event.offset)
 
     def _is_as_wished(self, event: Message) -> bool:
-        """Whether messages begin as the other side has wished: before ZMTP 3.1 subscriptions are messages."""
+        """Whether messages begin with what the other side subscribed to; before ZMTP 3.1 subscriptions are messages."""
         first = at_hand(event.frames[0])
         if len(self._firsts) < _WINDOW:
             self._firsts.append((event.src, first[:_LONGEST_TOPIC]))
@@ -393,12 +393,12 @@ class Inference:
 
     @staticmethod
     def _is_in_turns(talk: list[_Turn]) -> bool:
-        """Whether each message was sent when its sender had the one before, by the other side."""
+        """Whether each message was sent after its sender had the one before, of the other side."""
         return all(before.sender != after.sender and before.offset < after.seen for before, after in pairwise(talk))
 
     @staticmethod
     def _repeats(side: str, talk: list[_Turn]) -> bool:
-        """Whether a side repeats new words of the other one, more often than the other one does."""
+        """Whether a side repeats new words of the other side more often than the other side repeats its words."""
         more = 0
         known = set(talk[0].words)
         for before, after in pairwise(talk[1:]):
@@ -419,7 +419,7 @@ class Inference:
         return self._sent_by(event.src, kind)
 
     def _sent_by(self, sender: str, kind: str) -> Guesses:
-        """What both sides are if the sender is of this kind, now and on its other connections."""
+        """The types of both sides if the sender has this type, on this and its other connections."""
         receiver = self._other(sender)
         self._senders.at(sender).kind = kind
         if kind == "PUB" and self._frames == _GROUP_FRAMES:
@@ -427,7 +427,7 @@ class Inference:
         return {sender: Guess(kind), receiver: Guess(_PEER_OF[kind])}
 
     def _by_topics(self, event: Message) -> str | None:
-        """Messages whose first frames repeat have topics, if the side sends them that was connected to."""
+        """Messages whose first frames repeat have topics, if the bound side sends them."""
         self._counted = sent = self._counted + 1
         frames = event.frames
         self._frames = len(frames) if self._frames in (None, len(frames)) else 0
@@ -437,11 +437,11 @@ class Inference:
         return "PUB" if sent >= _TOPICS and self._has_topics() and event.dst == self._client() else None
 
     def _has_topics(self) -> bool:
-        """Whether several frames come first that repeat, in messages of several frames."""
+        """Whether messages of several frames begin with several frames that repeat."""
         return bool(self._frames) and 1 < len(self._topics) <= self._counted // 2 and not self._delimited
 
     def at_end(self) -> Guesses | None:
-        """What the sides are if one has sent all the messages and the other one none, and nothing more will come."""
+        """The types of the sides if one has sent all messages and the other none, and no more will come."""
         senders = [end for end in self._ends if self._sent[end]]
         if len(senders) != 1:
             return None
@@ -462,7 +462,7 @@ class Inference:
         return {sender: Guess("PUB", "PUSH"), receiver: Guess("SUB", "PULL")}
 
     def _client(self) -> str | None:
-        """The side that connected: only one has a port of those that systems choose; None if ports do not tell."""
+        """The side that connected, if only one has a port of those that systems choose; else None."""
         chosen = [end for end in self._ends if int(end.rpartition(":")[2] or 0) >= _FIRST_CHOSEN_PORT]
         return chosen[0] if len(chosen) == 1 else None
 

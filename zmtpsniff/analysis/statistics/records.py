@@ -1,6 +1,6 @@
-"""The records of ``zmtpsniff stats -T json``, which its tables are drawn from, and what those of reports share.
+"""The records of ``zmtpsniff stats -T json`` and those that reports share with it. Tables are drawn from them.
 
-Times are Unix times, times and durations in nanoseconds; octets of connections are those of their TCP streams.
+Times are Unix times. Times and durations are in nanoseconds. Octets of connections are those of their TCP streams.
 """
 
 from typing import Literal
@@ -71,7 +71,7 @@ class ConnectionRow(Record, tag="stats-connection"):
     subscriptions: int = 0  # still active at the end
     messages_per_s: float | None = None  # of both sides; left out if nobody knows how long the connection took
     octets_per_s: float | None = None
-    encrypted: Sides | None = None  # messages whose contents cannot be seen, which are not among the others
+    encrypted: Sides | None = None  # messages whose contents are encrypted; the other messages do not include them
 
 
 class SocketRow(SocketRecord, tag="stats-socket"):
@@ -157,7 +157,7 @@ class TotalRow(Record, tag="stats-total"):
     encrypted: int = 0  # messages, not among the others
     beacons: int = 0  # of ZRE
     beacon_peers: int = 0  # that sent them
-    subscriptions_not_followed: int = 0  # too many at a time: their topics have more subscribers than is told
+    subscriptions_not_followed: int = 0  # too many at a time: their topics have more subscribers than the record says
 
 
 AnyRecord = (

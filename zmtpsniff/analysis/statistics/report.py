@@ -30,7 +30,10 @@ _Some = TypeVar("_Some", bound=Record)
 
 
 def report(statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT) -> list[AnyRecord]:
-    """All records, section by section: ``top`` at most of each kind that has an order, and how many more there are."""
+    """All records, section by section.
+
+    A section with an order has ``top`` records at most, and says how many more there are.
+    """
     records: list[AnyRecord] = []
 
     connections = statistics.connection_rows(top)

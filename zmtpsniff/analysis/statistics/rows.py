@@ -29,7 +29,7 @@ class Socket:
     mechanisms: dict[str, int] = field(default_factory=dict)
 
     def weight(self) -> int:
-        """Messages and connections: an address with many of either is worth keeping."""
+        """How many messages and connections: an address with many of either is worth keeping."""
         return self.messages_in + self.messages_out + self.connections
 
     def connection(self, event: Connection, messages_in: int, messages_out: int) -> None:

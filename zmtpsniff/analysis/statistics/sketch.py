@@ -54,7 +54,7 @@ class Sketch:
             self.buckets[bucket] = self.buckets.get(bucket, 0) + count
 
     def percentile(self, share: float) -> int:
-        """The value that ``share`` (0 to 1) of all are not above (nearest rank), 1 % off at most; 0 without values."""
+        """The value that ``share`` (0 to 1) of all values do not exceed, 1 % off at most; 0 without values."""
         rank = max(1, ceil(share * self.count))
         if rank == self.count:
             return self.maximum
@@ -68,13 +68,13 @@ class Sketch:
         return self.maximum
 
     def above(self, value: int) -> int:
-        """How many values are above a positive one, of which those within 1 % of it may be taken for either."""
+        """How many values are above a positive one. Values within 1 % of it may be counted or not."""
         return sum(count for bucket, count in self.buckets.items() if _value(bucket) > value)
 
     def histogram(self) -> list[tuple[int, int, int]]:
         """How many values there are between round limits (1, 2, 5, 10, 20, …): from, to, count.
 
-        There are no gaps, but for one between 0 and the least positive value.
+        There are no gaps, except one between 0 and the least positive value.
         """
         if not self.count:
             return []

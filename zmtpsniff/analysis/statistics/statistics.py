@@ -36,12 +36,12 @@ _NS = 1_000_000_000
 
 @dataclass(slots=True)
 class _Flow:
-    """What is not known to belong where before the connection is over."""
+    """Counts of a connection whose places are unknown before it is over."""
 
     answers: Service | None = None
     topics: set[Octets] = field(default_factory=set)
     encrypted: dict[str, int] = field(default_factory=dict)  # messages by sender
-    # With a filter only: messages that passed by their sender, None for whatever has none.
+    # With a filter only: messages that passed, by sender; None for a connection that has none.
     passed: dict[str | None, int] = field(default_factory=dict)
 
     def see(self, sender: str | None, is_message: bool) -> None:
@@ -50,13 +50,14 @@ class _Flow:
 
 
 class Statistics:
-    """Takes all events of captures in batches; memory is bounded, and does not grow with messages."""
+    """Takes all events of captures in batches. Its memory has a bound and does not grow with messages."""
 
     def __init__(self, interval_ns: int | None = None, sort: str = SORT, rows: int = ROWS) -> None:
-        """``interval_ns`` is the length of the intervals of the time line, None for one that suits the capture.
+        """Begin without counts.
 
-        When there are more than twice ``rows`` connections, those stay that come first by ``sort``; of all else what
-        has the most messages.
+        ``interval_ns`` is the length of the intervals of the time line, None for one that suits the capture. If there
+        are more than twice ``rows`` connections, those stay that come first by ``sort``; of all other kinds those with
+        the most messages.
         """
         self.messages = 0
         self.encrypted = 0  # messages
@@ -85,10 +86,10 @@ class Statistics:
     # ------------------------------------------------------------------ counting
 
     def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
-        """Count a batch of events, of all those that a Sniffer gives; with ``keep`` only those for which it is true.
+        """Count a batch of all events that a Sniffer gives, or, with ``keep``, those for which it is true.
 
-        With it a connection is counted if one of its events passed or its own record does. In the first case its
-        messages are those that passed.
+        With ``keep`` a connection counts if one of its events passed, with the messages that passed. It counts, too,
+        if its own record passed.
         """
         self._open.clear()
         if keep is None:
@@ -121,7 +122,7 @@ class Statistics:
         for connection in unseen:
             self._end(connection, False)
         if passed and type(passed[-1]) is Capture:
-            # What was found only after a connection was over has made one anew.
+            # A late event of a connection that was over has made the connection anew.
             self._flows.clear()
             self._requests.clear()
             self._followed = 0
@@ -169,7 +170,7 @@ class Statistics:
             self._publication(event, octets)
 
     def _publication(self, event: Message, octets: int) -> None:
-        """Count a message under what was published, whatever subscription it matches."""
+        """Count a message under the topic that was published, whatever subscription it matches."""
         first = event.frames[0]
         if len(event.frames) > 1:
             row = self.published.rows.get(first) or self.published.row(shortened(first))
@@ -215,7 +216,7 @@ class Statistics:
         return flow
 
     def _answers(self, number: int) -> Service:
-        """Where to count the answers on a connection: with itself, until it is over and its bound address is known."""
+        """Where to count the answers on a connection: with itself, until its bound address is known."""
         flow = self._flow(number)
         if flow.answers is None:
             if len(self._requests) >= _SKETCHES:
@@ -263,7 +264,7 @@ class Statistics:
         )
 
     def _last_until(self, end_ns: int) -> None:
-        """The capture is over: what is still open lasted until then, however long it had been idle."""
+        """The capture is over. Connections that are still open lasted until then, however long they were idle."""
         for row, socket in self._open:
             row.duration_ns = max(row.duration_ns, end_ns - row.start_ns)
             _set_rates(row)
@@ -312,7 +313,7 @@ class Statistics:
         return sorted(self._rows, key=key, reverse=largest_first)[:number]
 
     def publications(self) -> list[PublicationRow]:
-        """What was published, by topics; what begins alike is one, whoever sent it."""
+        """What was published, by topics. Messages of all senders that begin alike are one topic."""
         found = {(topic, False): replace(row) for topic, row in self.published.rows.items()}
         for row in self.prefixes.rows.values():
             assert row.common is not None
@@ -325,7 +326,7 @@ class Statistics:
         ]
 
     def count_publications(self) -> int:
-        """How many of those there were; if some were cut, the number that is certain."""
+        """How many different ones there were. If some were cut, the number is a lower bound."""
         cut = self.published.at_least() - len(self.published.rows)
         return len(self.publications()) + cut + self.prefixes.at_least() - len(self.prefixes.rows)
 
@@ -337,10 +338,10 @@ class Statistics:
         return everything
 
     def merge(self, other: "Statistics") -> None:
-        """Count what another has counted of other connections, as if it came later; the other is used up.
+        """Add what another object has counted of other connections, as if these came later. The other one is used up.
 
-        Both must have been made with the same arguments, and be done: raises ValueError if one has seen no end of a
-        connection.
+        Both must have been made with the same arguments, and must be done. Raises ValueError if one has not seen the
+        end of a connection.
         """
         if self._flows or other._flows:
             raise ValueError("statistics of connections that are not over cannot be merged")
@@ -388,8 +389,8 @@ def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
 
 
 def _set_rates(row: ConnectionRow) -> None:
-    """Set how much a second that is; nothing where nobody knows how long the connection took."""
-    # One that only said hello, and was not seen to end, had no rate.
+    """Set the rate per second; None if nobody knows how long the connection took."""
+    # A connection with no more than its greeting, and no end in the capture, has no rate.
     if row.duration_ns <= (_NS if row.end == "timeout" else 0):
         return
     seconds = row.duration_ns / _NS

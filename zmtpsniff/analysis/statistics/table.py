@@ -1,4 +1,4 @@
-"""Tables that stay small whatever is counted: those that count for most stay, and how much was cut is known."""
+"""Tables that stay small whatever they count: the heaviest rows stay, and the table knows how much it cut."""
 
 from collections.abc import Callable, Hashable
 from typing import Generic, Protocol, Self, TypeVar
@@ -23,8 +23,8 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 class Table(Generic[Key, AnyRow]):
     """Rows by key, at most twice ``limit`` of them: then the lighter half is cut.
 
-    A key that comes again after its row was cut starts anew, so its counts are lower bounds; ``missing`` of the row
-    says by how much at most. All that was cut is in ``rest``, so that totals stay exact.
+    If a key comes again after its row was cut, the row starts anew, so its counts are lower bounds. ``missing`` of the
+    row is the most that it can lack. ``rest`` has all that was cut, so totals stay exact.
     """
 
     def __init__(self, limit: int, make: Callable[[], AnyRow]) -> None:
@@ -47,11 +47,11 @@ class Table(Generic[Key, AnyRow]):
         return row
 
     def at_least(self) -> int:
-        """How many different keys there were; if rows were cut, the number that is certain."""
+        """How many different keys there were. If rows were cut, the number is a lower bound."""
         return max(self._most, len(self.rows))
 
     def merge(self, other: "Table[Key, AnyRow]") -> None:
-        """Add the rows of another table; nothing of it may be used any more."""
+        """Add the rows of another table, which must not be used after that."""
         for key, row in self.rows.items():
             if key not in other.rows:
                 row.missing += other._floor
@@ -71,7 +71,7 @@ class Table(Generic[Key, AnyRow]):
 
     def _cut(self) -> None:
         self._most = self.at_least()
-        # sorted() keeps the order of those that weigh the same: the first to come stay.
+        # sorted() keeps the order of equal rows: the first to come stay.
         ranked = sorted(self.rows.items(), key=lambda item: -item[1].weight())
         for _, row in ranked[self._limit :]:
             self._floor = max(self._floor, row.weight() + row.missing)

@@ -1,4 +1,4 @@
-"""Packet filters for the kernel (classic BPF): libpcap compiles them, here they are fitted to packet sockets."""
+"""Packet filters for the kernel (classic BPF). libpcap compiles them; this module fits them to packet sockets."""
 
 import struct
 
@@ -65,12 +65,12 @@ def _compile(capture_filter: str, link_type: int, ethernet_too: bool = False) ->
 
 
 def _fitted(instructions: list[Instruction], snaplen: int) -> list[Instruction]:
-    """Return as much of the packet as is wanted; the compiler was told something else."""
+    """Return as many octets of the packet as the capture wants, not as many as the compiler was told."""
     return [(code, t, f, snaplen if code == _RETURN and k else k) for code, t, f, k in instructions]
 
 
 def _from_network_header(instruction: Instruction) -> Instruction:
-    """Count from the IP header, since a packet socket has link headers of whatever length before it."""
+    """Count from the IP header, since packet sockets have link headers of different lengths before it."""
     code, jump_true, jump_false, operand = instruction
     if code in _LOADS_FROM_PACKET and operand < 0x8000_0000:
         operand += _NETWORK_HEADER

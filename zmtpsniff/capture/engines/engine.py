@@ -27,7 +27,7 @@ class LiveOptions(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """What an engine has captured, not taken apart yet, so that it takes little time and memory while it waits."""
+    """Packets that an engine has captured, not read yet, so that they take little time and memory while they wait."""
 
     octets: int  # of memory
     packets: int
@@ -44,7 +44,7 @@ def piece_of(batch: list[Packet]) -> Piece:
 
 
 class EngineMissingError(CaptureError):
-    """What this engine needs is not installed; another engine may work."""
+    """A program or package that this engine needs is not installed. Another engine may work."""
 
 
 class PrivilegeError(CaptureError):
@@ -75,20 +75,20 @@ class Engine(Protocol):
         ...
 
     def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
-        """Take the payloads of pieces apart: a list for each, none for one without packets.
+        """Read the packets of pieces: a list for each piece, empty for one without packets.
 
-        It asks for the next payload only when it is asked for more itself.
+        It asks for the next piece only when its caller asks for more.
         """
         ...
 
     def count_drops(self) -> None:
-        """Find out how many packets were dropped by now, where that can be known before the end."""
+        """Find out how many packets were dropped so far, if that is known before the end."""
 
     def stop(self) -> None:
-        """Ask it to end; pieces() then ends with what had come.
+        """Ask it to end. pieces() then gives what has come, and ends. Does not wait.
 
-        Does not wait. May be called from another thread, from a signal handler, and twice.
+        May be called from another thread, from a signal handler, and twice.
         """
 
     def close(self) -> None:
-        """End it whatever that takes; when this returns nothing of it is left."""
+        """End it, if need be by force. When this returns, nothing of it is left."""

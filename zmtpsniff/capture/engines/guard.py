@@ -1,4 +1,4 @@
-"""A process that does not outlive us, whatever ends us, and that we can end after our privileges are gone."""
+"""A process that ends when we end, whatever ends us. We can end it even after our privileges are gone."""
 
 import contextlib
 import fcntl
@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import IO, Any
 
-# It waits for a word from us, on a pipe that the kernel closes for us should we be killed. It is started with the
-# privileges that the process is started with, so it may send signals to it when we no longer may. They go to all of its
-# group, since tshark has others capture for it, and may neither end before those do nor take them along.
+# The guard waits for a word from us on a pipe. The kernel closes the pipe if we are killed. The guard starts with our
+# first privileges, so it may send signals to the program when we no longer may. It signals the whole group, since
+# tshark starts other programs to capture. They must not outlive tshark, nor end it before they are done.
 _GUARD = """
 while read -r word; do
     case $word in
@@ -49,7 +49,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 class GuardedProcess:
-    """Runs a program; a guard beside it ends the program, and what that has started, when we are gone."""
+    """Runs a program. When we are gone, a guard beside it ends the program and all that the program has started."""
 
     def __init__(self, command: Sequence[str], *, stdout: int, stderr: IO[Any] | int) -> None:
         """Start the program, without input; raises OSError if that cannot be done."""
@@ -57,13 +57,13 @@ class GuardedProcess:
             self._start(command, stdout, stderr)
 
     def _start(self, command: Sequence[str], stdout: int, stderr: IO[Any] | int) -> None:
-        # Sessions of their own, so that Ctrl-C ends us first and we end them: then no packet is lost in between.
+        # They have sessions of their own: Ctrl-C ends us first, then we end them, so no packet is lost in between.
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True, bufsize=0
         )
         if self._process.stdout is not None and sys.platform == "linux":
-            # Who reads the pipe waits for its turn among our threads, up to 5 ms each time; the program should not
-            # have to wait, too. Where this is not allowed, it works as before.
+            # The reader of the pipe waits for its turn among our threads, up to 5 ms each time. A large pipe keeps the
+            # program from waiting, too. If a large pipe is not allowed, it works as before.
             with contextlib.suppress(OSError):
                 fcntl.fcntl(self._process.stdout, fcntl.F_SETPIPE_SZ, PIPE_OCTETS)
         try:
@@ -106,9 +106,9 @@ class GuardedProcess:
         self._process.wait()
 
     def _await_end(self) -> None:
-        """Wait some seconds for the program's end, but leave it to be waited for.
+        """Wait some seconds for the program's end, but do not collect its status yet.
 
-        Until that is done its number, which is also that of its group, cannot become another's.
+        Until then no other process can get its number, which is also that of its group.
         """
         until = time.monotonic() + _STOP_SECONDS
         if sys.platform == "linux":

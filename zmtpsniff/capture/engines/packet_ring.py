@@ -41,7 +41,7 @@ class PacketRing:
         request = struct.pack("=7I", _BLOCK_OCTETS, self._blocks, _FRAME_OCTETS, frames, _RETIRE_MS, 0, 0)
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_VERSION, _TPACKET_V3)
         packet_socket.setsockopt(_SOL_PACKET, _PACKET_RX_RING, request)
-        self._drops()  # of before the ring, and perhaps the filter, was there: nobody asked for these packets
+        self._drops()  # packets from before the ring, and perhaps the filter, was there: nobody asked for them
         self._memory = mmap.mmap(packet_socket.fileno(), size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         self._next = 0
 
@@ -55,7 +55,7 @@ class PacketRing:
         self._socket.close()
 
     def error(self) -> OSError | None:
-        """What happened to the socket since the last time, such as that the interface went down."""
+        """What happened to the socket since the last call, such as an interface that went down."""
         number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         return OSError(number, socket.SO_ERROR) if number else None
 

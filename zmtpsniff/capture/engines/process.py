@@ -1,4 +1,4 @@
-"""dumpcap and tcpdump: they capture in a process of their own, which has the privilege, and stream to us."""
+"""dumpcap and tcpdump. Each captures in a process of its own, which has the privilege, and sends us a stream."""
 
 import re
 import shutil
@@ -116,7 +116,7 @@ class ProcessEngine:
         """The program cannot be asked before its end."""
 
     def _read_drops(self) -> None:
-        """Read the number of packets dropped where the program does not write it into the capture."""
+        """Read the number of dropped packets, if the program does not write it into the capture."""
 
     def stop(self) -> None:
         """Ask the program to end."""
@@ -140,7 +140,7 @@ class DumpcapEngine(ProcessEngine):
         options = self._options
         command = ["dumpcap", "-q", "-w", "-"]
         if len(options.interfaces) > 1:
-            # It has a queue of its own then, in which by default only 1,000 packets or 1 MB wait.
+            # Then it has a queue of its own, which by default holds only 1,000 packets or 1 MB.
             command += ["-C", str(_QUEUE_MIB << 20)]
         command += ["-s", str(options.snaplen), "-B", str(options.buffer_mib)]
         if not options.promiscuous:
@@ -153,10 +153,10 @@ class DumpcapEngine(ProcessEngine):
 
 
 class TcpdumpEngine(ProcessEngine):
-    """tcpdump, where dumpcap is not installed; it captures on one interface.
+    """tcpdump, if dumpcap is not installed. It captures on one interface.
 
-    Without its immediate mode it keeps packets for a second; with it each packet takes as much of the buffer as the
-    longest might, so the buffer must be large and packets are not taken longer than they come.
+    Without its immediate mode it keeps packets for a second. With that mode each packet takes as much of the buffer as
+    the longest one might, so the buffer must be large.
     """
 
     name = "tcpdump"

@@ -1,4 +1,4 @@
-"""Cutting a capture that comes through a pipe where a packet ends, without taking it apart."""
+"""Cuts a capture that comes through a pipe between packets, without reading the packets."""
 
 import struct
 import sys
@@ -12,13 +12,13 @@ _LEAST_BLOCK = 12
 
 
 class Cutter:
-    """Cuts what a capture program writes, in the byte order of this machine, into pieces that can be left out.
+    """Cuts the output of a capture program, in the byte order of this machine, into pieces that can be left out.
 
-    A piece has whole records. Pieces with anything but packets must be kept, since other records depend on them.
+    A piece has whole records. A piece with anything but packets must be kept, since other records depend on it.
     """
 
     def __init__(self, beginning: bytes) -> None:
-        """``beginning`` are the first octets; raises ValueError if they are of no format that is known."""
+        """``beginning`` are the first octets. Raises ValueError if their format is unknown."""
         order = "<" if sys.byteorder == "little" else ">"
         self._rest = b""
         self._is_header = True
@@ -33,7 +33,7 @@ class Cutter:
             raise ValueError("not a capture")
 
     def feed(self, octets: bytes) -> Piece | None:
-        """Take what has come; returns all of it that is whole, None if nothing is."""
+        """Take the octets that have come. Returns all whole records, None if there is none."""
         data = self._rest + octets if self._rest else octets
         stop, packets, needed = self._cut(data)
         self._rest = data[stop:]
@@ -47,7 +47,7 @@ class Cutter:
         return Piece(len(self._rest), 0, self._rest, True) if self._rest else None
 
     def _cut_pcapng(self, data: bytes) -> tuple[int, int, bool]:
-        """Where the last whole block ends, the number of packets up to there, and whether other blocks are there."""
+        """Where the last whole block ends, how many packets come before, and whether there are other blocks."""
         unpack = self._unpack
         position = packets = blocks = 0
         last = len(data) - 8

@@ -1,4 +1,4 @@
-"""scapy's packet sockets: capture inside this process, on Linux, where only Python packages are installed."""
+"""scapy's packet sockets: they capture inside this process, on Linux, and need only Python packages."""
 
 import contextlib
 import ctypes
@@ -30,7 +30,7 @@ ANY = "any"
 
 
 class ScapyEngine:
-    """Reads scapy's sockets; their packets come through a ring, since a call for each would cost too much."""
+    """Reads scapy's sockets. The packets come through a ring, since a call for each would cost too much."""
 
     name = "scapy"
 
@@ -83,7 +83,7 @@ class ScapyEngine:
             memory = ctypes.create_string_buffer(filter_program)
             attached = struct.pack("HL", len(filter_program) // 8, ctypes.addressof(memory))
             packet_socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, attached)
-            # What came before the filter was there is thrown away when the ring is made.
+            # Packets from before the filter are thrown away when the ring is made.
             return PacketRing(packet_socket, self._options.buffer_mib)
         except OSError:
             packet_socket.close()
@@ -165,14 +165,14 @@ class ScapyEngine:
         return False
 
     def _exists(self, name: str) -> bool:
-        # Not from /sys, which shows the network namespace that it was mounted in.
+        # Not from /sys, which shows the network namespace in which it was mounted.
         try:
             return bool(socket.if_indextoname(self._numbers[name]))
         except OSError:
             return False
 
     def _end(self, name: str) -> None:
-        """Tell that an interface is gone; what it had brought has been given out."""
+        """Report that an interface is gone. Its packets have been given out before."""
         ring = self._rings.pop(name)
         self._failed.pop(name, None)
         self._down.discard(name)
@@ -223,7 +223,7 @@ def _listen(interface: str, promiscuous: bool) -> "L2ListenSocket":
     conf.ifaces.reload()  # one may have come since
     conf.bufsize = 1 << 16  # what comes before there is a ring is thrown away
     anywhere = interface == ANY
-    # scapy's socket is one of an interface, and must not be of one that is down.
+    # scapy's socket belongs to one interface, which must be up.
     up = next((name for number, name in socket.if_nameindex() if _is_up(number)), "lo")
     return L2ListenSocket(iface=up if anywhere else interface, promisc=promiscuous and not anywhere, nofilter=1)
 

@@ -1,4 +1,4 @@
-"""strace as an engine: what programs say over their sockets, ipc:// too, as they say it."""
+"""strace as an engine: reads what programs send and receive on their sockets, ipc:// included, at each call."""
 
 import contextlib
 import os
@@ -20,7 +20,7 @@ from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 # execve, so that the log of a command begins with its start.
 _CALLS = "execve,sendto,recvfrom,sendmsg,recvmsg,read,write,readv,writev,connect,accept,accept4,close"
-_LONGEST = 16 << 20  # octets of a call; what is longer shows as octets that are missing
+_LONGEST = 16 << 20  # octets of a call to keep; the rest of a longer one shows as missing
 _STRACE = ["strace", "-f", "-yy", "-ttt", "-xx", "-s", str(_LONGEST), "-e", f"trace={_CALLS}", "-e", "signal=none"]
 _READ_SIZE = 1 << 16
 _STOP_SECONDS = 10.0  # that a command has for ending by itself
@@ -34,7 +34,7 @@ _NOTICE = re.compile(r"strace: Process \d+ (attached|detached)|$")
 class Tracee:
     """A command that strace runs, with our standard input and error.
 
-    What it writes to its standard output goes to standard error, since records go to ours.
+    Its standard output goes to our standard error, since records go to our standard output.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -57,7 +57,7 @@ class Tracee:
         self._patience.daemon = True
 
     def read(self) -> bytes:
-        """What strace has written since; nothing once all processes have ended."""
+        """The new output of strace; empty once all processes have ended."""
         octets = self._log.read(_READ_SIZE)
         if octets and not self._has_started:
             self._has_started = True
@@ -66,9 +66,9 @@ class Tracee:
         return octets
 
     def stop(self) -> None:
-        """Ask the command and its children to end, while strace goes on until they have.
+        """Ask the command and its children to end. strace goes on until they have ended.
 
-        Who asks again later is in a hurry: they are killed, as they are after ten seconds.
+        If somebody asks again, they are killed. After ten seconds they are killed, too.
         """
         now = time.monotonic()
         if self._signal is None:
@@ -92,10 +92,11 @@ class Tracee:
         return f"{self._name} was ended by {signal.Signals(-status).name}"
 
     def _end(self, number: signal.Signals) -> None:
-        """Send a signal to what strace traces, at once or when the command has started."""
+        """Send a signal to the processes that strace traces, now or when the command has started."""
         self._signal = number
         told: set[int] = set()
-        # Once more for what they started meanwhile; what they start later, because of the signal, may clean up.
+        # Once more for processes that started meanwhile. Processes that start later, because of the signal, may clean
+        # up.
         while (self._has_started or number is signal.SIGKILL) and (new := _traced_by(self._strace.pid) - told):
             told |= new
             for pid in new:
@@ -134,7 +135,7 @@ class TracedProcesses:
             time.sleep(0.01)
 
     def read(self) -> bytes:
-        """What strace has written since; nothing once it has let go of all of them."""
+        """The new output of strace; empty once it has let go of all processes."""
         return self._log.read(_READ_SIZE)
 
     def stop(self) -> None:
@@ -142,7 +143,7 @@ class TracedProcesses:
         self._strace.stop()
 
     def close(self) -> str:
-        """Let go of the programs. Returns what strace could not do, in one line, or nothing."""
+        """Let go of the programs. Returns in one line what strace could not do, or nothing."""
         self._strace.close()
         words = self._words()
         self._said.close()
@@ -172,7 +173,7 @@ class StraceEngine:
         self._is_stopped = False
 
     def start(self) -> None:
-        """Start strace; raises EngineMissingError, and CaptureError if what is to be traced is not there."""
+        """Start strace. Raises EngineMissingError, and CaptureError if the command or process does not exist."""
         if shutil.which("strace") is None:
             raise EngineMissingError("strace: not installed (apt install strace); --pid and -- COMMAND need it")
         self._traced = Tracee(self._command) if self._command else TracedProcesses(self._pids)
@@ -195,7 +196,7 @@ class StraceEngine:
         """Nothing is dropped: the programs wait until strace has written."""
 
     def stop(self) -> None:
-        """Ask the command to end, or let go of the processes; a signal may come before they are started."""
+        """Ask the command to end, or let go of the processes. A signal may come before they have started."""
         self._is_stopped = True
         if self._traced is not None:
             self._traced.stop()

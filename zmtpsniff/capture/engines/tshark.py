@@ -1,4 +1,4 @@
-"""tshark, through pyshark, over what dumpcap captures; or what another tshark captures where dumpcap cannot."""
+"""tshark, through pyshark, reads what dumpcap captures, or what another tshark captures if dumpcap cannot."""
 
 import array
 import fcntl
@@ -16,13 +16,13 @@ from zmtpsniff.capture.source import CaptureError, Packet
 from zmtpsniff.capture.tshark import TsharkRun  # now: once privileges are given up it may be out of reach
 
 _UNKNOWN = re.compile("no device named|no such device", re.IGNORECASE)
-_FORGET = 500_000  # packets after which tshark starts anew, since it remembers something of each
+_FORGET = 500_000  # after so many packets tshark starts anew, since it remembers something of each
 
 
 class TsharkEngine(DumpcapEngine):
-    """dumpcap captures, and has the privileges; tshark takes its packets apart, and has those that we have then.
+    """dumpcap captures, with its privileges. tshark dissects the packets, with the privileges that we have then.
 
-    Interfaces that only tshark knows (extcap programs, remote ones) another tshark captures on, without our
+    Another tshark captures on interfaces that only tshark knows (extcap programs, remote ones), without our
     privileges.
     """
 
@@ -76,8 +76,8 @@ class TsharkEngine(DumpcapEngine):
         yield from self._run(["-r", "-"], pipe.fileno(), pipe.close)
 
     def _captured(self) -> Generator[list[Packet], None, None]:
-        # A process of its own, whose guard also ends the extcap program and the dumpcap that tshark starts for it: such
-        # a tshark does not end before they do, nor they when it is killed.
+        # A process of its own, whose guard also ends the extcap program and the dumpcap that tshark starts for it. Such
+        # a tshark does not end before they do, and they do not end when it is killed.
         if self._stopped:
             return
         command = self._command()
@@ -99,14 +99,14 @@ class TsharkEngine(DumpcapEngine):
         self._tshark = TsharkRun(title, arguments, stdin, self, True, self._options.decrypted)
         try:
             yield from self._tshark.batches(started)
-        except CaptureError as error:  # what has come so far is good; it is told as the end of any engine
+        except CaptureError as error:  # what has come so far is good; the error is reported as the end of any engine
             self._last_words = str(error)
 
     def _words(self) -> str:
         return self._last_words or super()._words()
 
     def _read_drops(self) -> None:
-        """Read what dumpcap says at its end; tshark does not hand on what it writes into the capture."""
+        """Read what dumpcap reports at its end: tshark does not pass on the statistics that dumpcap writes."""
         self._said.seek(0)
         counts = re.findall(rb"received/dropped on interface .*: \d+/(\d+)", self._said.read())
         self.dropped = sum(map(int, counts))
