@@ -42,7 +42,6 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # which line called Spark; it imports IPython for that
 }
-# Where we are installed; what is in the current folder hides nothing of what it imports.
 _DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon", "spark.executorEnv.PYTHONSAFEPATH": "1"}
 
 # Most of what Java runs here is not run often enough to pay for its second compiler, which takes half of the processor
@@ -160,8 +159,7 @@ def _java(master: str) -> Iterator[None]:
     name = "SPARK_SUBMIT_OPTS"
     given = os.environ.get(name)
     # That of another Spark may be another version than the one that is installed here.
-    daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
-    settings = _DEFAULTS | daemon
+    settings = _DEFAULTS | (_DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {})
     configured = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     if not Path(configured, "log4j2.properties").exists():
         settings["log4j2.configurationFile"] = Path(__file__).with_name("log4j2.properties").as_uri()
