@@ -733,3 +733,45 @@ def test_flows_that_are_over_leave_nothing() -> None:
         gc.enable()
     assert grown < 1_000_000
     assert wire.table.count == 4000
+
+
+# ---------------------------------------------------------------- the same ports again, out of order
+
+
+def test_syns_of_another_connection_count_though_what_continues_them_is_late() -> None:
+    """The client's port is the lower one, so that the SYNs alone tell who began."""
+    wire = Wire()
+    wire.connect(port=4000)
+    wire.send(False, 1001, b"old", ack=5001, port=4000)
+    wire.pause(90)
+    client, server = 2_918_005_522, 2_641_475_102
+    wire.send(True, server, flags=SYN | ACK, ack=client + 1, port=4000)
+    wire.send(False, client, flags=SYN, port=4000)
+    wire.send(False, client + 4, b"second", ack=server + 6, port=4000)
+    wire.send(True, server + 6, b"world", ack=client + 4, port=4000)
+    wire.send(False, client + 1, b"hey", ack=server + 1, port=4000)
+    wire.send(True, server + 1, b"hello", ack=client + 4, port=4000)
+    wire.table.finish()
+    assert [(one.client_address.port, one.client.data, one.server.data) for one in wire.dissections] == [
+        (4000, b"old", b""),
+        (4000, b"heysecond", b"helloworld"),
+    ]
+
+
+def test_what_comes_late_of_the_connection_before_is_not_of_the_next() -> None:
+    """Neither has a SYN in the capture that tells where the next one begins: two segments that agree do."""
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"one", ack=5001)
+    client, server = 2_918_005_522, 2_641_475_102
+    wire.send(False, client, b"hey", ack=server)
+    wire.send(True, server, b"hello", ack=client + 3)
+    wire.send(False, 1004, b"two", ack=5001)
+    wire.send(False, 1007, flags=FIN | ACK, ack=5001)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1008)
+    wire.send(False, client + 3, b"you", ack=server + 5)
+    wire.table.finish()
+    assert [(one.client.data, one.server.data, one.end) for one in wire.dissections] == [
+        (b"onetwo", b"", "fin"),
+        (b"heyyou", b"hello", "open"),
+    ]

@@ -50,6 +50,7 @@ _MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; b
 _RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
 _LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others
 _LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture, where others were received or nobody can know that
+_LATE_NS = 250_000_000  # octets that others wait for so long are late; TCP mends most losses sooner
 _MOST_REFUSALS = 1000  # RSTs that wait for their SYN
 _AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
@@ -62,6 +63,8 @@ Refuse = Callable[[int, str, str, int, int], None]
 Doubt = Callable[[int, int, int, int], None]
 """Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
 
+Delay = Callable[[int, int, int], None]
+"""Called with the number of a flow, the time, and that of the last packet before the octets that are late."""
 
 _FORMAT = 1  # of snapshots; it is raised whenever they say something else than before
 
@@ -95,17 +98,20 @@ class FlowTable:
         limits: FlowLimits | None = None,
         refuse: Refuse | None = None,
         doubt: Doubt | None = None,
+        delay: Delay | None = None,
         witness: Witness | None = None,
     ) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``.
 
         The table calls ``refuse`` for each SYN that a RST answers, whatever protocol its sender wanted to speak. It
         calls ``doubt`` when it presumes octets of a flow lost, before any segment goes on that acknowledges them. It
-        reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
+        calls ``delay`` with each packet of a flow in which octets have been waiting for others for long, before any of
+        it goes on. It reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
         """
         self._connect = connect
         self._refuse = refuse
         self._doubt = doubt
+        self._delay = delay
         self._witness = witness
         self._waits = None if witness is None else WaitWatch(witness)
         self._limits = limits = limits or FlowLimits()
@@ -339,7 +345,7 @@ class FlowTable:
         early = flow.begin()
         for place, (direction, segment) in enumerate(early, 1):
             self._take(direction, segment)
-            if flow.number not in self._flows:  # the rest of the segments belongs to another connection
+            if self._directions.get(direction.key) is not direction:  # the rest belongs to another connection
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
                 others = doubtful + [one for _, one in early[place:]]
                 if len(others) >= len(early):
@@ -352,6 +358,8 @@ class FlowTable:
         """Take a segment of a flow that has begun."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
+        if (direction.waiting or other.waiting) and self._delay and time_ns - flow.since_ns > _LATE_NS:
+            self._delay(flow.number, time_ns, flow.sure_ns)
         if direction.acked > direction.offset or other.acked > other.offset:
             flow.give_up_late(time_ns, packet)
         if direction.reset is not None and not flags & RST:
@@ -426,9 +434,16 @@ class FlowTable:
                         one[6], one[7], one[0], one[1], one[4] if one[5] & ACK else None,
                     )  # fmt: skip
             return direction.offset + ahead % MODULO
-        # Both sides have other numbers: another connection uses the ports again, and the capture lacks its SYNs.
-        segments = sorted([*direction.doubtful, *other.doubtful], key=itemgetter(1))
-        self._discard(flow, "open")
+        # Both sides have other numbers: another connection uses the ports again. The capture lacks its SYNs, or what
+        # continues them directly comes later. Packets of the old connection may still come.
+        segments = [*direction.doubtful, *other.doubtful]
+        for syn, number in (direction.pending, seq), (other.pending, ack):
+            if syn is not None and abs(distance(number, syn[3])) <= WINDOW:
+                segments.append(syn)
+        segments.sort(key=itemgetter(1))
+        direction.trust()
+        other.trust()
+        self._retire(flow, time_ns)
         self._again.extendleft(reversed(segments))
         return None
 
@@ -525,7 +540,7 @@ class FlowTable:
         if not flow.begun:
             self._tell_attempt(flow)
             self._begin(flow)
-        if flow.number not in self._flows:
+        if self._directions.get(flow.client.key) is not flow.client:
             return  # its segments turned out to be of two connections
         if not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")

@@ -34,6 +34,7 @@ The modules, from the bottom up; those marked with * need pyarrow, those with **
 Importing this package imports nothing of pyspark, pyarrow, pandas or deltalake.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.spark.options import Options
@@ -51,8 +52,6 @@ def __getattr__(name: str) -> Any:
     """What needs deltalake, which executors do not have."""
     if name not in ("IngestOutcome", "IngestRun", "ingest"):
         raise AttributeError(name)
-    from importlib import import_module
-
     return getattr(import_module("zmtpsniff.spark.ingestion"), name)
 
 

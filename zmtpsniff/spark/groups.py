@@ -69,7 +69,7 @@ class Groups:
         return self._spec.count == 1 and not self._options.ports
 
     def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
-        """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
+        """Whether a datagram may matter: PGM, or UDP of a port that the user names."""
         if protocol != UDP:
             return True
         ports = _number(key[-4:-2]), _number(key[-2:])

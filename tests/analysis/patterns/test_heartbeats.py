@@ -31,3 +31,23 @@ def test_a_connection_that_ends_tells_how_many_pings_had_no_pong(count: int, oth
     assert [(event.code, event.packet, event.detail) for event in found] == [
         ("ping-unanswered", 2, f"no PONG for this PING{others}, though its receiver says other things")
     ]
+
+
+@pytest.mark.parametrize("context", [b"same", b"other"])
+@pytest.mark.parametrize("count", [1, 10_000])
+def test_a_ping_before_the_socket_types_are_known_has_its_pong(context: bytes, count: int) -> None:
+    """The capture point is late with the server's READY. Of many PINGs not all are kept, and nobody is accused."""
+    patterns = Patterns(1.0)
+    ways = (CLIENT, SERVER, "PULL"), (SERVER, CLIENT, "PUSH")
+    patterns.take([Greeting(1, 1, 1, src, dst, version="3.1", mechanism="NULL") for src, dst, _ in ways])
+    client, server = [
+        Command(1, 1, 1, src, dst, "READY", {"Socket-Type": kind.encode()}, kind) for src, dst, kind in ways
+    ]
+    pings = [Command(2, 2, 1, CLIENT, SERVER, "PING", ttl_ms=0, context=b"same") for _ in range(count)]
+    pong = Command(5, 3, 1, SERVER, CLIENT, "PONG", context=context)
+    events = patterns.take([client, *pings, server, pong])
+    assert [event.code for event in events if isinstance(event, Problem)] == (
+        ["pong-without-ping"] if (context, count) == (b"other", 1) else []
+    )
+    if count == 1:
+        assert (pong.request, pong.latency_ns) == ((2, 3) if context == b"same" else (None, None))

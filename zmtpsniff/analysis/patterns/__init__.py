@@ -26,7 +26,7 @@ from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Delay, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
@@ -51,7 +51,7 @@ _USUAL_PEERS = {
     "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
 }  # fmt: skip
 NO_HORIZONS: Mapping[int, int] = {}
-Notice = tuple[int, Refusal | Doubt]
+Notice = tuple[int, Refusal | Doubt | Delay]
 """What flows tell that is no event, and how many events of its batch come before it."""
 
 
@@ -193,9 +193,14 @@ class Patterns:
                 self._meet(event.flow, event.src or "", event.dst or "")
             self._blind(event.flow, event.since_ns or event.time_ns)
 
-    def _take_notice(self, notice: Refusal | Doubt) -> None:
+    def _take_notice(self, notice: Refusal | Doubt | Delay) -> None:
         if isinstance(notice, Refusal):
             self._connections.refuse(notice)
+        elif isinstance(notice, Delay):
+            conversation = self._conversations.get(notice.flow)
+            if conversation is not None and conversation.pings is not None:
+                conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
+                conversation.pings.excuse(notice.time_ns)
         else:
             self._blind(notice.flow, notice.since_ns or notice.time_ns)
         self._now_ns = max(self._now_ns, notice.time_ns)
@@ -292,14 +297,25 @@ class Patterns:
             return
         if event.socket_type is not None:
             self._announce(conversation, event)
-        elif event.name in ("PING", "PONG") and conversation.pings is None and len(conversation.types) == 2:
-            conversation.pings = Heartbeats(conversation, self._findings)
-            self._listen(conversation)
         elif conversation.inference is not None:
             conversation.inference.command(event)
-        if conversation.pings is not None:
+        if event.name in ("PING", "PONG") and (len(conversation.types) == 2 or not conversation.blind):
+            self._heartbeat(conversation, event)
+        elif conversation.pings is not None:
             conversation.pings.command(event)
         conversation.rules.command(event)
+
+    def _heartbeat(self, conversation: Conversation, event: Command) -> None:
+        if len(conversation.types) < 2:  # the capture point is late with what the other side said before
+            if conversation.early_octets < _EARLY_OCTETS // 2:
+                self._keep(conversation, event)
+            else:
+                conversation.blind = True
+            return
+        if conversation.pings is None:
+            conversation.pings = Heartbeats(conversation, self._findings)
+            self._listen(conversation)
+        conversation.pings.command(event)
 
     def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
         if event.src in conversation.types:
@@ -319,10 +335,13 @@ class Patterns:
         if conversation.early:
             self._catch_up(conversation)
 
-    def _keep(self, conversation: Conversation, event: Message | Subscription) -> None:
+    def _keep(self, conversation: Conversation, event: Message | Subscription | Command) -> None:
         """Keep an event until the socket types are known. If there are too many, forget them."""
-        octets = sum(map(len, map(at_hand, event.frames))) if isinstance(event, Message) else len(at_hand(event.topic))
-        octets += _EVENT_COST
+        octets = _EVENT_COST
+        if isinstance(event, Message):
+            octets += sum(map(len, map(at_hand, event.frames)))
+        else:
+            octets += len(at_hand(event.topic if isinstance(event, Subscription) else event.context or b""))
         if conversation.early_octets + octets <= _EARLY_OCTETS and self._room.take(octets):
             conversation.early_octets += octets
             conversation.early.append(event)
@@ -337,6 +356,9 @@ class Patterns:
         for early in conversation.early:
             if isinstance(early, Subscription):
                 conversation.rules.subscription(early)
+            elif isinstance(early, Command):
+                self._heartbeat(conversation, copy(early))
+                take = self._on_message.get(conversation.flow)  # heartbeats listen, too
             elif take is not None:
                 take(copy(early))
         self._forget_early(conversation)

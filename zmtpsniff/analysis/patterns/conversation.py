@@ -20,6 +20,14 @@ class Doubt(NamedTuple):
     since_ns: int
 
 
+class Delay(NamedTuple):
+    """Octets of a connection that were sent after ``since_ns`` are still missing, or come only now."""
+
+    time_ns: int
+    flow: int
+    since_ns: int
+
+
 class Subject(Protocol):
     """The event that a problem is about."""
 
@@ -125,6 +133,9 @@ class Rules:
     def lose(self) -> None:
         """Octets are missing: they may hold what this pattern waits for."""
 
+    def excuse(self, now_ns: int) -> None:
+        """What the sides said before ``now_ns`` may be late: their silence until then proves nothing."""
+
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns``: report what should have happened by now."""
 
@@ -149,7 +160,9 @@ class Conversation:
         self.flow = flow
         self.types: dict[str, str] = {}  # address to socket type
         self.identities: dict[str, bytes] = {}
-        self.early: list[Message | Subscription] = []  # events that came before both sides announced their types
+        self.early: list[
+            Message | Subscription | Command
+        ] = []  # events that came before both sides announced their types
         self.early_octets = 0
         self.blind = False  # octets are missing, so the absence of a message proves nothing
         self.websocket = False

@@ -39,7 +39,7 @@ FROM (
     SELECT count(*) AS problems FROM problems
 )
 """
-"""What there is; ``$since`` is the begin of the time that is asked for, in nanoseconds."""
+"""What there is; ``$since`` is the beginning of the time in question, in nanoseconds."""
 
 _COUNTS = f"""count(*) AS connections, count_if("end" = 'open') AS "open",
     {_sum("client_messages")} AS messages_in, {_sum("server_messages")} AS messages_out,
@@ -82,7 +82,7 @@ SELECT server, kind, name, connections
 FROM counted
 QUALIFY row_number() OVER (PARTITION BY server, kind ORDER BY connections DESC, name) <= 10
 """
-"""The types, versions and mechanisms of some bound addresses, of each at most ten."""
+"""The types, versions and mechanisms of some bound addresses, at most ten of each."""
 
 VERSIONS = """
 WITH kinds AS (
@@ -240,7 +240,7 @@ SELECT server AS service, count(*) AS count,
 FROM exchanges
 GROUP BY server
 """
-"""Where requests and replies took their time, of what both ends have captured."""
+"""Where requests and replies spent their time, if both ends have captured them."""
 
 CLOCKS = "SELECT one, other, at_ns, difference_ns, drift_ppm, uncertainty_ns FROM clocks"
 """By how much the clocks of series differ."""
@@ -287,7 +287,7 @@ FROM messages
 WHERE socket_type IN ('PUB', 'XPUB', 'RADIO')
 GROUP BY ALL
 """
-"""Topics as they were published: the first frames of messages, of which 255 octets are kept."""
+"""Topics as they were published: the first frames of messages, with 255 octets kept."""
 
 SUBSCRIPTIONS = f"""
 WITH sent AS (
