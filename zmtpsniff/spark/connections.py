@@ -3,8 +3,7 @@
 Connections does here what a :class:`~zmtpsniff.sniffer.Sniffer` does elsewhere, with the same settings, flow table and
 factory of dissectors. A Dissection, as zmtpsniff.open() returns it, would not do, for two reasons:
 
-- It reads packets. A task decodes their headers once, and gives each segment to one of thousands of groups. So this
-  module gets segments.
+- It reads packets. A task decodes their headers once, and gives each segment to one of thousands of groups.
 - It begins without a state, and ends with the capture. A group goes on in the next run from a state. It must tell
   connections that are over from those that only lack more files.
 """
@@ -102,10 +101,7 @@ class Connections:
         return self._told()
 
     def _counted(self, segment: Segment) -> Segment:
-        """A segment of a Unix domain socket.
-
-        Its sequence number counts from the first one of its series, not of this run.
-        """
+        """A segment of a Unix domain socket, numbered from the first one of its series, not of this run."""
         time_ns, packet, key, _, ack, flags, payload, missing = segment
         seq = self._sent.get(key, 1)
         self._sent[key] = (seq + len(payload) + missing) & 0xFFFF_FFFF

@@ -30,8 +30,7 @@ def is_unix(key: bytes) -> bool:
 class ShardSpec(msgspec.Struct, frozen=True):
     """Which part of a series a shard is: number ``number`` of ``count``, from 0.
 
-    Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
-    ``end_ns``.
+    Files are numbered from ``first_file`` on, groups from ``first_group``; the last packet before came at ``end_ns``.
     """
 
     number: int = 0

@@ -17,8 +17,7 @@ _CHUNK = 4 * CHUNK  # numpy takes as long for few packets as for many
 class File:
     """A capture file as a source of packets. It keeps errors, and never raises them.
 
-    ``error`` says why the file or its rest could not be read, None if nothing is wrong. ``skim`` knows all packets so
-    far.
+    ``error`` says why the file or its rest could not be read, None if nothing is wrong. ``skim`` knows its packets.
     """
 
     def __init__(self, path: str, glance: "Glance | None" = None) -> None:

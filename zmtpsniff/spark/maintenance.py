@@ -71,8 +71,7 @@ def optimize(
 def convert(folder: str) -> int:
     """Make tables of Delta Lake of the Parquet files of version 0.9.0 in a folder.
 
-    What is open cannot be read: with its next file such a series is dissected anew. Returns how many these are. Raises
-    SparkError.
+    What is open cannot be read: the next file of such a series has it dissected anew. Returns how many these are.
     """
     system, root = file_system(folder)
     store = Store(folder)

@@ -1,7 +1,6 @@
 """Checks the name of a master before anything of Spark runs.
 
-Spark reports an unknown name in fifty lines. If nobody answers at an address, it reports that after a minute, or after
-ten.
+Spark reports an unknown name in fifty lines, and an address where nobody answers after a minute, or after ten.
 """
 
 import os

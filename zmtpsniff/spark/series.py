@@ -66,8 +66,7 @@ def oldest(files: Sequence[FileInfo], most: int | None) -> list[FileInfo]:
 def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[FileInfo]:
     """The new files that must be read before some known ones.
 
-    Packets of several queues are written a little out of order. So a file may begin up to _OVERLAP_NS before the end
-    of the latest one.
+    Packets of several queues are a little out of order. So a file may begin up to _OVERLAP_NS before the latest ends.
     """
     latest_ns, begun_ns = max(((file.last_ns, file.first_ns) for file in known), default=(0, 0))
     if not latest_ns:

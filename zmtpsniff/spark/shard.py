@@ -108,8 +108,7 @@ class Shard:
             )
 
     def last_events(self) -> Iterator[Events]:
-        """Yield the last events: of connections that are over when the files end, and provisional ones of open
-        connections.
+        """Yield the last events: of what is over when the files end, and provisional ones of what is open.
 
         The states are complete after that.
         """
@@ -322,10 +321,7 @@ class ShardRows:
         self._events = self._octets = self._waits = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
-        """Dissect the shard.
-
-        Returns its rows; the first shard also returns those about ``files``: their sizes and times.
-        """
+        """Dissect the shard; yields its rows, the first shard also those about ``files``: their sizes and times."""
         for source in (self._shard.events(), self._shard.last_events()):
             for one in source:
                 yield from self._take(one)

@@ -187,8 +187,7 @@ class Store:
         """Make files part of the tables, in place of provisional rows of series ``touched`` and all of those ``anew``.
 
         ``base`` is the number of the commit that the run began with; if there have been others since, ``same`` says
-        whether they have left its series as they were. Raises ConflictError if not, SparkError if it does not come to
-        an end.
+        whether they have left its series as they were. Raises ConflictError if not, SparkError if it never ends.
         """
         rows = [file for file in files if file.table != STATES]
         for _ in range(_TRIES):

@@ -15,8 +15,7 @@ from pyarrow.fs import FileSystem
 from zmtpsniff.capture.locations import file_system, make_parent
 from zmtpsniff.spark.tables import PARTITION
 
-# Numbers that grow from row to row, or nearly: their differences take a third of the room of a dictionary, and less
-# time.
+# Numbers that grow from row to row, or nearly: their differences take a third of a dictionary's room, and less time.
 _STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
 _ORDER = ("time_ns", "start_ns", "first_ns")  # what rows of a series are sorted by: the first that a table has
 # rows that are only so far out of order are not sorted: that would cost more than it brings
