@@ -66,7 +66,7 @@ live_options = option_group(
     click.option("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode."),
     click.option(
         "--engine", type=click.Choice(ENGINES), default="auto", show_default=True,
-        help="What captures. auto takes the first that works here, and says so with -v.",
+        help="The program or package that captures. auto takes the first that works here; -v names it.",
     ),
 )  # fmt: skip
 

@@ -17,7 +17,7 @@ PARTIAL = ".partial"
 
 
 class PartialOutputError(KeyboardInterrupt):
-    """An interrupt came while a file was being written. The text says where the part written so far is."""
+    """An interrupt came before all was read or written. The text says what there is, and where."""
 
 
 class OutputError(Error):
@@ -56,7 +56,7 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     except KeyboardInterrupt as interrupt:
         if special:
             raise
-        raise PartialOutputError(f"interrupted: {target} has what was written until then") from interrupt
+        raise PartialOutputError(f"interrupted: {target} has the output so far") from interrupt
 
 
 @contextmanager

@@ -42,7 +42,7 @@ saver_options = option_group(
 
 packets_only = click.option(
     "--packets-only", is_flag=True,
-    help="With -Y and -w: save only the packets that completed what passes, not their whole connections.",
+    help="With -Y and -w: save only packets that completed a record that passes, not whole connections.",
 )  # fmt: skip
 
 

@@ -309,7 +309,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     "--interval",
     type=FloatRange(0.001),
     metavar="SECONDS",
-    help="Length of the intervals in what goes by time; by default it fits.",
+    help="Length of the intervals of figures over time; by default it fits.",
 )
 @table_format
 @output_file

@@ -5,15 +5,11 @@ merged by time. Its shard k of n is what goes between those ends whose hash is k
 states that were left open before, and writes rows and states to Parquet from there: nothing is shuffled. A run, a run
 that follows folders and the format ``zmtp`` all do this.
 
-The modules, from the bottom up; those marked with * need pyarrow, those with ** pyspark when they are called:
-
-- what all know: `tables` (all columns, with their meanings), `options` (what a run is asked for), `masters`
-- captures: `inputs` (a file as a source of packets), `places` (where each packet is), `groups` (what belongs together)
-- dissection: `connections` (segments in, events out), `shard` * (a shard of a series), `task` * (what one task does)
-- rows: `rows` * (events to record batches), `writer` * (these to Parquet), `state_log` * (the states of what is open)
-- tables: `series` * (what is to be done), `store` * (their folder), `maintenance` * (`optimize`, `convert` of 0.9.0)
-- Spark: `session` ** (found or started), `daemon` ** (its workers), `job` ** (shards to tasks), `ingestion` **
-  (`ingest`, `follow`), `datasource` ** (the format `zmtp`); `report` ** (questions, and views for one's own)
+The way of a capture through the modules: `series` says which files belong together and what is to be done with them,
+`job` makes tasks of it, and `task` is what one task does. It has a `shard`, which reads `inputs`, takes from them its
+`groups`, dissects their `connections`, makes `rows` and gives them to the `writer`. `store` makes the files part of the
+`tables`, with the `state_log` of what is open. `ingestion` does all that for a folder, `datasource` for the format
+`zmtp`. `session`, `masters` and `daemon` start Spark and its workers; `maintenance` and `report` work on tables.
 
 Importing this package imports nothing of pyspark, pyarrow, pandas or deltalake.
 """

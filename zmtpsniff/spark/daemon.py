@@ -11,6 +11,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(("/pyspark.zip", "-src.zip"))]
+    sys.path.append("")  # the current folder, which PYTHONSAFEPATH left out: functions of users may be in modules there
     import pandas  # type: ignore[import-untyped]  # noqa: F401  # which Arrow wants with its first array
     import pyspark.worker  # noqa: F401
     from pyspark.daemon import manager

@@ -42,7 +42,7 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # which line called Spark; it imports IPython for that
 }
-_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon"}  # where we are installed
+_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon", "spark.executorEnv.PYTHONSAFEPATH": "1"}
 
 # Most of what Java runs here is not run often enough to pay for its second compiler, which takes half of the processor
 # time of a small run: ten times as often as by default, which what shuffles and sorts for minutes still is.
@@ -159,8 +159,7 @@ def _java(master: str) -> Iterator[None]:
     name = "SPARK_SUBMIT_OPTS"
     given = os.environ.get(name)
     # SPARK_HOME may name another version than the installed one.
-    daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
-    settings = _DEFAULTS | daemon
+    settings = _DEFAULTS | (_DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {})
     configured = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     if not Path(configured, "log4j2.properties").exists():
         settings["log4j2.configurationFile"] = Path(__file__).with_name("log4j2.properties").as_uri()

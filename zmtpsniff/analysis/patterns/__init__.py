@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from dissectors.events import (
@@ -110,7 +109,7 @@ class Patterns:
         begin = 0
         for place, notice in notices:
             self._look(events, begin, place, found)
-            for earlier in islice(events, begin, place):
+            for earlier in events[begin:place]:
                 self._pass(earlier)
             begin = place
             self._take_notice(notice)
@@ -127,7 +126,7 @@ class Patterns:
         on_message, takers = self._on_message, self._takers
         findings = self._findings
         place = passed = begin
-        for event in islice(events, begin, end):
+        for event in events[begin:end]:
             place += 1
             if type(event) is Message:
                 take = on_message.get(event.flow)
