@@ -27,8 +27,8 @@ class LoadFailedError(Exception):
 
 
 @dataclass(frozen=True)
-class Sent:
-    """What was on the network: counted by who sent it, packets by the interface."""
+class Traffic:
+    """The traffic of a load: its sender counts messages, the interface counts packets."""
 
     messages: int
     connections: int
@@ -42,7 +42,7 @@ class Load:
 
     title: str
     interface: str
-    send: Callable[[], Sent]
+    send: Callable[[], Traffic]
 
 
 def lengthen(recording: traffic.Recording, packets: int) -> tuple[traffic.Recording, int]:
@@ -90,7 +90,7 @@ def _records(content: bytes) -> list[tuple[bytes, bool, bytes]]:
 def replay(recording: traffic.Recording, connections: int, rate: int) -> Load:
     """A capture, so many packets a second, from one end of the veth pair to the other."""
 
-    def send() -> Sent:
+    def send() -> Traffic:
         if shutil.which("tcpreplay") is None:
             raise LoadFailedError("tcpreplay is not installed (apt install tcpreplay)")
         # With --timer=nano it sleeps between packets; the others wait in a loop and so take a whole core.
@@ -103,7 +103,7 @@ def replay(recording: traffic.Recording, connections: int, rate: int) -> Load:
         arrived = network.packets(network.CAPTURED) - before
         if arrived != recording.packets:
             raise LoadFailedError(f"the network lost packets itself: {arrived:,} of {recording.packets:,} arrived")
-        return Sent(recording.messages, connections, arrived, float(took[2]))
+        return Traffic(recording.messages, connections, arrived, float(took[2]))
 
     return Load(f"Replayed at {rate:,} packets a second", network.CAPTURED, send)
 
@@ -120,7 +120,7 @@ def drip(interval: float, seconds: float) -> Load:
     return Load("Drip", "lo", lambda: _over_loopback(_push_few, interval, seconds, seconds))
 
 
-def _over_loopback(push: Callable[..., None], how: float, seconds: float, patience: float) -> Sent:
+def _over_loopback(push: Callable[..., None], how: float, seconds: float, patience: float) -> Traffic:
     spawning = multiprocessing.get_context("spawn")  # a libzmq context does not survive a fork
     pull = spawning.Process(target=_swallow, daemon=True)
     pull.start()
@@ -137,7 +137,7 @@ def _over_loopback(push: Callable[..., None], how: float, seconds: float, patien
             messages, took = receiver.recv()
         finally:
             pusher.kill()
-        return Sent(messages, 1, network.packets("lo") - before, took)
+        return Traffic(messages, 1, network.packets("lo") - before, took)
     finally:
         pull.kill()
         pull.join()

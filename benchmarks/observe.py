@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import network
-from loads import Load, LoadFailedError, Sent
+from loads import Load, LoadFailedError, Traffic
 
 CHUNK = 1 << 20
 QUIET_S = 2.0  # tcpdump may keep packets for a second
@@ -48,7 +48,7 @@ class Observer:
     name: str
     command: Callable[[str], list[str]]
     unit: str
-    expected: Callable[[Sent], int | None]
+    expected: Callable[[Traffic], int | None]
     count: Callable[[bytes], int]
     stamp: Callable[[bytes], int | None]
     drops: Callable[[bytes, str], Drops]
@@ -59,7 +59,7 @@ class Observer:
 class Observation:
     """One run of a command under a load."""
 
-    sent: Sent
+    sent: Traffic
     seen: int
     drops: Drops
     cpu_seconds: float

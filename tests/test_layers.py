@@ -251,9 +251,11 @@ NOUNS = {
 }
 # Participles that end in neither -ed nor -ing.
 IRREGULAR = {
-    "begun", "brought", "built", "cut", "done", "drawn", "found", "given", "gone", "held", "hidden", "kept", "known",
-    "left", "lost", "made", "meant", "met", "put", "said", "seen", "sent", "shown", "spent", "split", "taken",
-    "thrown", "told", "understood", "won", "written",
+    "begun", "bought", "bound", "broken", "brought", "built", "caught", "chosen", "cut", "done", "drawn", "driven",
+    "fallen", "forgotten", "found", "frozen", "given", "gone", "grown", "heard", "held", "hidden", "kept", "known",
+    "left", "lent", "lost", "made", "meant", "met", "proven", "put", "risen", "said", "seen", "sent", "shown",
+    "sold", "spent", "split", "spoken", "stolen", "struck", "stuck", "sunk", "taken", "taught", "thought", "thrown",
+    "told", "torn", "understood", "woken", "won", "worn", "written",
 }  # fmt: skip
 
 
@@ -416,6 +418,7 @@ def _is_participle(name: str) -> bool:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [("Taken", True), ("judged", True), ("_Waiting", True), ("taking", True), ("LateTaken", True),
+     ("_Forgotten", True),
      ("ToldRows", False), ("PacketRing", False), ("Greeting", False), ("GreetingV3", False), ("zmtp", False)],
 )  # fmt: skip
 def test_participles_are_recognised(name: str, expected: bool) -> None:
@@ -429,8 +432,8 @@ def test_names_are_nouns() -> None:
 
 
 def _names_of_tests() -> Iterator[str]:
-    """The modules that tests share, and the classes of all tests."""
-    for path in (PROJECT / "tests").rglob("*.py"):
+    """The modules that tests share, and the classes of all tests; the same of benchmarks."""
+    for path in (*(PROJECT / "tests").rglob("*.py"), *(PROJECT / "benchmarks").rglob("*.py")):
         module = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
         if not path.name.startswith(("test_", "__")):
             yield module

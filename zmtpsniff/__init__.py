@@ -5,7 +5,7 @@
         for message in capture:
             print(message.src, message.frames)
 
-What is of this package is imported when it is used: the command line has to start at once.
+The parts of this package are imported when they are used, because the command line must start at once.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -6,7 +6,7 @@ from zmtpsniff.collector import spare_collector
 
 
 def main() -> None:
-    """Run it; Ctrl-C while it is being imported ends it as it ends other programs, without a traceback."""
+    """Run it. Ctrl-C during the imports ends it as it ends other programs, without a traceback."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:  # else it is ignored, as in the background of a script
         signal.signal(signal.SIGINT, signal.SIG_DFL)

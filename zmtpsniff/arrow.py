@@ -32,8 +32,8 @@ class _ArrowField(NamedTuple):
 def to_table(kind: type[_AnyEvent], events: Iterable[_AnyEvent]) -> "pa.Table":
     """A table of events of one type, with the fields of their records as columns.
 
-    Octets are those at hand, without those of passwords. What an application says (``payload``) and what is in bodies
-    is JSON. Raises Error without pyarrow.
+    Octets are those at hand, without those of passwords. ``payload`` and ``bodies`` are JSON. Raises Error without
+    pyarrow.
     """
     try:
         import pyarrow as pa

@@ -1,19 +1,19 @@
-"""Python's collector of cycles, made to suit a dissection and a program that ends."""
+"""Python's collector of cycles, tuned for a dissection and for the end of the program."""
 
 import gc
 import sys
 
 
 def spare_collector() -> None:
-    """Have Python look for cycles less often: events and packets are many, short-lived and in no cycles."""
+    """Look for cycles less often: events and packets are many, live shortly and are in no cycles."""
     gc.set_threshold(100_000, 20, 100)
 
 
 def dismiss_collector() -> None:
-    """Have Python look for no cycles while it ends: that takes a fifth of the time of a small capture.
+    """Look for no cycles at the end of the program: that would take a fifth of the time of a small capture.
 
-    What must happen before the end, such as writing what is buffered, must have happened. DuckDB looks at the end for
-    objects of its own that are left, and says so at length.
+    Everything that must happen before the end must have happened, such as writing buffers. DuckDB looks at the end for
+    objects of its own that are left, and complains at length.
     """
     if "duckdb" not in sys.modules:
         gc.freeze()

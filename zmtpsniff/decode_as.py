@@ -1,4 +1,4 @@
-"""What the user says that a port carries, in Wireshark's words: ``tcp.port==5555,zmtp``."""
+"""Rules of the user about the protocol on a port, in Wireshark's words: ``tcp.port==5555,zmtp``."""
 
 import re
 from collections.abc import Iterable
@@ -14,11 +14,11 @@ _PROTOCOLS = {"zmtp": 0, "zmtp1": 1, "zmtp2": 2, "zmtp3": 3}
 
 
 class DecodeAsError(Error, ValueError):
-    """A rule cannot be used; the text says which and why, but not what the user gave it by."""
+    """A rule cannot be used. The text says which and why, but not which option gave it."""
 
 
 class DecodeAs(NamedTuple):
-    """A rule: what has a port in this range, on either side, is ZMTP of this version, or RADIO's datagrams over UDP."""
+    """A rule: connections with a port in this range, on either side, are ZMTP of this version, or RADIO's datagrams."""
 
     transport: str
     first_port: int

@@ -1,7 +1,7 @@
 """Captures for programs: :func:`open` and the Dissection that it returns.
 
-Everything here may be used in any thread. It prints nothing, catches no signals and gives up no privileges: that is
-for the program to decide.
+Everything here may be used in any thread. It prints nothing, catches no signals and gives up no privileges: the
+program decides about that.
 """
 
 import time
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.engines.engine import EngineName
 
 CaptureFile = str | PathLike[str] | IO[bytes]
-"""The name of a capture file, or an object of which its octets can be read; ``"-"`` is standard input."""
+"""The name of a capture file, or an object from which octets can be read; ``"-"`` is standard input."""
 
 _Event = TypeVar("_Event", Message, Connection, Problem)
 _Result = TypeVar("_Result")
@@ -46,8 +46,7 @@ class ClosableSource(Source, Protocol):
 class Dissection:
     """The events of a capture; made by :func:`open`.
 
-    Each iteration reads files from their beginning. What cannot be read again (an interface, a pipe) can be iterated
-    over once.
+    Each iteration reads files from their beginning. An interface or a pipe can be iterated over only once.
     """
 
     def __init__(
@@ -61,10 +60,11 @@ class Dissection:
         where: Callable[[AnyEvent], bool] | None = None,
         stop: Callable[[], None] | None = None,
     ) -> None:
-        """Dissect what ``source`` gives, and then, for each further iteration, what ``again`` returns or raises.
+        """Dissect the packets of ``source``. Each further iteration takes the source that ``again`` returns, or raises
+        its error.
 
-        ``through`` makes the Source that is dissected of the one that is read: it may save packets, or have them wait.
-        ``where`` says which events to give, None for all. ``stop`` ends the capture of a source that is live.
+        ``through`` may put another Source in front of that: one that saves packets, or makes them wait. ``where`` says
+        which events to give, None for all. ``stop`` ends the capture of a source that is live.
 
         Raises PluginError, NoSodiumError and DecodeAsError as Sniffer does; then the source is closed.
         """
@@ -105,7 +105,7 @@ class Dissection:
             await _in_thread(batches.close)
 
     def batches(self) -> Generator[list[AnyEvent], None, None]:
-        """The events in lists, as soon as they are known; of a live capture a list comes every 50 ms, empty or not.
+        """The events in lists, as soon as they are known. A live capture gives a list every 50 ms, empty or not.
 
         Raises as iterating does.
         """
@@ -114,7 +114,7 @@ class Dissection:
                 yield self._passing(events)
 
     def _all_batches(self, witness: Witness | None) -> Generator[list[AnyEvent], None, None]:
-        """The events in lists, whatever the filter; ``witness`` is told what is below them."""
+        """The events in lists, whatever the filter; ``witness`` hears of what happens below them."""
         run, self._first = self._first, None
         if run is None or witness is not self._collaborators.witness:
             source = self._again() if run is None else run.source
@@ -127,7 +127,7 @@ class Dissection:
             run.source.close()
 
     def finish(self) -> list[AnyEvent]:
-        """End an iteration that was broken off: the events that it would still give for the packets so far."""
+        """End an iteration that was broken off. Returns the events that it would still give for the packets so far."""
         events = self._run.sniffer.finish()
         self._note_totals(events)
         return self._passing(events)
@@ -170,7 +170,7 @@ class Dissection:
 
     @property
     def position(self) -> tuple[int, int] | None:
-        """How many octets of the files have been read, and how many there are; None where nobody knows."""
+        """How many octets of the files have been read, and how many there are; None if nobody knows."""
         source = self._run.source
         return source.position() if self._first is None and isinstance(source, Captures) else None
 
@@ -190,7 +190,7 @@ class Dissection:
         return self._run.sniffer.dropped
 
     def open_connections(self) -> Iterator[Connection]:
-        """Summaries of the ZMTP connections over TCP that go on, as far as they have come."""
+        """Summaries so far of the ZMTP connections over TCP that go on."""
         return self._run.sniffer.open_connections()
 
     def server(self, flow: int) -> str | None:
@@ -216,12 +216,15 @@ class Dissection:
         return self.to_arrow(kind).to_pandas()
 
     def stop(self) -> None:
-        """End a live capture: what has come is still given, and the totals. May be called in any thread."""
+        """End a live capture: the packets so far are still dissected, and the totals come.
+
+        May be called in any thread.
+        """
         if self._stop is not None:
             self._stop()
 
     def close(self) -> None:
-        """Let go of the files or the interface; an iteration that still goes on in another thread comes to its end."""
+        """Release the files or the interface. An iteration that still goes on in another thread ends."""
         self.stop()
         run, self._first = self._first, None
         if run is not None:
@@ -409,7 +412,7 @@ def _rules(texts: Sequence[str]) -> Iterator[DecodeAs]:
 
 
 async def _in_thread(work: Callable[[], _Result]) -> _Result:
-    """What ``work`` returns, in a thread; a task that is cancelled waits for it, since nothing can interrupt it."""
+    """The result of ``work``, in a thread. A task that is cancelled waits for it, since nothing can interrupt it."""
     import asyncio  # which takes longer than to read most captures
 
     waiting = asyncio.get_running_loop().run_in_executor(None, work)

@@ -2,7 +2,7 @@
 
 
 class Error(Exception):
-    """Something cannot be done; the text is one line that says what, why, and what to do, as the commands print it."""
+    """Something cannot be done. The text is one line, as the commands print it: what, why, and what to do."""
 
 
 class PluginError(Error):

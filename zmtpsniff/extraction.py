@@ -42,7 +42,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class IndexEntry(msgspec.Struct, omit_defaults=True):
-    """A line of the index: a file, or what has none because it is empty or hidden, and where it comes from."""
+    """A line of the index: a file and where it comes from. An empty or hidden body has no file."""
 
     file: str | None  # its name in the folder
     length: int  # octets on the wire
@@ -62,10 +62,10 @@ class Extractor:
     """Writes what messages hold into the files of a folder."""
 
     def __init__(self, folder: str, *, whole: bool = False, unpacks: bool = False, show_secrets: bool = False) -> None:
-        """Make the folder; raises Error if it cannot be written to, or has something in it.
+        """Make the folder. Raises Error if it cannot be written to, or is not empty.
 
-        With ``whole`` the frames of a message behind its envelope become one file, else each becomes one. ``unpacks``
-        undoes gzip, zlib and zstd. Credentials are left out unless ``show_secrets``.
+        With ``whole`` the frames of a message after its envelope become one file, else each frame becomes a file.
+        ``unpacks`` undoes gzip, zlib and zstd. Credentials are left out unless ``show_secrets``.
         """
         self._folder = folder
         self._whole = whole
@@ -142,7 +142,7 @@ class Extractor:
 
 
 def ending(data: bytes) -> str:
-    """How the name of a file ends that holds ``data``, by what is in it: ``json``, ``png``; ``bin`` for whatever."""
+    """The end of the name of a file with these contents: ``json``, ``png``; ``bin`` if nobody knows."""
     for magic, name in _MAGICS:
         if data.startswith(magic):
             return name

@@ -1,4 +1,4 @@
-"""Who dissects what flows carry: dissectors made by what addresses and the user's rules say."""
+"""Makes the dissector of each flow, by its addresses and the user's rules."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from zmtpsniff.net.dissection import FlowDissection
 
 
 class DissectorFactory:
-    """Makes a dissector for each flow, which adds what it finds to one list of events."""
+    """Makes a dissector for each flow. All dissectors append to one list of events."""
 
     def __init__(
         self,
@@ -26,10 +26,10 @@ class DissectorFactory:
         doubts: Doubts | None = None,
         curve: Curve | None = None,
     ) -> None:
-        """``events`` is the list that all dissectors add to; the first rule that matches a flow holds.
+        """``events`` is the list that all dissectors append to. The first rule that matches a flow holds.
 
-        ``doubts`` takes note of connections that may speak ZMTP and are not shown; None for nobody who asks.
-        ``curve`` opens the boxes of CURVE, if there are keys.
+        ``doubts`` takes note of connections that may speak ZMTP and are not shown; None if nobody asks. ``curve``
+        opens the boxes of CURVE, if there are keys.
         """
         self._events = events
         self._limits = limits
@@ -38,7 +38,7 @@ class DissectorFactory:
         self._curve = curve
 
     def connection(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
-        """The dissector of flow ``number``; ``starts`` says of both sides whether their beginning is known."""
+        """The dissector of flow ``number``; ``starts`` says for each side whether its beginning is known."""
         rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
         doubts = self._doubts if client.transport == "tcp" else None  # what they advise is a rule, which names a port
         return ZmtpConnection(
@@ -56,11 +56,11 @@ class DissectorFactory:
 
     @property
     def _wanted(self) -> Curve | None:
-        """What opens boxes, None as long as nobody has given keys: then a connection has nothing to do with it."""
+        """The object that opens boxes; None as long as there are no keys, so that connections need not ask it."""
         return self._curve if self._curve is not None and self._curve.is_wanted else None
 
     def datagrams(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        """The dissector of flow ``number``, which is what one sender sends to one destination."""
+        """The dissector of flow ``number``: the datagrams of one sender to one destination."""
         if kind == "beacon":
             return Beacons(self._events, number, src.text, dst.text)
         if kind == "udp":
@@ -69,7 +69,7 @@ class DissectorFactory:
         return Multicast(self._events, number, kind, src.text, dst.text, self._limits, forced)
 
     def carries_datagrams(self, *ports: int) -> bool:
-        """Whether a rule says of one of these UDP ports that it carries ZMTP's datagrams."""
+        """Whether a rule says that one of these UDP ports carries ZMTP's datagrams."""
         return first_match(self._rules, "udp", *ports) is not None
 
     def save(self, dissection: FlowDissection) -> bytes:

@@ -30,7 +30,7 @@ _OPENING_SHARE = 8  # of the memory one part in so many may be for these
 _CONVERSATIONS = 100_000  # that are known, at least
 _DATAGRAMS = 1024  # whose fragments are known
 
-# Problems that a connection has only together with others of the same server.
+# Problems that a connection has only together with other connections of the same server.
 _OF_SEVERAL = frozenset({"identity-in-use", "pair-in-use", "reconnect-storm", "connection-refused"})
 
 _Ends = frozenset[str]
@@ -74,14 +74,15 @@ class _AtEnd:
 
 
 class PacketSelector:
-    """Is given all packets and all events, and writes the packets that are wanted."""
+    """Gets all packets and all events, and writes the packets that are wanted."""
 
     def __init__(
         self, saver: Saver, source: Source, *, packets_only: bool = False, held_octets: int = HELD_OCTETS
     ) -> None:
-        """Write to ``saver``, and close it at the end; ``source`` is that of the packets, and is told of its faults.
+        """Write to ``saver``, and close it at the end. ``source`` is that of the packets, and learns of the saver's
+        faults.
 
-        With ``packets_only`` only those packets are written that completed a record which passed.
+        With ``packets_only`` it writes only packets that completed a record which passed.
         """
         self.missing = 0  # packets that were given up before their connection passed
         # Whether records may still come of the TCP connection with a direction of this key.
@@ -117,10 +118,10 @@ class PacketSelector:
         datagrams: Sequence[tuple[int, bytes]],
         fragments: Sequence[tuple[Hashable, int]],
     ) -> None:
-        """Let packets wait, whose numbers count up from ``first``, with what the header decoder found in them.
+        """Hold packets back, with the results of the header decoder. Their numbers count up from ``first``.
 
-        These are the TCP segments; the packet number and the flow's key of datagrams that matter; and of IP fragments a
-        key that all fragments of one datagram share, and the packet number.
+        The results are the TCP segments. Datagrams that matter have their packet number and the flow's key. IP
+        fragments have a key that all fragments of one datagram share, and the packet number.
         """
         found: dict[int, _Conversation] = {}
         for segment in segments:
@@ -156,7 +157,7 @@ class PacketSelector:
             self._at_end.setdefault(end, _AtEnd()).conversations.append(conversation)
 
     def _join(self, key: Hashable, held: _Entry) -> None:
-        """Give the fragments of a datagram the conversation that its last one shows."""
+        """The last fragment of a datagram shows its conversation. Give the other fragments the same one."""
         if held.conversation is None:
             self._fragments.setdefault(key, []).append(held)
             if len(self._fragments) > _DATAGRAMS:
@@ -168,7 +169,7 @@ class PacketSelector:
     # ------------------------------------------------------------------ events
 
     def judge(self, events: Sequence[AnyEvent], passing: Sequence[AnyEvent]) -> None:
-        """Learn of the events of the packets taken so far, and which of them pass; write what is certain."""
+        """Learn the events of the packets taken so far, and which of them pass. Write the packets that are certain."""
         for event in passing:
             if not isinstance(event, Capture):
                 self._want(event)
@@ -203,7 +204,7 @@ class PacketSelector:
                     self._want_all_at(address or "")
 
     def _want_all_at(self, address: str) -> None:
-        """Want all connections of one end, as far as they are known: a problem is about several."""
+        """Want all known connections of one end, because a problem is about several of them."""
         at_end = self._at_end.get(address)
         if at_end is not None:
             for conversation in at_end.conversations[at_end.wanted :]:
@@ -279,7 +280,7 @@ class PacketSelector:
             self._saver.write(packets, self._source.dropped or None)
 
     def _make_room(self) -> None:
-        """Hold less back: first nothing of what speaks no ZMTP, then not the oldest."""
+        """Hold less back: first drop packets of connections without ZMTP, then the oldest ones."""
         kept: list[_Entry] = []
         speaks: dict[bytes, bool] = {}
         for held in self._queue[self._first :]:
@@ -318,7 +319,7 @@ class PacketSelector:
             conversation.lost += 1
 
     def _forget_conversations(self) -> None:
-        """Forget those of which nothing is held back, if there are too many: those that are over, then the oldest."""
+        """Forget connections without held packets, if there are too many: those that are over, then the oldest."""
         if len(self._by_ends) <= self._most_conversations:
             return
         used = {id(held.conversation) for held in self._queue}
@@ -335,7 +336,7 @@ class PacketSelector:
         self._most_conversations = 2 * max(len(self._by_ends), _CONVERSATIONS)
 
     def finish(self) -> None:
-        """Write what is wanted of all that is held back, and end the file. All events have been judged."""
+        """Write the wanted ones of all held packets, and end the file. All events have been judged."""
         self._save([held.packet for held in self._queue[self._first :] if self._verdict(held)])
         self._queue.clear()
         self._first = 0

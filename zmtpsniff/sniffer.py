@@ -15,7 +15,7 @@ from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sod
 from dissectors.zmtp.evidence import Doubts
 from zmtpsniff.analysis.patterns import Notice, Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
-from zmtpsniff.analysis.patterns.conversation import Doubt
+from zmtpsniff.analysis.patterns.conversation import Delay, Doubt
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Packet, Source
@@ -36,16 +36,18 @@ _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection
 _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
 _MOST_KEY_FAULTS = 8
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
+_STALL_NS = 500_000_000  # a live capture gives a batch much more often, if need be an empty one
+_RECOVERY_NS = 1_000_000_000  # in which packets come that waited meanwhile
 
 _time_ns = itemgetter(0)  # of a packet
 _comment = itemgetter(4)
 
 
 class Collaborators(NamedTuple):
-    """Whom a Sniffer works with besides its source; it can do without each of them."""
+    """The objects that a Sniffer works with besides its source. It can do without each of them."""
 
     clock: Callable[[], int] | None = None
-    """Tells the time, in nanoseconds since 1970, while packets pass; time then goes on without packets, too."""
+    """Gives the time, in nanoseconds since 1970, while packets pass. Then time goes on without packets, too."""
     tls: "Tls | None" = None
     """Takes out of TLS what has been decrypted."""
     witness: Witness | None = None
@@ -53,9 +55,9 @@ class Collaborators(NamedTuple):
     host: "LocalHost | None" = None
     """Says which processes of this machine have the connections."""
     selector: "PacketSelector | None" = None
-    """Is given the packets, with what the layers below connections know of them, and saves some."""
+    """Gets the packets, with the results of the layers below connections, and saves some."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
-    """Loads the dissectors of payloads; None for the plug-ins of settings and of packages, and the built-in ones."""
+    """Loads the dissectors of payloads. None: the plug-ins of settings and of packages, and the built-in ones."""
 
 
 NOBODY = Collaborators()
@@ -74,6 +76,8 @@ class Sniffer:
         self._source = source
         self._count = settings.packets
         self._clock = collaborators.clock
+        self._looked_ns = 0  # at the clock
+        self._stalled_ns = 0
         self._settled_ns = 0
         self._patterns = Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None
         self._payloads = _make_payloads(settings, collaborators) if settings.payload else None
@@ -94,6 +98,7 @@ class Sniffer:
             settings.flow_limits,
             self._refuse if settings.patterns else None,
             self._suspect if settings.patterns else None,
+            self._excuse if settings.patterns else None,
             collaborators.witness,
         )
         self._datagrams = DatagramTable(
@@ -116,7 +121,7 @@ class Sniffer:
         self._finished = False
 
     def events(self) -> Iterator[list[AnyEvent]]:
-        """Yield events in batches, as soon as they are known; the last is the ``capture`` record.
+        """Yield events in batches, as soon as they are known; the last event is the ``capture`` record.
 
         A batch belongs to the caller until the next is asked for. Raises CaptureError if the source is no capture.
         """
@@ -126,17 +131,18 @@ class Sniffer:
             if self._source.key_lines:
                 self._take_keys()
             self._take(packets)
+            now_ns = self._last_ns if self._clock is None else self._tell_time(self._clock(), bool(packets))
             if self._clock is not None:
-                self._settle(packets)
+                self._settle(now_ns)
             if self._curve.waiting_since_ns is not None:
-                self._curve.settle(self._last_ns if packets or self._clock is None else self._clock())
+                self._curve.settle(now_ns)
             yield self._give()
             if self._count is not None and self._packets >= self._count:
                 break
         yield self.finish()
 
     def finish(self) -> list[AnyEvent]:
-        """End every flow; returns the last events. Once it has been called nothing more comes."""
+        """End every flow. Returns the last events. No events come after that."""
         if self._finished:
             return []
         self._finished = True
@@ -166,7 +172,7 @@ class Sniffer:
         return events
 
     def open_connections(self) -> Iterator[Connection]:
-        """Summaries of the ZMTP connections over TCP that go on, as far as they have come."""
+        """Summaries so far of the ZMTP connections over TCP that go on."""
         for dissection, start_ns, last_ns in self._flows.dissections():
             if (
                 isinstance(dissection, ZmtpConnection)
@@ -193,10 +199,20 @@ class Sniffer:
         """The number of packets that are known to be lost so far."""
         return self._source.dropped
 
-    def _settle(self, packets: list[Packet]) -> None:
-        """Let time pass; while packets wait to be read it is theirs."""
-        assert self._clock is not None
-        now_ns = self._last_ns if packets else self._clock()
+    def _tell_time(self, clock_ns: int, has_packets: bool) -> int:
+        """The time up to which packets have come. While packets wait to be read it is theirs.
+
+        On a busy machine this program may stand still, or the whole machine. Packets that came meanwhile wait somewhere
+        on their way here, though none is in the first batch behind that. So they get some time to come.
+        """
+        if clock_ns - self._looked_ns > _STALL_NS:
+            self._stalled_ns = clock_ns
+        self._looked_ns = clock_ns
+        is_late = 0 <= clock_ns - self._stalled_ns < _RECOVERY_NS
+        return self._last_ns if has_packets or is_late else clock_ns
+
+    def _settle(self, now_ns: int) -> None:
+        """Let time pass, once a second."""
         if now_ns - self._settled_ns > _SETTLE_NS:
             self._settled_ns = now_ns
             self._flows.settle(now_ns)
@@ -205,7 +221,7 @@ class Sniffer:
                 self._patterns.settle(now_ns)  # which it tells of once it has seen what came until then
 
     def _take_keys(self) -> None:
-        """Take keys that came with the packets. More may come, and then they come later than what they open."""
+        """Take keys that came with the packets. Later ones may come after the boxes that they open."""
         lines = self._source.key_lines[:]
         del self._source.key_lines[: len(lines)]
         try:
@@ -237,7 +253,7 @@ class Sniffer:
         if comments.count(None) < len(comments):
             for index, comment in enumerate(comments):
                 if comment is not None:
-                    # A comment comes before what its packet says, and after what earlier packets say.
+                    # A comment stands before the events of its packet, and after those of earlier packets.
                     self._dissect(packets[begin:index])
                     begin = index
                     self._events.append(Comment(comment, times[index], self._packets + 1))
@@ -274,6 +290,9 @@ class Sniffer:
 
     def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
         self._notices.append((len(self._events), Doubt(time_ns, number, since_ns)))
+
+    def _excuse(self, number: int, time_ns: int, since_ns: int) -> None:
+        self._notices.append((len(self._events), Delay(time_ns, number, since_ns)))
 
     def _report(self, code: str, detail: str) -> None:
         self._events.append(Problem(PROBLEMS[code].severity, code, detail))

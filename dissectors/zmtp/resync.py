@@ -60,17 +60,17 @@ MARKS = (
     *(b"\x04PING", b"\x04PONG", b"\x09SUBSCRIBE", b"\x06CANCEL", b"\x04JOIN", b"\x05LEAVE"),
     *(b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR"),
 )
-# A frame that is empty and ends a message is rare in ZMTP, and what other protocols' 4-octet lengths look like. So many
+# A frame that is empty and ends a message is rare in ZMTP, but the 4-octet lengths of other protocols look so. So many
 # in a row are zeros of something else.
 _EMPTY_BITS = -10.0
 _MOST_EMPTY = 16
 _TOO_MANY_EMPTY = bytes(2 * (_MOST_EMPTY + 2))
 _OTHER_THAN_ZERO = re.compile(rb"[^\0]")
 _PLAUSIBLE_LENGTH = 1 << 32
-# The first octets of a long length are zero, which is worth as much as zeros are rare, but not more than:
+# The first octets of a long length are zero. That is worth as much as zeros are rare, but at most:
 _MOST_LONG_BITS = 24.0
 _LONG_HEADER_V1 = 10  # octets, with the flags
-# Frames of ZMTP 1.0 that end so are what 4-octet lengths of other protocols look like.
+# The 4-octet lengths of other protocols look like frames of ZMTP 1.0 that end so.
 _ZEROS = b"\0\0\0"
 
 
@@ -80,7 +80,7 @@ class Discovery(NamedTuple):
     offset: int
     framing: int  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later
     bits: float
-    doubtful: int  # messages that begin with one of so many frames may lack their first ones, or be none at all
+    doubtful: int  # messages that begin in so many frames may lack their first frames, or be none at all
 
 
 class Frame(NamedTuple):
@@ -138,7 +138,8 @@ class Window:
         chance = max(self._short_count, 1) / self.end
         self._dense = chance > _DENSE
         self.surprise = 0.0 if self._dense else -math.log2(chance)  # bits of a flags octet
-        # Long frames by their own flags: where short ones turn up all the time, as among zeros, these need not.
+        # Long frames are judged by their own flags: flags of short frames may be everywhere, as among zeros, and those
+        # of long frames rare.
         long_flags = bytes(set(self._flags) - set(self._short_flags)) or bytes([wire.LENGTH_ESCAPE_V1])
         self._long_surprise = max(self.surprise, -math.log2(max(_count(octets, long_flags), 1) / self.end))
         self.most_bits = 0.0  # of any chain that was found
@@ -158,9 +159,9 @@ class Window:
         return self._found(links, begin) if begin < self.end else None
 
     def _first_without_rival(self, links: dict[int, Link], starts: list[int]) -> int:
-        """The first of ``starts`` that no chain contradicts for which there is more evidence; else the window's end.
+        """The first of ``starts`` that no chain with more evidence contradicts; else the window's end.
 
-        Such a chain begins within what would be a body, and never comes upon a frame of the one from the start.
+        Such a chain begins inside a body, and never meets a frame of the chain from the start.
         """
         lasts: dict[int, int] = {}  # the last frame of the chain from each place
         most: dict[int, float] = {}  # the most bits of a chain to each last frame
@@ -172,7 +173,7 @@ class Window:
         return next((start for start in starts if lasts[start] == last or links[start].bits >= bits), self.end)
 
     def frames(self, place: int, most: int) -> list[Frame]:
-        """The frames that chain from ``place`` on, as far as they begin in the window, ``most`` at most."""
+        """The frames that chain from ``place`` on, at most ``most``, as long as they begin in the window."""
         frames: list[Frame] = []
         while not self._is_last(place) and len(frames) < most:
             header = self._read(place)
@@ -183,9 +184,9 @@ class Window:
         return frames
 
     def gain(self, frames: list[Frame]) -> float:
-        """How many bits more a frame is worth once it is known which octets are the headers of a chain.
+        """How many bits more a frame is worth once the headers of a chain are known.
 
-        Among text nothing but headers looks like flags, so that no frame in a body can lead to another.
+        Among text, only headers look like flags. So no frame in a body can lead to another one.
         """
         if self._dense:
             return 0.0
@@ -238,9 +239,9 @@ class Window:
         return links
 
     def _follow(self, start: int, links: dict[int, Link], dead: set[int], room: int) -> int:
-        """Follow at most ``room`` frames, until it is known whether they lead to the end; returns how many there were.
+        """Follow at most ``room`` frames, until it is known whether they lead to the end. Returns how many there were.
 
-        Those that do are added to ``links``, the others to ``dead``.
+        Frames that do are added to ``links``, the others to ``dead``.
         """
         frames: list[Frame] = []
         place, empty = start, 0
@@ -263,7 +264,7 @@ class Window:
         return len(frames)
 
     def _add(self, links: dict[int, Link], frame: Frame, rest: float = 0.0) -> None:
-        """Add a frame to the links; ``rest`` are the bits behind it if the next frame is not among them."""
+        """Add a frame to the links. ``rest`` are the bits of the frames after it, if the next frame is not a link."""
         own = self._worth(frame)
         following = links.get(frame.following)
         links[frame.place] = Link(frame, own, own + (rest if following is None else following.bits))
@@ -296,7 +297,7 @@ class Window:
         return _header_v2(octets, place, self.end) if flags in self._flags else None
 
     def _is_last(self, place: int) -> bool:
-        """Whether so little is left of the window at ``place`` that nothing can be said of a frame there."""
+        """Whether too little is left of the window at ``place`` to judge a frame there."""
         left = self.end - place
         if self.framing == 2:
             return left <= 0
@@ -329,7 +330,8 @@ class Window:
         Chains that start at a wrong place in a body either end or lead into the right chain. So a frame at which all of
         them meet is right, unless it is among the first of its chain.
         """
-        # Walk all chains in order of place; `ahead` holds where those begun before go on, and after how many bits.
+        # Walk all chains in order of place. `ahead` has the places where chains from before go on, and their bits so
+        # far.
         ahead: dict[int, float] = {}
         for place in sorted(links):
             before = ahead.pop(place, 0.0)
@@ -343,10 +345,10 @@ class Window:
         return most
 
     def _found(self, links: dict[int, Link], offset: int) -> Discovery:
-        """Frames begin at ``offset``; which of their messages are doubtful depends on what has led there.
+        """Frames begin at ``offset``. The frames that lead there decide which messages are doubtful.
 
-        If the frames of a chain are false up to one, its first true frame is the one after that, which may be any
-        of a message. So a message is whole if enough speaks for the frame before it, and that has no MORE.
+        If a chain has false frames, its first true frame follows them, and may be any frame of a message. So a message
+        is whole if the frame before it is certain, and has no MORE.
         """
         chain = [links[offset]]
         while chain[-1].frame.following in links:
@@ -365,9 +367,10 @@ class Window:
         return Discovery(offset, self.framing, links[offset].bits, doubtful)
 
     def _before(self, links: dict[int, Link], offset: int, gain: float) -> tuple[float, bool]:
-        """The most evidence of frames that lead to ``offset``, ``gain`` more for each; whether a message goes on there.
+        """The most evidence of frames that lead to ``offset``, ``gain`` more for each; and whether a message goes on
+        there.
 
-        A command tells nothing of that, since PING and PONG come between the frames of a message, too.
+        A command does not show that, since PING and PONG come between the frames of a message, too.
         """
         ahead: dict[int, tuple[float, bool]] = {}
         for place in sorted(place for place in links if place < offset):
@@ -377,7 +380,7 @@ class Window:
                 inside = frame.more
             ahead[frame.following] = max((bits + own + gain, inside), ahead.get(frame.following, (0.0, True)))
         bits, inside = ahead.get(offset, (0.0, True))
-        # They may begin anywhere, and in so many octets there are false ones.
+        # They may begin anywhere, and so many octets hold false ones.
         return max(bits - math.log2(offset + 1), 0.0), inside
 
 
@@ -387,7 +390,7 @@ def _count(octets: bytes, which: bytes) -> int:
 
 
 def read_header(octets: bytes, position: int, framing: int) -> tuple[int, int, bool] | None:
-    """Start and end of the body of a frame at ``position`` and its MORE bit; None if none with a whole header is there.
+    """Start and end of the body of a frame at ``position``, and its MORE bit; None if there is no whole header.
 
     The end may be behind that of ``octets``.
     """

@@ -1,17 +1,19 @@
 """Finding frames again in one direction of a connection: window by window, and long ones between the windows.
 
-Who has lost its place in a stream, or never had one, gives all that comes to a search until this has a `discovery`:
+A side that has lost its place in a stream, or never had one, gives all octets to a search until the search has a
+`discovery`:
 
     window ── nothing in as much as is searched at once ──▶ between ── so many octets later ──▶ window
     window ── frames chain for long enough ──▶ discovery          between ── long frames lead here ──▶ discovery
     window ── nothing in all that is searched of a flow that may be anything ──▶ hopeless
 
 In a window every place is tried: :mod:`dissectors.zmtp.resync` weighs the evidence. A frame may be longer than any
-window, so where headers of long frames lead is followed everywhere (:mod:`dissectors.zmtp.long_frames`). The longer
+window. So the search follows the headers of long frames everywhere (:mod:`dissectors.zmtp.long_frames`). The longer
 nothing is found, the more lies between two windows, so that the work stays in proportion to the octets.
 
-Many segments come before frames are certain. A search remembers what each of them brought, and when. So what is found
-can be read as if the place in the stream had been known: each message has the packet that completed it.
+Many segments come before frames are certain. A search remembers which octets each segment brought, and when. So the
+frames that it finds can be read as if the place in the stream had always been known: each message has the packet that
+completed it.
 """
 
 from collections.abc import Callable
@@ -30,19 +32,19 @@ State = Literal["window", "between"]
 Judge = Callable[[bytes, Discovery], bool]
 
 _WINDOW_LIMIT = 1 << 17
-# Octets that have to come before the next attempt: where it is known to be ZMTP, few frames are enough.
+# So many octets must come before the next attempt. On a connection known to be ZMTP, few frames are enough.
 _FEW_OCTETS = 16
 _MORE_OCTETS = 64
-# How many octets are searched without a pause. After that headers of long frames are all that is looked for between
-# two windows, in so many octets at a time.
+# So many octets are searched without a pause. After that, between two windows, only headers of long frames are looked
+# for, in so many octets at a time.
 _SEARCH_LIMIT = 1 << 20
 _BLOCK = 1 << 15
 _MOST_BETWEEN = 16 << 20
-# A flow of which nothing is known is given up after so many octets without the header of a long frame that leads to a
-# place before the second limit.
+# The search gives up a flow of unknown protocol after so many octets, unless a header of a long frame leads to a place
+# before the second limit.
 _GIVE_UP_LIMIT = 64 << 20
 _MOST_SEARCHED = 256 << 20
-# Segments whose facts are held; if there are more, two neighbours become one.
+# The most segments whose facts are held. If there are more, two neighbours become one.
 _MOST_SEGMENTS = 4096
 
 
@@ -86,7 +88,7 @@ def _pair(one: Segment, other: Segment | None) -> Segment:
 
 
 class SearchState(Part):
-    """What a search says of itself in a snapshot, beside its segments and the long frames that it knows of."""
+    """The state of a search in a snapshot, beside its segments and the long frames that it knows."""
 
     state: State
     framing: int
@@ -121,9 +123,9 @@ class Search:
     )
 
     def __init__(self, buffer: Buffer, judge: Judge, framing: int = 0, known: bool = False) -> None:
-        """Search behind what ``buffer`` holds.
+        """Search after the octets that ``buffer`` holds.
 
-        ``judge`` is asked whether frames that chain are of ZMTP as long as the connection is not ``known`` to be;
+        While the connection is not ``known`` to be ZMTP, the search asks ``judge`` whether a chain of frames is ZMTP.
         ``framing`` is that of the connection: 1, 2, or 0 if nobody knows.
         """
         self._buffer = buffer
@@ -133,7 +135,8 @@ class Search:
         self.discovery: Discovery | None = None  # where frames begin, in the octets given last
         self.hopeless = False  # nothing speaks for it that this is ZMTP
         self.searched = 0  # octets searched before those held
-        self.silence = 0  # segments in which the sender had seen nothing new of the other side, since it is searched
+        # segments in a row whose sender had seen nothing new of the other side, since the search began
+        self.silence = 0
         self.starts = [0]  # where segments begin in the octets held
         self.segments: list[Segment] = []  # what is known of these segments
         self.cut = 0  # octets that the snaplen took from the end of those held
@@ -144,7 +147,7 @@ class Search:
         self.long_frames = LongFrames()
 
     def begin_with(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
-        """Learn which segment the first octets are of, if that is not known; as in :class:`Segment`."""
+        """Learn to which segment the first octets belong, if nobody knows it; as in :class:`Segment`."""
         if not self.segments:
             self.segments.append(Segment(self.searched, time_ns, packet, begin, seen))
 
@@ -169,7 +172,7 @@ class Search:
         ]
 
     def read(self, data: bytes, position: int) -> int:
-        """Search ``data`` from ``position`` on; returns how many octets are done with, or where the `discovery` is."""
+        """Search ``data`` from ``position`` on. Returns how many octets are done, or where the `discovery` is."""
         octets = data[position:]
         while True:
             state = self.state
@@ -221,7 +224,7 @@ class Search:
         self.state = "between"
 
     def _block(self, block: bytes) -> int:
-        """Octets between two windows, in which only long frames are looked for."""
+        """How many octets between two windows are searched only for long frames."""
         if len(block) < self.try_at:
             self._buffer.need = self.try_at
             return 0
@@ -230,12 +233,12 @@ class Search:
         if self.discovery is None:
             self._between -= reached
             if self._between <= 0:
-                # One attempt is enough for what most likely is something else.
+                # One attempt is enough if the octets are most likely another protocol.
                 self._begin_window(0 if self.known else _WINDOW_LIMIT)
         return reached
 
     def _follow(self, block: bytes, size: int) -> int:
-        """Follow long frames through ``size`` octets; returns how many are done with."""
+        """Follow long frames through ``size`` octets. Returns how many octets are done."""
         found = self.long_frames.take(block, size, self.starts, self.framing, self.known)
         if found is not None:
             return self._discover(found)
@@ -258,7 +261,7 @@ class Search:
         return found.offset
 
     def skip(self, length: int) -> None:
-        """Go on behind ``length`` octets that are missing; all before them, what is held too, has been searched."""
+        """Go on after ``length`` missing octets. All octets before them, also those held, have been searched."""
         done = self._buffer.held + length
         self._buffer.clear()
         self.searched += done
@@ -268,7 +271,7 @@ class Search:
         paused = self.state == "between"
         self._begin_window()
         if self.known and self.searched > _WINDOW_LIMIT:
-            # Where hole follows hole no window grows, so there is a pause after each of them instead.
+            # Between many holes no window grows, so there is a pause after each hole instead.
             if paused:
                 self.try_at = _BLOCK
                 self.state = "between"

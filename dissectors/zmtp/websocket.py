@@ -1,8 +1,8 @@
 """ZMTP's frames inside WebSocket messages: the reader of a side that has upgraded to ZWS (45/ZWS, RFC 6455).
 
-WebSocket frames say how long they are, as ZMTP's do, so that holes in a capture cost only what they cover. A message
-of WebSocket may come in several frames (fragments) with PING, PONG and CLOSE between them, and may be compressed; what
-it is in the end is one frame of ZMTP behind an octet of flags.
+WebSocket frames have lengths, as ZMTP's do, so a hole in a capture costs only the octets that it covers. A message of
+WebSocket may come in several frames (fragments) with PING, PONG and CLOSE between them, and may be compressed. In the
+end it is an octet of flags and one frame of ZMTP.
 
     frames ── a long payload begins ──▶ body ── it is over ──▶ frames
     frames ── no frame can begin so ──▶ unreadable
@@ -18,7 +18,7 @@ from dissectors.zmtp.session import Session
 
 
 class WebSocketState(Part):
-    """What a reader of WebSocket frames says of itself in a snapshot, beside its body and its inflater."""
+    """The state of a reader of WebSocket frames in a snapshot, beside its body and its inflater."""
 
     _first: int
     _mask: bytes
@@ -160,14 +160,14 @@ class WebSocketReader:
 
     @property
     def rest(self) -> Octets | None:
-        """What has come of a frame of ZMTP that will not go on, None if that is none of a message."""
+        """The octets that came of a frame of ZMTP that will not go on; None if the frame is no part of a message."""
         if self.body is None or self._first & (ws.OPCODE | ws.COMPRESSED) != ws.BINARY:
             return None
         kept = ws.unmask(self.body.octets, self._mask)
         return Cut(kept[1:], self.body.length - 1) if kept and not kept[0] & ws.ZWS_COMMAND else None
 
     def _room(self, first: int) -> int:
-        """How many octets are kept of the payload of a frame that begins so."""
+        """How many octets of a frame's payload to keep, by its first octets."""
         compressed = first & ws.COMPRESSED or (first & ws.OPCODE == ws.CONTINUATION and self._compressed)
         return deflate.COMPRESSED_LIMIT if compressed else self._keep + 1
 
@@ -287,7 +287,7 @@ class MessageSearch:
     __slots__ = ("_masked", "found", "reader", "searched")
 
     def __init__(self, reader: WebSocketReader, masked: bool, searched: int = 0) -> None:
-        """Search for what ``reader`` will read, after ``searched`` octets in vain.
+        """Search for frames that ``reader`` can read. ``searched`` octets were searched in vain before.
 
         ``masked`` is whether the sender must mask its frames.
         """

@@ -18,11 +18,11 @@ ZWS_MORE = 0x01
 ZWS_COMMAND = 0x02
 ZWS_RESERVED = 0xFC
 
-# Frames that must chain to be believed where a segment begins, and anywhere else; each is as rare by chance as 1 in
-# some 30,000: its first octet, its mask bit and its ZWS flags are known.
+# So many frames must chain: from where a segment begins, and from anywhere else. By chance each is as rare as 1 in some
+# 30,000: its first octet, its mask bit and its ZWS flags are known.
 _CHAIN_AT_START = 1
 _CHAIN_ANYWHERE = 3
-# The same of a connection of which nothing is known. What others send by WebSocket may begin with small numbers, too.
+# The same on a connection of unknown protocol. Other programs' WebSocket messages may begin with small numbers, too.
 _CHAIN_UNKNOWN = 4
 _PLAUSIBLE_LENGTH = 1 << 32
 _HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR")
@@ -31,7 +31,7 @@ _HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x0
 def parse_header(data: bytes, position: int) -> tuple[int, bytes, int, int] | int:
     """Read the header of a frame: its first octet, mask (empty: none), payload length, and where the payload begins.
 
-    Returns the number of octets that the header has at least if they are not all there.
+    If the header is not whole, returns the number of octets that it has at least.
     """
     left = len(data) - position
     if left < 2:
@@ -75,7 +75,7 @@ def find_messages(data: bytes, position: int, masked: bool) -> int | None:
 
 
 def _chain(data: bytes, position: int, masked: bool, chains: dict[int, int]) -> int:
-    """How many whole frames chain from ``position`` to the end; those that follow it have been looked at."""
+    """How many whole frames chain from ``position`` to the end. The frames after them have been read already."""
     header = parse_header(data, position)
     if isinstance(header, int):
         return 0
@@ -104,7 +104,7 @@ def find_unknown(data: bytes, starts: Iterable[int], masked: bool) -> int | None
 
 
 def _is_zws(data: bytes, position: int, masked: bool) -> bool:
-    """Whether frames chain to the end: commands of a handshake, or messages that cannot be lengths of others."""
+    """Whether frames chain to the end: commands of a handshake, or messages that cannot be others' lengths."""
     frames = 0
     all_zero = True
     while position < len(data):

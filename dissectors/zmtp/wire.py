@@ -12,8 +12,8 @@ MAX_LENGTH = 2**63 - 1
 SHORT_LIMIT = 255  # the longest body of a frame without LONG
 LENGTH_ESCAPE_V1 = 0xFF  # 13/ZMTP: the real length follows in 8 octets
 
-# 13/ZMTP gives a meaning to bit 0 alone. libzmq 2.1 leaves its message-type mask (0x7E) in the others, all others
-# send zero; nothing else has been seen, so nothing else is taken for ZMTP 1.0 where nothing else tells.
+# 13/ZMTP gives a meaning to bit 0 alone. libzmq 2.1 leaves its message-type mask (0x7E) in the other bits; all other
+# peers send zero. Nobody has seen other values, so they are no ZMTP 1.0 unless something else proves it.
 FLAGS_SEEN_V1 = frozenset({0x00, 0x01, 0x7E, 0x7F})
 
 # Greeting (23/ZMTP, "Greeting"; 15/ZMTP, "Backwards Interoperability")
@@ -42,15 +42,16 @@ CURVE_MESSAGE_LEAST = len(CURVE_MESSAGE) + CURVE_NONCE_SIZE + CURVE_BOX_OVERHEAD
 BROKEN_ERROR = b"^RROR"
 
 
-# Fewer octets than this are not worth finding out whether all messages in them are alike.
+# With fewer octets than this it does not pay to find out whether all messages in them are alike.
 ENOUGH_ALIKE = 64
 
 
 def count_alike(data: bytes, position: int) -> int:
     """How many whole messages there are from ``position`` on, if each is one short frame and all have one length.
 
-    If a packet has many messages, they are mostly of this kind. To compare all their headers at once is cheaper than to
-    read one after the other. ``data`` has two octets from ``position`` on, at least. If they are not alike it is 0.
+    If a packet has many messages, they mostly are so. To compare all their headers at once is cheaper than to read one
+    after the other. ``data`` has at least two octets from ``position`` on. If the messages are not alike, the number
+    is 0.
     """
     length = data[position + 1]
     step = 2 + length

@@ -171,6 +171,15 @@ def test_pcapng_time_units(tmp_path: Path, order: str, resolution: bytes | None,
     assert got == [(time - 3 * SECOND, ETHERNET, b"abc", 3, None)]
 
 
+def test_pcapng_interface_described_between_packets_of_another(tmp_path: Path) -> None:
+    """Its unit of time is its own."""
+    ng = Ng()
+    packets = [ng.packet(0, 1_000_000, b"abc", 3), ng.interface(options=ng.option(9, b"\x09"))]
+    packets += [ng.packet(index, 1_000_000, b"abc", 3) for index in (0, 1)]
+    got, _ = read(tmp_path, ng.section() + ng.interface() + b"".join(packets))
+    assert [packet[0] for packet in got] == [SECOND, SECOND, SECOND // 1000]
+
+
 def test_pcapng_sections_interfaces_and_blocks_of_all_kinds(tmp_path: Path) -> None:
     little, big = Ng("<"), Ng(">")
     first = little.section(little.option(1, b"the first section"), length=0x1000)

@@ -81,7 +81,7 @@ def test_an_interface_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
 def test_an_interface_that_is_down_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     # Whoever is slow to look sees the same when an interface is deleted at once.
     here, _ = sides
-    with live("--engine", engine, "-i", here.interface, prefix=here.command()) as program:
+    with live("--engine", engine, "-i", here.interface, "-f", "tcp", prefix=here.command()) as program:
         here.ip("link", "set", here.interface, "down")
         if engine in TELLS:
             program.read_until(lambda records: "interface-down" in codes(records))

@@ -1,5 +1,6 @@
 """What a skim leaves out changes nothing of what is known of the packets that it keeps, nor of all."""
 
+import struct
 from random import Random
 
 import pytest
@@ -11,13 +12,36 @@ pytest.importorskip("numpy", reason="numpy is not installed: pip install 'zmtpsn
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.capture.test_files import COMPRESSIONS, pcap
-from tests.capture.test_files_offsets import FORMS, State, chunks
+from tests.capture.test_files import COMPRESSIONS, Ng, pcap
+from tests.capture.test_files_offsets import FORMS, State, captures, chunks
+from tests.support import records
 from zmtpsniff.capture.files import open_stream
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.skim import Glance, Numbers, Skim, structures
 from zmtpsniff.capture.source import Packet
 
 DISORDER = [(time, time * 7 % 10, bytes([time]) * (time % 50), 60) for time in (5, 9, 3, 3, 8, 12, 11, 12, 2, 20, 1)]
+
+
+def pcapng(order: str = "<", options: bytes = b"", interfaces: int = 1) -> bytes:
+    """A section with those packets, from several interfaces in turns."""
+    ng = Ng(order)
+    stamps = [second * 1_000_000 + fraction for second, fraction, *_ in DISORDER]
+    packets = [ng.packet(at % interfaces, stamps[at], *DISORDER[at][2:]) for at in range(len(DISORDER))]
+    return ng.section() + ng.interface(options=options) * interfaces + b"".join(packets)
+
+
+def unlike() -> bytes:
+    """Packets from interfaces that differ in what the times mean or in the link type, and of one not described."""
+    ng = Ng()
+    resolutions = [6, 9, 3, 0, 0x80, 0x8A, 12]
+    described = [ng.interface(options=ng.option(9, bytes([value]))) for value in resolutions] + [ng.interface(113)]
+    described += [ng.interface(options=ng.option(14, struct.pack("<q", value))) for value in (-7, 1 << 33, -1 << 62)]
+    packets = [ng.packet(at, 1000 + at, bytes(at), 60) * 3 for at in range(len(described))]
+    many = [ng.packet(at % 2 * 5, 1000 + at, bytes(at), 60) for at in range(50)]
+    return ng.section() + b"".join(described + packets + many + [ng.packet(99, 1, b"", 0)])
+
+
 PLACES = {
     **FORMS,
     "disorder": pcap(DISORDER),
@@ -26,6 +50,16 @@ PLACES = {
     "cut": pcap(DISORDER)[:-3],
     "corrupt": pcap(DISORDER) + b"\xff" * 40,
     "compressed": COMPRESSIONS["gzip"](pcap(DISORDER)),
+    "pcapng, disorder": pcapng(),
+    "pcapng, big-endian": pcapng(">"),
+    "pcapng, both": pcapng("<") + pcapng(">") + pcapng("<"),
+    "pcapng, interfaces alike": pcapng(interfaces=3),
+    "pcapng, interfaces unlike": unlike(),
+    "pcapng, late in 64 bits": Ng().section()
+    + Ng().interface()
+    + Ng().packet(0, (1 << 64) - 1, b"x", 1) * 5
+    + pcapng(),
+    "pcapng, compressed": COMPRESSIONS["zstd"](pcapng()),
 }
 
 Known = dict[int, tuple[Packet, int, int]]
@@ -37,12 +71,11 @@ class Whim:
 
     def __init__(self, seed: int, share: float) -> None:
         self._random = Random(seed)
-        self._share = share
+        self.share = share
 
     def unwanted(self, link: int, data: bytes, starts: Numbers, sizes: Numbers) -> NDArray[np.bool_]:
-        assert link == 1
         assert (starts + sizes <= len(data)).all()
-        return np.array([self._random.random() < self._share for _ in starts], bool)
+        return np.array([self._random.random() < self.share for _ in starts], bool)
 
 
 def read(octets: bytes, size: int, glance: Glance | None) -> tuple[Known, list[int], Skim, State]:
@@ -63,10 +96,10 @@ def read_all(octets: bytes) -> tuple[Known, State]:
     """What readers say without a skim."""
     state, offsets = State(), list[int]()
     found: Known = {}
-    order_ns = 0
+    order_ns: int | None = None
     for batch in open_stream("capture", chunks(octets, 1 << 16), state, offsets):
         for packet, offset in zip(batch, offsets, strict=True):
-            order_ns = max(order_ns, packet[0])
+            order_ns = packet[0] if order_ns is None else max(order_ns, packet[0])
             found[len(found) + 1] = packet, order_ns, offset
     return found, state
 
@@ -75,13 +108,83 @@ def read_all(octets: bytes) -> tuple[Known, State]:
 @given(size=st.integers(1, 3000), seed=st.integers(), share=st.sampled_from([None, 0.0, 0.3, 0.9, 1.0]))
 @example(size=1 << 16, seed=0, share=1.0)
 def test_what_is_kept_is_as_without(form: str, size: int, seed: int, share: float | None) -> None:
-    whole, wanted = read_all(PLACES[form])
-    some, _, skim, state = read(PLACES[form], size, None if share is None else Whim(seed, share))
+    assert_alike(PLACES[form], size, None if share is None else Whim(seed, share))
+
+
+def assert_alike(octets: bytes, size: int, glance: Whim | None) -> None:
+    whole, wanted = read_all(octets)
+    some, last, skim, state = read(octets, size, glance)
     assert some == {number: whole[number] for number in some}
-    assert share or len(some) == len(whole)
+    assert (glance is not None and glance.share) or len(some) == len(whole)
     times = [packet[0] for packet, _, _ in whole.values()]
-    assert (skim.count, skim.least_ns, skim.latest_ns) == (len(whole), min(times), max(times))
+    assert skim.count == len(whole)
+    assert (skim.least_ns, skim.latest_ns) == (min(times, default=None), max(times, default=None))
+    assert last[-1:] == list(whole)[-1:]
     assert vars(state) == vars(wanted)
+
+
+@st.composite
+def sections(draw: st.DrawFn) -> bytes:
+    """Sections of pcapng with blocks of any kind, most of them with packets; some of the octets are wrong."""
+    out = b""
+    for _ in range(draw(st.integers(1, 3))):
+        ng = Ng(draw(st.sampled_from("<>")))
+        interface = st.builds(
+            lambda link, unit, add, ng=ng: ng.interface(
+                link, options=ng.option(9, bytes([unit])) + ng.option(14, struct.pack(f"{ng.order}q", add))
+            ),
+            st.sampled_from([1, 1, 113]),
+            st.sampled_from([6, 6, 9, 0x8A]),
+            st.sampled_from([0, 0, -5, 1 << 60]),
+        )
+        packet = st.builds(
+            lambda index, stamp, size, options, ng=ng: ng.packet(index, stamp, b"packet..."[:size], 60, options),
+            st.sampled_from([0, 0, 0, 1]),
+            st.integers(0, 1 << 34) | st.integers(0, (1 << 64) - 1),
+            st.integers(0, 9),
+            st.sampled_from([b"", b"", b"", ng.option(1, b"comment")]),
+        )
+        other = st.sampled_from(
+            [
+                ng.block(3, "I", 4, data=b"simp"),
+                ng.block(2, "HHIIII", 0, 5, 0, 3, 3, 9, data=b"old"),
+                ng.block(5, "III", 0, 0, 0, options=ng.option(5, struct.pack(f"{ng.order}Q", 3))),
+                ng.block(0x0BAD, "I", 7, data=bytes(40)),
+            ]
+        )
+        blocks = st.lists(packet | packet | packet | packet | other | interface, max_size=30)
+        out += ng.section() + draw(interface) + draw(interface) + b"".join(draw(blocks))
+    octets = bytearray(out)
+    for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2]))):
+        octets[draw(st.integers(28, len(octets) - 1))] = draw(st.sampled_from([0, 1, 3, 0x24, 0x80, 0xFF]))
+    return bytes(octets)
+
+
+@given(octets=sections(), size=st.integers(1, 3000), share=st.sampled_from([0.0, 0.5, 1.0]))
+def test_any_sections(octets: bytes, size: int, share: float) -> None:
+    assert_alike(octets, size, Whim(size, share))
+
+
+def test_every_capture_as_pcapng() -> None:
+    """With a comment here and there, which interrupts the quick way."""
+    section = PcapngSection(Provenance("zmtpsniff test"))
+    for path in captures():
+        packets = [packet for packet, _, _ in read_all(records.content(path))[0].values()]
+        packets[100:101] = [(*packet[:4], "a comment") for packet in packets[100:101]]
+        assert_alike(section.header([]) + section.packets(packets), 10_000, Whim(len(packets), 0.7))
+
+
+@pytest.mark.parametrize("interfaces", [1, 3])
+@pytest.mark.parametrize("order", "<>")
+def test_blocks_are_left_out(order: str, interfaces: int) -> None:
+    """All but the last one."""
+    ng = Ng(order)
+    packets = [ng.packet(at % interfaces, at << 30, bytes(at), 60) for at in range(99)]
+    octets = ng.section() + ng.interface(113) * interfaces
+    skim = Skim(Whim(0, 1.0))
+    pieces = iter([octets, b"".join(packets)])
+    found = list(skim.pieces(open_stream("capture", pieces, State(), skim.offsets, skim)))
+    assert [piece.numbers for piece in found] == [[99]]
 
 
 @st.composite
@@ -101,18 +204,7 @@ def files(draw: st.DrawFn) -> bytes:
 
 @given(octets=files(), size=st.integers(1, 3000), seed=st.integers(), share=st.sampled_from([0.0, 0.3, 1.0]))
 def test_of_any_file_what_is_kept_is_as_without(octets: bytes, size: int, seed: int, share: float) -> None:
-    whole, wanted = read_all(octets)
-    some, last, skim, state = read(octets, size, Whim(seed, share))
-    assert some == {number: whole[number] for number in some}
-    assert share or len(some) == len(whole)
-    times = [packet[0] for packet, _, _ in whole.values()]
-    assert (skim.count, skim.least_ns, skim.latest_ns) == (
-        len(whole),
-        min(times, default=None),
-        max(times, default=None),
-    )
-    assert last[-1:] == list(whole)[-1:]
-    assert vars(state) == vars(wanted)
+    assert_alike(octets, size, Whim(seed, share))
 
 
 def test_the_last_of_those_left_out_is_kept() -> None:

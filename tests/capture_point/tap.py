@@ -19,6 +19,8 @@ from .network import Segment, Session
 START_NS = 1_700_000_000_000_000_000
 _TIME = itemgetter(0)
 _LONG_PAUSE_NS = 1_000_000_000
+_TICK_NS = 300_000_000  # between two looks of a live capture at its clock
+_AWAKE_NS = 1_500_000_000  # so long before a packet it looks at all
 
 
 class Record(NamedTuple):
@@ -124,8 +126,12 @@ class Packets:
         packets = joined(self._files)
         for at in range(0, len(packets), self._batch):
             if self._live:
-                self.now_ns = max(self.now_ns, packets[at][0] - 1)
-                yield []
+                # Often enough for time to pass: a capture that gives nothing for long stands still.
+                until_ns = packets[at][0] - 1
+                for now_ns in (*range(until_ns - _AWAKE_NS, until_ns, _TICK_NS), until_ns):
+                    if now_ns > self.now_ns:
+                        self.now_ns = now_ns
+                        yield []
             yield packets[at : at + self._batch]
 
     def clock(self) -> int:

@@ -237,7 +237,7 @@ def test_an_interrupt_tells_where_the_file_is_that_is_not_complete(tmp_path: Pat
         program.send_signal(signal.SIGINT)
         said = program.stderr.read().decode()
         assert program.wait(60) == 130
-    assert said == f"zmtpsniff: interrupted: {partial} has what was written until then\n"
+    assert said == f"zmtpsniff: interrupted: {partial} has the output so far\n"
     assert json.loads(partial.read_text().splitlines()[-1])["type"] == "capture"
     assert not out.exists()
 

@@ -1,12 +1,14 @@
 """``zmtpsniff diagnose``: what it writes, and what it refuses."""
 
 import json
+import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
 from dissectors.events import Capture
+from tests.support.interrupts import interrupt_at_end
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Finding
@@ -29,6 +31,14 @@ def test_a_healthy_capture() -> None:
     assert done.stdout == (
         "nothing is wrong that can be seen: 40 packets in 114.370 ms, 1 ZMTP connection, 24 messages\n"
     )
+
+
+def test_an_interrupt_tells_what_was_found() -> None:
+    command = [sys.executable, "-m", "zmtpsniff", "diagnose", "--utc", "-"]
+    done = interrupt_at_end(command, FAULTY.read_bytes())
+    assert done.stdout.decode().splitlines()[0].startswith("error    127.0.0.1 connects to 127.0.0.1:5576")
+    assert done.returncode == 130
+    assert done.stderr == b"zmtpsniff: interrupted: the findings are those of what was read until then\n"
 
 
 def test_json_is_valid_by_its_schema() -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import signal
 import struct
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.support.live_program import wait_for
+from tests.support.interrupts import interrupt_at_end
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Finding
@@ -270,30 +269,12 @@ def test_a_capture_that_is_cut_short_says_so(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_tells_what_was_counted() -> None:
-    with subprocess.Popen(
-        [*PROGRAM, "stats", "-T", "json", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as program:
-        assert program.stdin
-        assert program.stdout
-        assert program.stderr
-        program.stdin.write(REQ_REP.read_bytes())
-        program.stdin.flush()
-        wait_for(lambda: _waits(program.pid))  # it has read all that there is
-        program.send_signal(signal.SIGINT)
-        rows = [json.loads(line) for line in program.stdout.read().splitlines()]
-        assert rows[-1]["packets"] == told(REQ_REP)[-1]["packets"]
-        assert rows[-1]["messages"] == told(REQ_REP)[-1]["messages"]
-        assert program.wait(60) == 130
-        assert program.stderr.read() == b""
-
-
-def _waits(process: int) -> bool:
-    """Whether a process waits in a read of its standard input, which has nothing more."""
-    try:
-        number, descriptor = Path(f"/proc/{process}/syscall").read_text().split()[:2]
-    except (OSError, ValueError):
-        return False
-    return number in ("0", "63") and descriptor == "0x0"  # read, on x86_64 and on arm64
+    done = interrupt_at_end([*PROGRAM, "stats", "-T", "json", "-"], REQ_REP.read_bytes())
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert rows[-1]["packets"] == told(REQ_REP)[-1]["packets"]
+    assert rows[-1]["messages"] == told(REQ_REP)[-1]["messages"]
+    assert done.returncode == 130
+    assert done.stderr == b"zmtpsniff: interrupted: the statistics are those of what was read until then\n"
 
 
 def test_a_closed_pipe_ends_quietly() -> None:

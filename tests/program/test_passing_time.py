@@ -1,12 +1,13 @@
 """A live capture says what reading its packets says, though its clock goes on while none come."""
 
+from operator import itemgetter
 from random import Random
 
 import pytest
 
 from dissectors.events import Command, Connection
 from tests.capture_point.oracle import sniff
-from tests.support.live_packets import LivePackets, sniff_live
+from tests.support.live_packets import LivePackets, Stall, sniff_live
 from tests.support.made_up import frame, pushes
 from tests.support.settings import RELATIONS
 from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, packets, segments, told
@@ -15,6 +16,7 @@ from zmtpsniff.net.segment import ACK, FIN, RST
 from zmtpsniff.sniffer import Collaborators, Sniffer
 
 SECOND = 1_000_000_000
+_AT = itemgetter(0)
 PING, PONG = frame(b"\4PING\0\0", command=True), frame(b"\4PONG", command=True)
 _BEGUN = segments(pushes(3, Random(1), 20), fin=False)
 _CLIENT, _SERVER = (max(segment.end for segment in _BEGUN if segment.side == side) for side in (CLIENT, SERVER))
@@ -69,6 +71,44 @@ def test_octets_that_tcp_sends_again_after_seconds_are_not_lost() -> None:
     assert told(events) == told(sniff([given]))
 
 
+def heartbeats(until: float, received: int, said: int) -> list[tuple[float, SentSegment]]:
+    """PINGs of the server every 0.2 s, each of which the client's kernel acknowledges while it says nothing itself.
+
+    Behind the first one the client has said ``said`` octets, of which the server has received ``received``.
+    """
+    sent = []
+    for number in range(int(until / 0.2)):
+        at, offset = 0.1 + 0.2 * number, number * len(PING)
+        sent.append(server(at, offset, PING, received if number else 0))
+        sent.append(client(at + 0.01, said if number else 0, seen=offset + len(PING)))
+    return sent
+
+
+def test_a_peer_whose_octets_the_network_loses_is_not_silent() -> None:
+    """Captured beside the receiver: a PONG is there, and the message before it is lost twice."""
+    lost = frame(b"lost")
+    pongs = [
+        client(3.1, 0, lost, 15 * len(PING)),
+        client(3.11, len(lost + PONG), PONG * 14, 15 * len(PING)),
+        server(3.12, 15 * len(PING), seen=len(lost + PONG * 15)),
+    ]
+    sent = sorted([*heartbeats(3, 0, len(lost + PONG)), client(0.12, len(lost), PONG, len(PING)), *pongs], key=_AT)
+    given = passing(sent)
+    assert complaints(sniff([given])) == complaints(sniff_live(given, SECOND)) == []
+
+
+def test_a_peer_that_the_network_keeps_from_saying_more_is_not_silent() -> None:
+    """Captured beside the sender: its first PONG does not get through, so TCP keeps back those that follow."""
+    pongs = [client(0.12, 0, PONG, len(PING)), client(3.1, 0, PONG * 15, 15 * len(PING))]
+    given = passing(sorted([*heartbeats(3, 0, len(PONG)), *pongs], key=_AT))
+    assert complaints(sniff([given])) == complaints(sniff_live(given, SECOND)) == []
+
+
+def test_a_peer_that_falls_silent_while_nothing_is_lost() -> None:
+    given = passing(sorted([*heartbeats(3, len(PONG), len(PONG)), client(0.12, 0, PONG, len(PING))], key=_AT))
+    assert complaints(sniff([given])) == complaints(sniff_live(given, SECOND)) == [("warning", "ping-unanswered")]
+
+
 @pytest.mark.parametrize("is_acknowledged", [True, False])
 def test_octets_that_the_capture_lost_are_not_waited_for(is_acknowledged: bool) -> None:
     """They were received, or the capture has nothing of the side that would say so."""
@@ -79,3 +119,17 @@ def test_octets_that_the_capture_lost_are_not_waited_for(is_acknowledged: bool) 
     source = LivePackets(given, after_ns=3 * SECOND)
     *while_it_passes, _ = Sniffer(source, RELATIONS, Collaborators(clock=source.clock)).events()
     assert ("error", "capture-gap") in complaints(event for events in while_it_passes for event in events)
+
+
+def test_what_waits_after_a_stall_of_the_machine_is_not_missing() -> None:
+    """The PONG is captured while nothing runs. The clock is seconds ahead when it gets here."""
+    given = passing([server(0.1, 0, PING), client(0.6, 0, PONG, len(PING)), server(0.61, len(PING), seen=len(PONG))])
+    begin_ns = given[-3][0]
+    events = sniff_live(given, 3 * SECOND, [Stall(begin_ns + 1, begin_ns + 5 * SECOND)])
+    assert complaints(events) == []
+    assert told(events) == told(sniff([given]))
+
+
+def test_a_peer_that_falls_silent_is_told_while_it_is() -> None:
+    given = passing([server(0.1, 0, PING), client(0.11, 0, seen=len(PING))])
+    assert complaints(sniff_live(given, 4 * SECOND)) == [("warning", "ping-unanswered")]

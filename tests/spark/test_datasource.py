@@ -127,6 +127,24 @@ def test_stream_goes_on_from_what_was_left(tmp_path: Path) -> None:
     assert not wrong
 
 
+def test_a_stream_that_ends_with_what_is_there(tmp_path: Path) -> None:
+    """It takes that in as many micro-batches as it needs, and no file that comes meanwhile."""
+    folder = tmp_path / "in"
+    cut(FIXTURES / "m31_push_pull.pcap", [20, 30], folder)
+    options = {"state": str(tmp_path / "state"), "maxFiles": "2"}
+    reader: Any = source(folder, "messages", **options).streamReader(schema("messages"))
+    reader.prepareForTriggerAvailableNow()
+    (folder / "late.pcap").write_bytes((FIXTURES / "m31_req_rep.pcap").read_bytes())
+    offset: dict[str, Any] = {"batch": 0, "files": []}
+    taken = []
+    while (end := reader.latestOffset(offset, ALL)) != offset:
+        for part in reader.partitions(offset, end):
+            rows(reader.read(part))
+        taken.append([Path(file[0]).name for file in end["files"]])
+        offset = end
+    assert taken == [["000.pcapng", "001.pcapng"], ["002.pcapng"]]
+
+
 def test_late_file_of_a_stream(tmp_path: Path) -> None:
     """Its rows come, too; what its connections are called is not known any more."""
     files = cut(FIXTURES / "app_malamute.pcap", [45, 90], tmp_path / "cut")

@@ -23,7 +23,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from dissectors.events import Connection
 from tests.spark.local_job import take
-from tests.spark.spark_tables import read_tables
+from tests.spark.spark_tables import later, read_tables
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report as report_of
 from zmtpsniff.cli.spark import spark as command
@@ -298,6 +298,27 @@ def test_a_connection_that_two_hosts_saw_counts_once(tmp_path: Path) -> None:
     assert comparable(twice) == comparable(once)
     assert (twice.total.messages, twice.total.connections) == (once.total.messages, once.total.connections)
     assert [row.files for row in twice.series] == [1, 1]
+
+
+def test_a_capture_that_was_replayed_counts_as_often(tmp_path: Path) -> None:
+    """Its connections have the same initial sequence numbers, and so the same conn_id, in one series."""
+    folder = tmp_path / "in"
+    for number, name in enumerate(("m31_req_rep.pcap", "m31_pub_sub.pcap", "bad_http_on_zmq_port.pcap")):
+        (folder / str(number)).mkdir(parents=True)
+        for again in range(3):
+            later(FIXTURES / name, again * 3600 * 10**9, folder / str(number) / f"{again}.pcapng")
+    take([folder], tmp_path / "out")
+    take([folder / "0" / "0.pcapng", folder / "1" / "0.pcapng", folder / "2" / "0.pcapng"], tmp_path / "one")
+    often, once = (report(str(tmp_path / name)) for name in ("out", "one"))
+    assert often.latencies[0].count == 3 * once.latencies[0].count > 0
+    for found in (often, once):
+        assert sum(row.messages for row in found.timeline if row.service is not None) == found.total.messages > 0
+    for kind in ("messages_in", "messages_out", "octets_in", "connections"):
+        assert [getattr(row, kind) for row in often.pairs] == [3 * getattr(row, kind) for row in once.pairs]
+    assert [{name: 3 * count for name, count in row.problems.items()} for row in once.pairs] == [
+        row.problems for row in often.pairs
+    ]
+    assert [row.subscribers for row in often.subscriptions] == [row.subscribers for row in once.subscriptions]
 
 
 def test_times() -> None:

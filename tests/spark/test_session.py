@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import zmtpsniff
 from tests.spark.local_job import take
 from tests.support.no_java import without_java
 from tests.support.paths import FIXTURES
@@ -171,6 +172,36 @@ def test_options_that_a_java_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     command = [f"{os.environ['JAVA_HOME']}/bin/java", "-Dname=of Spark", "--add-modules=jdk.incubator.vector", opened]
     done = subprocess.run([*command, "Main"], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["-Dname=of Spark", *([opened] if kept else []), "Main"]
+
+
+# What workers find of modules that the current folder has, too, and of one that it alone has.
+IMPORT = """
+from zmtpsniff.spark import get_session
+
+def files(batches):
+    import json, pandas, mine, zmtpsniff, pyarrow
+    for _ in batches:
+        pass
+    yield pyarrow.RecordBatch.from_pydict({"file": [one.__file__ for one in (json, zmtpsniff, mine)]})
+
+for row in get_session("local[1]").range(1).coalesce(1).mapInArrow(files, "file STRING").collect():
+    print(row.file)
+"""
+
+
+@pytest.mark.slow
+def test_current_folder_hides_nothing_from_workers(spark_installed: None, tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("raise ImportError('of the current folder')\n")
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "zmtpsniff").mkdir()
+    (tmp_path / "zmtpsniff" / "__init__.py").touch()
+    own = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IMPORT], capture_output=True, text=True, timeout=600, cwd=tmp_path, env=own
+    )
+    assert done.returncode == 0, done.stderr
+    found = [json.__file__, zmtpsniff.__file__, str(tmp_path / "mine.py")]
+    assert done.stdout.splitlines() == found
 
 
 @pytest.mark.slow

@@ -425,6 +425,7 @@ def test_optimize(tmp_path: Path) -> None:
     assert_equal(tmp_path / "out", wanted)
     assert optimize(str(tmp_path / "out"), keep_days=1, today=date(2100, 1, 1)).deleted > 0
     assert not any(read_tables(tmp_path / "out")["messages"])
+    assert take([tmp_path / "in"], tmp_path / "out")[:2] == (0, 12)  # what was deleted does not come again
     with pytest.raises(SparkError, match="there are no tables"):
         optimize(str(tmp_path / "nothing"))
 

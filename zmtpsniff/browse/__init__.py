@@ -1,1 +1,1 @@
-"""Looking around in a capture: its records by number, where their octets are, and a terminal to walk about in."""
+"""Looking around in a capture: its records by number, the places of their octets, and a terminal to walk about in."""

@@ -33,10 +33,10 @@ _EXIT_SECONDS = 10.0  # that it has for its end once somebody ends it
 
 
 class BrowseApp(App[None]):
-    """Looks around in what a reader reads: it has the keys, the filter and the question, and its parts do the rest."""
+    """Looks around in the records of a reader. It has the keys, the filter and the question; its parts do the rest."""
 
     ENABLE_COMMAND_PALETTE = False
-    AUTO_FOCUS = "#records"  # not the filter, which is first: keys that were pressed early are no part of one
+    AUTO_FOCUS = "#records"  # not the filter, which is first: keys that were pressed early are no part of a filter
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", show=False),
@@ -85,14 +85,14 @@ class BrowseApp(App[None]):
 
     def __init__(self, reader: CaptureReader, options: BrowseOptions) -> None:
         """Show what the reader has read; it is started, and stopped in the end."""
-        # NO_COLOR takes colours out of those of the terminal; made of others it would leave shades of grey.
+        # NO_COLOR removes the terminal's colours. Colours that are computed would become shades of grey.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         secrets = options.show_secrets
         self.reader = reader
         self._options = options
         self._clock = RecordClock(reader.index, options.utc)
         self._clock.times = options.times
-        # They are kept since a query asks the screen in front, which may be a view.
+        # They are kept, since a query asks only the front screen, which may be a view.
         self.view = RecordView(reader, options, self._clock)
         self.status = StatusBar(reader, self.view, options)
         self._views = Views(
@@ -137,7 +137,7 @@ class BrowseApp(App[None]):
         loop = asyncio.get_running_loop()
 
         def end(*_: object) -> None:
-            # Textual may wait for ever to write to a terminal that is gone, and then asks the loop for nothing.
+            # Textual may wait for ever to write to a terminal that is gone. Then its loop does nothing any more.
             timer = threading.Timer(_EXIT_SECONDS, os.kill, (os.getpid(), signal.SIGKILL))
             timer.daemon = True
             timer.start()

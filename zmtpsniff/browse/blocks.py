@@ -9,8 +9,8 @@ from typing import Any
 
 import zstandard
 
-_LEVEL = 1  # of zstd: a block takes a tenth of its room, in less time than to make its octets
-_KEPT = 64  # blocks that were looked at last: what is on a screen, and a little more
+_LEVEL = 1  # the level of zstd: a block takes a tenth of its room, in less time than it takes to make its octets
+_KEPT = 64  # blocks to keep that were read last: those on a screen, and a few more
 
 
 class BlockFile:

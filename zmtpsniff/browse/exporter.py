@@ -15,7 +15,7 @@ from zmtpsniff.browse.words import record_words
 from zmtpsniff.render.text import escape
 
 FILES = {"octets": "frame.bin", "record": "record.json", "packets": "packets.pcapng"}
-"""What can be saved, and how its file is called if nobody says otherwise."""
+"""What can be saved, and the proposed name of its file."""
 
 
 class Exporter:
@@ -24,7 +24,7 @@ class Exporter:
     def __init__(
         self, app: App[None], reader: CaptureReader, view: RecordView, status: StatusBar, show_secrets: bool
     ) -> None:
-        """``app`` has the clipboard and threads; ``status`` tells what was done."""
+        """``app`` has the clipboard and threads; ``status`` reports the results."""
         self._app = app
         self._reader = reader
         self._view = view

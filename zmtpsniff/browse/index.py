@@ -97,7 +97,7 @@ class RecordIndex:
         self.kinds.extend(kinds)
         self.flows.extend(flows)
         self.packets.extend([min(getattr(event, "packet", None) or 0, _LARGEST) for event in events])
-        # Others may ask for a row at any time: it is in the tail or in a block at every moment.
+        # Others may ask for a row at any time, so it is in the tail or in a block at every moment.
         tail = self._tail + list(events)
         begin = 0
         while len(tail) - begin >= ROWS:
@@ -147,7 +147,7 @@ class RecordIndex:
         self._blocks.close()
 
     def _block(self, place: int) -> list[AnyEvent]:
-        # The tail first: what is in it may be in a block a moment later, but never the other way round.
+        # The tail first: its rows may be in a block a moment later, but never the other way round.
         tail = self._tail
         if place < len(self._blocks):
             return self._blocks.block(place)

@@ -1,4 +1,4 @@
-"""A ladder: one column a socket, and an arrow for each record from who sent it to who got it."""
+"""A ladder: a column for each socket, and an arrow for each record from its sender to its receiver."""
 
 from collections.abc import Iterable
 

@@ -19,7 +19,7 @@ _KEPT = 64  # blocks of packets that were looked at last
 
 
 class PacketLog(Protocol):
-    """Packets that can be had again; one thread adds them while others ask."""
+    """Packets that can be read again. One thread adds packets while others ask for them."""
 
     count: int
 
@@ -99,8 +99,8 @@ class FilePackets:
     """Packets of a plain pcap or pcapng file, which is read again where somebody looks.
 
     What stands in front of its first packet (the file header; the section and its interfaces) is read first each time,
-    so that reading can begin anywhere. Interfaces that pcapng describes later on are missing then: what such a place
-    gives is compared with the time that it must have by who asks.
+    so that reading can begin anywhere. Then interfaces that pcapng describes later on are missing, so the caller
+    compares the time of a packet with the time that it must have.
     """
 
     def __init__(self, name: str, offsets: list[int]) -> None:
@@ -147,7 +147,7 @@ class FilePackets:
         chunks = self._chunks(self._steps[place])
         found: list[Packet] = []
         try:
-            for packets in open_stream(self._name, chunks, _Forgotten()):
+            for packets in open_stream(self._name, chunks, _SourceFacts()):
                 found += packets
                 if len(found) >= count:
                     break
@@ -163,8 +163,8 @@ class FilePackets:
             offset += len(data)
 
 
-class _Forgotten:
-    """What a source tells of itself, where nobody listens."""
+class _SourceFacts:
+    """The facts that a source gathers beside its packets. Nobody asks for them here."""
 
     def __init__(self) -> None:
         self.dropped = 0

@@ -23,7 +23,7 @@ _ROW = 16  # octets on a line of the dump
 
 
 class RecordClock:
-    """Tells the time of a row: of day, since the first record, or since the row shown before."""
+    """The time of a row: of day, since the first record, or since the row shown before."""
 
     def __init__(self, index: RecordIndex, utc: bool = False) -> None:
         """Tell the time of day in local time, or in UTC."""
@@ -110,7 +110,7 @@ class RecordLines:
 
 
 class ConversationLines:
-    """What both sides of a conversation say in turn: the client's at the left, the server's further in."""
+    """A conversation in turn: the client's records at the left, the server's further in."""
 
     columns = _TEXT
 

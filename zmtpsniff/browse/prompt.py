@@ -24,7 +24,7 @@ class FieldSuggester(Suggester):
 
 
 class Prompt(Input):
-    """A line to type in; Tab completes, the arrows up and down go through what was typed before, Escape leaves."""
+    """A line to type in. Tab completes, the arrows up and down go through earlier lines, Escape leaves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False),
@@ -50,7 +50,7 @@ class Prompt(Input):
         self._at = 0
 
     def propose(self, text: str) -> None:
-        """Fill in an answer as file dialogs do: what is typed replaces it, and the arrows left and right edit it."""
+        """Propose an answer as file dialogs do: typing replaces it, and the arrows left and right edit it."""
         self.value = text
         self.select_all()
 

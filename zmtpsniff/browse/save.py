@@ -42,10 +42,10 @@ def save_octets(path: Path, octets: bytes) -> None:
 
 
 def save_packets(path: Path, packets: PacketLog, pairs: set[frozenset[str]] | None) -> int:
-    """Write packets to a new pcapng file: those between pairs of addresses, None for all; returns how many.
+    """Write packets to a new pcapng file: those between pairs of addresses, None for all. Returns how many.
 
-    A message needs the packets in front of it to be read again, so whole conversations are saved. SaveError as in
-    save_octets().
+    Whole conversations are saved, because a message can be read again only with the packets before it. Raises
+    SaveError as save_octets() does.
     """
     if os.path.lexists(path):
         raise SaveError(f"{os.strerror(errno.EEXIST)}: {path}")

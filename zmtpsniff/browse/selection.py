@@ -21,7 +21,7 @@ class Selection(Protocol):
         """The row at a place."""
 
     def place(self, row: int) -> int:
-        """Where a row is, or else the next one that is there; len() if none is."""
+        """The place of a row, or of the next row that is there; len() if there is none."""
 
     def advance(self) -> bool:
         """Look at some rows that came since; False if there are none. One thread at a time."""
@@ -67,7 +67,7 @@ class SomeRows:
         return self.rows[place]
 
     def place(self, row: int) -> int:
-        """Where a row is, or else the next one that is there; len() if none is."""
+        """The place of a row, or of the next row that is there; len() if there is none."""
         return bisect_left(self.rows, row)
 
     def advance(self) -> bool:

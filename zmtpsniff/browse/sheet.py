@@ -22,7 +22,7 @@ class TreeField(NamedTuple):
     depth: int
     label: str
     value: str  # safe to show
-    start: int  # where its octets are in those of the record; all of them if that is not known
+    start: int  # the place of its octets in those of the record; all of them if nobody knows it
     stop: int
     octets: Octets | None = None  # what there is to copy, if it is octets
 
@@ -54,7 +54,7 @@ def has_secrets(event: AnyEvent, show_secrets: bool) -> bool:
 
 
 def make_sheet(event: AnyEvent, image: WireImage, time: str, show_secrets: bool = False) -> Sheet:
-    """The tree of a record with the octets of ``image``; ``time`` is what to say of its time."""
+    """The tree of a record with the octets of ``image``; ``time`` is the text of its time."""
     if has_secrets(event, show_secrets):
         frames = frames_to_show(event) if isinstance(event, Message) else []
         pieces = [piece for piece, frame in zip(image.pieces, frames, strict=False) if type(frame) is not Hidden]

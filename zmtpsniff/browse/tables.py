@@ -1,4 +1,4 @@
-"""Views with a line for each of something: conversations, problems, topics, services; each leads to its records."""
+"""Views with a line for each conversation, problem, topic or service. Each line leads to its records."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -98,7 +98,7 @@ def conversations(index: RecordIndex) -> TableLines:
 
 
 def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
-    """What is wrong and what to do about it, each with the packets that show it below."""
+    """The findings with their advice, each with the packets that show it below."""
     lines: list[TableLine] = []
     for each in found:
         rows = [(piece.packet, _row_near(index, piece)) for piece in each.evidence]
@@ -112,7 +112,7 @@ def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
 
 
 def _row_near(index: RecordIndex, piece: Evidence) -> int | None:
-    """The record of a packet. A refused connection has none: then it is what came next, or last of all."""
+    """The record of a packet. A refused connection has none: then it is the next record, or the last one."""
     row = index.row_of_packet(piece.packet, piece.flow)
     if row is None:
         row = index.row_from_packet(piece.packet)

@@ -1,4 +1,4 @@
-"""One request on its way through proxies to whoever answers it, and the answer on its way back."""
+"""One request on its way through proxies to the socket that answers it, and the answer on its way back."""
 
 from dissectors.events import Message
 from zmtpsniff.browse.index import RecordIndex
@@ -10,8 +10,8 @@ _MOST = 1000  # records of one trace
 def trace(index: RecordIndex, row: int) -> list[int]:
     """The rows of all messages that belong to the request or reply in ``row``, in their order; at least that one.
 
-    It goes back to where the request was sent first, then on from there: over each message that forwards one of those
-    found, and each reply to one of them.
+    It goes back to the first message of the request, then forward from there: to each message that forwards one of
+    those found, and to each reply to one of them.
     """
     found = {_origin(index, row), row}
     first = min(found)
@@ -35,7 +35,7 @@ def _place(index: RecordIndex, row: int) -> tuple[int, int] | None:
 
 
 def _origin(index: RecordIndex, row: int) -> int:
-    """The row of the message that a request, a reply or a forwarded one began with."""
+    """The row of the first message of a request, a reply or a forwarded message."""
     seen = {row}
     while True:
         event = index.event(row)
@@ -52,7 +52,7 @@ def _origin(index: RecordIndex, row: int) -> int:
 
 
 def _message_row(index: RecordIndex, packet: int, flow: int, like: Message | None) -> int | None:
-    """The message of a packet, of several the one that ends as ``like`` does."""
+    """The message of a packet; of several, the one whose last frames are those of ``like``."""
     row = first = index.row_of_packet(packet, flow)
     while row is not None and row < len(index) and index.packets[row] == packet:
         event = index.event(row)

@@ -1,4 +1,4 @@
-"""What comes in front of the panes: conversations, ladders, ways, topics, services, statistics, findings, problems."""
+"""Views in front of the panes: conversations, ladders, topics, services, statistics, findings, problems."""
 
 import io
 import time
@@ -204,7 +204,7 @@ class Views:
     # ------------------------------------------------------------------ screens
 
     def _prepare(self, make: Callable[[], _Made], show: Callable[[_Made], None]) -> None:
-        """Make something that takes a while where records are many, and then show it."""
+        """Make a view that takes a while if there are many records, and then show it."""
 
         def work() -> None:
             made = make()
@@ -214,7 +214,7 @@ class Views:
         self._run(work, "view")
 
     def _run(self, work: Callable[[], None], group: str) -> None:
-        """Do something in a thread, instead of what the group's thread still does."""
+        """Do something in a thread. It replaces what the group's thread still does."""
         self._app.run_worker(work, group=group, exclusive=True, thread=True, exit_on_error=False)
 
     def _show_rows(self, title: str, lines: LineSource, selection: Selection, row: int | None) -> None:

@@ -1,4 +1,4 @@
-"""A list that draws only the lines that are on the screen, of however many there are."""
+"""A list of any length that draws only the lines on the screen."""
 
 from typing import ClassVar, Protocol
 
@@ -22,7 +22,7 @@ class LineSource(Protocol):
         """How many lines there are."""
 
     def line(self, place: int, width: int) -> Text:
-        """A line, for a list of so many columns; a longer one can be scrolled."""
+        """A line, for a list of so many columns. The list can be scrolled to the end of a longer line."""
 
     @property
     def columns(self) -> int:
@@ -178,7 +178,7 @@ class VirtualList(ScrollView, can_focus=True):
             self.post_message(self.Choice(self, self.cursor))
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is; twice: go where that leads to."""
+        """Put the cursor where the mouse is. A second click goes where the line leads."""
         inside = event.get_content_offset(self)
         if inside is None:
             return

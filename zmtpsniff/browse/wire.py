@@ -1,8 +1,9 @@
-"""What the octets of a record are, piece by piece, and where they stand in the capture.
+"""The octets of a record, piece by piece, and their places in the capture.
 
-A record says what was in its frames, not which packets held them. So its octets are put together again as the protocol
-has them (23/ZMTP, "Framing", and the commands of each mechanism), and then looked for in the packets around the one
-that completed it. What is not found there, octet by octet, is not shown as if it were: only bodies are known then.
+A record has the contents of its frames, but not the packets that held them. So this module encodes the record again as
+the protocol does (23/ZMTP, "Framing", and the commands of each mechanism). Then it looks for these octets in the
+packets around the one that completed the record. Octets that are not found there are not shown as if they were on the
+wire: then only bodies are known.
 """
 
 import re
@@ -54,7 +55,7 @@ class WireFinder:
         self._packets = packets
 
     def image(self, row: int) -> WireImage:
-        """The octets of a record: as on the wire if they are found, else what the record says of its frames."""
+        """The octets of a record: those on the wire if they are found, else those of its frames."""
         event = self._index.event(row)
         known = WireImage(_bodies(event), False)
         if not isinstance(event, WireEvent):
@@ -73,7 +74,7 @@ class WireFinder:
         return known
 
     def _streams(self, event: WireEvent, least: int) -> Iterator[bytes]:
-        """The octets that the record's sender sent last, more of them each time."""
+        """The last octets that the record's sender sent, more of them each time."""
         anchor = self._segment(event, event.packet)
         if anchor is None:
             return
@@ -96,7 +97,7 @@ class WireFinder:
         yield _around(segments, sequence)
 
     def _segment(self, event: WireEvent, number: int) -> tuple[int, bytes] | None:
-        """Where in its stream the payload of a packet begins, and the payload, if the record's sender sent it."""
+        """The place of a packet's payload in its stream, and the payload, if the record's sender sent it."""
         packet = self._packets.packet(number)
         if packet is None or (number == event.packet and packet[0] != event.time_ns):
             return None

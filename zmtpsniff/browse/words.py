@@ -1,4 +1,4 @@
-"""A record in a line: its kind, how that is to look, and what it says."""
+"""A record on a line: its kind, how the kind looks, and its content."""
 
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ class RecordWords(NamedTuple):
 
 
 def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) -> RecordWords:
-    """What a record says, with so many octets at most of each frame or value."""
+    """The content of a record, with at most so many octets of each frame or value."""
     match event:
         case Message():
             return RecordWords(
@@ -74,7 +74,7 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
 
 
 def message_text(event: Message, octets: int, show_secrets: bool) -> str:
-    """The frames of a message, or what its application says in them, and what it means to others."""
+    """The frames of a message, or its payload, and its relations to others."""
     if event.payload is not None:
         text = payload_words(event.payload)
     else:

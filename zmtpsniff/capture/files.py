@@ -139,7 +139,7 @@ def open_stream(
     Comments, losses and faults go to ``source``. ``offsets`` holds, if it is given, for each packet of the list that
     was yielded last where its record (pcap) or block (pcapng) begins: octets from the beginning of the file, of what
     it holds if it is compressed. It stays empty with logs of strace, where packets have no record.
-    A ``skim`` chooses packets of pcap files; these are yielded, and it knows of the others.
+    A ``skim`` chooses packets of pcap and pcapng files; these are yielded, and it knows of the others.
     Raises CaptureError if the beginning is of no capture.
     """
     return _recognise(title, chunks, source, offsets, skim)
@@ -206,7 +206,7 @@ def _recognise(
     if data[:4] in pcap.MAGICS:
         return pcap.read_pcap(stream, data, source, offsets, skim)
     if data[:4] == pcapng.MAGIC:
-        return pcapng.read_pcapng(stream, data, source, offsets)
+        return pcapng.read_pcapng(stream, data, source, offsets, skim)
     if data[:1] in _TEXT_STARTS:
         from zmtpsniff.capture import strace  # which compiles many expressions
 

@@ -78,7 +78,7 @@ def _packets(
         if skim is not None:
             edges = _edges(data, position, header, expected, unpack_captured)
             if len(edges) > 1:
-                yield skim.choose(data, edges, order, unit, header, link, stream.offset(data, 0))
+                yield skim.records(data, edges, order, unit, header, link, stream.offset(data, 0))
                 position = edges[-1]
         batch: list[Packet] = []
         append = batch.append

@@ -2,29 +2,37 @@
 
 import struct
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zmtpsniff.capture.octets import FileOctets
+from zmtpsniff.capture.pcapng_blocks import (
+    COMMENT,
+    CURVE_KEYS,
+    END_OF_OPTIONS,
+    ENHANCED_PACKET,
+    EPB_DROPCOUNT,
+    IF_TSOFFSET,
+    IF_TSRESOL,
+    INTERFACE,
+    ISB_IFDROP,
+    ISB_OSDROP,
+    OLD_PACKET,
+    SECRETS,
+    SECTION_HEADER,
+    SIMPLE_PACKET,
+    STATISTICS,
+    TimeBase,
+)
 from zmtpsniff.capture.source import CaptureError, Packet, SourceState
+
+if TYPE_CHECKING:
+    from zmtpsniff.capture.skim import Skim
 
 MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
 BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 LARGEST_BLOCK = 16 << 20  # octets; Wireshark's own limit for years
 
-SECTION_HEADER = 0x0A0D0D0A
-INTERFACE = 1
-OLD_PACKET = 2
-SIMPLE_PACKET = 3
-STATISTICS = 5
-ENHANCED_PACKET = 6
-SECRETS = 10  # section 4.7
 _PACKETS = frozenset({OLD_PACKET, SIMPLE_PACKET, ENHANCED_PACKET})
-
-END_OF_OPTIONS, COMMENT = 0, 1  # section 3.5
-IF_TSRESOL, IF_TSOFFSET = 9, 14  # section 4.2
-EPB_DROPCOUNT = 4  # section 4.3
-ISB_IFDROP, ISB_OSDROP = 5, 7  # section 4.6
-CURVE_KEYS = 0x5A4D544B  # "ZMTK", a type of secrets of our own: lines of a key file, as docs/curve.md says
 MOST_KEY_LINES = 65_536  # of one capture that wait to be taken
 
 
@@ -49,6 +57,10 @@ class _Interface:
             self.numerator, self.denominator = 1, 10 ** (exponent - 9)
         else:
             self.numerator, self.denominator = 10 ** (9 - exponent), 1
+
+    @property
+    def base(self) -> TimeBase:
+        return TimeBase(self.link, self.numerator if self.denominator == 1 else 0, self.offset)
 
     def time_ns(self, high: int, low: int) -> int:
         return (high << 32 | low) * self.numerator // self.denominator + self.offset
@@ -101,14 +113,18 @@ class _Section:
 
 
 def read_pcapng(
-    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None = None
+    stream: FileOctets,
+    data: bytes,
+    source: SourceState,
+    offsets: list[int] | None = None,
+    skim: "Skim | None" = None,
 ) -> Iterator[list[Packet]]:
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
     interfaces and their statistics go to ``source.comments``, keys of CURVE to ``source.key_lines``, losses to
     ``source.dropped``, what is wrong after the first section header to ``source.faults``; a section header that is none
-    or not whole raises CaptureError. ``offsets`` is that of open_stream.
+    or not whole raises CaptureError. ``offsets`` and ``skim`` are those of open_stream.
     """
     data = stream.extend(data, 28)
     order = BYTE_ORDERS.get(data[8:12])
@@ -123,21 +139,29 @@ def read_pcapng(
         data = stream.extend(data, length)
     if len(data) < 28 or len(data) < length:
         raise CaptureError(f"{stream.name}: a pcapng file cut short in its section header, so there is no packet in it")
-    return _packets(stream, data, source, offsets)
+    return _packets(stream, data, source, offsets, skim)
 
 
-def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None) -> Iterator[list[Packet]]:
+def _packets(
+    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None, skim: "Skim | None"
+) -> Iterator[list[Packet]]:
     section = _Section("<")
     last_time = 0
     position = 0
     unpack_enhanced: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<7I").unpack_from
-    unpack_length: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<I").unpack_from
-    # Of each interface of the section: link type, numerator of the unit if it is whole nanoseconds (else 0), offset.
-    clocks: list[tuple[int, int, int]] = []
+    unpack_length: Callable[[bytes, int], tuple[int]] = struct.Struct("<I").unpack_from
+    bases: list[TimeBase] = []  # of the section's interfaces
     # Of the packet before: the next one mostly has the same.
     current = current_high = -1
     link = unit = offset = high_ns = 0
     while True:
+        if skim is not None:
+            edges = _edges(data, position, unpack_length)
+            if len(edges) > 1:
+                packets, position = skim.blocks(data, edges, section.order, bases, stream.offset(data, 0))
+                if packets:
+                    last_time = packets[-1][0]
+                    yield packets
         batch: list[Packet] = []
         append = batch.append
         begin, order_before = position, section.order
@@ -150,10 +174,10 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
                 kind, length, index, high, low, captured, wire = unpack_enhanced(data, position)
                 stop = position + length
                 # Up to 3 octets of padding: no options.
-                if kind == 6 and 32 <= length - captured < 36 and stop <= end and index < len(clocks):
+                if kind == 6 and 32 <= length - captured < 36 and stop <= end and index < len(bases):
                     if high != current_high or index != current:
                         current, current_high = index, high
-                        link, unit, offset = clocks[index]
+                        link, unit, offset = bases[index]
                         high_ns = (high << 32) * unit + offset
                     if unit and unpack_length(data, stop - 4)[0] == length:
                         last_time = high_ns + low * unit
@@ -170,7 +194,7 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
                 section = _Section(order)
                 unpack_enhanced = struct.Struct(order + "7I").unpack_from
                 unpack_length = struct.Struct(order + "I").unpack_from
-                clocks = []
+                bases = []
                 current = -1
             length = unpack_length(data, position + 4)[0]
             if length < 12 or length % 4 or length > LARGEST_BLOCK:
@@ -192,9 +216,7 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
                 last_time = packet[0]
                 append(packet)
             elif kind == INTERFACE:
-                interface = section.interfaces[-1]
-                unit = interface.numerator if interface.denominator == 1 else 0
-                clocks.append((interface.link, unit, interface.offset))
+                bases.append(section.interfaces[-1].base)
             position = stop
         if batch:
             if offsets is not None:
@@ -208,6 +230,25 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState, offsets: list
         if len(data) < need:
             stream.ended(source, data, position, "block")
             return
+
+
+def _edges(data: bytes, position: int, unpack_length: Callable[[bytes, int], tuple[int]]) -> list[int]:
+    """Where blocks begin, one after the other from ``position`` on, and where the last one ends.
+
+    They are those up to one that is not whole, or too short for an Enhanced Packet Block.
+    """
+    edges = [position]
+    append = edges.append
+    last = len(data) - 32
+    while position <= last:
+        length = unpack_length(data, position + 4)[0]
+        if length < 32:
+            return edges
+        position += length
+        append(position)
+    if position > len(data):
+        del edges[-1]
+    return edges
 
 
 def _offsets(data: bytes, position: int, end: int, order: str, base: int) -> list[int]:

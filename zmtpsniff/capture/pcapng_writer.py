@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from zmtpsniff.capture.pcapng import (
+from zmtpsniff.capture.pcapng_blocks import (
     COMMENT,
     CURVE_KEYS,
     ENHANCED_PACKET,

@@ -4,7 +4,7 @@ import re
 import struct
 from collections.abc import Sequence
 
-from zmtpsniff.capture.pcapng import CURVE_KEYS
+from zmtpsniff.capture.pcapng_blocks import CURVE_KEYS
 from zmtpsniff.capture.source import CaptureError
 
 _SECTION, _SECRETS = 0x0A0D0D0A, 0x0000000A  # block types of pcapng

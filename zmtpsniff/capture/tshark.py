@@ -176,7 +176,7 @@ class TsharkRun:
         except NoCaptureError:
             raise CaptureError(f"{self._title}: not a capture file that tshark knows") from None
         except msgspec.DecodeError as error:
-            raise CaptureError(f"{self._title}: tshark wrote what cannot be understood ({error})") from error
+            raise CaptureError(f"{self._title}: the output of tshark cannot be understood ({error})") from error
         finally:
             self._process = None
             self._source.faults += reader.faults(self._title)

@@ -1,6 +1,7 @@
-"""Two captures compared, service by service: what is worse, as outcomes that every report format can show.
+"""Compares two captures service by service, and gives outcomes that every report format can show.
 
-What is better or just new is no difference. What one of the captures may just not show is not checked.
+Only what is worse is a difference, not what is better or new. A value that one of the captures may lack is not
+checked.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -37,7 +38,7 @@ _Comparison = Callable[[_Pair], Iterator[Judgement]]
 
 
 def compare(old: Services, new: Services, tolerance: float, shown: int) -> list[Outcome]:
-    """An outcome for each thing that there is to compare; its offences are what is worse, ``shown`` of them at most.
+    """An outcome for each value that can be compared. Its offences are what is worse, at most ``shown`` of them.
 
     Rates and latencies are worse if they change by more than ``tolerance`` percent.
     """

@@ -1,7 +1,7 @@
 """The rule sets that a policy can include by name.
 
-They are functions, not display filters, because they ask what a filter cannot: whether an address is of the machine
-itself, and what a problem code is about.
+They are functions, not display filters, because a filter cannot ask two of their questions: whether an address belongs
+to this machine, and what a problem code is about.
 """
 
 import ipaddress

@@ -4,7 +4,7 @@ SHOWN = 5
 """Offending records of each rule that are kept to be shown."""
 
 FACTOR = 2.0
-"""By which rates and latencies may change under a policy that --init writes."""
+"""The factor by which rates and latencies may change under a policy that --init writes."""
 
 TOLERANCE = 100.0
 """Percent by which rates and latencies may be worse than in the baseline."""

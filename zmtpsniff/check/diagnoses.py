@@ -13,9 +13,9 @@ from zmtpsniff.render.wording import number
 
 SEVERITIES = ("error", "warning")
 FINDING_NAMES = (*FINDINGS, *SEVERITIES)
-# What can be said whatever the capture lacks: it is about attempts to connect, or about the capture.
+# Findings that no hole in the capture can explain: they are about attempts to connect, or about the capture.
 _ALWAYS = frozenset({"capture-late", "capture-lossy", "endpoint-refused", "endpoint-silent", "reconnect-storm"})
-# What a handshake says; all others need socket types, and a capture without holes.
+# Findings that a handshake shows. All others need socket types, and a capture without holes.
 _BY_HANDSHAKE = frozenset(
     {
         "credentials-refused",
@@ -33,7 +33,7 @@ class NoFindings(Trial):
     """Whether a diagnosis finds nothing of some kinds."""
 
     def __init__(self, rule: Rule, shower: Shower, findings: Callable[[], Sequence[Finding]]) -> None:
-        """``findings`` are those of a diagnosis of the same events, to be asked for once all have been taken."""
+        """``findings`` gives those of a diagnosis of the same events. It is called after the last event."""
         super().__init__(rule, shower)
         self._findings = findings
         self._codes = set(rule.codes)
@@ -49,7 +49,7 @@ class NoFindings(Trial):
         """Count connections that do not show all that a diagnosis asks for."""
         if not has_handshake(connection):
             self._late += 1
-        # What is encrypted shows no types either, and without its keys nobody expects to look into it.
+        # An encrypted connection shows no types either, and without its keys nobody expects to see inside it.
         is_open = connection.mechanism in (None, "NULL", "PLAIN") and connection.handshake in ("complete", "not-seen")
         if is_open and None in (connection.client.socket_type, connection.server.socket_type):
             self._untyped += 1
@@ -70,7 +70,7 @@ class NoFindings(Trial):
     def _is_meant(self, finding: Finding) -> bool:
         if finding.severity in self.rule.codes:
             return True
-        # What is a note for once, such as a service that was started a little late, is no fault.
+        # A finding that is only a note this time, such as a service that started a little late, is no fault.
         noted = finding.severity == "note" and FINDINGS[finding.code].severity != "note"
         return finding.code in self.rule.codes and not noted
 

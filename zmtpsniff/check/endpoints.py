@@ -1,7 +1,7 @@
-"""What a policy demands of a service, and whether the capture keeps it.
+"""The demands of a policy on a service, and whether the capture keeps them.
 
-A demand judges one service at a time, in words that need no policy beside them. What the capture may just not show is
-no complaint: the demand says then why it cannot tell.
+A demand judges one service at a time, in words that need no policy beside them. If the capture may lack something, the
+demand does not complain: it says why it cannot tell.
 """
 
 from collections.abc import Iterable, Sequence
@@ -42,7 +42,7 @@ class Demand(Protocol):
         """Hold a service of a capture against it."""
 
     def absent(self, address: str) -> str | None:
-        """What to complain of if nothing of the service is in the capture; None if that is no fault."""
+        """The complaint if the capture has nothing of the service; None if that is no fault."""
 
 
 class EndpointDemand(NamedTuple):
@@ -321,7 +321,7 @@ def _counter(service: ServiceProfile, kind: TopicKind) -> TopicCounter:
 
 
 def _topics_unknown(service: ServiceProfile, counter: TopicCounter, kind: TopicKind, *, of_all: bool) -> str:
-    """Why there may be topics that were not seen; of a rule about all of them, or about some that are missing."""
+    """Why there may be topics that were not seen, for a demand about all topics, or about some that are missing."""
     if service.encrypted:
         return f"what {service.address} says is encrypted"
     if service.blind:

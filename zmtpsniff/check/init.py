@@ -25,7 +25,7 @@ _CERTAIN = 2  # clients of one address, which are not all the server
 def policy_text(services: Services, sets: Sequence[str], subject: str, factor: float) -> str:
     """The text of a policy that the traffic of a capture keeps.
 
-    ``sets`` are the built-in sets that it keeps, ``subject`` names the captures; rates and latencies may change by
+    ``sets`` are the built-in sets that it keeps, ``subject`` names the captures. Rates and latencies may change by
     ``factor``.
     """
     lines = [
@@ -57,7 +57,7 @@ def _keys(service: ServiceProfile, capture: Services, factor: float) -> Iterable
     yield from _agreed("version", service.versions, None if whole else 0)
     yield from _agreed("socket_type", service.socket_types, most)
     yield from _agreed("client_socket_type", service.client_types, None if whole else 0)
-    # A port that was free may be another one next time, and which side is the server may be a guess.
+    # A port that was free may be another one next time, and nobody may know which side is the server.
     certain = service.has_fixed_port and (whole or len(service.lifetimes) >= _CERTAIN)
     yield from _topics(service, whole, certain)
     yield from _clients(service, whole, certain)
@@ -74,7 +74,7 @@ def _keys(service: ServiceProfile, capture: Services, factor: float) -> Iterable
 
 
 def _agreed(key: str, values: Values, most: int | None) -> Iterable[str]:
-    """What connections have in common, unless there are more than ``most`` values, or some that cannot be demanded."""
+    """The values that connections have, unless there are more than ``most``, or some that a policy cannot demand."""
     known = values.known
     if known and (most is None or len(known) <= most) and not any(value.startswith(NO_MECHANISM) for value in known):
         yield f"{key} = {_listed(known)}"
@@ -152,7 +152,7 @@ def _toml(text: str) -> str:
 
 
 def _has_pattern(address: str) -> bool:
-    """Whether a policy can name it: what a broken capture has may be no address."""
+    """Whether a policy can name it: the address of a broken capture may be none."""
     try:
         AddressPattern(_escaped(address))
     except ValueError:

@@ -8,14 +8,14 @@ from zmtpsniff.check.report import Report
 
 
 def as_json(report: Report) -> str:
-    """One object, on lines of its own, with a field for everything that the text report says."""
+    """One object, on lines of its own, with a field for each fact of the text report."""
     result: dict[str, Any] = {"type": "check", "passed": report.passed, "subject": report.subject}
     result["captures"] = list(report.captures)
     if report.totals is not None:
         result["totals"] = {name: getattr(report.totals, name) for name in report.totals.__struct_fields__}
     result["counts"] = {verdict.replace(" ", "_"): count for verdict, count in report.counts.items()}
     result["rules"] = [_rule(outcome) for outcome in report.outcomes]
-    # Only ASCII that can be seen, so that nothing that was captured reaches a terminal raw.
+    # Only visible ASCII, so that no captured octets reach a terminal raw.
     return json.dumps(result, indent=2).replace("\x7f", "\\u007f") + "\n"
 
 

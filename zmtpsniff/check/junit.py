@@ -8,15 +8,15 @@ from zmtpsniff.check.report import Report
 from zmtpsniff.check.text import offence_lines, summary, where
 from zmtpsniff.render.text import escape
 
-# What XML 1.0 forbids even as a reference, beside what escape() has replaced.
+# Characters that XML 1.0 forbids even as references, beside those that escape() has replaced.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit(report: Report) -> str:
-    """A test suite for the run with a test case for each rule.
+    """A test suite for the run, with a test case for each rule.
 
-    A rule of level warning that does not hold is a case that passed, with what was found as its output. One that is not
-    checked is a case that was skipped.
+    A broken rule of level warning is a case that passed, with what was found as its output. A rule that is not checked
+    is a case that was skipped.
     """
     failures, skipped = str(report.counts["failed"]), str(report.counts["not checked"])
     seconds = f"{report.seconds:.3f}"

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import exp, log
 
 Limits = tuple[tuple[str, int, int], ...]
-"""Of latencies: such as ("p99", 99, nanoseconds); 100 percent is the longest."""
+"""A percentile of latencies, such as ("p99", 99, nanoseconds); 100 percent is the longest."""
 
 _STEP = log(1.01)  # each class of latencies is 1 % longer than the one before
 
@@ -46,7 +46,7 @@ class Latencies:
         self._classes.update(other._classes)
 
     def at(self, percent: int) -> int:
-        """The latency that so many percent of them do not exceed, in nanoseconds; 0 if there is none."""
+        """The latency that so many percent of all do not exceed, in nanoseconds; 0 if there is none."""
         wanted = rank(self.count, percent)
         if wanted >= self.count:
             return self.longest
@@ -59,5 +59,5 @@ class Latencies:
 
 
 def rank(count: int, percent: int) -> int:
-    """How many of ``count`` values a percentile is not less than (nearest rank)."""
+    """The rank, among ``count`` values, of a percentile (nearest rank)."""
     return -(-count * percent // 100)

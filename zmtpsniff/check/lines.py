@@ -1,9 +1,9 @@
-"""Finds the lines of rules, endpoints and keys in a TOML text. tomllib does not tell them."""
+"""Finds the lines of rules, endpoints and keys in a TOML text, since tomllib does not give them."""
 
 import re
 
-# Strings and comments may hold anything, so they are taken out before lines are looked at. A string of several lines
-# may end in up to two quotes of its own.
+# Strings and comments may hold anything, so they are removed before lines are read. A string of several lines may end
+# in up to two quotes of its own.
 _OPAQUE = re.compile(
     r'"""(?:\\.|[^\\])*?"""(?:"{0,2})'
     r"|'''.*?'''(?:'{0,2})"
@@ -18,7 +18,7 @@ _TABLE = re.compile(r"\s*\[+\s*([A-Za-z0-9_-]+)")
 
 
 class Lines:
-    """The lines of rules, endpoints, keys and tables in a text that tomllib has read without complaint."""
+    """The lines of rules, endpoints, keys and tables in a text that tomllib has accepted."""
 
     def __init__(self, text: str) -> None:
         """Look through ``text``."""
@@ -43,7 +43,7 @@ class Lines:
         return self._keys.get(key, 1)
 
     def of_listed(self, kind: str, place: int, key: str | None = None) -> int:
-        """The line of a key of the rule or endpoint with this place (from 0), or of itself if the key is not found."""
+        """The line of a key of rule or endpoint number ``place`` (from 0), else that of the rule."""
         if place >= len(self._listed[kind]):  # rule = [{...}, ...]
             return self.of_key(kind)
         line, keys = self._listed[kind][place]
@@ -51,7 +51,7 @@ class Lines:
 
 
 def longest_key(text: str, most: int) -> int | None:
-    """The first line of a text, TOML or not, with what may be a key of more than ``most`` parts; None if none has."""
+    """The first line of a text, TOML or not, that may have a key of more than ``most`` parts; None if there is none."""
     if text.count(".") <= most:
         return None
     for number, line in enumerate(_OPAQUE.sub(_blank, text).split("\n"), 1):

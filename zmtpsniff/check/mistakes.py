@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """What is meant by a word that is unknown, to be put behind what is said of it; empty if nothing is near."""
+    """A suggestion for an unknown word, to be appended to the error; empty if no known word is near."""
     close = difflib.get_close_matches(word, list(known), 1)
     return f"; did you mean {close[0]!r}?" if close else ""
 

@@ -1,4 +1,4 @@
-"""Numbers in messages: in a frame, in a field of what an application says, or in one of a body's structure."""
+"""Numbers in messages: in a frame, in a field of a payload, or in a field of a body."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -20,14 +20,14 @@ Reader = Callable[[Message], int | None]
 
 
 class NotAtHandError(Exception):
-    """There may be a number in the message, but its octets are not in the capture or were not kept."""
+    """There may be a number in the message, but its octets are not in the capture, or were not kept."""
 
 
 def number_reader(text: str) -> Reader:
     """What reads the number at ``frames[1]``, ``frames[1].uint``, ``body.seq`` or ``payload.sequence``.
 
-    ``uint`` is a number of one to eight octets, the highest first (``uint_le``: the lowest first); without it, digits.
-    Raises ValueError for another text. The reader raises NotAtHandError.
+    ``uint`` is a number of one to eight octets, the highest first (``uint_le``: the lowest first). Without it, the
+    frame has digits. Raises ValueError for another text. The reader raises NotAtHandError.
     """
     if match := _FRAME.fullmatch(text):
         place = int(match[1])
@@ -37,7 +37,7 @@ def number_reader(text: str) -> Reader:
         steps = [Step("name", name) if name else Step("place", "", int(at)) for name, at in _STEP.findall(match[2])]
         if match[1] == "payload":
             return lambda message: _in_payload(message, steps)
-        # What decodes bodies is imported when it is needed, and once privileges are given up it may be out of reach.
+        # The decoders of bodies are imported now: once privileges are given up they may be out of reach.
         import cbor2  # noqa: F401
         import zstandard  # noqa: F401
 

@@ -22,7 +22,7 @@ LATENCY_KEYS = ("pattern", *PERCENTILES, "where")
 _NAME_LENGTH = 200  # of a rule: more fits into no report
 _MOST_OCTETS = 4 << 20  # of a policy file
 _MOST_RULES = 10_000
-_MOST_PARTS = 50  # of a key: the time and memory of tomllib grow with the square of the parts
+_MOST_PARTS = 50  # parts of a key: the time and memory of tomllib grow with the square of their number
 
 
 class PolicyError(ValueError):
@@ -49,7 +49,7 @@ def read_policy(name: str) -> list[Rule]:
 
 
 def parse_policy(text: str, name: str) -> list[Rule]:
-    """Read the text of a policy; ``name`` is that of its file, for what is said about it. Raises PolicyError."""
+    """Read the text of a policy; ``name`` is the name of its file, for errors. Raises PolicyError."""
     line = longest_key(text, _MOST_PARTS)
     if line is not None:
         raise PolicyError(f"{name}:{line}: a key of more than {_MOST_PARTS} parts")
@@ -314,7 +314,7 @@ class _Reader:
         return tuple(codes)
 
     def _filter(self, what: str, text: Any, key: str | None = None) -> Filter:
-        # Importing the parser of filters takes longer than reading a policy that has built-in sets only.
+        # Importing the parser of filters takes longer than reading a policy that has only built-in sets.
         from zmtpsniff.filters import FilterError, compile_filter
 
         if not isinstance(text, str) or not text.strip():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.findings.finding import Finding
 
-# Records come nearly in the order of their times. So long after a second no more records of it come.
+# Records come nearly in the order of their times. So long after a second, no more records of it come.
 _LATE_SECONDS = 300
 _TOLD = 3  # of the faults of services: the first ones in words
 
@@ -37,10 +37,10 @@ class Check:
         passes: Filter | None = None,
         diagnosis: "Diagnosis | None" = None,
     ) -> None:
-        """``shown`` is how many offending records to keep of each rule, their times in UTC or local.
+        """``shown`` is how many offending records of each rule to keep, with times in UTC or local time.
 
-        Only what ``passes`` is held against the rules, though connections end all the same. ``diagnosis`` is what rules
-        on findings ask; without one, such rules get one that sees nothing below the octets of connections.
+        Rules see only events that ``passes`` accepts, and the ends of all connections. ``diagnosis`` is for rules on
+        findings. Without one, they get a diagnosis that sees nothing below the octets of connections.
         """
         shower = Shower(shown, utc, place)
         self.totals: Capture | None = None  # the last record, once it has come
@@ -87,7 +87,7 @@ class Check:
             self.totals = last
 
     def _interested(self, kind: type) -> list[Callable[[AnyEvent], None]]:
-        """What is called with records of a type: few rules of the built-in sets look at messages, which are many."""
+        """The functions to call with records of a type. Messages are many, and few built-in rules look at them."""
         return [trial.take for trial in self._trials if trial.rule.kinds is None or kind in trial.rule.kinds]
 
     def _trial(self, rule: Rule, shower: Shower) -> Trial:
@@ -219,7 +219,7 @@ class _InSeconds(Trial):
                 self._high += count == self._most + 1
 
     def _close(self, before: int) -> None:
-        """Nothing that is older is to come: seconds before this one are what they are."""
+        """No older record will come: the counts of seconds before this one are final."""
         assert self._oldest is not None
         while self._oldest < before:
             # A long silence, as between captures that are read together, is one step, not one for each second.
@@ -300,7 +300,7 @@ class _InOrder(Trial):
         return self.outcome(passed, f"{on}, {wanted}")
 
     def _excess(self) -> bool:
-        """Whether the rule is broken by what the capture shows, whatever it does not show."""
+        """Whether the capture shows that the rule is broken, whatever else it may lack."""
         if self._each:
             return self._complete + self._late < self._connections
         most = self.rule.bounds.most

@@ -17,9 +17,9 @@ _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sa
 
 
 def sarif(report: Report) -> str:
-    """A log with one run: all rules, and a result for each that does not hold, or is not checked ("open").
+    """A log with one run: all rules, and a result for each that is broken, or is not checked ("open").
 
-    A result stands at the rule's line of the policy, or at the capture for a rule without a file; the offending
+    A result stands at the rule's line of the policy, or at the capture for a rule without a file. The offending
     records are its related locations.
     """
     ids = rule_ids([outcome.rule for outcome in report.outcomes])
@@ -50,7 +50,7 @@ def sarif(report: Report) -> str:
 
 
 def rule_ids(rules: Sequence[Rule]) -> list[str]:
-    """A name without blanks for each rule, that stays the same as long as the rule's name does."""
+    """A name without blanks for each rule. It stays the same as long as the rule's name does."""
     seen: Counter[str] = Counter()
     ids = []
     for rule in rules:

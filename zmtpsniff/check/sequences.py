@@ -1,9 +1,9 @@
-"""Numbers that a sender counts its messages with: holes, repeats, and what is out of order.
+"""Checks the numbers by which a sender counts its messages: holes, repeats, and wrong order.
 
-A sequence is what one counter counted, as far as one receiver can tell. A publisher sends each receiver a copy, so each
-connection has a sequence of its own. Other sockets send each message once, and may share them among their receivers, so
-all connections of the same bound socket are one sequence. In that only holes and repeats say something: nobody knows in
-which order packets of different connections were sent.
+A sequence is what one counter counted, as far as one receiver can tell. A publisher sends each receiver a copy, so
+each connection has a sequence of its own. Other sockets send each message once, and may share them among their
+receivers, so all connections of the same bound socket are one sequence. In such a sequence only holes and repeats are
+faults: nobody knows in which order packets of different connections were sent.
 
 A hole in the capture ends a sequence, and the next number begins another one.
 """
@@ -44,7 +44,7 @@ class Sequence:
     __slots__ = ("certain", "first", "holes", "is_cut", "is_shared", "last", "latest", "open_flows")
 
     def __init__(self, first: int, *, is_shared: bool) -> None:
-        """Begin with a number; those of one that ``is_shared`` come by several connections."""
+        """Begin with a number. The numbers of a sequence that ``is_shared`` come by several connections."""
         self.first = self.last = first
         self.is_shared = is_shared
         self.holes: list[Hole] = []
@@ -82,7 +82,7 @@ class Sequences(Trial):
     """Whether the numbers in messages have no hole and no repeat, and are in order."""
 
     def __init__(self, rule: Rule, shower: Shower) -> None:
-        """The rule says where the numbers are, and what counts: its sender, its connections or its topics."""
+        """The rule says where the numbers are, and who counts: the sender, its connections or its topics."""
         super().__init__(rule, shower)
         assert rule.sequence is not None
         self._read: Reader = rule.sequence.read
@@ -115,7 +115,7 @@ class Sequences(Trial):
             self._forget(event.flow)
 
     def end(self, connection: Connection) -> None:
-        """No more numbers come by this connection. With its last connection, a socket's sequence ends."""
+        """No more numbers come by this connection. A socket's sequence ends with its last connection."""
         self._everything.discard(connection.flow)
         for key in self._of_flow.pop(connection.flow, ()):
             sequence = self._running.get(key)
@@ -161,7 +161,7 @@ class Sequences(Trial):
         return event.flow if own else 0, event.src, topic
 
     def _is_filtered(self, event: Message) -> bool:
-        """Whether the receiver may have subscribed to some of what is counted only."""
+        """Whether the receiver may have subscribed to only a part of the counted messages."""
         if event.socket_type not in PUBLISHERS or event.socket_type == "RADIO":
             return False
         return self._by != "topic" and event.flow not in self._everything
@@ -267,5 +267,5 @@ class Sequences(Trial):
 
 
 def _shares(other: Sequence, hole: Hole) -> bool:
-    """Whether a number that is missing in one sequence is in another one of the same host."""
+    """Whether a number that one sequence lacks is in another sequence of the same host."""
     return other.has(hole.first) or other.has(hole.last)

@@ -1,7 +1,7 @@
-"""Sums a capture up by service: who connects to an address, how, about what, how much and how fast.
+"""Sums a capture up by service: who connects to an address, how, about which topics, how much and how fast.
 
 A service is the socket that is bound at an address, with all connections to it. Only the record at the end of a
-connection says which side is the server. Until then the counts of the connection are kept by its flow.
+connection names the server. Until then the counts of the connection are kept by its flow.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from zmtpsniff.render.wording import port_of
 
 NO_MECHANISM = "none"
 PUBLISHERS = frozenset({"PUB", "XPUB", "RADIO"})
-# After these problems a connection may have said more than the capture shows.
+# After these problems a connection may hold more messages than the capture shows.
 BLINDING = frozenset(
     {
         "capture-ended",
@@ -50,7 +50,7 @@ class Lifetime(NamedTuple):
 
 
 class Values:
-    """What connections have as one of their properties, such as their mechanisms, each with some of the connections."""
+    """The values of one property of connections, such as their mechanisms, each with some connections."""
 
     def __init__(self) -> None:
         """Begin with none."""
@@ -159,7 +159,7 @@ class ServiceProfile:
         return self._peak(most)[1]
 
     def _peak(self, most: int | None) -> tuple[int, list[Connection]]:
-        # At the same instant an end comes first: a client that connects anew is not two.
+        # At the same time an end comes first: a client that connects anew does not count twice.
         turns = sorted(
             turn for life in self.lifetimes for turn in ((life.start_ns, 1, life.example), (life.end_ns, 0, -1))
         )
@@ -217,7 +217,7 @@ class ServiceProfile:
 
 
 def _mechanism(connection: Connection) -> str | None:
-    """The mechanism agreed on; one of the versions before there were any is told by its number."""
+    """The mechanism that both sides agreed on. For versions that have no mechanism, the version."""
     if connection.mechanism is None and connection.version in ("1.0", "2.0"):
         return f"{NO_MECHANISM} (ZMTP {connection.version})"
     return connection.mechanism

@@ -1,7 +1,7 @@
-"""What a capture may not show of a connection, so that a rule which asks for it is not checked.
+"""Finds what a capture may lack of a connection. A rule that asks for it is not checked.
 
-A capture that begins after a connection was made lacks its handshake: greetings and READY say which mechanism, version
-and socket types both sides have, and they say it once.
+Only the handshake shows which mechanism, version and socket types both sides have. A capture that begins after it
+lacks that.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from dissectors.events import Connection, Peer
 Unseen = Callable[[Connection], bool]
 """Whether the capture does not show of a connection what a rule asks for."""
 
-# Fields of greetings and of commands of a handshake; no record but those has them.
+# Fields that only greetings and commands of a handshake have.
 _OF_HANDSHAKE = frozenset(
     {"as_server", "client_key", "cookie", "long_term_key", "password", "properties", "server_key", "shared_key",
      "username"}
@@ -33,12 +33,12 @@ def certain_type(peer: Peer) -> str | None:
 
 
 def types_unknown(connection: Connection) -> bool:
-    """Whether it is not known what sockets it joins, not even by what they send."""
+    """Whether its socket types are unknown, and its messages do not show them either."""
     return not has_handshake(connection) and None in (connection.client.socket_type, connection.server.socket_type)
 
 
 def unseen_by(text: str) -> Unseen | None:
-    """Finds connections for which the capture may lack what a filter asks for; None if it lacks nothing."""
+    """Finds connections for which the capture may lack a fact that a filter asks for. None if it lacks nothing."""
     from zmtpsniff.filters.mentions import mentions_of  # imports the parser
 
     fields, texts = mentions_of(text)

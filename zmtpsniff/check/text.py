@@ -14,9 +14,9 @@ _PLAIN = Palette()
 
 
 def text(report: Report, palette: Palette = _PLAIN) -> str:
-    """Every rule with its outcome, the first offending records under those that failed, and a line with the totals.
+    """Every rule with its outcome, the first offending records of broken ones, and a line with the totals.
 
-    What an endpoint keeps is told together, and what of it is not checked for the same reason.
+    The demands that an endpoint keeps are shown together, and so are those that are not checked for the same reason.
     """
     lines = []
     for outcome, names in _folded(report.outcomes):
@@ -39,7 +39,7 @@ def text(report: Report, palette: Palette = _PLAIN) -> str:
 
 
 def _folded(outcomes: Sequence[Outcome]) -> Iterable[tuple[Outcome, list[str]]]:
-    """The outcomes; of those of one group that came out the same only the first, with the names of all."""
+    """The outcomes. Those of one group with the same result become one, with the names of all."""
     for (group, verdict, _), alike in groupby(outcomes, _sameness):
         same = list(alike)
         if group is None or not (verdict == "passed" or (verdict == "not checked" and len(same) > 1)):
@@ -71,7 +71,7 @@ def where(outcome: Outcome) -> str:
 
 
 def offence_lines(outcome: Outcome) -> list[str]:
-    """The offending records that were kept, a line each, and how many there are beside them."""
+    """The offending records that were kept, a line each, and how many more there are."""
     if outcome.passed:
         return []
     lines = [f"{place(offence)}{escape(offence.text)}" for offence in outcome.offences]
@@ -81,7 +81,7 @@ def offence_lines(outcome: Outcome) -> list[str]:
 
 
 def place(offence: Offence) -> str:
-    """The capture that an offending record is in, where there are several; its packet is in the record's line."""
+    """The capture of an offending record, if there are several. Its packet is in the record's line."""
     return "" if offence.file is None else f"{escape(offence.file)} packet {offence.file_packet}: "
 
 

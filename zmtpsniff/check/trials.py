@@ -1,4 +1,4 @@
-"""One rule of a policy on its way through a capture: what all kinds of rules have in common."""
+"""A rule of a policy while it checks a capture: the parts that all kinds of rules share."""
 
 from collections.abc import Callable
 from io import StringIO
@@ -23,7 +23,7 @@ class Shower:
         self._place = place
 
     def offence(self, event: AnyEvent, remark: str = "") -> Offence:
-        """A record on one line, as ``-T summary`` shows it, with what is remarked on it before."""
+        """A record on one line, as ``-T summary`` shows it, after a remark."""
         stream = StringIO()
         SummaryRenderer(stream, utc=self._utc, color="never", aligned=False).write([event])
         text = stream.getvalue().rstrip("\n")
@@ -51,7 +51,7 @@ class Trial:
         self.unseen = 0  # those that do not show what the rule is about
 
     def see(self, connection: Connection, passes: bool) -> None:
-        """A connection is over, of which the rule speaks if it ``passes`` the display filter; end() comes next."""
+        """A connection is over. The rule counts it if it ``passes`` the display filter. end() comes next."""
         self.seen += 1
         if passes and self.rule.unseen is not None and self.rule.unseen(connection):
             self.unseen += 1
@@ -79,7 +79,7 @@ class Trial:
         return Outcome(self.rule, passed, found, self.offences, self.more)
 
     def counted(self, count: float, found: str) -> Outcome:
-        """The outcome where ``count`` has bounds, unless the capture does not show all that is counted."""
+        """The outcome if ``count`` has bounds, unless the capture may lack a part of what is counted."""
         least, most = self.rule.bounds.least, self.rule.bounds.most
         too_many = most is not None and count > most
         too_few = least is not None and count < least

@@ -105,7 +105,7 @@ class CheckSettings(NamedTuple):
 @click.command(cls=CommandWithHelp, short_help="Hold traffic against a policy.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @click.option(
-    "--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file: docs/check.md tells what it may say."
+    "--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file: docs/check.md describes its rules."
 )
 @click.option(
     "--include", multiple=True, metavar="SET", shell_complete=_complete_set,
@@ -138,7 +138,9 @@ class CheckSettings(NamedTuple):
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
-@click.option("--strict", is_flag=True, help="What the capture does not show, so that it is not checked, fails.")
+@click.option(
+    "--strict", is_flag=True, help="Rules that cannot be checked fail, too: the capture lacks what they ask for."
+)
 @display_filter
 @utc
 @color

@@ -10,7 +10,7 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, dissection_options_without_secrets, output_file, utc
-from zmtpsniff.cli.output import fail_if_overwritten, open_output
+from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_output
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
@@ -95,10 +95,10 @@ def _diagnose_files(settings: DiagnoseSettings) -> None:
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
         try:
             _pump(capture, settings.dissection, diagnosis, line)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             diagnosis.take(capture.finish())
             _write(diagnosis, stream, settings)
-            raise
+            raise PartialOutputError("interrupted: the findings are those of what was read until then") from interrupt
         _write(diagnosis, stream, settings)
 
 

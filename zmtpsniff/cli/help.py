@@ -7,11 +7,11 @@ import click
 from zmtpsniff.decode_as import DecodeAsError
 from zmtpsniff.errors import PluginError
 
-_ROOM = 24  # columns for the names of options; a longer one has a line of its own
+_ROOM = 24  # columns for the names of options; a longer name has a line of its own
 _LAST = "Other options"
 HELP_NAMES = ["-h", "--help"]
 
-# The sections of the help, in their order, with the options that belong there. What is in none of them is in the last.
+# The sections of the help, in their order, with their options. Options that no section names are in the last.
 SECTIONS: dict[str, tuple[str, ...]] = {
     "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--tolerance", "--live", "--show"),
     "For monitoring": ("--metrics", "--otlp"),
@@ -72,7 +72,7 @@ class Description(NamedTuple):
 
 
 def describe(command: click.Command) -> Description:
-    """Take the text of a command apart: what is behind a line ``\\b`` are examples, as click keeps such lines."""
+    """Split the text of a command: the lines after a line ``\b`` are examples, as click keeps such lines."""
     paragraphs: list[str] = []
     examples: list[str] = []
     for paragraph in (command.help or "").split("\n\n"):
@@ -116,7 +116,7 @@ def synopsis(option: click.Option, *, short: bool = False) -> str:
 
 
 def details(option: click.Option) -> str:
-    """Everything that its help says, with its default and what it may be."""
+    """The whole help of an option, with its default and its values."""
     text = option.help or ""
     if isinstance(option.type, click.Choice) and option.metavar is None:
         text += f" One of {', '.join(map(str, option.type.choices))}."
@@ -223,7 +223,7 @@ class Group(click.Group):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """Make a group as click does."""
         super().__init__(*arguments, **options)
-        # Of each group itself: click keeps the option that it makes when first asked, with or without a parent.
+        # For each group itself: click keeps the option that it makes at first, with or without a parent.
         self.context_settings.setdefault("help_option_names", HELP_NAMES)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""What a live capture learns from the machine that it runs on: started before privileges are given up."""
+"""The help that a live capture gets from its machine. It starts before privileges are given up."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ def tell(text: str) -> None:
 
 
 def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
-    """Say how many CURVE connections have messages that no key opens, if keys were asked for or given."""
+    """Say how many CURVE connections have messages that no key opens, if the user asked for keys or gave some."""
     opened, sealed = capture.curve_connections
     if sealed and (settings.curve_keys or settings.host_keys):
         tell(
@@ -36,10 +36,10 @@ def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
 
 
 def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], None]" = tell) -> "LocalHost | None":
-    """Start the helper that keeps the privileges of now; None if nothing is asked of it.
+    """Start the helper that keeps the privileges of now; None if the options ask nothing of it.
 
-    The caller closes what is returned. With keys every library in use that makes some is followed once this returns; if
-    that is not possible one line says why, and keys are looked for in memory alone. Raises CaptureError.
+    The caller closes the helper. With keys, the helper follows every library in use that makes keys once this returns.
+    If that is not possible, one line says why, and the helper looks for keys only in memory. Raises CaptureError.
     ``say`` is called with lines for people, then and later, in any thread.
     """
     if not with_processes and not with_keys:
@@ -72,7 +72,7 @@ def pass_keys(
 ) -> "Callable[[Source], Source] | None":
     """Give a live capture the keys that its machine's programs make, if ``host`` has them, and ``saver`` those to save.
 
-    Returns what makes its packets wait for these keys, None if they need not.
+    Returns a function that makes the packets wait for these keys, None if they need not.
     """
     from zmtpsniff.host.source import KeyedSource
 
@@ -85,7 +85,7 @@ def pass_keys(
 
 
 def need_sodium() -> None:
-    """See that what opens boxes is installed; raises CaptureError, which says what to install."""
+    """Check that PyNaCl, which opens boxes, is installed. Raises CaptureError, which says what to install."""
     from dissectors.zmtp.curve_keys import NoSodiumError, sodium
 
     try:

@@ -1,4 +1,4 @@
-"""A line of text at the end of a terminal, which is drawn anew again and again and leaves nothing behind."""
+"""The last line of a terminal: it is drawn again and again, and leaves nothing behind."""
 
 import os
 import stat
@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-QUIET_SECONDS = 1.0  # for which nothing is drawn after records that somebody else may show on the same terminal
+QUIET_SECONDS = 1.0  # so long nothing is drawn after records that another program may show on the same terminal
 _REDRAW_SECONDS = 0.25
 _COLUMNS = 80  # where the terminal does not say
 _ERASE = "\r\x1b[K"
@@ -49,9 +49,9 @@ class LastLine:
 
 
 def leads_to_a_program(file: str | None) -> bool:
-    """Whether what is written to ``file``, None or "-" for standard output, goes to another program by a pipe.
+    """Whether the output to ``file``, None or "-" for standard output, goes to another program by a pipe.
 
-    That program may write on the terminal that our line is on, and cannot know of it.
+    That program may write on the terminal that has our line, and cannot know of it.
     """
     if file not in (None, "-") or sys.stdout is None:
         return False
@@ -63,5 +63,5 @@ def leads_to_a_program(file: str | None) -> bool:
 
 
 def shares_terminal(terminal: TextIO, file: str | None) -> bool:
-    """Whether a line on a terminal may meet the records that are written to ``file`` and shown by another program."""
+    """Whether a line on a terminal may meet records of ``file`` that another program shows there."""
     return terminal.isatty() and leads_to_a_program(file)

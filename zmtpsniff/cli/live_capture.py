@@ -66,7 +66,7 @@ live_options = option_group(
     click.option("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode."),
     click.option(
         "--engine", type=click.Choice(ENGINES), default="auto", show_default=True,
-        help="What captures. auto takes the first that works here, and says so with -v.",
+        help="The program or package that captures. auto takes the first that works here; -v names it.",
     ),
 )  # fmt: skip
 
@@ -80,7 +80,7 @@ class LiveCapture(NamedTuple):
 
 
 def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettings) -> LiveCapture:
-    """Start a capture; raises click.UsageError, CaptureError. What ``saver`` asks for must be possible with it."""
+    """Start a capture; raises click.UsageError, CaptureError. The options of ``saver`` must be possible with it."""
     from zmtpsniff.capture.engines.choice import make_engine
     from zmtpsniff.capture.live import LiveSource
 
@@ -106,7 +106,7 @@ def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettin
 
 
 def _trace(live: LiveSettings) -> LiveCapture:
-    """Start a capture of everything that programs say over their sockets."""
+    """Start a capture of all octets that programs send and receive on their sockets."""
     from zmtpsniff.capture.engines.strace import StraceEngine
     from zmtpsniff.capture.live import LiveSource
 
@@ -179,7 +179,7 @@ def settle_capture(
 
 
 def _end_with_signals(stop: "Callable[[], None]") -> None:
-    """A signal ends the capture, not the program: what has come is given out, and the totals."""
+    """A signal ends the capture, not the program: the packets so far and the totals are still given out."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(number, lambda *_: stop())

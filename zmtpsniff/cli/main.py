@@ -36,7 +36,7 @@ _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scrip
 
 
 class Commands(Group):
-    """All commands; a capture in place of a command is to be read, and nothing at all asks for help."""
+    """All commands. A capture in place of a command means ``read``, and no argument means ``--help``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of the alphabet."""
@@ -60,7 +60,7 @@ class Commands(Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first argument names; click.UsageError if there is neither that nor such a file."""
+        """The command that the first argument names. Raises click.UsageError if it names no command and no file."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -93,16 +93,16 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the program: 0 done, 2 wrong usage or unreadable input with one line that says why.
+    """Run the program: exit status 0 done, 2 wrong usage or unreadable input, with one line that says why.
 
-    If a shell asks how a command line could go on, that is all it does.
+    If a shell asks for completions, the program only answers that.
     """
     if instruction := os.environ.get(_COMPLETION):
         from click.shell_completion import shell_complete
 
         sys.exit(shell_complete(cli, {}, "zmtpsniff", _COMPLETION, instruction))
     try:
-        # Not cli.main(): click has its own mind about closed pipes and interrupts.
+        # Not cli.main(): click handles closed pipes and interrupts in another way.
         with cli.make_context("zmtpsniff", sys.argv[1:]) as context:
             cli.invoke(context)
         status = 0

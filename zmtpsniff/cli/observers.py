@@ -1,4 +1,4 @@
-"""Options of commands that tell other programs what passes: ``--metrics``, ``--otlp``."""
+"""Options of commands that give other programs what passes: ``--metrics``, ``--otlp``."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,7 +30,7 @@ observer_options = option_group(
 
 
 def load_observers(settings: ObserverSettings) -> None:
-    """Import what they need, while it can be read; raises Error for an extra that is not installed."""
+    """Import the modules of the observers while they can be read. Raises Error for an extra that is not installed."""
     for wanted, module, package, extra in (
         (settings.metrics, "metrics", "prometheus_client", "metrics"),
         (settings.otlp, "spans", "opentelemetry", "otlp"),
@@ -46,7 +46,7 @@ def load_observers(settings: ObserverSettings) -> None:
 
 
 def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagnosis | None":
-    """What a dissection is to have as its witness for the observers, None if they need nobody."""
+    """The witness that a dissection needs for the observers, None if they need none."""
     if settings.metrics is None:
         return None
     from zmtpsniff.analysis.findings import Diagnosis
@@ -57,9 +57,9 @@ def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagn
 def start_observers(
     settings: ObserverSettings, capture: "Dissection", diagnosis: "Diagnosis | None"
 ) -> "list[Observer]":
-    """Begin to serve and to send; raises Error. Nothing of it needs the privileges of capturing.
+    """Begin to serve and to send; raises Error. It needs no privilege of capturing.
 
-    ``diagnosis`` is what make_diagnosis() made, the witness of ``capture``.
+    ``diagnosis`` comes from make_diagnosis() and is the witness of ``capture``.
     """
     observers: list[Observer] = []
     if settings.otlp is not None:

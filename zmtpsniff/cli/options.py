@@ -1,6 +1,6 @@
-"""Options that several commands have.
+"""Options that several commands share.
 
-Options that belong together are a group: a command gets what they say as one object, which nobody changes.
+Options that belong together are a group: a command gets their values as one object, which nobody changes.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,7 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
             raise click.UsageError(f"-Y: {error}", ctx) from None
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-        """The filters that may become of the beginning of one: its last word completed to the name of a field."""
+        """The completions of the beginning of a filter: its last word becomes the name of a field."""
         from click.shell_completion import CompletionItem
 
         from zmtpsniff.filters.completion import FieldCompletion
@@ -71,7 +71,7 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
 
 
 class IntRange(click.IntRange):
-    """A whole number in a range, called so where one is none: click calls it an integer range."""
+    """A whole number in a range. Errors call it that; click calls it an integer range."""
 
     name = "integer"
 
@@ -83,7 +83,7 @@ class FloatRange(click.FloatRange):
 
 
 class FilePath(click.Path):
-    """The name of a file, for shells to complete; opening it is what says that it is not there."""
+    """The name of a file, which shells complete. A file that does not exist fails when it is opened."""
 
     def __init__(self) -> None:
         """Take any name."""
@@ -93,8 +93,8 @@ class FilePath(click.Path):
 def option_group(name: str, make: Callable[..., object], *options: _Decorator) -> _Decorator:
     """Several options as one decorator, in the order of the help.
 
-    The command gets one object for all of them, as its argument ``name``: what ``make`` makes of their values, which it
-    is given by the names of their parameters. It may raise click.UsageError.
+    The command gets one object for all of them, as its argument ``name``. ``make`` makes the object from their values,
+    which it gets under the names of their parameters. ``make`` may raise click.UsageError.
     """
 
     def add(command: _Callback) -> _Callback:
@@ -131,7 +131,7 @@ def _make_settings(
     show_secrets: bool = False,
     is_live: bool = False,
 ) -> Settings:
-    """Make Settings of the options of a group; raises click.UsageError for those that do not go together."""
+    """Make Settings of the options of a group. Raises click.UsageError for options that exclude each other."""
     if AUTO_KEYS in curve_keys and not is_live:
         raise click.UsageError(
             f"--curve-keys {AUTO_KEYS}: only with live and browse -i; a file of this name is ./{AUTO_KEYS}"

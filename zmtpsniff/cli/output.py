@@ -17,7 +17,7 @@ PARTIAL = ".partial"
 
 
 class PartialOutputError(KeyboardInterrupt):
-    """An interrupt came while a file was written; its text says where what there is of it is."""
+    """An interrupt came before all was read or written. The text says what there is, and where."""
 
 
 class OutputError(Error):
@@ -56,7 +56,7 @@ def open_output(name: str | None, binary: bool) -> Iterator[IO[Any]]:
     except KeyboardInterrupt as interrupt:
         if special:
             raise
-        raise PartialOutputError(f"interrupted: {target} has what was written until then") from interrupt
+        raise PartialOutputError(f"interrupted: {target} has the output so far") from interrupt
 
 
 @contextmanager
@@ -70,7 +70,7 @@ def _told_in_one_line(name: str) -> Iterator[None]:
 
 
 def must_be_read(stream: IO[Any]) -> None:
-    """Raise BrokenPipeError if nobody reads the stream any more, which else only shows at the next write."""
+    """Raise BrokenPipeError if the reader of the stream is gone, which otherwise only the next write shows."""
     poll = select.poll()
     poll.register(stream.fileno(), 0)
     if any(event & select.POLLERR for _, event in poll.poll(0)):
@@ -79,7 +79,7 @@ def must_be_read(stream: IO[Any]) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let interrupts wait meanwhile: one in the middle of a write to a full pipe costs what is left of it."""
+    """Hold interrupts back meanwhile: one in the middle of a write to a full pipe would lose the rest of it."""
     if sys.platform == "win32":  # which cannot
         yield
         return
@@ -91,7 +91,7 @@ def undisturbed() -> Iterator[None]:
 
 
 def discard_standard_output() -> None:
-    """Nobody reads standard output any more: let nothing complain about it when the program ends."""
+    """Standard output has no reader any more: keep the end of the program from complaining about it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

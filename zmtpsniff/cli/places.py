@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from zmtpsniff.capture.files import merged, open_captures
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
-_RUNS = 200_000  # of packets from one capture that are remembered; where captures take turns a run is short
+_RUNS = 200_000  # runs of packets from one capture to remember; if captures take turns, a run is short
 
 
 class Places:
-    """A Source over capture files, merged by time, that remembers where its packets come from."""
+    """A Source over capture files, merged by time. It remembers from which file each packet comes."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """Open all of them; raises CaptureError for the first that is no capture."""
@@ -37,7 +37,7 @@ class Places:
         for packets in merged([self._noted(place) for place in range(len(self._names))]):
             for packet in packets:
                 number += 1
-                # merged() passes the very objects on, and those of one capture in their order.
+                # merged() passes on the same objects, and those of one capture in their order.
                 if last < 0 or not self._is_next(last, packet):
                     last = next(place for place in range(len(self._names)) if self._is_next(place, packet))
                     self._firsts.append(number)
@@ -56,7 +56,7 @@ class Places:
             source.close()
 
     def of(self, packet: int) -> tuple[str, int] | None:
-        """The capture that has a packet, and its number there; None if that is too long ago."""
+        """The capture that has a packet, and the packet's number there; None if the packet is too old."""
         index = bisect_right(self._firsts, packet) - 1
         if index < 0:
             return None

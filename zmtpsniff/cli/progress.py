@@ -1,4 +1,4 @@
-"""The line on a terminal that tells how much of the capture files has been read."""
+"""The line on a terminal that shows how much of the capture files has been read."""
 
 import sys
 import time
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from dissectors.events import AnyEvent
     from zmtpsniff.dissection import Dissection
 
-_TELLING = 0.01  # of the files, which must have been read to tell from it how long the rest takes
+_TELLING = 0.01  # after so great a part of the files, the time that the rest takes can be estimated
 _BAR = 30  # columns
 
 
 class ProgressLine:
-    """How much has been read, of how much, and how long the rest will take about."""
+    """How much has been read, of how much, and about how long the rest will take."""
 
     def __init__(
         self, terminal: TextIO, position: "Callable[[], tuple[int, int] | None]", shares_terminal: bool
     ) -> None:
-        """Draw on ``terminal`` what ``position`` tells: octets read and octets in all, None if that is not known.
+        """Draw on ``terminal``. ``position`` gives octets read and octets in all, None if nobody knows them.
 
-        With ``shares_terminal`` records may show there, too: then it is drawn only while none come.
+        With ``shares_terminal`` records may show there, too. Then the line is drawn only while no records come.
         """
         self._line = LastLine(terminal)
         self._position = position
@@ -65,7 +65,7 @@ class ProgressLine:
 
 
 def make_progress_line(capture: "Dissection", file: str | None = None) -> ProgressLine | None:
-    """The line for records that go to ``file``, None or "-" for standard output; None where nobody would see it."""
+    """The line for records that go to ``file``, None or "-" for standard output. None if nobody would see it."""
     if sys.stderr is None or not sys.stderr.isatty():
         return None
     is_terminal = file in (None, "-") and sys.stdout is not None and sys.stdout.isatty()
@@ -77,7 +77,7 @@ def _span(seconds: int) -> str:
 
 
 def _characters(encoding: str | None) -> tuple[str, str, str]:
-    """What stands for what is done, for what is left, and between words, in a terminal's encoding."""
+    """The characters for the part done and the part left, and the text between words, in a terminal's encoding."""
     fine = ("━", "─", " · ")
     try:
         "".join(fine).encode(encoding or "ascii")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     type=click.Choice(["native", "tshark"]),
     default="native",
     show_default=True,
-    help="What takes packets apart below TCP. tshark, slowly, knows more tunnels and formats.",
+    help="The reader of headers below TCP. tshark is slow, and knows more tunnels and formats.",
 )
 @tshark_options
 @saver_options

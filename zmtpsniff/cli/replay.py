@@ -127,7 +127,7 @@ def replay(
 
 
 def _ask(plan: "Plan", endpoint: "Endpoint") -> None:
-    """Ask whether to send to another host; raises Error if the answer is no, or nobody is there to give one."""
+    """Ask whether to send to another host. Raises Error if the answer is no, or if nobody can answer."""
     what = f"{plan.messages + plan.subscriptions:,} messages as {' and '.join(plan.socket_types)}"
     where = endpoint.name if endpoint.shown in endpoint.name else f"{endpoint.name} ({endpoint.shown})"
     if not sys.stdin.isatty():

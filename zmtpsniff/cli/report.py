@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.options import Filter
     from zmtpsniff.report.capture import CaptureReport
 
-_BODY_OCTETS = 1024  # that are kept of each body: ladders show a few dozen, payload dissectors want some more
+_BODY_OCTETS = 1024  # octets of each body to keep: ladders show a few dozen, and payload dissectors need some more
 
 
 @click.command(cls=CommandWithHelp, short_help="Make one page of it all to pass on.")

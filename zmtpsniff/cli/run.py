@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def keeping(settings: "Settings", output: "Output") -> "Settings":
-    """The settings, but with as many octets of each body kept as are to be shown."""
+    """The settings, but with as many octets of each body kept as the output shows."""
     octets = output.max_bytes
     if octets is None and TRAITS[output.format].shows_whole_bodies:
         octets = 0
@@ -38,8 +38,9 @@ def keeping(settings: "Settings", output: "Output") -> "Settings":
 def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDissector]] | None":
     """Import everything that a Dissection needs, but nothing of a plug-in.
 
-    Once privileges are given up, where it is kept may be out of reach. The code of plug-ins must run only then, so what
-    installed packages offer is looked up here; what is returned loads it, for the Dissection's collaborators.
+    Once privileges are given up, these modules may be out of reach. The code of plug-ins must run only after that. So
+    this looks up which plug-ins installed packages offer, and returns a function that loads them, for the Dissection's
+    collaborators.
     """
     import zmtpsniff.dissection
     from zmtpsniff.analysis.plugins import installed, load_dissectors
@@ -135,7 +136,7 @@ def run(
 def _shown(
     events: "list[AnyEvent]", passes: "Callable[[AnyEvent], bool] | None", capture_record: bool
 ) -> "list[AnyEvent]":
-    """The events that pass the display filter, if there is one, and the totals, if they are to end the output."""
+    """The events that pass the display filter, if there is one, and the totals, if they end the output."""
     from dissectors.events import Capture
 
     if not capture_record and events and type(events[-1]) is Capture:
@@ -144,7 +145,7 @@ def _shown(
 
 
 def _tell_capture_problems(events: "list[AnyEvent]", line: "StatusLine | ProgressLine | None") -> None:
-    """Tell what is wrong with the capture itself where the format has no place for it."""
+    """Report what is wrong with the capture itself, if the format has no place for it."""
     from dissectors.events import Problem
 
     for event in events:

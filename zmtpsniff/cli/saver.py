@@ -1,4 +1,4 @@
-"""The options ``-w`` and ``-b``, which save packets, and the Saver they ask for."""
+"""The options ``-w`` and ``-b``, which save packets, and the Saver that they ask for."""
 
 import os
 from collections.abc import Sequence
@@ -42,18 +42,18 @@ saver_options = option_group(
 
 packets_only = click.option(
     "--packets-only", is_flag=True,
-    help="With -Y and -w: save only the packets that completed what passes, not their whole connections.",
+    help="With -Y and -w: save only packets that completed a record that passes, not whole connections.",
 )  # fmt: skip
 
 
 def fail_if_nothing_to_select(settings: SaverSettings, passes: "Filter | None", packets_only: bool) -> None:
-    """Raise click.UsageError for ``--packets-only`` without what it is about."""
+    """Raise click.UsageError for ``--packets-only`` without the options that it needs."""
     if packets_only and (settings.path is None or passes is None):
         raise click.UsageError("--packets-only: needs -w FILE, and -Y FILTER that says which")
 
 
 def tell_missing_packets(selector: "PacketSelector") -> None:
-    """Tell on standard error of packets that could not be held back until their connection passed."""
+    """Report on standard error packets that could not be held back until their connection passed."""
     if selector.missing:
         from zmtpsniff.selector import HELD_OCTETS
 

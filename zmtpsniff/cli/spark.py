@@ -75,7 +75,7 @@ class Location(click.ParamType):  # type: ignore[type-arg]
     name = "location"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse what is empty, as a variable of a script may be: it would become / or the current folder."""
+        """Refuse an empty path, such as an empty variable of a script: it would mean / or the current folder."""
         if not value:
             self.fail("it is empty; give a path or URL", param, ctx)
         return str(value)
@@ -309,7 +309,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
     "--interval",
     type=FloatRange(0.001),
     metavar="SECONDS",
-    help="Length of the intervals in what goes by time; by default it fits.",
+    help="Length of the intervals of figures over time; by default it fits.",
 )
 @table_format
 @output_file

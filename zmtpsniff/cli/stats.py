@@ -18,7 +18,7 @@ from zmtpsniff.cli.options import (
     table_format,
     utc,
 )
-from zmtpsniff.cli.output import fail_if_overwritten, open_output
+from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_output
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -112,10 +112,10 @@ def stats(
                 if line is not None:
                     line.erase()
                 tell_sealed(capture, dissection)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
             take(capture.finish())
             write()
-            raise
+            raise PartialOutputError("interrupted: the statistics are those of what was read until then") from interrupt
         write()
 
 

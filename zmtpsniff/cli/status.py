@@ -19,10 +19,10 @@ class StatusLine:
     """Packets, ZMTP connections, messages and their rate, and what was dropped, on the last line of a terminal."""
 
     def __init__(self, stream: TextIO, capture: "Dissection", visible: bool, yields: bool = False) -> None:
-        """Draw on ``stream``, if it is to be visible, which needs a terminal.
+        """Draw on ``stream`` if the line is to be visible, which needs a terminal.
 
-        If it ``yields``, another program may show the records on the same terminal a moment after they are written:
-        the line is drawn only while none come.
+        If it ``yields``, another program may show the records on the same terminal a moment after they are written.
+        Then the line is drawn only while no records come.
         """
         self._visible = visible
         self._yields = yields
@@ -41,7 +41,7 @@ class StatusLine:
         self._line.erase()
 
     def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[AnyEvent]") -> None:
-        """Count events, and make room for those that are about to be shown."""
+        """Count events, and make room for events that are about to be shown."""
         if not self._visible:
             return
         if shown:
@@ -64,7 +64,7 @@ class StatusLine:
         if not self._visible or not self._line.is_due:
             return
         now = time.monotonic()
-        if self._yields and self._is_written:  # its reader may be slow: the time counts from when it had them all
+        if self._yields and self._is_written:  # its reader may be slow: the time counts from when it has read them all
             self._draw_from = now + QUIET_SECONDS
         self._is_written = False
         if now < self._draw_from:

@@ -43,9 +43,9 @@ class TsharkPlan(NamedTuple):
 
 
 def plan_tshark(settings: TsharkSettings, engine: str, captures: Sequence[str] = ()) -> TsharkPlan:
-    """How to run tshark, if that is the engine; raises click.UsageError, CaptureError.
+    """The way to run tshark, if it is the engine; raises click.UsageError, CaptureError.
 
-    Keys of TLS are looked for in ``captures``, too.
+    It also looks for keys of TLS in ``captures``.
     """
     if engine != "tshark":
         for option, given in (("--tls-keys", settings.tls_keys), ("--tshark-option", settings.preferences)):

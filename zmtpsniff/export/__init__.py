@@ -1,4 +1,4 @@
-"""What passes, told to programs that watch many machines: metrics of Prometheus, spans of OpenTelemetry."""
+"""Exports for programs that watch many machines: metrics of Prometheus, spans of OpenTelemetry."""
 
 from collections.abc import Sequence
 from typing import Protocol

@@ -91,12 +91,12 @@ class _Counts:
 class Metrics:
     """Counts events by service: the address that peers connect to.
 
-    Messages and octets are counted by the dissectors anyway, for the summaries of connections. So Metrics looks at few
-    events, and asks for the summaries of connections that go on when somebody asks for samples.
+    The dissectors count messages and octets anyway, for the summaries of connections. So Metrics looks at few events.
+    When somebody asks for samples, it asks for the summaries of connections that go on.
     """
 
     def __init__(self, capture: MetricsSource, diagnosis: FindingsSource) -> None:
-        """``capture`` knows the connections that go on, ``diagnosis`` what is wrong."""
+        """``capture`` knows the connections that go on, ``diagnosis`` knows what is wrong."""
         self._capture = capture
         self._diagnosis = diagnosis
         self._findings: dict[tuple[str, str], int] = {}
@@ -113,7 +113,7 @@ class Metrics:
         self._close: Callable[[], None] = _nothing
 
     def serve(self, address: str, port: int) -> int:
-        """Answer at this address and no other; returns the port, another one if it was 0. Raises Error."""
+        """Answer only at this address. Returns the port, which is another one if it was 0. Raises Error."""
         registry = CollectorRegistry()
         registry.register(self)
         try:

@@ -1,4 +1,4 @@
-"""Spans for OpenTelemetry: one for each request and its reply, as child of the one that a proxy sent on."""
+"""Spans for OpenTelemetry: one for each request and its reply, as a child of the request that a proxy sent on."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -52,7 +52,7 @@ class Spans:
                 self._request(event)
 
     def close(self) -> None:
-        """Send what has not been sent; what a collector does not take within some seconds is lost."""
+        """Send the waiting spans. Spans that a collector does not take within some seconds are lost."""
         self._processor.shutdown()
 
     def _request(self, message: Message) -> None:

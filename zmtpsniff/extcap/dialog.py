@@ -1,7 +1,7 @@
-"""What Wireshark asks an extcap program, and what we answer: lines of words and values in braces.
+"""The questions of Wireshark to an extcap program, and our answers: lines of words and values in braces.
 
-Wireshark's Developer's Guide has the protocol ("Extcap: Developer Guide"): it asks which interfaces there are, which
-link types they give and which options they take, makes a dialog of these, and then starts a capture with them.
+Wireshark's Developer's Guide has the protocol ("Extcap: Developer Guide"). Wireshark asks for the interfaces, their
+link types and their options. It makes a dialog of the options, and then starts a capture with them.
 """
 
 import sys

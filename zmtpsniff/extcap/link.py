@@ -10,13 +10,13 @@ from pathlib import Path
 from zmtpsniff.errors import Error
 
 _ASK_SECONDS = 30.0
-_WORDS = "-P -m zmtpsniff extcap"  # -P: whatever lies in the folder that Wireshark runs in, this zmtpsniff is run
+_WORDS = "-P -m zmtpsniff extcap"  # -P: runs this zmtpsniff, whatever is in the folder that Wireshark runs in
 
 
 def personal_folder() -> Path:
-    """Where Wireshark looks for extcap programs of this user; raises Error for a Wireshark that has no such folder.
+    """The folder in which Wireshark looks for this user's extcap programs. Raises Error if Wireshark has none.
 
-    tshark knows; without it, where Wireshark from 4.2 on has it.
+    tshark knows it. Without tshark, it is the folder of Wireshark 4.2 and later.
     """
     if os.environ.get("WIRESHARK_EXTCAP_DIR"):
         return Path(os.environ["WIRESHARK_EXTCAP_DIR"])
@@ -40,9 +40,9 @@ def personal_folder() -> Path:
 
 
 def link(folder: Path) -> Path:
-    """Write a program that calls zmtpsniff, and return its name; raises Error if that cannot be done.
+    """Write a program that calls zmtpsniff, and return its name. Raises Error if that cannot be done.
 
-    What an earlier call wrote is written anew, and nothing else is.
+    A file that an earlier call wrote is written anew; any other file stays.
     """
     if sys.platform == "win32":
         path = folder / "zmtpsniff.bat"

@@ -33,7 +33,8 @@ from zmtpsniff.capture.source import Packet
 from zmtpsniff.render.payload import frames_to_show
 
 LINK_TYPE = 252  # LINKTYPE_WIRESHARK_UPPER_PDU
-LARGEST_PDU = 262_144  # octets of a packet, with its tags, that Wireshark reads (WTAP_MAX_PACKET_SIZE_STANDARD)
+# the most octets of a packet, with its tags, that Wireshark reads (WTAP_MAX_PACKET_SIZE_STANDARD)
+LARGEST_PDU = 262_144
 ZMTP = "zmtp"  # the dissector that takes frames; any other takes bodies
 
 _END, _DISSECTOR_NAME, _ORIGINAL_FRAME, _PROTOCOL_COLUMN = 0, 12, 30, 33  # tags
@@ -51,7 +52,7 @@ class PduEncoder:
     """Makes PDUs of events."""
 
     def __init__(self, dissector: str = ZMTP, show_secrets: bool = False) -> None:
-        """``dissector`` is the name of one of Wireshark's: zmtp gets whole records, any other the bodies of messages.
+        """``dissector`` is one of Wireshark's. zmtp gets whole records, any other gets the bodies of messages.
 
         Frames with credentials are cut off unless ``show_secrets``.
         """
@@ -60,7 +61,7 @@ class PduEncoder:
         self._flows: set[int] = set()  # that Wireshark knows
 
     def packets(self, events: Sequence[AnyEvent]) -> Iterator[Packet]:
-        """The PDUs of some events as packets; what is cut has its length on the wire."""
+        """The PDUs of some events as packets. A PDU that is cut has its length on the wire."""
         for event in events:
             if isinstance(event, Connection):
                 self._flows.discard(event.flow)
@@ -93,7 +94,7 @@ class PduEncoder:
 
 
 def _framed(frames: Sequence[Octets]) -> tuple[bytes, int]:
-    """Frames with their heads, up to what is not at hand; and how many octets all would be."""
+    """Frames with their headers, as far as their octets are at hand; and how many octets all frames have."""
     parts: list[bytes] = []
     total = 0
     is_whole = True
@@ -127,7 +128,7 @@ def _tags(event: WireEvent, dissector: str) -> bytes:
 
 
 def _transport_header(event: WireEvent) -> tuple[str, bytes]:
-    """What dissects a header without anything behind it, and that header.
+    """The dissector of a header without anything after it, and that header.
 
     Wireshark's ZMTP dissector looks for a conversation of Wireshark, which the dissectors of TCP and UDP begin.
     """

@@ -1,7 +1,7 @@
 """The bodies of messages in filters; imported only for filters that name them.
 
-A live capture may give its privileges up before the first message comes. What decodes bodies is imported here, while
-the filter is compiled.
+A live capture may give its privileges up before the first message comes. So the decoders of bodies are imported here,
+while the filter is compiled.
 """
 
 from typing import Any
@@ -14,14 +14,14 @@ from zmtpsniff.analysis.bodies import bodies_of
 
 
 class BodyValues:
-    """What is in the frames of messages, decoded once for all tests of a filter."""
+    """The contents of the frames of messages, decoded once for all tests of a filter."""
 
     def __init__(self) -> None:
         """Start without any."""
         self._last: tuple[Message | None, list[Any]] = (None, [])
 
     def __call__(self, message: Message) -> list[Any]:
-        """The values in the frames of a message; those that hold credentials are not looked into."""
+        """The values in the frames of a message, except frames with credentials."""
         if message.bodies:  # decoded to be shown
             return [body.value for body in message.bodies]
         last, values = self._last

@@ -1,4 +1,4 @@
-"""A comparison as Python: of the values of one type of record, with constants or with other values."""
+"""A comparison as Python code: values of one type of record, compared with constants or other values."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from zmtpsniff.render.text import as_text
 Relation = Literal["==", "!=", "<", "<=", ">", ">=", "contains", "matches"]
 Quantifier = Literal["any", "all"]
 
-# What follows the octets at hand is not known. So a search may only match before the cut.
+# The octets after those at hand are unknown. So a search may match only before the cut.
 _MAY_FOLLOW = (b"a", b" ", b"\n")
 
 
@@ -130,14 +130,14 @@ def with_value(left: Value, relation: Relation, right: Value, quantifier: Quanti
 
 
 def _known(value: Value) -> Value:
-    """A text of octets only where all are at hand: else it would be equal to what may differ."""
+    """The text of octets only if all are at hand. Otherwise it could equal a text that differs later."""
     if value.octets is None:
         return value
     return replace(value, code=f"whole_text_of({value.octets})", optional=True)
 
 
 def quantified(values: list[Value], test: str, quantifier: Quantifier, source: SourceCode) -> str:
-    """The test of any, or of all and at least one, of the values that there are."""
+    """The test of any value, or of all values and at least one."""
     loops = [loop for value in values for loop in value.loops]
     if not loops:
         return test
@@ -169,10 +169,10 @@ def presence(value: Value, source: SourceCode) -> str:
 
 
 def search(pattern: str, kind: str) -> Callable[[Any], bool]:
-    """A function that searches a regular expression; raises ValueError if ``pattern`` is none.
+    """A function that searches a regular expression. Raises ValueError if ``pattern`` is none.
 
-    It searches octets octet by octet, and texts by characters; letters match in either case. RE2 does not backtrack, so
-    time is linear in the length of the value, whatever the expression.
+    It searches octets octet by octet, and texts by characters. Letters match in either case. RE2 does not backtrack,
+    so time is linear in the length of the value, whatever the expression.
     """
     if kind == "value":
         in_text, in_octets = search(pattern, "text"), search(pattern, "octets")

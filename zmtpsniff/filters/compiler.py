@@ -1,7 +1,7 @@
 """From the tree of a filter to a function: Python source, compiled once.
 
-The tree is walked once. For each of its tests there is an expression for each type of record; what a type of record
-does not have is ``False`` already here, so that a filter costs next to nothing on records that it cannot be about.
+One walk over the tree makes an expression for each test and each type of record. A field that a type of record lacks
+is ``False`` already here. So a filter costs next to nothing on records that it cannot match.
 """
 
 import difflib
@@ -201,7 +201,7 @@ class _Compiler:
         )
 
     def _constant_of(self, operand: Any, fitting: "dict[type[Event], Value]") -> Token | None:
-        """The token of a value, with what looks like a name but is one: ``true``, ``ff``."""
+        """The token of a value, also of one that looks like a name: ``true``, ``ff``."""
         token = _literal(operand)
         if token is not None:
             return token
@@ -237,7 +237,7 @@ class _Compiler:
         return made
 
     def _each(self, code: Callable[[type[Event]], str], field: Field, records: Any = None) -> _Code:
-        """The expressions for those types of record that have the field, evaluated now where no event is in them."""
+        """The expressions for the types of record that have the field. Those without an event are evaluated now."""
         chosen = field.values if records is None else records
         made: _Code = {}
         for record in RECORDS:
@@ -262,7 +262,7 @@ class _Compiler:
 
 
 def _fail_if_never(token: Token | tuple[Token, ...], name: str, known: Sequence[str]) -> None:
-    """Raise FilterError for a text that a field never is but nearly could be: nothing would ever pass."""
+    """Raise FilterError for a text that is nearly a value of the field, but never is one: nothing would ever pass."""
     if isinstance(token, tuple):
         if len(token) == 2:
             return

@@ -5,9 +5,9 @@ from zmtpsniff.render.text import escape
 
 
 class FilterError(Error, ValueError):
-    """A filter that cannot be used; its text is one line, which says where and why.
+    """A filter that cannot be used. Its text is one line, which says where and why.
 
-    ``line`` and ``column`` are 1-based; the text names the line only where there is more than one.
+    ``line`` and ``column`` count from 1. The text names the line only if there are several.
     """
 
     def __init__(self, reason: str, column: int, line: int = 1) -> None:

@@ -1,6 +1,6 @@
-"""All fields that a filter can name: from the types of the events, with Wireshark's names for them.
+"""All fields that a filter can name: those of the events, and Wireshark's names for them.
 
-What a field means is said by the events, but for the fields that are computed from others.
+The events define what a field means, except fields that are computed from others.
 """
 
 import typing
@@ -48,7 +48,7 @@ def fields_of_event(event: type[Event]) -> list[FieldInfo]:
 
 @lru_cache(1)
 def list_fields() -> tuple[FieldInfo, ...]:
-    """All fields, those of the records first, in their order, then Wireshark's."""
+    """All fields: those of the records first, in their order, then Wireshark's."""
     found: dict[str, list[FieldInfo]] = {}
     for event in _RECORDS:
         for info in fields_of_event(event):
@@ -63,7 +63,7 @@ def list_fields() -> tuple[FieldInfo, ...]:
 
 
 def payload_fields(dissectors: Iterable[PayloadDissector]) -> list[FieldInfo]:
-    """The fields of payloads that dissectors name, by their names; raises ValueError as fields_of()."""
+    """The payload fields that dissectors declare, by name. Raises ValueError as fields_of() does."""
     kinds: dict[str, dict[str, list[str]]] = {}  # by name, type, and protocols
     for dissector in dissectors:
         for name, kind in fields_of(dissector).items():
@@ -85,7 +85,7 @@ def names() -> frozenset[str]:
 
 @lru_cache
 def choices(name: str) -> tuple[str, ...]:
-    """All values that a field of records may have, if there are few of them, as of ``type``; empty if it may be any."""
+    """All values of a field, if they are few, as those of ``type``; empty if it may have any value."""
     if name == "type":
         return tuple(str(record.__struct_config__.tag) for record in _RECORDS)
     found: dict[str, None] = {}

@@ -1,7 +1,7 @@
 """The language of filters: from text to a tree.
 
-The grammar is Wireshark's, as far as it goes: ``or`` binds least, then ``xor``, ``and``, ``not``. What a literal is, a
-number or the octet ``10``, depends on what it is compared with, so it stays as it is written here.
+The grammar is Wireshark's, as far as it goes: ``or`` binds least, then ``xor``, ``and``, ``not``. A literal such as
+``10`` may be a number or an octet. That depends on the field that it is compared with, so it stays text here.
 """
 
 from functools import lru_cache
@@ -64,7 +64,7 @@ _VALUES = {"STRING", "RAW", "NUMBER", "OCTET", "COLONS", "DOTTED"}
 
 @lru_cache(1)
 def _parser() -> Lark:
-    # An LALR parser keeps its own stack, so no depth of parentheses is too deep for it.
+    # An LALR parser keeps its own stack, so parentheses may be nested to any depth.
     return Lark(_GRAMMAR, parser="lalr", propagate_positions=True, maybe_placeholders=True)
 
 

@@ -74,14 +74,14 @@ def string(token: Token) -> bytes:
 
 
 def pattern(token: Token) -> str:
-    """A regular expression as it was written: what its backslashes mean is for it to say."""
+    """A regular expression as the user wrote it: its backslashes are its own."""
     if token.type not in ("STRING", "RAW"):
         fail(token, f'a regular expression is written in double quotes: "{token}"')
     return str(token[2:-1] if token.type == "RAW" else token[1:-1].replace('\\"', '"'))
 
 
 def convert(token: Token, kind: Kind, field: str) -> Any:
-    """The value of a token, or a Range, for a field of a kind; raises FilterError if it has another kind."""
+    """The value of a token, or a Range, for a field of a kind. Raises FilterError if it has another kind."""
     made = _CONVERT[kind](token, field) if kind in _CONVERT else None
     if made is None:
         hint = f'; a text is written in double quotes: "{token}"' if kind == "text" and token.type == "NAME" else ""

@@ -1,4 +1,4 @@
-"""What a filter speaks of: the fields that it names, and the texts that it compares with."""
+"""The fields that a filter names, and the texts that it compares them with."""
 
 from typing import NamedTuple
 

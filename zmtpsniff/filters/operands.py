@@ -21,7 +21,7 @@ _MOST_STEPS = 8
 
 @dataclass(frozen=True)
 class Field:
-    """A field, or what a function makes of one, in each type of record that has it."""
+    """A field, or the value of a function of one, in each type of record that has it."""
 
     name: str
     token: Token  # where it is written
@@ -87,7 +87,7 @@ def _steps(tree: Tree[Token]) -> list[Step]:
 
 
 def _resolve(record: type[Event], steps: list[Step], source: SourceCode) -> Value | str:
-    """The values in a type of record, or the reason why there are none: empty if there is just no such field."""
+    """The values in a type of record. Else the reason why there are none: empty if there is just no such field."""
     dotted: list[str] = []
     for step in steps:
         if step.kind != "name":

@@ -1,7 +1,6 @@
 """From the name of a field to the Python expression of its values, for one type of record.
 
-A path is walked through the types of the events: whatever the JSON output shows can be named, and a field that is new
-there can be named at once.
+A path is walked through the types of the events. So a filter can name every field of the JSON output, also a new one.
 """
 
 import re
@@ -41,8 +40,8 @@ class Step(NamedTuple):
 class Value:
     """The values that a path has in one type of record.
 
-    ``code`` is the expression of one value, None where there is none if ``optional``. With ``loops``, each a variable
-    and what it runs through, there is one for each turn.
+    ``code`` is the expression of one value. If ``optional``, it may be None, for no value. With ``loops``, each a
+    variable and what it iterates over, there is a value for each turn.
     """
 
     kind: Kind
@@ -69,7 +68,10 @@ class _Node:
 
 @lru_cache
 def fields_of(struct: type[msgspec.Struct]) -> dict[str, RecordField]:
-    """The fields of a struct by their names, remembered: looking them up took most of the time of long filters."""
+    """The fields of a struct by name.
+
+    They are remembered, since looking them up took most of the time of long filters.
+    """
     return {field.name: field for field in record_fields(struct)}
 
 
@@ -134,7 +136,7 @@ def walk(struct: type[msgspec.Struct], code: str, steps: list[Step], source: Sou
 
 
 def structure(values: str, steps: list[Step], source: SourceCode) -> Value:
-    """What is inside of values whose types only the message knows; ``values`` is the expression of all of them."""
+    """Values inside values whose types only the message shows. ``values`` is the expression of all of them."""
     found = f"inside({values}, {source.constant(tuple(map(tuple, steps)))})"
     name = source.name()
     return Value("value", name, False, ((name, f"leaves({found})"),), found=found)

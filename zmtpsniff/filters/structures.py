@@ -1,4 +1,4 @@
-"""How compiled filters compare values in payloads and bodies, whose types only the message shows.
+"""Comparisons of values in payloads and bodies, whose types only the message shows.
 
 Such a value is a text, a number, true, false, null, octets, or a list or a dict of these. Numbers compare with numbers,
 texts and octets with texts and octets. A text in a filter (as octets) is also equal to a number, true or false that is
@@ -30,7 +30,7 @@ class _Null:
 
 NULL: Final = _Null()
 
-_MOST_BITS = 4096  # of a whole number whose digits are looked at: writing them takes the square of their number
+_MOST_BITS = 4096  # the most digits of a whole number: to write them takes time by the square of their number
 _Step = tuple[str, str, int, int | None]  # as zmtpsniff.filters.paths.Step
 
 
@@ -91,7 +91,7 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
 
 
 def leaves(values: Sequence[Any]) -> Iterator[Any]:
-    """All values that can be compared: those in lists one by one, NULL for null, and no dicts."""
+    """All values that can be compared: those in lists one by one, NULL for null, no dicts."""
     for value in values:
         if isinstance(value, list | tuple):
             yield from leaves(value)
@@ -104,7 +104,7 @@ def leaves(values: Sequence[Any]) -> Iterator[Any]:
 
 
 def size_of(value: Any) -> int | None:
-    """Items of a list or dict, characters of a text, octets of octets; None of what has no size."""
+    """The number of items, characters or octets of a value; None for a value without a size."""
     if isinstance(value, str | list | tuple | dict):
         return len(value)
     return length_of(value) if isinstance(value, bytes | Cut | Hidden) else None
@@ -178,7 +178,7 @@ def holds(value: Any, part: Any) -> bool:
 
 
 def searched(value: Any) -> Octets | str | None:
-    """What a regular expression looks at: a text, as which a number is taken, too, or octets."""
+    """The value that a regular expression searches: octets, a text, or a number as text."""
     if isinstance(value, bytes | Cut | Hidden | str):
         return value
     octets = _as_octets(value)
@@ -202,7 +202,7 @@ def _have_order(value: Any, other: Any) -> bool:
 
 
 def _both_as_octets(value: Any, other: Any) -> tuple[Octets, Octets] | None:
-    """Two values as octets, if one of them has octets and the other can be written; else None."""
+    """Two values as octets, if one has octets and the other can be written as octets; else None."""
     if isinstance(value, str) if _is_scalar(other) else isinstance(other, str) and _is_scalar(value):
         return None
     if not (_has_octets(value) or _has_octets(other)):
@@ -212,7 +212,7 @@ def _both_as_octets(value: Any, other: Any) -> tuple[Octets, Octets] | None:
 
 
 def _as_octets(value: Any) -> Octets | None:
-    """A value as it is written: a text as UTF-8, a number by its digits; None for null."""
+    """A value as octets: a text as UTF-8, a number by its digits; None for null."""
     if isinstance(value, str):
         return _encoded(value)
     if isinstance(value, bytes | Cut | Hidden):

@@ -1,7 +1,7 @@
-"""What compiled filters ask of the values of a record while they run.
+"""Functions that compiled filters call with the values of a record.
 
-Octets may be cut or hidden. What is not at hand is not equal to anything and not found in anything; two octets that are
-certain to differ differ, whatever follows. Each function takes None, a field that is not there, and answers no.
+Octets may be cut or hidden. Octets that are not at hand equal nothing, and nothing is found in them. Two values that
+certainly differ differ, whatever follows. Each function takes None, for a field that is not there, and answers no.
 """
 
 from functools import lru_cache
@@ -17,7 +17,7 @@ def length_of(octets: Octets) -> int:
 
 
 def text_of(octets: Octets | None) -> str | None:
-    """The ``text`` of octets in a record: of those at hand, None where they are no text."""
+    """The ``text`` of octets in a record, from those at hand; None if they are no text."""
     if type(octets) is bytes:
         return as_text(octets)
     return as_text(octets.data, False) if isinstance(octets, Cut) else None
@@ -29,7 +29,7 @@ def whole_text_of(octets: Octets | None) -> str | None:
 
 
 def hex_of(octets: Octets | None) -> str | None:
-    """The ``hex`` of octets in a record, which only those that are no text have."""
+    """The ``hex`` of octets in a record; None if they are text."""
     if octets is None or isinstance(octets, Hidden) or text_of(octets) is not None:
         return None
     return at_hand(octets).hex()
@@ -41,7 +41,7 @@ def is_cut(octets: Octets) -> bool:
 
 
 def order(octets: Octets | None, other: Octets | None) -> int | None:
-    """Less than, equal to or greater than 0 as the first are before, equal to or after the others; None if unknown."""
+    """Below, at or above 0, as the first octets are before, equal to or after the others; None if unknown."""
     if octets is None or other is None or isinstance(octets, Hidden) or isinstance(other, Hidden):
         return None
     left, right = at_hand(octets), at_hand(other)
@@ -50,7 +50,7 @@ def order(octets: Octets | None, other: Octets | None) -> int | None:
     common = min(len(left), len(right))
     if left[:common] != right[:common]:
         return 1 if left > right else -1
-    # All octets at hand are the same. So only the end of one that is whole can tell which is less.
+    # All octets at hand are the same. So only a value that is whole, and ends here, is known to be less.
     if len(left) == common and type(octets) is bytes and length_of(other) > common:
         return -1
     if len(right) == common and type(other) is bytes and length_of(octets) > common:
@@ -85,7 +85,7 @@ def contains(octets: Octets | None, part: Octets | None) -> bool:
 
 
 def octets_slice(octets: Octets, start: int, length: int | None) -> Octets | None:
-    """``length`` octets from ``start`` (negative: from the end), None where there are not so many or not at hand.
+    """``length`` octets from ``start`` (negative: from the end); None if not so many are at hand.
 
     Without a length it is all from ``start`` on.
     """
@@ -131,7 +131,7 @@ def items(items: list[object] | None, start: int, length: int | None) -> list[ob
 
 
 def named(properties: dict[str, Octets] | None, name: str) -> list[Octets]:
-    """The values of the properties of a name, which is given in lower case (23/ZMTP: their case does not matter)."""
+    """The values of the properties with a name in lower case (23/ZMTP: case does not matter in their names)."""
     return [value for key, value in properties.items() if key.lower() == name] if properties else []
 
 
@@ -165,7 +165,7 @@ def port(place: str | None) -> int | None:
 
 
 def part_of_version(version: str | None, part: int) -> int | None:
-    """A number of ``3.1``: 0 for the first, 1 for the second; None where there is none."""
+    """A number of a version such as ``3.1``: 0 for the first, 1 for the second; None if there is none."""
     numbers = version.split(".") if version else []
     if part >= len(numbers) or not numbers[part].isdecimal() or len(numbers[part]) > 10:
         return None

@@ -1,4 +1,5 @@
-"""What this machine knows of connections that its programs have: their keys, their processes (Linux).
+"""What this machine knows of the connections of its programs: keys and processes (Linux).
 
-What needs root's rights runs in a helper of its own (helper.py). It imports nothing that reads octets of the network.
+A helper process has the parts that need root's rights (helper.py). It imports nothing that reads octets of the
+network.
 """

@@ -84,6 +84,6 @@ class Agreements:
             return []
         own, other = crypto_scalarmult_base(call.secret_key), call.public_key
         as_server, as_client = SharedKey(other, own, key), SharedKey(own, other, key)
-        if first is None:  # its other calls were not seen; one that is the wrong way round opens nothing
+        if first is None:  # its other calls were not seen; a key that is the wrong way round opens nothing
             return [as_server, as_client]
         return [as_server] if first == other else [as_client]

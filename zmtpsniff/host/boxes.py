@@ -1,4 +1,4 @@
-"""What a capture shows of CURVE connections that no key has opened: enough to look for their keys."""
+"""Boxes of CURVE connections that no key has opened, with enough of each connection to look for its key."""
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -48,7 +48,7 @@ class UnopenedBoxes:
         self._connections: OrderedDict[int, UnopenedConnection] = OrderedDict()
 
     def take(self, events: Iterable[AnyEvent]) -> set[int]:
-        """See what events show; returns the flows of those with a box that has not been opened."""
+        """Look at events. Returns the flows of those with a box that no key has opened."""
         missing = set()
         for event in events:
             if isinstance(event, Command):

@@ -1,4 +1,4 @@
-"""The other end of the helper: a process that gives up its privileges asks it for keys and processes."""
+"""The other end of the helper: a process without privileges asks it for keys and processes."""
 
 import contextlib
 import json
@@ -42,9 +42,10 @@ class HelperClient:
         return self._process.pid
 
     def watch(self, *, for_live: bool = False) -> None:
-        """Have probes placed; keys come as replies from now on. Raises NoUprobesError.
+        """Place probes. From now on keys come as replies. Raises NoUprobesError.
 
-        ``for_live``: also long-term keys, which prove what is wrong with a HELLO, and up to when all has been told.
+        With ``for_live`` the replies also have long-term keys, which prove what is wrong with a HELLO, and the time up
+        to which all keys have been reported.
         """
         self._ask(do="watch", for_live=for_live)
         try:
@@ -55,7 +56,7 @@ class HelperClient:
             raise NoUprobesError("the process for the probes ended" if reply is None else reply["why"])
 
     def search(self, number: int, pids: Sequence[int], targets: Sequence[SearchTarget], seconds: float) -> None:
-        """Have memory searched; keys come as replies, and ``searched`` with this number in the end."""
+        """Search memory. Keys come as replies, and ``searched`` with this number at the end."""
         self._ask(
             do="search",
             id=number,
@@ -71,7 +72,7 @@ class HelperClient:
         )
 
     def find_owners(self, number: int, ends: Sequence[SocketEnds]) -> None:
-        """Have the processes of connections' ends looked up; those found come as replies with this number."""
+        """Look the processes of connections' ends up. Those found come as replies with this number."""
         self._ask(do="owners", id=number, ends=ends)
 
     def close(self) -> None:

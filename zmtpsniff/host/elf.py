@@ -1,4 +1,4 @@
-"""Where in an ELF file functions begin (System V ABI; elf(5)): enough of it to place a probe."""
+"""Where functions begin in an ELF file (System V ABI; elf(5)), as far as a probe needs it."""
 
 import os
 import struct
@@ -27,9 +27,9 @@ class Program(NamedTuple):
 
 
 def find_functions(descriptor: int, names: Sequence[str]) -> Program | None:
-    """Those of the functions ``names`` that the open file defines; None if it is no ELF file of 64 bits, or has none.
+    """Those of the functions ``names`` that the open file defines; none if it is no ELF file of 64 bits.
 
-    Bad tables, of which nobody knows what they mean, are as none.
+    A table that makes no sense counts as no table.
     """
     try:
         return _find(descriptor, names)

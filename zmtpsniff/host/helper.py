@@ -63,7 +63,7 @@ class Helper:
         """Serve until the requests end."""
         for work in (self._read, self._search, self._find_owners):
             threading.Thread(target=self._until_over, args=(work,), daemon=True).start()
-        # The probes are this thread's, since it is the one that outlives the others.
+        # The probes belong to this thread, since it outlives the others.
         while not self._over.is_set():
             try:
                 request = self._watches.get(timeout=0.2)
@@ -187,7 +187,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, lambda *_: helper.stop())
     helper.run()
-    # Python's own end would wait for the thread that reads requests, and complain of replies that nobody reads.
+    # Python's own end would wait for the thread that reads requests, and complain about replies that nobody reads.
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""Keys for a capture that goes on: those that programs make while they connect, and those they have had for long."""
+"""Keys for a live capture: those that programs make while they connect, and those that they made long ago."""
 
 import time
 from collections import OrderedDict
@@ -27,7 +27,7 @@ class _MissingKey:
 
 
 class ConnectionKeys:
-    """Passes keys on to who opens boxes, and has memory searched for those that do not come by themselves."""
+    """Passes keys on, and has memory searched for keys that do not come by themselves."""
 
     def __init__(self, helper: HelperClient, owners: ConnectionOwners) -> None:
         """Ask ``helper`` for what does not come by itself."""
@@ -41,7 +41,7 @@ class ConnectionKeys:
         self._others: OrderedDict[bytes, str] = OrderedDict()  # keys whose HELLO has not been seen, by C'
 
     def take(self, events: Iterable[AnyEvent], sealed: Iterable[Command]) -> None:
-        """See what has been read, but for messages, and commands that wait for a key; search for keys overdue."""
+        """Look at all events but messages, and at commands that wait for a key. Search for keys that are overdue."""
         for event in events:
             if isinstance(event, Command) and event.name == "HELLO" and isinstance(event.client_key, bytes):
                 self._see_client(event.client_key)
@@ -77,7 +77,7 @@ class ConnectionKeys:
             self.save([line])
 
     def _search_for(self, flow: int, now: float) -> None:
-        """Have the key of a connection looked for that has just shown a box nobody could open, if it is time."""
+        """If it is time, search for the key of a connection that has just shown a box that no key opens."""
         wanted = self._wanted.get(flow)
         connection = self._boxes.connection(flow)
         if wanted is None:

@@ -1,4 +1,4 @@
-"""The libraries in use that make CURVE's shared keys: found by their symbol in what processes have mapped."""
+"""The libraries in use that make CURVE's shared keys. Their symbol shows them, in files that processes have mapped."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from zmtpsniff.host.processes import mappings, open_mapped, pids
 from zmtpsniff.host.uprobes import BEFORENM, INNER_BEFORENM, MOST_PROBES, Uprobes
 
 _FUNCTIONS = (BEFORENM, INNER_BEFORENM)
-_INSTALLED = (  # most programs on a machine use one of these: no need to wait for their first
+_INSTALLED = (  # most programs on a machine use one of these, so there is no need to wait for the first program
     "/usr/lib/*/libsodium.so.*",
     "/usr/lib*/libsodium.so.*",
     "/usr/local/lib*/libsodium.so.*",
@@ -21,12 +21,12 @@ _INSTALLED = (  # most programs on a machine use one of these: no need to wait f
 _LEAST_SECONDS = 1.0  # between two looks at all processes
 _SHARE = 20  # a look takes at most a 20th of the time
 _SLICE_SECONDS = 0.01  # of a look at all processes, before calls are read again
-_YOUNG_SECONDS = 3.0  # that a program has for loading what it needs, while it is looked at each time
-_YOUNG_LOOKS = 150  # that it has at least: on a busy machine both it and we have less of a processor
+_YOUNG_SECONDS = 3.0  # a new program loads what it needs in this time, and is looked at each time
+_YOUNG_LOOKS = 150  # at least so long: on a busy machine both it and we get less of a processor
 
 
 class Libraries:
-    """Follows which libraries programs use, and has probes placed on those that make keys."""
+    """Follows which libraries programs use, and places probes on those that make keys."""
 
     def __init__(self, uprobes: Uprobes) -> None:
         """Place probes on what is in use now, or is installed where it always is."""
@@ -43,7 +43,7 @@ class Libraries:
         self._next_look = time.monotonic() + _LEAST_SECONDS
 
     def follow(self) -> None:
-        """Look for programs that have begun, and now and then at all; to be called some 50 times a second."""
+        """Look for new programs, and now and then at all programs. Call it some 50 times a second."""
         now = time.monotonic()
         for pid in self._uprobes.executed:
             self._young[pid] = now + _YOUNG_SECONDS, _YOUNG_LOOKS
@@ -60,7 +60,7 @@ class Libraries:
             self._look_on()
 
     def _look_on(self) -> None:
-        """Go on with the look at all processes: there may be many, and keys that are made meanwhile must not wait."""
+        """Continue the look at all processes. They may be many, and keys must not wait meanwhile."""
         began = now = time.monotonic()
         while self._left and now - began < _SLICE_SECONDS:
             self._look([self._left.pop()])
@@ -106,7 +106,7 @@ class Libraries:
 
 
 def installed() -> Iterator[str]:
-    """Libraries where they always are, and that of the pyzmq beside us, which programs of this Python use."""
+    """Libraries in their usual places, and that of the pyzmq beside us, which programs of this Python use."""
     for pattern in _INSTALLED:
         yield from glob(pattern)
     spec = find_spec("zmq")

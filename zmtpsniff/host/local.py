@@ -1,4 +1,4 @@
-"""The machine that a live capture runs on: what it knows of connections is added to what the network shows."""
+"""The machine of a live capture: adds what it knows of connections to what the network shows."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -10,7 +10,7 @@ from zmtpsniff.host.owners import ConnectionOwners
 
 
 class LocalHost:
-    """Adds to connections which processes have their ends, and gives keys to who opens boxes, by a helper."""
+    """Adds to connections the processes at their ends, and finds keys, by a helper."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class LocalHost:
         threading.Thread(target=self._listen, name="host", daemon=True).start()
 
     def take(self, events: Sequence[AnyEvent], sealed: Iterable[Command] = ()) -> None:
-        """See events in their order, all but messages, and add to them what is known here.
+        """Look at events in their order, all but messages, and add to them what this machine knows.
 
-        Of every connection something else comes before its first message. ``sealed`` are commands that wait for a key.
+        Every connection has another event before its first message. ``sealed`` are commands that wait for a key.
         """
         for event in events:
             if isinstance(event, Connection):

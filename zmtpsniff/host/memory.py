@@ -59,7 +59,7 @@ class MemorySearch:
         seconds: float = SEARCH_SECONDS,
         tell: Callable[[str], None] | None = None,
     ) -> None:
-        """Look for so long at most; ``tell`` is called now and then with a line that says how it goes."""
+        """Look for so long at most. ``tell`` is called now and then with a line about the progress."""
         self.octets = 0  # looked through so far
         self.is_cut_short = False
         self._left = list(targets)
@@ -104,7 +104,7 @@ class MemorySearch:
             yield from self._pass(file, regions, title, missing)
 
     def _pass(self, file: int, regions: Sequence[Region], title: str, unplaced: list[SearchTarget]) -> Iterator[Key]:
-        """Look through all regions; for the keys ``unplaced`` without a hint where they are."""
+        """Search all regions, also for the keys ``unplaced``, of which nothing shows the place."""
         whole = sum(region.size for region in regions)
         looked = told = 0
         for region in regions:
@@ -167,7 +167,7 @@ def candidates(octets: bytes) -> Iterator[bytes]:
     """What looks like a key in some octets whose first is aligned: 32 that look random, aligned to 8."""
     size = len(octets) // _ALIGNMENT
     octets = octets[: size * _ALIGNMENT]
-    # A pointer, a length or a small number has two zeros at its end; four words without make a candidate.
+    # A pointer, a length or a small number has two zeros at its end. A candidate is four words without that.
     tops = int.from_bytes(octets[7::8], "little") | int.from_bytes(octets[6::8], "little")
     words = tops.to_bytes(size, "little").translate(_NOT_ZERO)
     for found in _FOUR_WORDS.finditer(words):
@@ -231,7 +231,7 @@ def _is_opened(target: SearchTarget, key: bytes) -> bool:
 
 
 def _writable(pid: int) -> list[Region]:
-    """The private writable memory of a process, the heap first, what belongs to a file last."""
+    """The private writable memory of a process: the heap first, memory of files last."""
     found = [
         (
             not mapping.path.startswith("[heap"),
@@ -245,7 +245,7 @@ def _writable(pid: int) -> list[Region]:
 
 
 def _dumped(file: int, name: str) -> list[Region]:
-    """The writable memory that a core dump has; raises SearchError if it is none."""
+    """The writable memory in a core dump; raises SearchError if it is no core dump."""
     head = os.pread(file, 64, 0)
     try:
         magic, bits, order, kind, segments_at, count = _CORE_HEADER.unpack(head[: _CORE_HEADER.size])

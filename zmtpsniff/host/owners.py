@@ -1,4 +1,4 @@
-"""Which processes have the ends of connections, asked when a connection is new and told when it is over."""
+"""The processes at the ends of connections: asked for when a connection is new, added to its summary."""
 
 import re
 import time
@@ -9,8 +9,8 @@ from zmtpsniff.host.client import HelperClient
 from zmtpsniff.host.processes import look_up, process_of
 from zmtpsniff.host.sockets import SocketEnds
 
-_PATIENCE_SECONDS = 0.2  # for answers about connections that began just before the end of the capture
-_LOOK_SECONDS = 5.0  # for the helper's first look, on a machine that gives it no processor sooner
+_PATIENCE_SECONDS = 0.2  # wait so long at the end for answers about connections that had just begun
+_LOOK_SECONDS = 5.0  # wait so long for the helper's first look, on a machine that is slow to give it a processor
 _TRACED = re.compile(r"pid-(\d+):\d+")  # the end of a program under strace (net/addresses.py)
 
 Answer = tuple[int, Process]
@@ -20,8 +20,8 @@ Answer = tuple[int, Process]
 class ConnectionOwners:
     """The processes behind connections.
 
-    An answer says when the helper looked. It counts only for a connection that lived then, so that nobody is named for
-    a port that was another's before or after.
+    An answer says when the helper looked. It counts only for a connection that was open then, so that it does not name
+    the owner of a port before or after.
     """
 
     def __init__(self, helper: HelperClient) -> None:
@@ -52,7 +52,7 @@ class ConnectionOwners:
             answers.setdefault(reply["local"], (reply["time_ns"], process))
 
     def note_look(self, flow: int) -> None:
-        """The helper has looked for the ends of a connection for the first time, and told what it found."""
+        """The helper has looked for the ends of a connection for the first time, and reported what it found."""
         self._sought.discard(flow)
 
     def pids(self, flow: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""What /proc says of processes: what they have mapped, their names, their containers (proc(5))."""
+"""Processes in /proc: the files that they have mapped, their names, their containers (proc(5))."""
 
 import os
 import re
@@ -31,7 +31,7 @@ def pids() -> list[int]:
 
 
 def mappings(pid: int) -> Iterator[MemoryArea]:
-    """What a process has mapped; nothing if it has ended, or may not be looked at."""
+    """The files that a process has mapped; none if it has ended, or may not be looked at."""
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.readlines()
@@ -61,7 +61,7 @@ def open_mapped(pid: int, mapping: MemoryArea) -> int | None:
 
 
 def started(pid: int) -> str | None:
-    """What tells a process from a later one of the same number: when it started, in ticks since the system did."""
+    """A mark that tells a process from a later one of the same number: its start, in ticks since the system's."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[19].decode()

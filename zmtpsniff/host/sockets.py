@@ -1,4 +1,4 @@
-"""Which process has a TCP connection: the kernel's tables of sockets, and the descriptors of processes (proc(5))."""
+"""Finds the process of a TCP connection by the kernel's tables of sockets and processes' descriptors (proc(5))."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ class SocketEnds(NamedTuple):
 
 
 class SocketTable:
-    """Finds the processes that have connections; what it remembers is looked at again before it is told."""
+    """Finds the processes of connections. It checks what it remembers before it reports it."""
 
     def __init__(self) -> None:
         """Nothing is known yet."""
@@ -30,10 +30,10 @@ class SocketTable:
         self._next_look = 0.0
 
     def owners(self, connections: Iterable[SocketEnds]) -> dict[SocketEnds, int]:
-        """The processes (as numbers) of those ends that belong to one of this machine.
+        """The processes (as numbers) of those ends that belong to a process of this machine.
 
-        An end that several network namespaces have is told only if ours does; one of a loopback address is looked for
-        in ours alone.
+        An end that several network namespaces have counts only in ours. The process of a loopback address is looked
+        for only in ours.
         """
         wanted = set(connections)
         inodes = self._inodes(wanted)

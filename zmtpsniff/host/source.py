@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.host.local import LocalHost
 
-_MOST_SECONDS = 10.0  # that a packet waits for a helper that says nothing, as one without a processor does
+_MOST_SECONDS = 10.0  # so long a packet waits for a helper that does not answer, such as one without a processor
 _MOST_PACKETS = 200_000  # that wait
 
 
 class KeyedSource:
-    """A Source that gives the packets of another out once the helper has read all calls up to their time.
+    """A Source that holds the packets of another one back until the helper has read all calls up to their time.
 
-    A program makes the key of a connection before it sends what the key opens. So a packet needs no key that comes
-    later, and also of a connection that lives for a moment the key is there in time.
+    A program makes the key of a connection before it sends what the key opens. So no packet needs a later key. Even
+    for a connection that lasts a moment the key is there in time.
     """
 
     def __init__(self, source: Source, host: LocalHost) -> None:

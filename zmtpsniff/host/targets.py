@@ -1,4 +1,4 @@
-"""What a search for keys is about: a connection, by what a capture shows of it."""
+"""The target of a search for keys: a connection, by what a capture shows of it."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -20,18 +20,20 @@ from zmtpsniff.host.processes import started
 KEY_SIZE = 32
 BEFORENM = "crypto_box_beforenm"
 INNER_BEFORENM = "crypto_box_curve25519xsalsa20poly1305_beforenm"
-"""What crypto_box() and crypto_box_open() of libsodium call themselves, and crypto_box_beforenm() hands over to."""
+"""The functions that crypto_box() and crypto_box_open() of libsodium call, and that crypto_box_beforenm() hands over
+to.
+"""
 
 MOST_PROBES = 512
 
 _FILESYSTEMS = "/proc/filesystems"
 _FOLDERS = ("/sys/kernel/tracing", "/sys/kernel/debug/tracing")
 _PREFIX = "zmtpsniff_"
-# A connection takes 2 KiB of the kernel's buffers, of which each processor has one.
+# A connection takes 2 KiB of the kernel's buffers. Each processor has a buffer.
 _BUFFERS_KIB = 32_768  # of all
 _MOST_BUFFER_KIB = 4096  # of one
 _EXEC = "events/sched/sched_process_exec/enable"
-# The second and the third argument, as the kernel calls the registers that hold them.
+# The second and the third argument, by the kernel's names of their registers.
 _REGISTERS = {"x86_64": ("si", "dx"), "aarch64": ("x1", "x2")}
 _WORDS = KEY_SIZE // 8
 _READ_SIZE = 1 << 16
@@ -158,7 +160,7 @@ class Uprobes:
 
 
 def parse_call(line: bytes) -> BeforenmCall | None:
-    """A call from a line of the kernel's; None if it is of none, or one that gave no keys."""
+    """A call, from a line of the kernel; None if it is none, or one that gave no keys."""
     found = _LINE.search(line)
     if found is None:
         return None
@@ -174,7 +176,7 @@ def parse_call(line: bytes) -> BeforenmCall | None:
 
 
 def find_tracefs() -> str:
-    """The folder of tracefs, which is mounted if it is not yet; raises NoUprobesError if it gives no probes."""
+    """The folder of tracefs; mounts it if need be. Raises NoUprobesError if it offers no probes."""
     if not hasattr(os, "uname") or os.uname().sysname != "Linux":
         raise NoUprobesError("keys are taken from programs on Linux only")
     if os.uname().machine not in _REGISTERS:
@@ -198,9 +200,9 @@ def find_tracefs() -> str:
 
 
 def reason(error: OSError, lockdown: str | None = None, capabilities: int | None = None) -> str:
-    """Why tracefs said no to root, in one line.
+    """One line that says why tracefs refused root.
 
-    ``lockdown`` and ``capabilities`` are what the kernel says of itself and of this process; None to ask it.
+    ``lockdown`` and ``capabilities`` describe the kernel and this process; None to ask the kernel.
     """
     if lockdown is None:
         lockdown = _read("/sys/kernel/security/lockdown")

@@ -9,7 +9,7 @@ _FOLLOW_SECONDS = 0.02  # a program needs longer from loading a library to its f
 
 
 class KeyWatch:
-    """Probes on every library in use that makes keys of CURVE, and what they tell."""
+    """Probes on every library in use that makes keys of CURVE, and their reports."""
 
     def __init__(self, *, long_term: bool = False) -> None:
         """Place the probes; ``long_term`` as in Agreements. Raises NoUprobesError."""
@@ -24,7 +24,7 @@ class KeyWatch:
         self.seen_ns = 0  # up to when calls have been read, since the Unix epoch
 
     def read(self, seconds: float = _FOLLOW_SECONDS) -> list[Key]:
-        """The keys that have become known; waits for some, up to so many seconds. Keep calling it."""
+        """The new keys. Waits for some, up to so many seconds. Keep calling it."""
         keys = self._agreements.keys(self._uprobes.read(seconds))
         self.seen_ns = self._uprobes.seen_ns
         self._libraries.follow()

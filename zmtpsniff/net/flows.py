@@ -50,6 +50,7 @@ _MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; b
 _RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
 _LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others
 _LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture, where others were received or nobody can know that
+_LATE_NS = 250_000_000  # octets that others wait for so long are late; TCP mends most losses sooner
 _MOST_REFUSALS = 1000  # RSTs that wait for their SYN
 _AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
@@ -62,6 +63,8 @@ Refuse = Callable[[int, str, str, int, int], None]
 Doubt = Callable[[int, int, int, int], None]
 """Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
 
+Delay = Callable[[int, int, int], None]
+"""Called with the number of a flow, the time, and that of the last packet before the octets that are late."""
 
 _FORMAT = 1  # of snapshots; it is raised whenever they say something else than before
 
@@ -95,17 +98,20 @@ class FlowTable:
         limits: FlowLimits | None = None,
         refuse: Refuse | None = None,
         doubt: Doubt | None = None,
+        delay: Delay | None = None,
         witness: Witness | None = None,
     ) -> None:
         """Ask ``connect`` who takes the octets of each flow, within ``limits``.
 
         The table calls ``refuse`` for each SYN that a RST answers, whatever protocol its sender wanted to speak. It
         calls ``doubt`` when it presumes octets of a flow lost, before any segment goes on that acknowledges them. It
-        reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
+        calls ``delay`` with each packet of a flow in which octets have been waiting for others for long, before any of
+        it goes on. It reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
         """
         self._connect = connect
         self._refuse = refuse
         self._doubt = doubt
+        self._delay = delay
         self._witness = witness
         self._waits = None if witness is None else WaitWatch(witness)
         self._limits = limits = limits or FlowLimits()
@@ -352,6 +358,8 @@ class FlowTable:
         """Take a segment of a flow that has begun."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
+        if (direction.waiting or other.waiting) and self._delay and time_ns - flow.since_ns > _LATE_NS:
+            self._delay(flow.number, time_ns, flow.sure_ns)
         if direction.acked > direction.offset or other.acked > other.offset:
             flow.give_up_late(time_ns, packet)
         if direction.reset is not None and not flags & RST:

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zmtpsniff.capture.skim import Numbers, structures
-from zmtpsniff.net.packets import SHAPES
+from zmtpsniff.net.packets import SHAPES, TCP, Shape
 
 _MOST_KEYS = 1 << 16
-_KEY = 12  # octets of a direction's key in IPv4
 
 
 class KeyGlance:
     """Finds packets of TCP directions that nobody wants.
 
     It finds only packets of which :meth:`HeaderDecoder.segments` makes a segment in the simplest way: IPv4 without
-    options, no fragments, with the whole TCP header. All other packets may hold anything, so they are wanted.
+    options, no fragments, or IPv6 without extension headers, with the whole TCP header. All other packets may hold
+    anything, so they are wanted.
 
     It is the :class:`~zmtpsniff.capture.skim.Glance` of a skim.
     """
@@ -32,22 +32,26 @@ class KeyGlance:
 
         The octets of packet n are in ``data`` from ``starts[n]`` on, ``sizes[n]`` of them.
         """
+        found = np.zeros(len(starts), bool)
         shape = SHAPES.get(link)
         if shape is None:
-            return np.zeros(len(starts), bool)
-        found = np.asarray(sizes >= shape.least)
-        heads = structures(data, starts[found], _layout(link))
-        headers = (heads["offset"] & 0xF0) >> 2
-        plain = heads["version"] == 0x45
-        plain &= heads["transport"] == 6
+            return found
+        (whole,) = np.nonzero(sizes >= shape.least)
+        heads = structures(data, starts[whole], _ipv4(link))
+        plain = _has_tcp(heads, 20, shape.ipv4)
+        plain &= heads["version"] == 0x45
         plain &= heads["fragment"] & 0xBFFF == 0
-        plain &= headers >= 20
-        plain &= heads["total"] >= headers.astype(np.int64) + 20
-        if shape.ipv4:
-            plain &= heads["protocol"] == int.from_bytes(shape.ipv4, "big")
-        plain[plain] = list(map(self._is_unwanted, heads["key"][plain].tolist()))
-        found[found] = plain
+        found[whole[plain]] = self._answers(heads["key"][plain])
+
+        whole = whole[(heads["version"] >> 4 == 6) & (sizes[whole] >= shape.least + 20)]
+        if len(whole):
+            heads = structures(data, starts[whole], _ipv6(link))
+            plain = _has_tcp(heads, 0, shape.ipv6)
+            found[whole[plain]] = self._answers(heads["key"][plain])
         return found
+
+    def _answers(self, keys: "NDArray[np.void]") -> list[bool]:
+        return list(map(self._is_unwanted, keys.tolist()))
 
 
 class _Answers(dict[bytes, bool]):
@@ -64,20 +68,39 @@ class _Answers(dict[bytes, bool]):
         return answer
 
 
+def _has_tcp(heads: "NDArray[np.void]", others: int, protocol: bytes) -> "NDArray[np.bool_]":
+    """Whether the link header says ``protocol``, and IP's that TCP follows, with room for all of its header.
+
+    IP's length counts ``others`` octets in front of that.
+    """
+    headers = (heads["offset"] & 0xF0) >> 2
+    has = np.asarray(heads["transport"] == TCP)
+    has &= headers >= 20
+    has &= heads["total"] >= headers + others
+    if protocol:
+        has &= heads["protocol"] == int.from_bytes(protocol, "big")
+    return has
+
+
 @lru_cache
-def _layout(link: int) -> "np.dtype[Any]":
+def _ipv4(link: int) -> "np.dtype[Any]":
     """Those fields of a packet's headers that tell."""
     shape = SHAPES[link]
-    ip = shape.ip
-    fields = {
-        "version": ("u1", ip),
-        "total": (">u2", ip + 2),
-        "fragment": (">u2", ip + 6),
-        "transport": ("u1", ip + 9),
-        "key": (f"V{_KEY}", ip + 12),
-        "offset": ("u1", ip + 32),
-    }
-    if shape.ipv4:
-        fields["protocol"] = (f">u{len(shape.ipv4)}", shape.protocol)
-    formats, offsets = zip(*fields.values(), strict=True)
-    return np.dtype({"names": [*fields], "formats": formats, "offsets": offsets, "itemsize": shape.least})
+    fields = {"version": ("u1", 0), "total": (">u2", 2), "fragment": (">u2", 6), "transport": ("u1", 9)}
+    return _layout(shape, shape.ipv4, fields | {"key": ("V12", 12), "offset": ("u1", 32)}, shape.least)
+
+
+@lru_cache
+def _ipv6(link: int) -> "np.dtype[Any]":
+    shape = SHAPES[link]
+    fields = {"total": (">u2", 4), "transport": ("u1", 6), "key": ("V36", 8), "offset": ("u1", 52)}
+    return _layout(shape, shape.ipv6, fields, shape.least + 20)
+
+
+def _layout(shape: Shape, protocol: bytes, fields: dict[str, tuple[str, int]], size: int) -> "np.dtype[Any]":
+    """Fields of IP and TCP, from the header of IP on, and that of the link header which says what follows it."""
+    placed = {name: (kind, shape.ip + at) for name, (kind, at) in fields.items()}
+    if protocol:
+        placed["protocol"] = (f">u{len(protocol)}", shape.protocol)
+    formats, offsets = zip(*placed.values(), strict=True)
+    return np.dtype({"names": [*placed], "formats": formats, "offsets": offsets, "itemsize": size})

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Blocks:
-    """What charts are drawn with: parts of a character's cell that is filled from the left, and from below."""
+    """The characters of charts: cells that are partly filled from the left, and from below."""
 
     across: str = "▏▎▍▌▋▊▉█"
     up: str = "▁▂▃▄▅▆▇█"
@@ -29,7 +29,7 @@ def make_blocks(encoding: str | None) -> Blocks:
 
 
 def bar(value: float, largest: float, width: int, blocks: Blocks) -> str:
-    """A bar from left to right, ``width`` characters long for the largest value; what is not 0 can be seen."""
+    """A bar from left to right, ``width`` characters long for the largest value. A value over 0 is always visible."""
     if value <= 0 or largest <= 0:
         return ""
     parts = len(blocks.across)
@@ -39,7 +39,7 @@ def bar(value: float, largest: float, width: int, blocks: Blocks) -> str:
 
 
 def columns(values: Sequence[float], height: int, blocks: Blocks) -> list[str]:
-    """Columns side by side, a character wide each, as lines from top to bottom; what is not 0 can be seen."""
+    """Columns side by side, a character wide each, as lines from top to bottom. A value over 0 is always visible."""
     largest = max(values, default=0)
     parts = len(blocks.up)
     lines = [""] * height

@@ -1,4 +1,4 @@
-"""The columns of a list with a line for every record: how wide they are, and which of them a terminal has room for."""
+"""The columns of a list with a line for every record: their widths, and which of them fit a terminal."""
 
 import unicodedata
 from functools import lru_cache
@@ -16,7 +16,7 @@ _KEPT = 512  # senders, sizes of messages
 
 
 class Widths(NamedTuple):
-    """How wide columns are. These fit nearly all there is; what is wider pushes the rest of its line to the right."""
+    """The widths of columns. Nearly all values fit; a wider value pushes the rest of its line to the right."""
 
     time: int
     packet: int = len("#12345")
@@ -37,14 +37,14 @@ COMPACT = Widths(0, 0, 0, 0, 0, 0, 0, 0)  # for a line that has none above it
 
 
 class Columns:
-    """Lays out what stands in front of the text of a line: time, packet, flow, sender and receiver, kind, sizes.
+    """Lays out the columns in front of the text: time, packet, flow, sender and receiver, kind, sizes.
 
-    What comes is not known before, so the columns of addresses grow with it and never shrink. On a terminal the flow,
-    then hosts beside their ports, then the sizes of messages give way to the text.
+    Later records are unknown, so the columns of addresses grow and never shrink. On a narrow terminal some columns
+    give way to the text: first the flow, then hosts beside their ports, then the sizes of messages.
     """
 
     def __init__(self, palette: Palette, widths: Widths, width: int | None = None) -> None:
-        """Lay out columns so wide in lines of ``width`` columns, which without it may have any length."""
+        """Lay out columns of these widths in lines of ``width`` columns; None for lines of any length."""
         self._palette = palette
         self._widths = widths
         self._width = width
@@ -80,9 +80,9 @@ class Columns:
         src: str | None = None,
         dst: str | None = None,
     ) -> str:
-        """What stands in front of the kind of a record; what is None leaves its column empty.
+        """The columns in front of the kind of a record. A value of None leaves its column empty.
 
-        A record of the whole capture, which has no time, begins with its kind.
+        A record of the whole capture has no time, and begins with its kind.
         """
         sender = self._sender(flow, src, dst)
         if not time and packet is None and not sender:
@@ -97,7 +97,7 @@ class Columns:
         return f"{self._palette.paint(color, word)}{' ' * (self._widths.kind - len(word))} "
 
     def text(self, text: str, remarks: str = "", beside_sizes: bool = False) -> str:
-        """A text as far as there is room for it beside remarks on it, and perhaps beside the sizes of a message."""
+        """The part of a text that fits beside remarks on it, and perhaps beside the sizes of a message."""
         if self._width is None:
             return text + remarks
         room = self._room if beside_sizes or not self._with_sizes else self._room + self._widths.sizes + 1
@@ -107,14 +107,14 @@ class Columns:
         kind = self.kind("message" if socket_type is None else f"message {escape(socket_type)}", self._palette.title)
         if not self._with_sizes:
             return kind
-        # Without thousands separators, for who takes lines apart with awk.
+        # Without thousands separators, for people who split lines with awk.
         widths = self._widths
         frame = f"{'frame' if frames == 1 else 'frames':{widths.noun}}"
         octet = f"{'octet' if octets == 1 else 'octets':{widths.noun}}"
         return f"{kind}{frames:>{widths.frames}} {frame} {octets:>{widths.octets}} {octet} "
 
     def _make_sender(self, flow: int | None, src: str | None, dst: str | None) -> str:
-        """The flow, the sender and the receiver, these in the colour of the side that sends."""
+        """The flow, the sender and the receiver. Sender and receiver have the colour of the sending side."""
         palette = self._palette
         number = "" if flow is None else f"flow {flow}"
         if src is None or dst is None:
@@ -134,7 +134,7 @@ class Columns:
 
 
 def cut(text: str, columns: int, more: str = "...") -> str:
-    """A text that takes no more than so many columns of a terminal, with ``more`` at its end if it was cut."""
+    """A text in at most so many columns of a terminal. ``more`` ends it if it was cut."""
     if columns_of(text) <= columns:
         return text
     room = columns - len(more)

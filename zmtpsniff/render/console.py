@@ -1,4 +1,4 @@
-"""Tables and charts for people: drawn by rich, as text that their stream can take."""
+"""Tables and charts for people. rich draws them, as text that their stream can show."""
 
 import os
 from collections.abc import Callable
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Console], None]") -> str:
-    """The lines that ``draw`` prints on a console of ``width`` columns, for ``stream``; None for its terminal's."""
+    """The lines that ``draw`` prints for ``stream`` on a console of ``width`` columns; None for its terminal's."""
     from rich.console import Console
 
     plain = color == "never" or (color == "auto" and bool(os.environ.get("NO_COLOR")))
@@ -33,7 +33,7 @@ def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Con
 
 
 def terminal_width(stream: IO[Any]) -> int | None:
-    """How many columns the terminal has that a stream leads to; None if it leads to none."""
+    """How many columns the terminal of a stream has; None if the stream leads to no terminal."""
     if not stream.isatty():
         return None
     said = os.environ.get("COLUMNS", "")
@@ -46,5 +46,5 @@ def terminal_width(stream: IO[Any]) -> int | None:
 
 
 def columns(stream: IO[Any], otherwise: int) -> int | None:
-    """``otherwise`` where neither a terminal nor COLUMNS says how many columns there are."""
+    """The width of the terminal; ``otherwise`` if neither a terminal nor COLUMNS gives it."""
     return None if stream.isatty() or os.environ.get("COLUMNS") else otherwise

@@ -28,10 +28,10 @@ class _Talk:
 
 
 class DotRenderer:
-    """Takes events and writes a graph of them to a text stream in the end.
+    """Takes events, and in the end writes a graph of them to a text stream.
 
-    With a filter it has the messages that pass. If the record of their connection does not pass, the side with the
-    higher port counts as the client, and nobody knows the types of the sockets.
+    With a filter the graph has the messages that pass. If the record of their connection does not pass, the side with
+    the higher port counts as the client, and nobody knows the types of the sockets.
     """
 
     def __init__(self, stream: TextIO) -> None:

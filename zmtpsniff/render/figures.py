@@ -14,7 +14,7 @@ _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
 def lines(*each: str, styles: Sequence[str] = ()) -> "Text":
-    """The lines of a cell, safe already, each with its style; empty ones at the end are left out."""
+    """The lines of a cell, already safe to show, each with its style. Empty lines at the end are left out."""
     from rich.text import Text
 
     text = Text()

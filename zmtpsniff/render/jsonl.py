@@ -38,7 +38,7 @@ _BATCH = 200
 
 _PLAIN = frozenset({str, int, bool, NoneType})  # types of which JSON has every value as it is
 _OCTETS = frozenset({bytes, Cut, Hidden})
-_OFTEN = 64  # what is shorter comes again and again: names of socket types, identities
+_OFTEN = 64  # shorter octets come again and again: names of socket types, identities
 
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
 _SHORT = 512
@@ -76,7 +76,7 @@ def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[st
 class JsonlRenderer:
     """Writes events as JSON Lines to a binary stream.
 
-    A record has ``type`` first and then the fields of the event in their order; what does not apply is left out.
+    A record has ``type`` first and then the fields of the event in their order; fields that do not apply are left out.
     Characters that a terminal would act on or could not show are written as ``\\u`` escapes.
     """
 
@@ -109,7 +109,8 @@ class JsonlRenderer:
         envelope: Envelope | None = None
         head = middle = whole = incomplete = shown_envelope = ""
         parts: list[str] = []
-        alike: list[Octets] = []  # the frames of messages that have one each and else are as the message before them
+        # the frames of the messages that have one frame each, and differ from the first only in it
+        alike: list[Octets] = []
         for event in events:
             if type(event) is Message:
                 frames = event.frames
@@ -162,7 +163,7 @@ class JsonlRenderer:
         return "".join(parts)
 
     def _alike(self, head: str, frames: list[Octets], tail: str) -> str:
-        """The lines of messages that differ in nothing but their one frame."""
+        """The lines of messages that differ only in their one frame."""
         tail += "}\n"
         if len(frames) > 1 and set(map(type, frames)) == {bytes}:
             # Who sends much at once mostly sends messages of one length.
@@ -179,8 +180,8 @@ class JsonlRenderer:
         shown: list[str] = []
         short = self._short
         for frame in frames:
-            # As long as its octets and two quotes: no character needed an escape, so none is a control character but
-            # perhaps DEL, which JSON does not escape.
+            # As long as its octets and two quotes: no character needed an escape. So none is a control character,
+            # except perhaps DEL, which JSON does not escape.
             if not frame:  # every delimiter
                 shown.append(_EMPTY)
             elif (
@@ -205,7 +206,7 @@ class JsonlRenderer:
         return _encode(octets_object(octets, self._max_bytes)).decode()
 
     def _relations(self, event: Message) -> str:
-        """What a message means to others, as the fields that come last, behind its envelope."""
+        """The last fields of a message, after its envelope: its relations to other messages."""
         fields = "" if event.matched is None else f',"matched":{self._fragment(event.matched)}'
         if event.request is not None:  # which latency and pairing belong to
             if event.latency_ns is None:
@@ -268,13 +269,13 @@ class JsonlRenderer:
         try:
             return _encode(shown).decode()
         except (UnicodeEncodeError, OverflowError):
-            # A name with a lone surrogate, which JSON can hold as an escape only, or a number of more than 64 bits.
+            # A name with a lone surrogate, which JSON can only hold as an escape, or a number of more than 64 bits.
             return _in_ascii(msgspec.to_builtins(shown))
 
     def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
-        """An event, or a part of one, as msgspec can encode it: octets as objects, without what records lack.
+        """An event, or a part of one, in a form that msgspec can encode: octets as objects, without internal fields.
 
-        Most records hold nothing of either kind, so that msgspec takes them as they are.
+        Most records have neither, so msgspec takes them as they are.
         """
         plan = _plan(type(value))
         changes = plan.lacking.copy()
@@ -285,7 +286,7 @@ class JsonlRenderer:
         return replace(value, **changes) if changes else value
 
     def _convert(self, value: Any) -> Any:
-        """A value of a field as what msgspec encodes in the form that records have."""
+        """A value of a field in the form that records have, for msgspec to encode."""
         kind = type(value)
         if kind is bytes and len(value) < _OFTEN:
             return _often(value, self._max_bytes)
@@ -347,7 +348,7 @@ def _of_envelope(envelope: Envelope) -> str:
 
 
 class _Plan(NamedTuple):
-    """What of an event, or of a part of one, is not in its record as it is in the event."""
+    """The differences between the fields of an event, or of a part of one, and those of its record."""
 
     converted: tuple[tuple[str, Any], ...]  # fields, each with the value that means that it does not apply
     lacking: dict[str, Any]  # fields that the record lacks, with the value that leaves them out
@@ -392,6 +393,6 @@ def _escaped(match: re.Match[str]) -> str:
 
 def _in_ascii(value: Any) -> str:
     """Any value as JSON text, with escapes for characters beyond ASCII."""
-    import json  # which takes long to import, and msgspec is quicker where it will do
+    import json  # which takes long to import; msgspec is quicker where it suffices
 
     return json.dumps(value, separators=(",", ":"))

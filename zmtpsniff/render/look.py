@@ -15,10 +15,10 @@ INDENT = "    "  # of what stands below the first line of a record
 
 @dataclass(frozen=True)
 class Look:
-    """What all parts of the tree go by.
+    """The settings that all parts of the tree share.
 
-    ``max_bytes`` of all octets are shown at most (0: no limit); from ``verbosity`` 1 on every field has its line, and
-    text has its dump beside it. On a terminal of ``width`` columns text and fields fill its lines.
+    At most ``max_bytes`` of all octets are shown (0: no limit). From ``verbosity`` 1 on every field has its line, and
+    text has its dump beside it. On a terminal of ``width`` columns, text and fields fill its lines.
     """
 
     palette: Palette

@@ -81,9 +81,9 @@ class MermaidRenderer:
 
 
 def _text(text: str) -> str:
-    """Text that is safe to show as Mermaid has it: whatever could mean something to it becomes a number.
+    """Text that is safe in Mermaid: every character with a meaning there becomes a number.
 
-    So do signs that end a statement or a block of Markdown, markup, comments, formulas, and ``wrap:``.
+    Those are the signs that end a statement or a block of Markdown, markup, comments, formulas, and ``wrap:``.
     """
     shown = "".join(
         char if char.isalnum() or char in _PLAIN or not char.isascii() else f"#{ord(char)};" for char in text

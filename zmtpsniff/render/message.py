@@ -1,4 +1,4 @@
-"""Messages in the tree. Nearly all of it is messages, so what many of them have in common is made once."""
+"""Messages in the tree. Nearly all records are messages, so parts that many of them share are made once."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -71,7 +71,7 @@ class MessageTree:
         return self._paint(self._look.palette.title, message_words(socket_type, frames, octets))
 
     def _make_label(self, radio: bool, index: int, digits: int, length: int, width: int) -> tuple[str, int]:
-        """What stands in front of a frame, and how many columns that takes."""
+        """The text in front of a frame, and how many columns it takes."""
         name = _RADIO[index] if radio and index < len(_RADIO) else f"frame {index + 1:{digits}}"
         label = f"{name} [{length:{width},}]  "
         return INDENT + self._paint(self._look.palette.label, label), len(INDENT + label)
@@ -126,7 +126,7 @@ class MessageTree:
 
 
 def relations(event: Message | Command, look: Look) -> str:
-    """What a message or command means to others, behind its first line."""
+    """The relations of a message or command to others, after its first line."""
     words = relation_words(event)
     shown = f"  {look.palette.paint(look.palette.note, ', '.join(words))}" if words else ""
     if isinstance(event, Message) and event.matched is not None:
@@ -135,7 +135,7 @@ def relations(event: Message | Command, look: Look) -> str:
 
 
 def _delimiter(event: Message) -> int | None:
-    """Which frame ends the envelope; where that was not looked for, the first empty one that another follows."""
+    """The frame that ends the envelope. If nobody looked for it, the first empty frame that another frame follows."""
     if event.envelope is not None:
         return event.envelope.identities
     if event.socket_type not in _WITH_ENVELOPE:

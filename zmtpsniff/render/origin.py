@@ -1,4 +1,4 @@
-"""Where records are from, as the first lines of the tree begin: time, packet, flow, sender and receiver."""
+"""The beginning of the first line of a record in the tree: time, packet, flow, sender and receiver."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -13,7 +13,7 @@ _SENDERS = 512  # whose part of the line is kept
 
 
 class Origin:
-    """Tells where records are from, and the date whenever it is another."""
+    """Writes where records come from, and the date whenever it changes."""
 
     def __init__(self, palette: Palette, signs: Signs, clock: Clock | Stopwatch) -> None:
         """Tell it in these colours, with the times of the clock."""
@@ -53,14 +53,14 @@ class Origin:
         return "  ".join([*words, ""])
 
     def _make_sender(self, flow: int, src: str, dst: str) -> str:
-        """What comes after the number of the packet, the same for all that one side of a connection sends."""
+        """The text after the packet's number. It is the same for all records of one side of a connection."""
         return f" flow {flow}{self._palette.reset}  {self._direction(src, dst)}  "
 
     def _direction(self, src: str, dst: str) -> str:
-        """Sender and receiver in the colour of the side that sends.
+        """Sender and receiver in the colour of the sending side.
 
-        A record does not say which side its sender is. Who sees both greet knows the client by its port, the higher
-        one, which is given out when it connects.
+        A record does not name the side of its sender. If both sides greet, the one with the higher port is the client:
+        the system gives it that port when it connects.
         """
         palette = self._palette
         color = palette.client if port_of(src) >= port_of(dst) else palette.server

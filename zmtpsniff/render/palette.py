@@ -1,4 +1,4 @@
-"""Colours and signs of what people read, and whether its stream takes any."""
+"""The colours and signs of output for people, and whether its stream shows any."""
 
 import os
 from dataclasses import dataclass, fields
@@ -6,7 +6,7 @@ from typing import TextIO
 
 from zmtpsniff.render.color import Color
 
-# What each part looks like, in rich's words. Named colours only, so that the terminal's own theme decides the shades.
+# The look of each part, in rich's words. Only named colours, so that the terminal's own theme decides the shades.
 _STYLES = {
     "time": "dim",
     "place": "dim",
@@ -99,6 +99,6 @@ def make_palette(stream: TextIO, color: Color) -> Palette:
     sequences = {}
     for field in fields(Palette):
         if field.name in _STYLES:
-            # rich puts the text between the sequences that begin and end a style; only the first is wanted, once.
+            # rich puts the text between two sequences, which begin and end a style. Only the first is needed, once.
             sequences[field.name] = Style.parse(_STYLES[field.name]).render("x", color_system=system).split("x")[0]
     return Palette(**sequences, reset="\x1b[0m")

@@ -1,4 +1,4 @@
-"""What applications say in messages, for people: a name and a value a line."""
+"""Payloads of messages for people: a name and a value on each line."""
 
 import json
 from typing import Any
@@ -23,9 +23,9 @@ def frames_to_show(event: Message, show_secrets: bool = False) -> list[Octets]:
 
 
 def _ends_with_password(event: Message) -> bool:
-    """Whether it is a request of ZAP with a password (27/ZAP), also where nobody has looked for what it is.
+    """Whether it is a request of ZAP with a password (27/ZAP), even if no dissector looked at it.
 
-    Such a request has 8 frames behind its envelope: version, ..., mechanism, username, password.
+    Such a request has 8 frames after its envelope: version, ..., mechanism, username, password.
     """
     frames = event.frames
     if len(frames) < 3 or frames[-3] != b"PLAIN":
@@ -39,7 +39,7 @@ def payload_words(payload: Payload) -> str:
 
 
 def payload_fields(payload: Payload, everything: bool = False) -> list[tuple[str, str | Octets]]:
-    """The fields, those of fields inside them as ``header.date``: octets, and text that is ready to be shown."""
+    """The fields, as octets or as text that is ready to be shown. A field inside another is named ``header.date``."""
     fields: list[tuple[str, str | Octets]] = []
     _flatten("", payload.fields, fields, 0)
     if not everything and len(fields) > _ITEMS:

@@ -1,4 +1,4 @@
-"""Messages that come many at a time and differ in their octets only."""
+"""Messages that come many at a time and differ only in their octets."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,16 +7,16 @@ from dissectors.events import AnyEvent, Message, Octets
 
 
 class Run(NamedTuple):
-    """Messages of one frame each, of one sender and packet, of which nothing more is known."""
+    """Messages of one frame each, of one sender and packet, without any relation to other messages."""
 
     first: Message
     frames: list[Octets]  # of all of them, the first included
 
 
 def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
-    """The events in their order, with messages that differ from the one before in their frame only put into runs.
+    """The events in their order. Messages that differ from the one before only in their frame are put into runs.
 
-    Who sends much sends hundreds of small messages in a packet. What a run has in common is made once for all of it.
+    A busy sender sends hundreds of small messages in a packet. A run makes their common part once.
     """
     first: Message | None = None  # of the run that is going on
     frames: list[Octets] = []
@@ -32,7 +32,7 @@ def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
             and event.payload is None
             and not event.bodies
         ):
-            # By identity: that is quicker, and equal but different objects only begin another run.
+            # Compared by identity: that is quicker, and equal but different objects only begin another run.
             if (
                 first is not None
                 and event.packet is first.packet

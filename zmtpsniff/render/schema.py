@@ -11,7 +11,7 @@ import msgspec
 from dissectors.events import AnyEvent, Cut, Hidden, Payload
 from dissectors.records import meaning, record_fields
 
-# Of the records, those of statistics included: docs/reference/records.md says what raises which number.
+# The version of the records, with those of statistics. docs/reference/records.md says what raises which number.
 VERSION = "1.0"
 
 _SHOWN = {
@@ -60,7 +60,7 @@ def json_schema(
     ``records`` is the union of their types. Properties that it does not name are allowed: later versions add some.
     """
     made: dict[type, type] = {}
-    # The definition of Payload is there whether a record has one or not, as that of Octets.
+    # The definition of Payload is there whether a record has one or not, like that of Octets.
     parts = [_as_written(part, made) for part in (*typing.get_args(records), Payload)]
     (*references, _), definitions = msgspec.json.schema_components(
         parts, schema_hook=_octets_reference, ref_template="#/$defs/{name}"
@@ -87,7 +87,7 @@ def _octets_reference(kind: type) -> dict[str, Any]:
 
 
 def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
-    """The type of a record for the type of an event: octets are objects, and nothing is null but left out."""
+    """The type of a record for the type of an event: octets are objects, and fields are left out, never null."""
     if struct not in made:
         fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
         for field in record_fields(struct):

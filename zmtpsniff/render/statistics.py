@@ -78,7 +78,7 @@ class _Drawing:
         self._cuts: dict[tuple[str, Pattern | None], int] = {}
 
     def all(self, records: Sequence[AnyRecord], findings: Sequence[Finding]) -> None:
-        """Draw the total and what is wrong, then what there is in the order of the records."""
+        """Draw the total and the findings, then all else in the order of the records."""
         self._cuts = {(cut.of, cut.pattern): cut.at_least for cut in records if isinstance(cut, CutRow)}
         for record in records:
             if isinstance(record, TotalRow):
@@ -111,14 +111,17 @@ class _Drawing:
         self._console.print(Text(text, style), soft_wrap=False)
 
     def _table(self, *titles: str, address: int = 0) -> "Table":
-        """A table; titles of columns with numbers begin with ``>``, one with addresses as long as that with ``@``."""
+        """A table.
+
+        ``>`` begins titles of columns with numbers, ``@`` one with addresses, as long as the longest address.
+        """
         from rich.table import Table
 
         between = 2 if self._console.width >= _WIDE else 1
         table = Table(box=None, pad_edge=False, padding=(0, between, 0, 0), header_style="bold")
         for title in titles:
             right = title.startswith(">")
-            # A number or an address that is broken in two cannot be read; other text gives way.
+            # A number or an address on two lines cannot be read, so other text gives way.
             table.add_column(
                 title.lstrip(">@"),
                 justify="right" if right else "left",

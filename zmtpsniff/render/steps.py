@@ -1,4 +1,4 @@
-"""What one side says as a few words beside an arrow: for ladders and diagrams, safe to show."""
+"""What one side sends, as a few words beside an arrow, for ladders and diagrams. The words are safe to show."""
 
 from dissectors.events import AnyEvent, Beacon, Command, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.payload import frames_to_show, payload_words
@@ -17,7 +17,7 @@ _MORE = "…"
 
 
 def step_words(event: AnyEvent, max_bytes: int, show_secrets: bool = False) -> str | None:
-    """What a record says, with ``max_bytes`` of octets of each frame; None for one that is of no side."""
+    """The words for a record, with ``max_bytes`` of octets of each frame; None for a record that no side sent."""
     match event:
         case Message():
             return _message(event, max_bytes, show_secrets)

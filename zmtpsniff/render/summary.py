@@ -38,7 +38,7 @@ from zmtpsniff.render.wording import (
 )
 
 DEFAULT_MAX_BYTES = 32
-_FRAMES = 8  # of a message on one line, and topics of a connection, unless all are asked for
+_FRAMES = 8  # frames of a message, and topics of a connection, on one line, unless the user asks for all
 _NO_LIMIT = 1 << 63
 _BATCH = 1000  # lines put together at a time: larger strings leave the processor's cache
 _MORE = "..."  # ASCII, so that a line can be searched for from any terminal
@@ -70,7 +70,7 @@ class SummaryRenderer:
         self._stream = stream
         self._show_secrets = show_secrets
         self._max_bytes = max_bytes
-        # The last frame is what is said, those before it are short mostly and must not take its room.
+        # The last frame has the content. The frames before it are mostly short, and must not take its room.
         self._last_bytes = max_bytes if width is None else max(max_bytes, width)
         self._width = width
         self._verbosity = verbosity
@@ -79,7 +79,7 @@ class SummaryRenderer:
         self._date = ""
         self._palette = make_palette(stream, color)
         self._columns = Columns(self._palette, Widths(self._clock.columns) if aligned else COMPACT, width)
-        # Between the messages of a run is no time, which the times of all would say.
+        # The messages of a run have the same time, so their times would say nothing.
         self._grouped = iter if times == "delta" else runs
         self._encodable = encodable(getattr(stream, "encoding", None))
 
@@ -115,7 +115,7 @@ class SummaryRenderer:
                 self._add_line(event, kind(event.action, palette.good), self._subscription(event), lines)
             case Beacon():
                 self._add_line(event, kind("beacon", palette.good), self._beacon(event), lines)
-            # What comes now is seldom and said nowhere else, so it is not cut but broken between words.
+            # Such records are rare, and nothing else shows their text. So it is not cut, but broken between words.
             case Problem():
                 start = self._start(event, lines)
                 severity = kind(event.severity, getattr(palette, event.severity))
@@ -268,5 +268,5 @@ def _totals(event: Capture) -> str:
 
 
 def _plain(count: int, noun: str) -> str:
-    """A count with its noun and without thousands separators, for who cuts lines with awk."""
+    """A number with its noun and without thousands separators, for people who split lines with awk."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dissectors.events import Cut, Octets
 
 # Unicode's format characters (Cf), line and paragraph separators (Zl, Zp) and lone surrogates (Cs), with the marks that
-# a terminal draws as nothing at all. Python's own tables cannot be asked cheaply which characters are Cf.
+# a terminal draws as nothing at all. Python's own tables are slow to ask which characters are Cf.
 _UNSEEN = (
     "\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000110bd\U000110cd\U00013430-\U0001345f"
@@ -22,7 +22,7 @@ CONTROL_OR_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_UNSEEN}]")
 UNSEEN_IN_JSON = f"[\x7f-\x9f{_UNSEEN}]"  # JSON itself escapes the rest; compiled when the first text needs it
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # Unicode category Cc without tab, LF and CR
 
-# Octets that hold no more than ASCII characters which are shown as they are, in text that is surely not JSON.
+# Octets of ASCII characters that are shown as they are, in text that is surely no JSON.
 _PLAIN = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\{[')
 
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -101,7 +101,7 @@ def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
     be told from what was sent.
     """
     if type(octets) is bytes:
-        # Nearly everything comes here and is ASCII that has nothing to escape.
+        # Nearly all octets come here, and are ASCII without anything to escape.
         data = octets[:max_bytes] if max_bytes else octets
         if data.isascii() and (text := data.decode()).isprintable():
             quoted = _in_quotes(text)
@@ -124,7 +124,7 @@ def quote_text(text: str) -> str:
 
 
 def _in_quotes(text: str) -> str:
-    """A string with its backslashes doubled, in quotes of the kind that it holds none of, if there is one."""
+    """A string with its backslashes doubled. If possible, the quotes around it are of a kind that it does not have."""
     if "\\" in text:
         text = text.replace("\\", "\\\\")
     if '"' not in text:
@@ -136,7 +136,7 @@ def _in_quotes(text: str) -> str:
 
 
 def hex_dump(data: bytes) -> list[tuple[str, str, str]]:
-    """Octets in lines of 16: where in the data they are, hexadecimal digits, and the characters that are ASCII."""
+    """Octets in lines of 16: their place in the data, hexadecimal digits, and the characters that are ASCII."""
     digits = 4 if len(data) <= 0x10000 else 8
     lines = []
     for start in range(0, len(data), 16):

@@ -81,7 +81,7 @@ class TreeRenderer:
         self._paint = self._palette.paint
         self._look = Look(self._palette, make_signs(encoding), max_bytes, verbosity, width)
         self._origin = Origin(self._palette, self._look.signs, make_clock(times, utc, 9 if verbosity else 6))
-        # Between the messages of a run is no time, which the times of all would say.
+        # The messages of a run have the same time, so their times would say nothing.
         self._grouped = iter if times == "delta" else runs
         self._messages = MessageTree(self._look, self._origin, show_secrets)
 
@@ -163,7 +163,7 @@ class TreeRenderer:
         return self._origin.of_wire(event, lines) + title
 
     def _add_fields(self, fields: Sequence[tuple[str, str | Octets]], lines: list[str]) -> None:
-        """Add fields: beside the first line or below it if they fit there, else each on a line of its own."""
+        """Add fields: beside the first line, or below it, if they fit there; else each on a line of its own."""
         if not fields:
             return
         label = self._palette.label
@@ -185,7 +185,7 @@ class TreeRenderer:
         lines.append(self._first(event, command_words(event), lines, event.incomplete) + relations(event, self._look))
         fields = command_fields(event)
         if not self._look.verbosity:
-            # What the first line says already, and what nearly every peer sends and nobody has set.
+            # Fields that the first line shows already, and fields that nearly every peer sends and nobody sets.
             told = event.socket_type is not None
             fields = [
                 (name, value)
@@ -273,7 +273,7 @@ class TreeRenderer:
             lines.append(f"{INDENT}{self._look.more.format(f'{left:,}')}")
 
     def _side(self, peer: Peer, messages: int, octets: int) -> tuple[str, ...]:
-        """The cells that describe one side of a connection, without colours because they are to be aligned."""
+        """The cells that describe one side of a connection. They have no colours, because they will be aligned."""
         identity = peer.identity
         return (
             escape(peer.address),

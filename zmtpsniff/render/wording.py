@@ -64,16 +64,16 @@ def message_words(socket_type: str | None, frames: int, octets: int) -> str:
 
 
 def has_relations(event: Message) -> bool:
-    """Whether it is known what a message means to others, beside its envelope.
+    """Whether relations of a message to others are known, beside its envelope.
 
-    ``jsonl.py`` and ``runs.py`` ask for the same fields in their loops, where a call for each message would cost a
+    ``jsonl.py`` and ``runs.py`` ask for the same fields in their loops. There a call for each message would cost a
     quarter of their time.
     """
     return event.request is not None or event.matched is not None or event.forwards is not None
 
 
 def relation_words(event: Message | Command) -> list[str]:
-    """What a message means to others, beside the subscription that it matches."""
+    """The relations of a message to others, beside the subscription that it matches."""
     words = []
     if event.request is not None:
         guess = " by order" if isinstance(event, Message) and event.paired == "order" else ""
@@ -85,7 +85,7 @@ def relation_words(event: Message | Command) -> list[str]:
 
 
 def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
-    """The fields that a command has, by the names people know them by: octets, and text that is ready to be shown."""
+    """The fields of a command by the names that people know, as octets or as text that is ready to be shown."""
     fields: list[tuple[str, str | Octets]] = []
     for name in _OWN_FIELDS:
         value = getattr(event, name)
@@ -103,7 +103,7 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
 
 
 def field_words(event: Command, max_bytes: int, more: str, tells_encryption: bool = False) -> str:
-    """What a command says, and what it means to others, as in ``socket-type="REQ" (2 ms after #7)``; may be empty."""
+    """A command's fields and its relations, as in ``socket-type="REQ" (2 ms after #7)``; may be empty."""
     words = []
     for name, value in command_fields(event):
         shown = value if isinstance(value, str) else quote(value, max_bytes, more)
@@ -139,7 +139,7 @@ def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
 
 
 def process_words(peer: Peer) -> str:
-    """Whose one end of a connection is, as in ``python3 [4711] in 8f3ab2c41d90``; may be empty."""
+    """The program at one end of a connection, as in ``python3 [4711] in 8f3ab2c41d90``; may be empty."""
     process = peer.process
     if process is None:
         return ""

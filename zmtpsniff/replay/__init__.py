@@ -1,1 +1,1 @@
-"""Messages of a capture, sent again to real peers: what to send, as which sockets, and what comes back."""
+"""Messages of a capture, sent again to real peers: which messages to send, by which sockets, and the replies."""

@@ -1,10 +1,10 @@
-"""What came back, held against what the capture has; and what a publisher has sent already."""
+"""Compares the messages that come back with those in the capture, and knows what a publisher has sent already."""
 
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 
-_PUBLICATIONS = 65_536  # the latest messages of a publisher, among which those for other subscribers are looked for
+_PUBLICATIONS = 65_536  # the latest messages of a publisher to search for one that went to another subscriber, too
 
 
 class Comparison:
@@ -42,10 +42,10 @@ class Comparison:
 
 
 class Publications:
-    """What a publisher has sent, so that a message that went to several subscribers is sent once.
+    """The messages that a publisher has sent, so that a message to several subscribers is sent once.
 
-    Each subscriber gets some of the messages, in the order in which they were sent. So a message to one subscriber is
-    one that another got before, if that one stands behind the last that this subscriber got.
+    Each subscriber gets some of the messages, in the order in which they were sent. So a message to one subscriber may
+    be one that another subscriber got before: then it stands behind the last message that this subscriber got.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Publications:
 
     def is_new(self, flow: int, frames: Sequence[bytes]) -> bool:
         """Whether a message to a subscriber has not been sent yet; then it counts as sent."""
-        # If the capture lacks a subscriber's beginning, it may have got every message that is remembered.
+        # If the capture lacks a subscriber's beginning, the subscriber may have got every message that is remembered.
         self._places.setdefault(flow, self._sent - len(self._latest))
         key = hash(tuple(frames))
         numbers = self._numbers.setdefault(key, deque())

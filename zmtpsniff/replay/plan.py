@@ -24,7 +24,7 @@ class Role(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is played: senders by flow, each with how many messages and subscriptions in all."""
+    """The plan: senders by flow, each with how many messages and subscriptions in all."""
 
     senders: dict[int, Role]
     messages: int
@@ -42,10 +42,10 @@ def make_plan(
     as_whom: str | None,
     bound: bool,
 ) -> Plan:
-    """Read a capture and choose who is played, by what they sent that ``passes``; raises Error if nobody can be.
+    """Read a capture and choose whom to play, by the messages that ``passes`` accepts. Raises Error if there is nobody.
 
     ``as_whom`` is a socket type, ``clients`` or ``servers``; None for clients if they sent messages, else servers.
-    ``bound``: one socket, which others connect to, plays all.
+    ``bound``: one socket, to which others connect, plays all.
     """
     sent: dict[tuple[int, str], list[int]] = {}  # messages and subscriptions, by flow and address
     connections: list[Connection] = []

@@ -1,4 +1,4 @@
-"""Plays the chosen sockets of a capture with pyzmq, and takes what comes back."""
+"""Plays the chosen sockets of a capture with pyzmq, and takes the messages that come back."""
 
 import math
 import time
@@ -63,7 +63,7 @@ class Player:
         tempo: Tempo,
         show: Callable[[Sequence[AnyEvent]], None],
     ) -> None:
-        """Begin with no socket. ``show`` gets what is sent and what comes, as it happens."""
+        """Begin with no socket. ``show`` gets the messages that are sent and received, as it happens."""
         import zmq
 
         self.score = Score()
@@ -80,9 +80,10 @@ class Player:
         self._turn = 0.0  # when sockets were looked at
 
     def play(self, read: Callable[[], Iterable[Sequence[AnyEvent]]], passes: Callable[[AnyEvent], bool] | None) -> None:
-        """Play what ``passes``, as often as the tempo says; ``read`` gives the capture's events, from its beginning.
+        """Play the messages that ``passes`` accepts, as often as the tempo says.
 
-        The score holds also after an error or an interrupt. Raises Error if there is no peer, and what ``read`` raises.
+        ``read`` gives the capture's events, from its beginning. The score is right also after an error or an
+        interrupt. Raises Error if there is no peer, and what ``read`` raises.
         """
         begin = time.monotonic()
         try:
@@ -144,7 +145,7 @@ class Player:
         )  # fmt: skip
 
     def _send(self, played: PlayedSocket, sender: Role, frames: list[bytes], is_reply: bool) -> bool:
-        """Send it, once it is the socket's turn; False if that does not come. What is stuck is waited for once."""
+        """Send it, once it is the socket's turn; False if the turn does not come. A stuck socket is waited for once."""
         patience = 0.0 if played.is_stuck else self._tempo.patience
         played.is_stuck = not self._await(lambda: played.may_send(sender, is_reply), patience)
         if played.is_stuck and not played.gives_up_reply():
@@ -182,7 +183,7 @@ class Player:
                 self._due += time.monotonic() - began
 
     def _end(self, sender: Role) -> None:
-        """A connection of the capture is over: that which was made for it ends, too."""
+        """A connection of the capture is over: the connection that was made for it ends, too."""
         played = self._sockets.get(sender.key)
         if played is None:
             return
@@ -213,7 +214,7 @@ class Player:
         self.score.others += played.comparison.others
 
     def _wait_until_due(self, time_ns: int) -> None:
-        """Wait until what was captured then is to be sent; meanwhile take what comes."""
+        """Wait until it is time to send what was captured at this time. Take the messages that come meanwhile."""
         now = time.monotonic()
         if self._due is None:
             self._due = now
@@ -237,7 +238,7 @@ class Player:
         self._await(lambda: not any(each.owes for each in waiting))
 
     def _await(self, is_so: Callable[[], bool], patience: float | None = None) -> bool:
-        """Whether something is so, now or within the patience; meanwhile take what comes."""
+        """Whether a condition holds, now or within the patience. Take the messages that come meanwhile."""
         if is_so():
             return True
         end = time.monotonic() + (self._tempo.patience if patience is None else patience)

@@ -1,4 +1,4 @@
-"""One socket that plays one, or the several connections of one, that the capture has."""
+"""A socket that plays a socket of the capture, with one or several of its connections."""
 
 import time
 from collections.abc import Iterator, Set
@@ -15,8 +15,9 @@ from zmtpsniff.replay.wire import has_correlation, to_application
 if TYPE_CHECKING:
     import zmq
 
-_SETTLED = 0.2  # seconds after the handshake in which a PUB socket gets subscriptions; no event says when
-_OLD_PEER = 1.0  # a connection that has no event of a handshake after so many seconds is of ZMTP 1.0 or 2.0
+# for so many seconds after the handshake a PUB socket gets subscriptions; no event says when they have come
+_SETTLED = 0.2
+_OLD_PEER = 1.0  # a connection without an event of a handshake after so many seconds is of ZMTP 1.0 or 2.0
 _PEER_NAME = b"peer"  # the name that a ROUTER socket gives the peer to which it connects
 _REQUESTS = 65_536  # packets of requests to remember
 _IN_HAND = 1000  # messages to take at a time
@@ -127,7 +128,7 @@ class PlayedSocket:
             self._publications.leave(sender.flow)
 
     def is_new(self, sender: Role, frames: list[bytes]) -> bool:
-        """Whether a message has not been sent yet, to another subscriber of the capture."""
+        """Whether this message still has to be sent: no other subscriber of the capture got it before."""
         return self._publications is None or self._publications.is_new(sender.flow, frames)
 
     def may_send(self, sender: Role, is_reply: bool) -> bool:
@@ -140,14 +141,14 @@ class PlayedSocket:
         return route is not None and (not is_reply or self._got.get(route, 0) >= self._wanted.get(sender.flow, 0))
 
     def gives_up_reply(self) -> bool:
-        """Whether it may send although no reply came, as REQ sockets that were relaxed do."""
+        """Whether it may send although no reply came, as REQ sockets with ZMQ_REQ_RELAXED do."""
         relaxed, self._awaits_reply = self._kind == "REQ", False
         return relaxed
 
     def send(self, sender: Role, frames: list[bytes]) -> bool:
-        """Send a message, whose frames are those on the wire; False if there is no room, or nothing to answer, yet.
+        """Send a message with the frames of the wire.
 
-        Raises Error.
+        False if there is no room, or nothing to answer, yet. Raises Error.
         """
         self._look_at_monitor()
         if self._is_apart:  # libzmq would take it, and keep it. ZMQ_IMMEDIATE refuses, but loses the last replies
@@ -192,7 +193,7 @@ class PlayedSocket:
                 raise Error(f"{self._shown}: {error.strerror}") from None
 
     def expect(self, sender: Role, frames: list[bytes], request: int | None) -> bool:
-        """A message that this socket got in the capture; False if it is not to come, as its request was not sent."""
+        """A message that this socket got in the capture. False if it cannot come, because its request was not sent."""
         if request is not None and request not in self._requests:
             return False
         self._expected += 1
@@ -237,7 +238,10 @@ class PlayedSocket:
         self._socket.close(round(patience * 1000))
 
     def _record(self, frames: list[bytes]) -> Message:
-        """The record of a message that came; it names the packet of what was sent last, which REQ knows it answers."""
+        """The record of a message that came.
+
+        It names the packet of the message sent before, which a REQ knows it answers.
+        """
         now = time.time_ns()
         flow, packet, sent_at = self._last or (0, 0, 0)
         record = Message(now, packet, flow, self._shown, self._address, [*frames])
@@ -254,7 +258,7 @@ class PlayedSocket:
             self._strangers.append(peer)
 
     def _route(self, sender: Role) -> bytes | None:
-        """The peer that plays the other side of a flow: by the identity that it has there, else whoever came."""
+        """The peer that plays the other side of a flow: the one with its identity, else any that came."""
         if not self._bound:
             return _PEER_NAME
         found = self._routes.get(sender.flow)

@@ -1,4 +1,4 @@
-"""What a socket puts around an application's frames (28/REQREP), which it will put there again."""
+"""The frames that a socket puts around an application's frames (28/REQREP). When it sends, it puts them there again."""
 
 from collections.abc import Sequence
 
@@ -23,9 +23,9 @@ def has_correlation(frames: Sequence[bytes]) -> bool:
 
 
 def to_application(socket_type: str, frames: list[bytes]) -> list[bytes]:
-    """What the application of a socket said or got, of a message on the wire that this socket sent or received.
+    """The frames that an application sent or got, from those of a message on the wire.
 
-    REQ and REP add and take the envelope themselves. The identity that ROUTER has in front is not on the wire.
+    REQ and REP add and remove the envelope themselves. The identity that a ROUTER has in front is not on the wire.
     """
     if socket_type in ("REQ", "REP"):
         return frames[body_start(list(frames)) :] or [b""]

@@ -36,7 +36,7 @@ from zmtpsniff.report.results import (
 class CaptureReport:
     """Takes all events of captures in batches, and makes a report of them.
 
-    Findings are those of all events, since who looks at a part only cannot say what is missing.
+    Findings are those of all events, since a part of the events does not show what is missing.
     """
 
     def __init__(self, top: int, diagnosis: Diagnosis | None = None, show_secrets: bool = False) -> None:
@@ -55,7 +55,7 @@ class CaptureReport:
         self._conversations.take(events, keep)
 
     def results(self, name: str, files: int) -> Results:
-        """What the captures say; ``name`` is what they are called together, ``files`` how many they were."""
+        """The results of the captures; ``name`` is their common name, ``files`` their number."""
         overview, counted = self._overview, self._statistics
         capture = counted.capture
         total = ReportTotal(

@@ -1,4 +1,4 @@
-"""What the page's scripts draw, as plain lists: numbers, and text that is safe to show as text."""
+"""The data that the page's scripts draw, as plain lists: numbers, and text that is safe to show."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -76,7 +76,7 @@ def _topology(pairs: list[ReportPair]) -> Chart:
 
 
 def _heights(pairs: list[ReportPair], services: dict[str, int]) -> dict[str, float]:
-    """How far down hosts should be so that few lines cross: beside the middle of the services that they talk to."""
+    """The vertical place of each host: beside the middle of its services, so that few lines cross."""
     places: dict[str, list[int]] = {}
     for pair in pairs:
         places.setdefault(pair.client, []).append(services.get(pair.server, len(services)))
@@ -84,7 +84,7 @@ def _heights(pairs: list[ReportPair], services: dict[str, int]) -> dict[str, flo
 
 
 def _nodes(weights: "Counter[str]", heights: Mapping[str, float] = MappingProxyType({})) -> dict[str, int]:
-    """The places of the weightiest nodes, from top to bottom, or by their names; one more is left for all others."""
+    """The places of the heaviest nodes, from top to bottom, or by their names. The last place is for all others."""
     most = _NODES if len(weights) > _NODES + 1 else len(weights)
     names = [name for name, _ in weights.most_common(most)]
     return {name: place for place, name in enumerate(sorted(names, key=lambda name: (heights.get(name, 0), name)))}
@@ -115,9 +115,9 @@ def _joined(one: ReportPair, other: ReportPair) -> ReportPair:
 
 
 def _time_axis(results: Results, rows: Sequence[ReportTimeline | ReportReplies | ReportVersion]) -> tuple[int, Chart]:
-    """When the first interval begins that the page shows, and that for its scripts: intervals from there to the end.
+    """The begin of the first interval that the page shows, for its scripts, too: intervals from there to the end.
 
-    All charts show all of the time, so that they can be compared.
+    All charts show the whole time, so that they can be compared.
     """
     length_ns = rows[0].interval_ns
     first = min(row.start_ns for row in rows)

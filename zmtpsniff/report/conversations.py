@@ -1,4 +1,4 @@
-"""Conversations to show in a report: of each kind of connection one with problems and the busiest one, in parts."""
+"""Conversations to show in a report: for each kind of connection one with problems and the busiest one, in parts."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -90,7 +90,7 @@ class Conversations:
         self._kinds: dict[tuple[str, str | None, str | None], _Candidates] = {}
 
     def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
-        """Follow what a batch of events says; with ``keep`` only those for which it is true."""
+        """Follow a batch of events; with ``keep`` only those for which it is true."""
         for event in events:
             if isinstance(event, Connection):
                 trace = self._traces.pop(event.flow, None)
@@ -105,7 +105,7 @@ class Conversations:
                 trace.add(event)
 
     def told(self, most: int = _TOLD) -> list[ReportConversation]:
-        """The conversations to tell: first of each kind the one with the worst problems, or the busiest."""
+        """The conversations to show: for each kind the one with the worst problems first, or the busiest."""
         first = [kind.faulty or kind.busy for kind in self._kinds.values()]
         second = [kind.busy for kind in self._kinds.values() if kind.busy is not kind.faulty and kind.faulty]
         chosen: list[ReportConversation] = []

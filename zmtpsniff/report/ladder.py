@@ -1,4 +1,4 @@
-"""Conversations as ladders: a line for each of the two sockets, and between them what they say, from top to bottom."""
+"""Conversations as ladders: a line for each of the two sockets, with their records between the lines."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape

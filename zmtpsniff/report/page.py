@@ -1,8 +1,8 @@
 """Results as a page: one file of HTML that fetches nothing.
 
 All text goes through ``html.escape`` or, for the charts, through JSON that no markup can leave. The page's own
-Content-Security-Policy lets no script run but the two that are put into it here, by their hashes; the charts put text
-into the page as text.
+Content-Security-Policy lets only two scripts run, by their hashes: those that this module puts into the page. The
+charts put text into the page as text.
 """
 
 import json
@@ -204,6 +204,6 @@ def _class(name: str) -> str:
 
 
 def _json(data: object) -> str:
-    """JSON that is safe between the tags of a script: nothing in it ends that, or begins a comment."""
+    """JSON that is safe between the tags of a script: it has no end of a script, and no beginning of a comment."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -105,7 +105,7 @@ class ReportLatency(Record, tag="report-latency"):
 
 
 class ReportDelay(Record, tag="report-delay"):
-    """Where the requests to a service took their time, as both ends captured them: half and 95 % took no longer."""
+    """Where the requests to a service spent their time, if both ends captured them: the median, and 95 %."""
 
     service: str
     count: int
@@ -140,7 +140,7 @@ class ReportStorm(Record, tag="report-storm"):
 
 
 class ReportProblem(ProblemRecord, tag="report-problem"):
-    """The problems of one code that one host sent; of no host those of files and of whole connections."""
+    """The problems of one code that one host sent. Those of files and of whole connections have no host."""
 
     host: str | None = None
     time_ns: int | None = None
@@ -181,7 +181,7 @@ class ReportFile(Record, tag="report-file"):
 
 
 class ReportSilence(Record, tag="report-silence"):
-    """A host that sent messages and then none until the end, with connections still open."""
+    """A host that sent messages, and then none until the end, though its connections were open."""
 
     host: str
     messages: int
@@ -273,7 +273,7 @@ class Results(msgspec.Struct):
     cuts: list[ReportCut] = []
 
     def records(self) -> Iterator[AnyReportRecord]:
-        """All records, section by section; how many rows more there are comes behind those of the same kind."""
+        """All records, section by section. How many more rows there are follows the rows of the same kind."""
         more = {cut.of: cut for cut in self.cuts}
         yield self.total
         for name in self.__struct_fields__[1:-1]:

@@ -1,4 +1,4 @@
-"""Results as sections with tables of text, for terminals and pages alike: all that is of the wire is safe to show."""
+"""Results as sections with tables of text, for terminals and pages. All text from the wire is safe to show."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -78,7 +78,7 @@ def headline(total: ReportTotal) -> list[str]:
 
 
 def sections(results: Results, more: str = "…") -> list[Section]:
-    """The sections that there is something to tell of; ``more`` is put where a topic is cut."""
+    """The sections that have rows. ``more`` marks the end of a topic that is cut."""
     made = [
         _findings(results),
         _pairs(results, more),

@@ -1,12 +1,11 @@
-"""What two ends say to each other dissected in order, whatever files it is in.
+"""Dissects the connections between two ends in order, whatever files they are in.
 
 Connections does here what a :class:`~zmtpsniff.sniffer.Sniffer` does elsewhere, with the same settings, flow table and
 factory of dissectors. A Dissection, as zmtpsniff.open() returns it, would not do, for two reasons:
 
-- It reads packets. A task decodes their headers once and hands each segment to one of thousands of groups, so what
-  comes here are segments.
-- It begins at nothing and its end is the capture's. A group goes on in the next run from a state, and must tell what is
-  over from what is told only because the files end.
+- It reads packets. A task decodes their headers once, and gives each segment to one of thousands of groups.
+- It begins without a state, and ends with the capture. A group goes on in the next run from a state. It must tell
+  connections that are over from those that only lack more files.
 """
 
 from hashlib import sha256
@@ -42,7 +41,7 @@ class ConnectionId(NamedTuple):
 def shared_id(client: int, server: int) -> ConnectionId:
     """The id of a connection whose initial sequence numbers are known: the two of them.
 
-    Both ends draw them at random (RFC 6528). They are all that everybody on the way sees alike: clocks differ, and NAT
+    Both ends draw them at random (RFC 6528). Everybody on the way sees the same numbers. Clocks differ, and NAT
     changes addresses and ports, but rarely these.
     """
     return ConnectionId(f"{client:08x}{server:08x}", True)
@@ -68,7 +67,7 @@ class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 
 
 NO_STATE = b""
-"""What stands for a state that cannot be kept: with more files of the series it is dissected anew."""
+"""In place of a state that cannot be kept: if more files come, the series is dissected anew."""
 
 
 class Connections:
@@ -77,7 +76,7 @@ class Connections:
     def __init__(
         self, settings: Settings, state: bytes | None = None, numbers: int = 0, curve: Curve | None = None
     ) -> None:
-        """Begin with what :meth:`state` gave, or nothing, with flows numbered from ``numbers`` + 1 on.
+        """Begin from a :meth:`state`, or from nothing, with flows numbered from ``numbers`` + 1 on.
 
         ``curve`` opens boxes of CURVE. Raises StateError.
         """
@@ -102,7 +101,7 @@ class Connections:
         return self._told()
 
     def _counted(self, segment: Segment) -> Segment:
-        """A segment of a Unix domain socket, which is numbered from the first one of its series, not of this run."""
+        """A segment of a Unix domain socket, numbered from the first one of its series, not of this run."""
         time_ns, packet, key, _, ack, flags, payload, missing = segment
         seq = self._sent.get(key, 1)
         self._sent[key] = (seq + len(payload) + missing) & 0xFFFF_FFFF
@@ -121,11 +120,11 @@ class Connections:
 
     @property
     def over_ns(self) -> int:
-        """The first time at which nothing that comes is of a TCP connection that is known."""
+        """The first time from which on nothing belongs to a known TCP connection."""
         return self._table.over_ns
 
     def is_over(self, now_ns: int) -> bool:
-        """Whether nothing that comes at ``now_ns`` is of a connection that is known."""
+        """Whether nothing that comes at ``now_ns`` belongs to a known connection."""
         return self._datagrams is None and self.over_ns <= now_ns
 
     @property
@@ -151,10 +150,10 @@ class Connections:
         self.conn_ids = state.conn_ids
 
     def finish(self, now_ns: int) -> tuple[bytes | None, list[AnyEvent], list[AnyEvent]]:
-        """The series ends at ``now_ns``: what more files of it begin with, and the last events.
+        """The series ends at ``now_ns``. Returns the state for more of its files, and the last events.
 
-        The events come in two lists: those of connections that are over, and those that are told only because the files
-        end, which others may replace.
+        The events come in two lists. The first has those of connections that are over. The second has those that exist
+        only because the files end; later files may replace them.
         """
         going_on = set(self._table.open_flows(now_ns))
         state = None if self.over_ns <= now_ns else self.state() or NO_STATE

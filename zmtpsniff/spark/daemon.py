@@ -1,9 +1,9 @@
-"""What the Python workers of this machine are forked from: Spark's daemon, with pyspark as it is installed.
+"""Spark's daemon, from which the Python workers of this machine are forked, with pyspark as it is installed.
 
-Spark puts archives of pyspark and py4j in front of what is installed. Python keeps nothing of what it compiles of an
-archive: it takes a second until a daemon has compiled all that it imports, each time.
+Spark puts archives of pyspark and py4j in front of the installed packages. Python does not keep the compiled modules of
+an archive, so each daemon would take a second to compile its imports.
 
-What tasks import is imported here, once for all workers, and is not looked at as garbage by any.
+This module imports what tasks need, once for all workers. No worker's garbage collector looks at these objects.
 """
 
 import gc
@@ -11,6 +11,7 @@ import sys
 
 if __name__ == "__main__":
     sys.path[:] = [entry for entry in sys.path if not entry.endswith(("/pyspark.zip", "-src.zip"))]
+    sys.path.append("")  # the current folder, which PYTHONSAFEPATH left out: functions of users may be in modules there
     import pandas  # type: ignore[import-untyped]  # noqa: F401  # which Arrow wants with its first array
     import pyspark.worker  # noqa: F401
     from pyspark.daemon import manager

@@ -21,6 +21,7 @@ from msgspec import Meta
 from pyarrow.fs import FileSelector
 from pyspark.sql import datasource
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, MessageRun, Problem, Subscription
@@ -159,10 +160,10 @@ class _Reader(DataSourceReader):
 
 
 class _FilteringReader(_Reader):
-    """One of a data frame that is asked once: Spark keeps it, with its filters, for the next query on the frame."""
+    """For a data frame that is asked once: Spark keeps it, with its filters, for the next query on the frame."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Note what rows must be like. Spark looks at them again: here it is about how many pass to it."""
+        """Note the filters on rows. Spark applies them again; here they only reduce how many rows go to Spark."""
         for one in filters:
             column = ".".join(getattr(one, "attribute", ()))
             if isinstance(one, datasource.In):
@@ -175,7 +176,7 @@ class _FilteringReader(_Reader):
         return filters
 
 
-class _StreamReader(DataSourceStreamReader):
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """An offset is the number of a micro-batch, and the files that it reads.
 
     The folder ``state`` is one of tables. Of these, the states have what is open, and ``captures`` the files that were
@@ -189,16 +190,24 @@ class _StreamReader(DataSourceStreamReader):
         self._schema = schema
         self._number = -1  # of the last micro-batch of which this is
         self._base: Base | None = None
+        self._listed: list[FileInfo] | None = None  # all that it takes, if it ends with what is there
 
     def initialOffset(self) -> _Offset:  # noqa: N802
         """Before all files."""
         return {"batch": 0, "files": []}
 
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take what is there now, in as many micro-batches as it needs, and no more."""
+        self._listed = self._list()
+
+    def _list(self) -> list[FileInfo]:
+        return list_files(self._request.inputs, tables_of(self._request.state), empty=True)
+
     def latestOffset(self, start: _Offset, limit: Any = None) -> _Offset:  # noqa: N802
-        """Up to the files that are there now, but for those that are too many for a micro-batch."""
+        """The offset of the files that are there now, without those that are too many for a micro-batch."""
         base = self._after(start)
         known = {file.listed.path for files in base.known.values() for file in files}
-        listed = list_files(self._request.inputs, tables_of(self._request.state), empty=True)
+        listed = self._list() if self._listed is None else self._listed
         new = oldest([file for file in listed if file.path not in known], self._request.maxfiles)
         return {"batch": start["batch"] + 1, "files": [*map(list, new)]} if new else start
 
@@ -218,7 +227,7 @@ class _StreamReader(DataSourceStreamReader):
         return [InputPartition((job, part, f"{end['batch']}/{at}")) for at, part in enumerate(parts)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Dissect the files of a shard from where it was left, and say where they leave it."""
+        """Dissect the files of a shard from its states on, and say which states they leave."""
         job, _, outcome = partition.value
         writer = TableWriter(job.folder, job.prefix)
         yield from _rows(self._request, self._schema, partition, writer=writer)
@@ -234,7 +243,7 @@ class _StreamReader(DataSourceStreamReader):
         self._after(end)
 
     def _after(self, offset: _Offset) -> "Base":
-        """What the folder has when all that micro-batches up to an offset left is committed; raises SparkError."""
+        """The folder once the results of all micro-batches up to an offset are committed; raises SparkError."""
         from zmtpsniff.spark.ingestion import Base  # of which executors need nothing
         from zmtpsniff.spark.store import Store
 
@@ -293,5 +302,5 @@ def _rows(
 
 
 def _plain(value: Any) -> Any:
-    """A value as Arrow takes it; a time without a zone is one of the session, which is in UTC."""
+    """A value as Arrow takes it. A time without a zone is in the zone of the session, UTC."""
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value

@@ -30,8 +30,7 @@ def is_unix(key: bytes) -> bool:
 class ShardSpec(msgspec.Struct, frozen=True):
     """Which part of a series a shard is: number ``number`` of ``count``, from 0.
 
-    Files are numbered from ``first_file`` on, groups from ``first_group`` on; the last packet before came at
-    ``end_ns``.
+    Files are numbered from ``first_file`` on, groups from ``first_group``; the last packet before came at ``end_ns``.
     """
 
     number: int = 0
@@ -69,7 +68,7 @@ class Groups:
         return self._spec.count == 1 and not self._options.ports
 
     def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
-        """Whether a datagram may be one that says something: PGM, or of a UDP port that was named."""
+        """Whether a datagram may matter: PGM, or UDP of a port that the user names."""
         if protocol != UDP:
             return True
         ports = _number(key[-4:-2]), _number(key[-2:])

@@ -25,14 +25,14 @@ _QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
 
 
 class UnreadableStatesError(Exception):
-    """States of series, which are its argument, that another version wrote, and this one cannot read."""
+    """Another version wrote states of these series, and this one cannot read them. The argument has the series."""
 
 
 class IngestOutcome(NamedTuple):
-    """What a run did: files that are new, files that were known, rows of all tables.
+    """The results of a run: new files, known files, rows of all tables.
 
-    ``unreadable`` are those of the new files that could not be read, or not to their ends: path, condition, why. With
-    the condition ``changed`` it is one that was read, and cannot be again, since others of its series are gone.
+    ``unreadable`` are the new files that could not be read, or not to their ends: path, condition, why. The condition
+    ``changed`` names a file that was read before, and cannot be read again, since others of its series are gone.
     """
 
     files: int
@@ -42,10 +42,10 @@ class IngestOutcome(NamedTuple):
 
 
 class IngestRun(NamedTuple):
-    """What a run is asked for, beside its input.
+    """The options of a run, beside its input.
 
     ``series`` says which files are read as one capture (see series_of), ``shards`` how many tasks share one (None: as
-    many as keep all cores at work). With ``anew`` series are dissected anew whose states this version cannot read.
+    many as keep all cores at work). With ``anew`` a series is dissected anew if this version cannot read its states.
     """
 
     output: str
@@ -58,15 +58,15 @@ class IngestRun(NamedTuple):
 def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> IngestOutcome:
     """Read the files that ``inputs`` name and that are not in the tables yet, and add them there.
 
-    The files of these tables are none of them, wherever they are. Where a new file is of a series that is known,
-    connections go on where they were left; if it comes before what is known of its series, or a file has changed, all
-    of the series is dissected anew. Raises SparkError, LocationError, and ValueError for a rule of series that is none.
+    The files of these tables do not count, wherever they are. If a new file belongs to a known series, connections go
+    on where they were left. If the file is older than the known files of its series, or if a file has changed, all of
+    the series is dissected anew. Raises SparkError, LocationError, and ValueError for a wrong rule of series.
     """
     return add(session, list_files(inputs, tables_of(run.output)), run)
 
 
 def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, most: int | None = None) -> IngestOutcome:
-    """Do the same with files that have been listed; at most ``most`` of them, those that are oldest."""
+    """Do the same with files that have been listed; at most the ``most`` oldest ones."""
 
     def attempt(base: Base) -> IngestOutcome:
         known = [file for files in base.known.values() for file in files]
@@ -119,7 +119,7 @@ class Base:
     """What the tables have when an attempt begins."""
 
     def __init__(self, store: Store, lost: Set[str] = frozenset()) -> None:
-        """See what there is; states of series that are ``lost`` need not be readable."""
+        """Find out what there is. States of series that are ``lost`` need not be readable."""
         self.store = store
         self.lost = lost
         self._number = store.last_commit().number
@@ -131,7 +131,7 @@ class Base:
         return Job(self.store.location, self.log.files, self.log.next_prefix(), options)
 
     def dissect(self, session: "SparkSession", shards: Sequence[ShardTask], options: Options) -> int:
-        """Dissect shards and commit what comes of them; how many rows that are.
+        """Dissect shards and commit the results. Returns how many rows these have.
 
         Raises ConflictError and UnreadableStatesError.
         """

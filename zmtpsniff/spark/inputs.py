@@ -15,9 +15,9 @@ _CHUNK = 4 * CHUNK  # numpy takes as long for few packets as for many
 
 
 class File:
-    """A capture file as a source of packets; what is wrong with it is kept, never raised.
+    """A capture file as a source of packets. It keeps errors, and never raises them.
 
-    ``error`` says why it or its rest could not be read, None if nothing is wrong. ``skim`` knows of all packets so far.
+    ``error`` says why the file or its rest could not be read, None if nothing is wrong. ``skim`` knows its packets.
     """
 
     def __init__(self, path: str, glance: "Glance | None" = None) -> None:
@@ -40,7 +40,7 @@ class File:
 
     @property
     def condition(self) -> str:
-        """In a word: whole, damaged (read up to there), foreign (no capture) or missing (nobody opens it)."""
+        """The condition: whole, damaged (read up to there), foreign (no capture), missing (cannot be opened)."""
         if self.unreadable is not None:
             return "foreign" if self._opened else "missing"
         return "whole" if self.error is None else "damaged"

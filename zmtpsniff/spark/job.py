@@ -40,7 +40,7 @@ def run(session: "SparkSession", job: Job, shards: Sequence[ShardTask]) -> list[
 
 
 def _shares(shards: Sequence[ShardTask]) -> list[list[ShardTask]]:
-    """The shards that each task gets: those that are large begin first, those that are small share a task."""
+    """The shards that each task gets. Large shards begin first; small ones share a task."""
     shares: list[list[ShardTask]] = []
     room = 0
     sizes = [(one.octets // one.spec.count, one) for one in shards]

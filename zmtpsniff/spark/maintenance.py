@@ -1,4 +1,4 @@
-"""What keeps tables quick to ask: few large files, and nothing that nobody needs; tables of an earlier version."""
+"""Maintenance of tables: few large files, none that nobody needs, and tables of earlier versions."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
@@ -35,8 +35,9 @@ def optimize(
 ) -> Optimization:
     """Make few files of many in each day, in the order of series and time; delete files that no table has any more.
 
-    Days of more than ``keep_days`` ago are deleted. Files of earlier versions of the tables, and those that killed runs
-    left, stay for ``vacuum_hours``. Raises SparkError, also if another run was first; it can be repeated.
+    Days of more than ``keep_days`` ago are deleted, but of ``captures``: what it has is not read again. Files of
+    earlier versions of the tables, and those that killed runs left, stay for ``vacuum_hours``. Raises SparkError. If
+    another run was first it does so, too, and can be repeated.
     """
     from deltalake.exceptions import DeltaError
 
@@ -49,7 +50,7 @@ def optimize(
         for name in (*TABLES, STATES):
             table = store.opened(name)
             if name in TABLES:
-                if keep_days is not None:
+                if keep_days is not None and name != "captures":
                     before = (today or datetime.now(UTC).date()) - timedelta(days=keep_days)
                     deleted += table.delete(f"{PARTITION} < DATE '{before}'")["num_removed_files"]
                 for day in store.days(name, _LARGE):
@@ -70,8 +71,7 @@ def optimize(
 def convert(folder: str) -> int:
     """Make tables of Delta Lake of the Parquet files of version 0.9.0 in a folder.
 
-    What is open cannot be read: with its next file such a series is dissected anew. Returns how many these are. Raises
-    SparkError.
+    What is open cannot be read: the next file of such a series has it dissected anew. Returns how many these are.
     """
     system, root = file_system(folder)
     store = Store(folder)

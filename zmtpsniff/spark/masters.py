@@ -1,7 +1,6 @@
-"""What is named as a master, seen to before anything of Spark runs.
+"""Checks the name of a master before anything of Spark runs.
 
-Of a name that it does not know Spark says so in fifty lines, and of an address where nobody answers after a minute, or
-after ten.
+Spark reports an unknown name in fifty lines, and an address where nobody answers after a minute, or after ten.
 """
 
 import os
@@ -23,7 +22,7 @@ _SECONDS = 10.0
 
 
 def mistake(master: str) -> str | None:
-    """What is wrong with a master, in one line, None for nothing; it is tried whether somebody answers there."""
+    """What is wrong with a master, in one line; None if nothing is. It tries whether somebody answers there."""
     if not _KNOWN.fullmatch(master):
         return "Spark knows local, local[2], local[*], spark://host:7077, sc://host, yarn and k8s://..."
     folders = [os.environ[name] for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]

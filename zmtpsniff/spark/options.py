@@ -27,12 +27,13 @@ class Options(NamedTuple):
     show_secrets: bool = False
     idle_seconds: float = FlowLimits().idle_seconds
     bodies: bool = True  # without, of the frames of messages their lengths alone
-    tells_open: bool = True  # what is open when the files of a run end has rows, which the next run replaces
+    # connections that are open when the files of a run end have rows, which the next run replaces
+    tells_open: bool = True
     curve_keys: tuple[Key, ...] = ()  # what opens boxes of CURVE, beside the keys that captures bring
 
     @property
     def settings(self) -> Settings:
-        """How to dissect the packets, in the words of all other commands; queries of the tables find the rest."""
+        """How to dissect the packets, in the settings of all other commands. Queries of the tables find the rest."""
         return Settings(
             decode_as=self.rules,
             limits=Limits(self.max_bytes, self.show_secrets, runs=True),

@@ -1,7 +1,7 @@
-"""Events become rows: batches of them become Arrow record batches, a column at a time.
+"""Turns batches of events into Arrow record batches, a column at a time.
 
-Nothing here is done row by row but to pick one value out of each event for each column. Columns of strings are
-dictionaries: the strings in them are few, and Parquet takes these as they are.
+The only step for each row is to pick one value out of each event for each column. Columns of strings are dictionaries:
+they have few different strings, and Parquet takes dictionaries as they are.
 """
 
 from array import array
@@ -56,7 +56,7 @@ Batch = tuple[str, pa.RecordBatch, bool]
 
 
 class RowOrigin(NamedTuple):
-    """Where events come from: the name of their series, and its files by their numbers."""
+    """The origin of events: the name of their series, and its files by number."""
 
     series: str
     files: Mapping[int, str]
@@ -182,7 +182,7 @@ class Backlog:
 
 
 class CaptureRow(NamedTuple):
-    """What is known of a file once it has been read; times in nanoseconds since the Unix epoch, None without packets.
+    """The facts about a file that has been read. Times are in nanoseconds since the Unix epoch, None without packets.
 
     ``number`` is that of the file in its series, ``problems`` are codes and sentences on the file as a whole.
     """
@@ -301,7 +301,7 @@ def _batch(schema: pa.Schema, columns: dict[str, Any], provisional: bool = False
 
 
 def _sizes(lists: pa.Array) -> pa.Array:
-    """How many octets there are in each of a column of lists of octets, on the wire; at most what 63 bits hold."""
+    """The number of octets on the wire, for each value in a column of lists of octets; at most what 63 bits hold."""
     lengths = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), lists.values.field(0)]))
     sums = lengths.take(lists.offsets)
     sizes = pc.subtract(sums[1:], sums[:-1])
@@ -327,7 +327,7 @@ def _when_and_where(times_ns: Sequence[int | None], places: Sequence[int], origi
 
 
 def _wire(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin, **same: str) -> dict[str, Any]:
-    """The columns that every event from the wire has, null for some problems, and those that are the ``same``."""
+    """The columns of every event from the wire, null for some problems; all rows share the values ``same``."""
     names = [None if event.flow is None else conn_ids[event.flow].name for event in events]
     found = _when_and_where([event.time_ns for event in events], [event.packet or 0 for event in events], origin)
     found |= _ends("src", [event.src for event in events]) | _ends("dst", [event.dst for event in events])
@@ -376,7 +376,7 @@ def _sums(values: "array[int]") -> pa.Array:
 
 
 def _numbers(values: Any) -> pa.Array:
-    """A column of integers; those beyond 64 bits, which only nonsense has, become the largest."""
+    """A column of integers. Numbers beyond 64 bits, which only broken captures have, become the largest one."""
     if isinstance(values, pa.Array):
         return values
     try:
@@ -394,7 +394,7 @@ def _dates(times_ns: Any) -> pa.Array:
 
 
 def _texts(values: Sequence[str | None]) -> pa.DictionaryArray:
-    """A column of strings; what is no Unicode in them is replaced by an escape."""
+    """A column of strings. Characters that are no Unicode become escapes."""
     try:
         return pa.array(values, pa.string()).dictionary_encode()
     except UnicodeEncodeError:

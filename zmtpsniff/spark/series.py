@@ -1,4 +1,4 @@
-"""Which files are read as one capture, what the tables have of them, and what is to be done with new ones."""
+"""Which files are one capture, what the tables have of them, and what to do with new ones."""
 
 import re
 from collections.abc import Sequence
@@ -59,15 +59,14 @@ def known_files(captures: Any) -> dict[str, list[KnownFile]]:
 
 
 def oldest(files: Sequence[FileInfo], most: int | None) -> list[FileInfo]:
-    """Those that were written to first, as whoever rotates captures closes them; at most so many."""
+    """The files that were written first, as a capture program closes them in turn; at most so many."""
     return sorted(files, key=lambda file: (file.modified_ns, file.path))[:most]
 
 
 def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[FileInfo]:
-    """Those of new files that are to be read before some that are known.
+    """The new files that must be read before some known ones.
 
-    Packets of several queues are written a little out of order: where a file begins after the latest one has, an
-    overlap of _OVERLAP_NS does not count.
+    Packets of several queues are a little out of order. So a file may begin up to _OVERLAP_NS before the latest ends.
     """
     latest_ns, begun_ns = max(((file.last_ns, file.first_ns) for file in known), default=(0, 0))
     if not latest_ns:
@@ -81,9 +80,9 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
 def shard_task(
     name: str, files: Sequence[FileInfo], known: Sequence[KnownFile], is_lost: bool, seen: set[str] | None = None
 ) -> ShardTask:
-    """What is to be done with new files of a series, as one shard.
+    """What to do with new files of a series, as one shard. ``seen`` are files that are there.
 
-    ``seen`` are files that are there. Without it nothing is dissected anew: a late file is read by itself.
+    Without ``seen`` nothing is dissected anew: a late file is read by itself.
     """
     paths = {file.path for file in files}
     others = [file.listed for file in known if file.listed.path not in paths]
@@ -101,7 +100,7 @@ def shard_task(
 def shard_counts(octets: dict[str, int], cores: int) -> dict[str, int]:
     """How many tasks share each series that has so many octets of new files, on so many cores.
 
-    One of each of many small series; of few large ones as many as keep all cores at work.
+    Each of many small series gets one task. Few large ones get as many as keep all cores busy.
     """
     share = max(_LEAST_OCTETS, sum(octets.values()) // max(cores, 1))
     return {name: min(max(cores, 1), -(-size // share)) or 1 for name, size in octets.items()}

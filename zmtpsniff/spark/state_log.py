@@ -1,8 +1,8 @@
 """The states of open connections, as the tables' folder keeps them: a log in which the latest row of a group holds.
 
-It is a table of Delta Lake, ``_states``, to which a run adds rows on the groups that it changed, and on no others; a
-row without a state says that there is nothing any more. A shard reads of a series what groups there are, and the states
-of those that something comes for. Files are merged before they are many.
+It is a table of Delta Lake, ``_states``. A run adds rows only for groups that it changed. A row without a state says
+that the group is gone. A shard reads which groups a series has, and the states of those that get new packets. Files
+are merged before they are many.
 """
 
 from collections.abc import Iterator, Sequence
@@ -54,7 +54,7 @@ class State(msgspec.Struct, array_like=True):
 
 
 class _Place(NamedTuple):
-    """Where a state is: a file of the log, the group of rows and the row in it, or octets of the spill (file -1)."""
+    """The place of a state: a file of the log, its row group and row, or octets of the spill (file -1)."""
 
     over_ns: int
     file: int
@@ -184,7 +184,7 @@ class ShardStates:
         return self._spill.read(place.at)
 
     def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
-        """Keep this of a group, of which nothing is that comes from ``over_ns`` on; or nothing."""
+        """Keep this state of a group, None for no state. From ``over_ns`` on nothing belongs to its connections."""
         if self._places.pop(name, None) is None and state is None:
             return
         self._changed[name] = None

@@ -47,7 +47,7 @@ class ConflictError(Exception):
 
 
 class Commit(msgspec.Struct):
-    """What a run changes: its files, and the series whose rows it replaces: provisional ones, or all."""
+    """The changes of a run: its files, and the series whose rows it replaces, all or only provisional ones."""
 
     number: int = 0
     files: list[DataFile] = []
@@ -59,7 +59,7 @@ class Store:
     """The folder of the tables."""
 
     def __init__(self, location: str) -> None:
-        """Name the folder ``location``, a path or URL; raises LocationError if nothing opens that."""
+        """Name the folder ``location``, a path or URL. Raises LocationError if nothing can open it."""
         self.location = canonical(location)
         self._system, self._root = file_system(location)
 
@@ -94,7 +94,7 @@ class Store:
         return [file.base_name for file in found]
 
     def _create(self, name: str) -> None:
-        with suppress(DeltaError):  # another run has made it at the same time: whether it is there, others ask
+        with suppress(DeltaError):  # another run has made it at the same time; other callers ask whether it is there
             DeltaTable.create(
                 f"{self.location}/{name}",
                 _schema(name),
@@ -131,7 +131,7 @@ class Store:
         return self.dataset("captures", self.opened("captures")).to_table(columns, filter=wanted)
 
     def unreadable(self, paths: Sequence[str]) -> tuple[tuple[str, str, str], ...]:
-        """Those of some files that could not be read, or not to their ends: path, condition and why."""
+        """Those of some files that could not be read, or not to their ends: path, condition and reason."""
         wanted = (pc.field("condition") != "whole") & pc.field("file").isin(pa.array(paths, pa.string()))
         files = self.dataset("captures", self.opened("captures")).to_table(["file", "condition", "error"], wanted)
         return tuple(sorted(zip(*(column.to_pylist() for column in files.columns), strict=True)))
@@ -160,7 +160,7 @@ class Store:
         )
 
     def paths(self, name: str, first: str | None = None, last: str | None = None) -> list[str]:
-        """The files of a table, below its folder; of those with a date, those from one day to another."""
+        """The files of a table, below its folder. If they have a date, only those from one day to another."""
         return [
             path
             for path, one in _actions(self.opened(name)).items()
@@ -168,7 +168,7 @@ class Store:
         ]
 
     def days(self, name: str, small: int) -> list[date]:
-        """The days of which a table has several files of less than ``small`` octets."""
+        """The days for which a table has several files of less than ``small`` octets."""
         counts = Counter(one["date"] for one in _actions(self.opened(name)).values() if one["size"] < small)
         return sorted(day for day, count in counts.items() if day is not None and count > 1)
 
@@ -187,8 +187,7 @@ class Store:
         """Make files part of the tables, in place of provisional rows of series ``touched`` and all of those ``anew``.
 
         ``base`` is the number of the commit that the run began with; if there have been others since, ``same`` says
-        whether they have left its series as they were. Raises ConflictError if not, SparkError if it does not come to
-        an end.
+        whether they have left its series as they were. Raises ConflictError if not, SparkError if it never ends.
         """
         rows = [file for file in files if file.table != STATES]
         for _ in range(_TRIES):
@@ -229,7 +228,7 @@ class Store:
         raise SparkError(f"--output {self.location}: too many others write to it: run this again")
 
     def _replaced(self, table: DeltaTable, name: str, commit: Commit) -> tuple[list[str], list[DataFile]]:
-        """The files of a table with rows that a commit replaces, and new files with their other rows."""
+        """The files of a table with rows that a commit replaces, and new files for their other rows."""
         has_provisional = name != "captures"
         gone = pc.field("series").isin(pa.array(commit.anew, pa.string()))
         if has_provisional:
@@ -272,7 +271,7 @@ def _partition(name: str) -> list[str]:
 
 
 def _add_columns(table: DeltaTable, schema: pa.Schema) -> None:
-    """Give a table the columns of a later version, which are null in what it has."""
+    """Add the columns of a later version to a table. They are null in its rows."""
     known = {field.name for field in table.schema().fields}
     new = [field for field in Schema.from_arrow(schema).fields if field.name not in known]
     if new:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """A column: its type in Spark's SQL, whether it may be null, what it holds, and in which unit."""
+    """A column: its type in Spark's SQL, whether it may be null, its meaning, and its unit."""
 
     name: str
     sql: str
@@ -69,7 +69,7 @@ _SMALL = frozenset({"port"})  # numbers of 16 bits
 
 
 class FieldColumn(NamedTuple):
-    """A field of a record that has a column: whose value ``path``, as for ``attrgetter``, leads to in an event."""
+    """A field of a record that has a column: ``path`` leads to its value in an event, as for ``attrgetter``."""
 
     path: str
     field: RecordField
@@ -108,7 +108,7 @@ def _table(records: tuple[type[Event], ...], *entries: Column | str | EllipsisTy
     columns: dict[str, Column] = {}
     for name, tagged in found.items():
         _, (_, field, column) = tagged[0]
-        # What is left out of a record if it is false is false in one that never has it.
+        # A field that a record omits when it is false is false for a record without that field.
         absent = len(tagged) < len(records) and field.default is not False
         nullable = absent or any(each.column.nullable for _, each in tagged)
         meaning = joint_meaning((tag, each.column.meaning) for tag, each in tagged)
@@ -237,7 +237,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
 """The columns of each table, in order."""
 
 PARTITION = "date"
-"""The column that files are partitioned by; Parquet files have it in their folder's name, not inside."""
+"""The column by which files are partitioned. Parquet files have it in their folder's name, not inside."""
 
 
 def tables_of(output: str) -> str:

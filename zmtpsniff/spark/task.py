@@ -1,4 +1,4 @@
-"""What one task does: it dissects shards of series, and writes their rows and the states that they change."""
+"""The work of one task: it dissects shards of series, and writes their rows and the states that they change."""
 
 from collections.abc import Iterator, Sequence
 
@@ -39,7 +39,7 @@ class ShardTask(msgspec.Struct, frozen=True):
 
 
 class TaskOutcome(msgspec.Struct, frozen=True):
-    """What a task did: the files that it wrote, and the series with states that it could not read."""
+    """The results of a task: the files that it wrote, and the series whose states it could not read."""
 
     files: list[DataFile]
     unreadable: list[str]

@@ -15,11 +15,11 @@ from pyarrow.fs import FileSystem
 from zmtpsniff.capture.locations import file_system, make_parent
 from zmtpsniff.spark.tables import PARTITION
 
-# Numbers that grow from row to row, or nearly: their differences are a third of what a dictionary makes of them, in
-# less time.
+# Numbers that grow from row to row, or nearly: their differences take a third of a dictionary's room, and less time.
 _STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
 _ORDER = ("time_ns", "start_ns", "first_ns")  # what rows of a series are sorted by: the first that a table has
-_DISORDER_NS = 1_000_000_000  # to have rows in order that are only so far out of it costs more than it brings
+# rows that are only so far out of order are not sorted: that would cost more than it brings
+_DISORDER_NS = 1_000_000_000
 _GROUP_ROWS = 128 << 10
 _BATCH_ROWS = 16 << 10  # that are encoded at once: a sixteenth of them costs a tenth more
 _GROUP_OCTETS = 16 << 20
@@ -103,7 +103,7 @@ class _File:
 
 
 def _sorted(rows: pa.Table, order: str) -> pa.Table:
-    """Rows in the order of series and a time, nearly: most of them are already."""
+    """Rows in the order of series and a time, roughly: most of them are in order already."""
     if len(pc.unique(rows.column("series"))) > 1:
         keys = pa.table({"series": rows.column("series").cast(pa.string()), order: rows.column(order)})
         return rows.take(pc.sort_indices(keys, [("series", "ascending"), (order, "ascending")]))
@@ -112,7 +112,7 @@ def _sorted(rows: pa.Table, order: str) -> pa.Table:
 
 
 class TableWriter:
-    """The files of a task, in the folders of their tables; nobody sees them before a commit names them."""
+    """The files of a task, in the folders of their tables. Nobody sees them before a commit names them."""
 
     def __init__(self, folder: str, prefix: str = "") -> None:
         """Write below ``folder``, a path or URL; names of files begin with ``prefix``."""
@@ -162,7 +162,7 @@ def _date(day: int | None) -> str | None:
 
 
 def statistics(content: pq.FileMetaData) -> str:
-    """What Delta Lake says of a Parquet file so that a question need not read it: least and greatest values."""
+    """The statistics of a Parquet file for Delta Lake: least and greatest values, by which questions skip it."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     nulls: dict[str, int] = {}

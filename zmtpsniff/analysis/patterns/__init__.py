@@ -4,7 +4,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from dissectors.events import (
@@ -26,7 +25,7 @@ from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Delay, Doubt, Findings, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
@@ -51,7 +50,7 @@ _USUAL_PEERS = {
     "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
 }  # fmt: skip
 NO_HORIZONS: Mapping[int, int] = {}
-Notice = tuple[int, Refusal | Doubt]
+Notice = tuple[int, Refusal | Doubt | Delay]
 """What flows tell that is no event, and how many events of its batch come before it."""
 
 
@@ -110,7 +109,7 @@ class Patterns:
         begin = 0
         for place, notice in notices:
             self._look(events, begin, place, found)
-            for earlier in islice(events, begin, place):
+            for earlier in events[begin:place]:
                 self._pass(earlier)
             begin = place
             self._take_notice(notice)
@@ -127,7 +126,7 @@ class Patterns:
         on_message, takers = self._on_message, self._takers
         findings = self._findings
         place = passed = begin
-        for event in islice(events, begin, end):
+        for event in events[begin:end]:
             place += 1
             if type(event) is Message:
                 take = on_message.get(event.flow)
@@ -193,9 +192,14 @@ class Patterns:
                 self._meet(event.flow, event.src or "", event.dst or "")
             self._blind(event.flow, event.since_ns or event.time_ns)
 
-    def _take_notice(self, notice: Refusal | Doubt) -> None:
+    def _take_notice(self, notice: Refusal | Doubt | Delay) -> None:
         if isinstance(notice, Refusal):
             self._connections.refuse(notice)
+        elif isinstance(notice, Delay):
+            conversation = self._conversations.get(notice.flow)
+            if conversation is not None and conversation.pings is not None:
+                conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
+                conversation.pings.excuse(notice.time_ns)
         else:
             self._blind(notice.flow, notice.since_ns or notice.time_ns)
         self._now_ns = max(self._now_ns, notice.time_ns)

@@ -20,6 +20,14 @@ class Doubt(NamedTuple):
     since_ns: int
 
 
+class Delay(NamedTuple):
+    """Octets of a connection that were sent after ``since_ns`` are still missing, or come only now."""
+
+    time_ns: int
+    flow: int
+    since_ns: int
+
+
 class Subject(Protocol):
     """The event that a problem is about."""
 
@@ -124,6 +132,9 @@ class Rules:
 
     def lose(self) -> None:
         """Octets are missing: they may hold what this pattern waits for."""
+
+    def excuse(self, now_ns: int) -> None:
+        """What the sides said before ``now_ns`` may be late: their silence until then proves nothing."""
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns``: report what should have happened by now."""

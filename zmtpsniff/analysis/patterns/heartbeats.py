@@ -4,7 +4,7 @@ from collections import deque
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Message, at_hand
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Rules, latency_ns
+from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Rules, can_know, latency_ns
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
 # A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
@@ -27,11 +27,13 @@ class _Ping(NamedTuple):
 class _Side:
     """What one side of a connection has said."""
 
-    __slots__ = ("heard_ns", "more", "pending", "promise", "told_late", "told_unanswered")
+    __slots__ = ("excused_ns", "heard_ns", "more", "offset", "pending", "promise", "told_late", "told_unanswered")
 
     def __init__(self) -> None:
         """Start with a side that has said nothing."""
         self.heard_ns = 0
+        self.offset = -1  # in the stream, of what it said last
+        self.excused_ns = 0  # until then nothing that it said could get through
         self.pending: deque[_Ping] = deque()  # PINGs without a PONG
         self.more = 0  # PINGs without a PONG after those
         self.promise: _Ping | None = None  # the last PING that has a time to live
@@ -57,6 +59,7 @@ class Heartbeats(Rules):
         self._hear(event)
         side = self._sides[event.src]
         if event.name == "PING":
+            self._sides.setdefault(event.dst, _Side())
             ping = _Ping(
                 event.time_ns,
                 event.packet,
@@ -97,16 +100,25 @@ class Heartbeats(Rules):
 
     def _hear(self, event: Command | Message) -> None:
         """A side is alive. Report it if it was silent for longer than it had announced."""
+        other = self._sides.get(event.dst)
+        if other is not None and not can_know(event, other.offset) and event.time_ns - other.heard_ns > _LATENESS_NS:
+            other.excused_ns = event.time_ns  # the network lost what it said, and TCP keeps back what it says now
         self.pass_time(event.time_ns)
         side = self._sides.get(event.src)
         if side is None:
             side = self._sides[event.src] = _Side()
         side.heard_ns = event.time_ns
+        side.offset = event.offset
         side.told_late = False
 
     def lose(self) -> None:
         """Octets are missing; they may be a PONG, or other signs of life."""
         self._sides.clear()
+
+    def excuse(self, now_ns: int) -> None:
+        """Octets are late; they may be any sign of life."""
+        for side in self._sides.values():
+            side.excused_ns = now_ns
 
     def pass_time(self, now_ns: int) -> None:
         """Report a side that is silent for longer than its PING announced, or that answers no PING."""
@@ -116,13 +128,13 @@ class Heartbeats(Rules):
             promise = side.promise
             if promise is None or side.told_late:
                 pass
-            elif now_ns - side.heard_ns > promise.ttl_ms * 1_000_000 + _LATENESS_NS:
+            elif now_ns - max(side.heard_ns, side.excused_ns) > promise.ttl_ms * 1_000_000 + _LATENESS_NS:
                 side.told_late = True
                 detail = f"silent for longer than the {promise.ttl_ms:,} ms that its last PING announced"
                 self._findings.report("heartbeat-late", promise, detail)
             if side.pending and not side.told_unanswered:
                 first = side.pending[0]
-                if now_ns - first.time_ns > self._patience_ns and not self._was_heard(first):
+                if self._is_overdue(first, now_ns) and not self._was_heard(first):
                     side.told_unanswered = True
                     detail = f"{first.dst} neither answers this PING nor says anything else"
                     self._findings.report("ping-unanswered", first, detail)
@@ -131,10 +143,13 @@ class Heartbeats(Rules):
     def _patience_ns(self) -> int:
         return max(5 * self._slowest_ns, _LEAST_PATIENCE_NS)
 
+    def _is_overdue(self, ping: _Ping, now_ns: int) -> bool:
+        """Whether the answer to a PING should have come by now."""
+        return now_ns - max(ping.time_ns, self._sides[ping.dst].excused_ns) > self._patience_ns
+
     def _was_heard(self, ping: _Ping) -> bool:
         """Whether the side that should answer has sent anything since."""
-        other = self._sides.get(ping.dst)
-        return other is not None and other.heard_ns > ping.time_ns
+        return self._sides[ping.dst].heard_ns > ping.time_ns
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Report the PINGs that stayed without an answer."""
@@ -144,7 +159,7 @@ class Heartbeats(Rules):
         if self._conversation.blind:
             return
         for side in self._sides.values():
-            if side.pending and not side.told_unanswered and end_ns - side.pending[0].time_ns > self._patience_ns:
+            if side.pending and not side.told_unanswered and self._is_overdue(side.pending[0], end_ns):
                 first, more = side.pending[0], len(side.pending) + side.more - 1
                 others = f", nor {more:,} after it" if more else ""
                 detail = f"no PONG for this PING{others}, though its receiver says other things"

@@ -59,7 +59,7 @@ def _compile(capture_filter: str, link_type: int, ethernet_too: bool = False) ->
         if ethernet_too:  # what speaks of Ethernet matches nothing elsewhere
             return [(_RETURN, 0, 0, 0)]
         words = str(error).partition("(")[2].rstrip(") ") or str(error)
-        raise CaptureError(f"-f {capture_filter!r}: {words} (man pcap-filter tells the language)") from None
+        raise CaptureError(f"-f {capture_filter!r}: {words} (man pcap-filter describes the language)") from None
     count: int = compiled.bf_len
     return [(i.code, i.jt, i.jf, i.k & 0xFFFFFFFF) for i in compiled.bf_insns[:count]]
 

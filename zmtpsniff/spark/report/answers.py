@@ -1,4 +1,4 @@
-"""Asks the questions, and makes results of the answers: of each no more than the rows that are told are collected."""
+"""Asks the questions, and makes results of the answers. Of each answer it collects only the rows that it shows."""
 
 from typing import Any
 

@@ -39,12 +39,15 @@ FROM (
     SELECT count(*) AS problems FROM problems
 )
 """
-"""What there is; ``$since`` is the begin of the time that is asked for, in nanoseconds."""
+"""What there is; ``$since`` is the beginning of the time in question, in nanoseconds."""
 
 _COUNTS = f"""count(*) AS connections, count_if("end" = 'open') AS "open",
     {_sum("client_messages")} AS messages_in, {_sum("server_messages")} AS messages_out,
     {_sum("client_octets")} AS octets_in, {_sum("server_octets")} AS octets_out,
     min(start_ns) AS start_ns, max(end_ns) AS end_ns"""
+
+_AGAIN = "row_number() OVER (PARTITION BY series, conn_id ORDER BY start_ns)"
+"""Which of the rows of a connection one is: who replays a capture makes the same connection again."""
 
 PAIRS = f"""
 WITH faults AS (
@@ -56,7 +59,8 @@ WITH faults AS (
 )
 SELECT {_host("client")} AS client, server, client_socket_type, server_socket_type, {_COUNTS},
     {_sum("errors")} AS errors, {_sum("warnings")} AS warnings, {_sum("notes")} AS notes
-FROM connections LEFT JOIN faults USING (series, conn_id)
+FROM (SELECT *, {_AGAIN} AS again FROM connections) AS told
+    LEFT JOIN faults ON told.series = faults.series AND told.conn_id = faults.conn_id AND again = 1
 GROUP BY {_host("client")}, server, client_socket_type, server_socket_type
 """
 """Who talks to whom."""
@@ -82,7 +86,7 @@ SELECT server, kind, name, connections
 FROM counted
 QUALIFY row_number() OVER (PARTITION BY server, kind ORDER BY connections DESC, name) <= 10
 """
-"""The types, versions and mechanisms of some bound addresses, of each at most ten."""
+"""The types, versions and mechanisms of some bound addresses, at most ten of each."""
 
 VERSIONS = """
 WITH kinds AS (
@@ -103,7 +107,7 @@ GROUP BY ALL
 TIMELINE = f"""
 SELECT server AS service, time_ns // $interval * $interval AS start_ns, count(*) AS messages,
     {_sum("size")} AS octets
-FROM messages JOIN connections USING (series, conn_id)
+FROM messages JOIN (SELECT DISTINCT series, conn_id, server FROM connections) USING (series, conn_id)
 WHERE server IN (SELECT unnest($services::VARCHAR[]))
 GROUP BY ALL
 UNION ALL
@@ -167,6 +171,7 @@ WITH conversations AS MATERIALIZED (
     FROM connections
     WHERE (client_socket_type, server_socket_type) IN (('REQ', 'REP'), ('REQ', 'ROUTER'), ('DEALER', 'REP'),
         ('REP', 'REQ'), ('ROUTER', 'REQ'), ('REP', 'DEALER'), ('DEALER', 'ROUTER'), ('ROUTER', 'DEALER'))
+    QUALIFY row_number() OVER (PARTITION BY series, conn_id ORDER BY start_ns) = 1
 ), delimited AS (
     SELECT conversation, time_ns, file, packet, src, requester, incomplete, in_step, is_free, len(frames) AS parts,
         coalesce(list_position(list_transform(frames, lambda frame: frame.length), 0), 0) AS delimiter,
@@ -240,7 +245,7 @@ SELECT server AS service, count(*) AS count,
 FROM exchanges
 GROUP BY server
 """
-"""Where requests and replies took their time, of what both ends have captured."""
+"""Where requests and replies spent their time, if both ends have captured them."""
 
 CLOCKS = "SELECT one, other, at_ns, difference_ns, drift_ppm, uncertainty_ns FROM clocks"
 """By how much the clocks of series differ."""
@@ -287,7 +292,7 @@ FROM messages
 WHERE socket_type IN ('PUB', 'XPUB', 'RADIO')
 GROUP BY ALL
 """
-"""Topics as they were published: the first frames of messages, of which 255 octets are kept."""
+"""Topics as they were published: the first frames of messages, with 255 octets kept."""
 
 SUBSCRIPTIONS = f"""
 WITH sent AS (
@@ -344,7 +349,8 @@ WITH sent AS (
 ), ended AS (
     SELECT series, conn_id, topic, {{time_ns: end_ns, file: '', packet: {_MOST}}} AS place, -1 AS step
     FROM (SELECT series, conn_id, topic FROM effective GROUP BY ALL HAVING sum(step) = 1)
-    JOIN connections USING (series, conn_id)
+    JOIN (FROM connections SELECT series, conn_id, "end", end_ns QUALIFY
+        row_number() OVER (PARTITION BY series, conn_id ORDER BY end_ns DESC) = 1) USING (series, conn_id)
     WHERE "end" <> 'open'
 ), followed AS (
     SELECT topic, step,

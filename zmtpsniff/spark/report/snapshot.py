@@ -31,7 +31,8 @@ class Snapshot:
             known = store.table(table)
             if known is None:
                 raise SparkError(
-                    f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
+                    f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them, "
+                    f"zmtpsniff spark convert {folder} those of version 0.9.0"
                 )
             database.register(f"files_{table}", _with_all_columns(table, store.dataset(table, known)))
             wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"

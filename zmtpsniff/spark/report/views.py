@@ -32,7 +32,8 @@ def make_views(
         known = store.table(table)
         if known is None:
             raise SparkError(
-                f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them"
+                f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them, "
+                f"zmtpsniff spark convert {folder} those of version 0.9.0"
             )
         frame = _read(
             session, f"{store.location}/{table}", store.paths(table, *_days(table, since_ns, until_ns)), table
@@ -86,7 +87,7 @@ def conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[s
 
 
 def _days(table: str, since_ns: int | None, until_ns: int | None) -> tuple[str | None, str | None]:
-    """The first and the last day of which rows can be wanted, None where there is no bound."""
+    """The first and the last day with rows that may be wanted; None if there is no bound."""
     lasts = table in ("connections", "captures", "subscriptions", "commands")
     first = None if since_ns is None or lasts else _day(since_ns)
     return first, None if until_ns is None else _day(until_ns)
