@@ -213,6 +213,8 @@ def _lose_a_message(records: Records, session: Session, random: Random) -> tuple
     side = random.choice([CLIENT, SERVER])
     if not session.talk.messages[side]:
         side = 1 - side
+    if not session.talk.messages[side]:
+        return _lose_a_burst(records, session, random)
     number = random.randrange(len(session.talk.messages[side]))
     message = session.talk.messages[side][number]
     begin, end = message.begin, message.end
