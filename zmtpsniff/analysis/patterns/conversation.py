@@ -160,9 +160,8 @@ class Conversation:
         self.flow = flow
         self.types: dict[str, str] = {}  # address to socket type
         self.identities: dict[str, bytes] = {}
-        self.early: list[
-            Message | Subscription | Command
-        ] = []  # events that came before both sides announced their types
+        # Events that came before both sides announced their types.
+        self.early: list[Message | Subscription | Command] = []
         self.early_octets = 0
         self.blind = False  # octets are missing, so the absence of a message proves nothing
         self.websocket = False
