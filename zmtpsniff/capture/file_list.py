@@ -17,6 +17,7 @@ from zmtpsniff.capture.locations import (
     local_path,
     url_of,
 )
+from zmtpsniff.errors import one_line
 
 
 class FileInfo(NamedTuple):
@@ -90,7 +91,7 @@ def _of_url(url: str, but: str | None) -> list[FileInfo]:
         selector = FileSelector(folder, recursive=True, allow_not_found=True)
         infos = [info] if info.type == FileType.File else system.get_file_info(selector)
     except OSError as error:
-        raise LocationError(f"{url}: {' '.join(str(error).split())}") from error
+        raise LocationError(f"{url}: {one_line(error)}") from error
     wanted = re.compile(translate(path)) if fixed != path else None
     files = [
         FileInfo(url_of(url, one.path), one.size, one.mtime_ns or 0)

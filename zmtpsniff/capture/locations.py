@@ -12,7 +12,7 @@ from io import FileIO
 from typing import TYPE_CHECKING, BinaryIO
 from urllib.parse import unquote, urlsplit
 
-from zmtpsniff.errors import Error
+from zmtpsniff.errors import Error, one_line
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -81,7 +81,7 @@ def file_system(location: str) -> "tuple[FileSystem, str]":
     except ImportError as error:
         raise LocationError(f"{location}: {error.name} is not installed: pip install pyarrow") from error
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
-        text = " ".join(str(error).split())
+        text = one_line(error)
         advice = f": {_NEEDED[scheme]}" if scheme in _NEEDED else ""
         raise LocationError(f"{location}: {text.partition('.')[0]}{advice}") from error
 
@@ -155,4 +155,4 @@ def is_there(location: str) -> bool:
     try:
         return bool(system.get_file_info(path).type != FileType.NotFound)
     except OSError as error:
-        raise LocationError(f"{location}: {' '.join(str(error).split())}") from error
+        raise LocationError(f"{location}: {one_line(error)}") from error

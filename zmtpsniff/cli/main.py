@@ -135,5 +135,5 @@ def _fail(reason: str) -> int:
 def _tell(text: str) -> None:
     from zmtpsniff.render.text import escape
 
-    # It may name a file or an interface, whose name may hold anything; errors of Delta Lake have colours in them.
-    click.echo(f"zmtpsniff: {escape(' '.join(click.unstyle(text).split()))}", err=True)
+    # It may name a file or an interface, whose name may hold anything.
+    click.echo(f"zmtpsniff: {escape(' '.join(text.split()))}", err=True)

@@ -10,6 +10,7 @@ from pyarrow.dataset import dataset
 from pyarrow.fs import FileSelector
 
 from zmtpsniff.capture.locations import canonical, delta_options, file_system
+from zmtpsniff.errors import one_line
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import NEVER, SCHEMA, STATES, StateLog
 from zmtpsniff.spark.store import SETTINGS, Store
@@ -64,7 +65,7 @@ def optimize(
             table.create_checkpoint()
             table.cleanup_metadata()
     except DeltaError as error:
-        raise SparkError(f"{folder}: {' '.join(str(error).split())}: run this again") from error
+        raise SparkError(f"{folder}: {one_line(error)}: run this again") from error
     return Optimization(compacted, made, deleted, vacuumed)
 
 

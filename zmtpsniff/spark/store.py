@@ -28,6 +28,7 @@ from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 from pyarrow.fs import FileSelector, SubTreeFileSystem
 
 from zmtpsniff.capture.locations import canonical, delta_options, file_system, make_parent
+from zmtpsniff.errors import one_line
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
@@ -82,7 +83,7 @@ class Store:
                     )
                 self._create(name)
         except (DeltaError, OSError) as error:
-            raise SparkError(f"--output {self.location}: {' '.join(str(error).split())}") from error
+            raise SparkError(f"--output {self.location}: {one_line(error)}") from error
         self._complete(self.last_commit())
 
     def _names(self, name: str) -> list[str]:
@@ -115,7 +116,7 @@ class Store:
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
-            raise SparkError(f"{location}: {' '.join(str(error).split())}") from error
+            raise SparkError(f"{location}: {one_line(error)}") from error
 
     def opened(self, name: str) -> DeltaTable:
         """A table as it is now; raises SparkError if there is none."""

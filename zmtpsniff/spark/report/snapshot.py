@@ -11,6 +11,7 @@ from typing import Any
 
 import duckdb
 
+from zmtpsniff.errors import one_line
 from zmtpsniff.spark.report.vantage import ELSEWHERE, views
 from zmtpsniff.spark.report.views import conditions
 from zmtpsniff.spark.session import SparkError
@@ -86,6 +87,6 @@ def open_snapshot(folder: str, since_ns: int | None = None, until_ns: int | None
             yield Snapshot(folder, database, since_ns, until_ns)
             return
         except (duckdb.Error, OSError) as error:
-            said = " ".join(str(error).split())
+            said = one_line(error)
     # Not from there: what an error refers to would outlive DuckDB, which complains of that at the end.
     raise SparkError(f"{folder}: {said}")
