@@ -47,17 +47,17 @@ class File:
 
     def first_piece(self) -> "FilePiece | None":
         """The first packets, None if there are none."""
-        with closing(self.pieces()) as pieces:
+        with closing(self.pieces(CHUNK)) as pieces:
             return next(pieces, None)
 
-    def pieces(self) -> "Generator[FilePiece]":
-        """Yield the packets, up to where the file can be read."""
+    def pieces(self, chunk: int = _CHUNK) -> "Generator[FilePiece]":
+        """Yield the packets, up to where the file can be read, ``chunk`` octets of it at a time."""
         try:
             if is_special(self.path):
                 raise CaptureError(f"{self.path}: {SPECIAL}")
             with closing(open_location(self.path)) as file:
                 self._opened = True
-                chunks = read_chunks(file, _CHUNK)
+                chunks = read_chunks(file, chunk)
                 yield from self.skim.pieces(open_stream(self.path, chunks, self, self.skim.offsets, self.skim))
         except (CaptureError, LocationError) as error:
             self.unreadable = str(error)
