@@ -37,7 +37,8 @@ class Run:
 
 def ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str], work: Path) -> Run:
     """``zmtpsniff spark ingest`` of a fleet, into a folder in ``work`` that is deleted; raises FailedError."""
-    with tempfile.TemporaryDirectory(dir=work) as scratch:
+    # The JVM may write the last of its log after the command has ended.
+    with tempfile.TemporaryDirectory(dir=work, ignore_cleanup_errors=True) as scratch:
         tables, log = Path(scratch, "tables"), Path(scratch, "log")
         log.mkdir()
         logged = f"-Dspark.eventLog.enabled=true -Dspark.eventLog.dir={log.as_uri()} -Dspark.eventLog.compress=false"
