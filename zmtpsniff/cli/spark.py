@@ -193,7 +193,7 @@ def ingest(
 
     def report(done: "IngestOutcome") -> None:
         if not done.files and follow and unreadable.issuperset(done.unreadable):
-            return  # what has changed is found changed each time
+            return  # each look at the folder finds the same changed files; one line about them is enough
         unreadable.update(done.unreadable)
         for line in _lines(done, output):
             click.echo(line, err=True)

@@ -69,9 +69,9 @@ class _Answers(dict[bytes, bool]):
 
 
 def _has_tcp(heads: "NDArray[np.void]", others: int, protocol: bytes) -> "NDArray[np.bool_]":
-    """Whether the link header says ``protocol``, and IP's that TCP follows, with room for all of its header.
+    """Whether a link header names ``protocol``, IP's names TCP, and the packet has room for the whole TCP header.
 
-    IP's length counts ``others`` octets in front of that.
+    IP's length counts ``others`` octets before the TCP header.
     """
     headers = (heads["offset"] & 0xF0) >> 2
     has = np.asarray(heads["transport"] == TCP)

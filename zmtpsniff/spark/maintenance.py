@@ -11,7 +11,7 @@ from pyarrow.fs import FileSelector
 
 from zmtpsniff.capture.locations import canonical, delta_options, file_system
 from zmtpsniff.errors import one_line
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.session import NoTablesError, SparkError
 from zmtpsniff.spark.state_log import NEVER, SCHEMA, STATES, StateLog
 from zmtpsniff.spark.store import SETTINGS, Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
@@ -36,15 +36,15 @@ def optimize(
 ) -> Optimization:
     """Make few files of many in each day, in the order of series and time; delete files that no table has any more.
 
-    Days of more than ``keep_days`` ago are deleted, but of ``captures``: what it has is not read again. Files of
-    earlier versions of the tables, and those that killed runs left, stay for ``vacuum_hours``. Raises SparkError. If
-    another run was first it does so, too, and can be repeated.
+    Days of more than ``keep_days`` ago are deleted. ``captures`` keeps all days, so that no run reads an old file
+    again. Files of earlier versions of the tables, and those that killed runs left, stay for ``vacuum_hours``. Raises
+    SparkError, also if another run was first; then it can be repeated.
     """
     from deltalake.exceptions import DeltaError
 
     store = Store(folder)
     if store.table(STATES) is None:
-        raise SparkError(f"{folder}: there are no tables")
+        raise NoTablesError(folder)
     store.open()
     compacted = made = deleted = vacuumed = 0
     try:

@@ -22,7 +22,7 @@ _SECONDS = 10.0
 
 
 def mistake(master: str) -> str | None:
-    """What is wrong with a master, in one line; None if nothing is. It tries whether somebody answers there."""
+    """What is wrong with a master, in one line; None if nothing is. It tries to connect."""
     if not _KNOWN.fullmatch(master):
         return "Spark knows local, local[2], local[*], spark://host:7077, sc://host, yarn and k8s://..."
     folders = [os.environ[name] for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]

@@ -56,6 +56,17 @@ class SparkError(Error):
     """Spark cannot be used; the text is one line that says why and what to do."""
 
 
+class NoTablesError(SparkError):
+    """A folder has no tables."""
+
+    def __init__(self, folder: str) -> None:
+        """Name the folder, and the commands that make tables there."""
+        super().__init__(
+            f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them, "
+            f"zmtpsniff spark convert {folder} those of version 0.9.0"
+        )
+
+
 def get_session(master: str | None = None, settings: dict[str, str] | None = None) -> "SparkSession":
     """The session at ``master`` (default: all processors of this machine), with our code on its executors.
 

@@ -101,8 +101,8 @@ class Patterns:
     ) -> list[AnyEvent]:
         """Add to the events of a batch. Returns them with the problems found, each behind its event.
 
-        From ``horizon_ns`` on, events may still be missing, and those of a flow from its time in ``horizons`` on, since
-        packets wait for others. ``notices`` are in the order of their places among the events.
+        From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``horizons`` has such times
+        of single flows. ``notices`` are in the order of their places among the events.
         """
         findings = self._findings
         found: list[tuple[int, list[AnyEvent]]] = []

@@ -14,7 +14,7 @@ import duckdb
 from zmtpsniff.errors import one_line
 from zmtpsniff.spark.report.vantage import ELSEWHERE, views
 from zmtpsniff.spark.report.views import conditions
-from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.session import NoTablesError, SparkError
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import TABLES, arrow_schema
 
@@ -31,10 +31,7 @@ class Snapshot:
         for table in TABLES:
             known = store.table(table)
             if known is None:
-                raise SparkError(
-                    f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them, "
-                    f"zmtpsniff spark convert {folder} those of version 0.9.0"
-                )
+                raise NoTablesError(folder)
             database.register(f"files_{table}", _with_all_columns(table, store.dataset(table, known)))
             wanted = " AND ".join(conditions(table, since_ns, until_ns)) or "true"
             database.execute(f"CREATE VIEW all_{table} AS SELECT * FROM files_{table} WHERE {wanted}")

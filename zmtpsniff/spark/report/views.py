@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from zmtpsniff.spark.report.vantage import ELSEWHERE, views
-from zmtpsniff.spark.session import SparkError, first_line
+from zmtpsniff.spark.session import NoTablesError, SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
 
 if TYPE_CHECKING:
@@ -31,10 +31,7 @@ def make_views(
     for table in TABLES:
         known = store.table(table)
         if known is None:
-            raise SparkError(
-                f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them, "
-                f"zmtpsniff spark convert {folder} those of version 0.9.0"
-            )
+            raise NoTablesError(folder)
         frame = _read(
             session, f"{store.location}/{table}", store.paths(table, *_days(table, since_ns, until_ns)), table
         )
