@@ -22,6 +22,7 @@ myst_enable_extensions = ["colon_fence"]
 nitpicky = True
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
+autodoc_mock_imports = ["pytest"]  # which the extra "docs" does not bring
 # The reference of the Python interface names types that have no page of their own.
 nitpick_ignore_regex = [("py:.*", r".*")]
 smartquotes = False  # what is quoted is to be copied

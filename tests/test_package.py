@@ -12,8 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.lowest import lowest, requirements
 from tests.support.no_java import without_java
 from tests.support.paths import FIXTURES, PROJECT
+from tests.support.pythons import PACKAGE, PYTHONS, find_python
 from tests.support.shown_commands import blocks
 from zmtpsniff import __version__
 
@@ -28,7 +30,6 @@ _LEFT_OUT = {
     "dist",
     "work",
 }
-_PYTHONS = ("3.11", "3.12", "3.13")
 
 
 class Distribution(NamedTuple):
@@ -118,25 +119,11 @@ def test_what_is_in_the_sdist(built: Distribution) -> None:
     assert not [name for name in names if name.startswith((".venv", ".git/", "dist/"))]
 
 
-def _python(version: str) -> str | None:
-    """A Python of this version: the one that runs, one in the path, or one of pyenv's."""
-    if sys.version_info[:2] == tuple(map(int, version.split("."))):
-        return sys.executable
-    candidates = [shutil.which(f"python{version}")]
-    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
-    candidates += [str(path / "bin" / "python") for path in sorted(versions.glob(f"{version}.*"))]
-    for candidate in filter(None, candidates):
-        asked = subprocess.run([candidate, "-c", "import venv, ssl"], capture_output=True, check=False)
-        if asked.returncode == 0:
-            return candidate
-    return None
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("version", _PYTHONS)
+@pytest.mark.parametrize("version", PYTHONS)
 def test_it_runs_in_a_clean_environment(built: Distribution, version: str, tmp_path: Path) -> None:
     """What the tutorial says, word for word, in what the sdist has; then the sdist in its place."""
-    python = _python(version)
+    python = find_python(version)
     if python is None:
         pytest.skip(f"no Python {version} here")
     (install,) = [block for block in blocks(PROJECT / "docs" / "tutorial.md") if "pip install" in block.text]
@@ -150,7 +137,7 @@ def test_it_runs_in_a_clean_environment(built: Distribution, version: str, tmp_p
     environment = source / "sniff"
     _try(environment, tmp_path, variables)
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q"]
-    if version == _PYTHONS[-1]:
+    if python == sys.executable:
         _run([*pip, "--no-deps", "--force-reinstall", str(built.sdist)], tmp_path, variables)
         _try(environment, tmp_path, variables)
         # Who types checks against it, too: the packages say that they are typed.
@@ -213,6 +200,30 @@ def _run(command: list[str], folder: Path, variables: dict[str, str], seconds: f
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def test_what_packagers_are_told_is_what_is_declared() -> None:
+    text = (PROJECT / "docs" / "packaging.md").read_text()
+    assert re.findall(r"entry point `(.+?)`", text) == list(PACKAGE["scripts"].values())
+    assert re.findall(r"Python (3\.\d+) to (3\.\d+)", text) == [(PYTHONS[0], PYTHONS[-1])]
+    assert PACKAGE["requires-python"] == f">={PYTHONS[0]}"
+
+
+def test_every_lower_bound_is_one() -> None:
+    """A dependency without one, or with one that no version has, cannot be tested at its lowest version."""
+    for requirement in requirements():
+        assert lowest(requirement) in requirement.specifier, requirement
+    # Tests run beside every other extra, so what they want is what is tested.
+    wanted = {extra for each in requirements(of_ourselves=True) for extra in each.extras}
+    assert wanted | {"test", "spark-java"} == set(PACKAGE["optional-dependencies"])
+
+
+def test_the_container_has_the_extras_that_its_commands_need() -> None:
+    text = (PROJECT / "Containerfile").read_text()
+    (extras,) = re.findall(r"(?m)^ARG EXTRAS=(\S+)$", text)
+    assert set(extras.split(",")) == {*PACKAGE["optional-dependencies"]} - {"docs", "test", "spark", "spark-java"}
+    assert text.count("[${EXTRAS}]") == 2  # what is built, and what is installed
+    assert text.count("\nARG EXTRAS\n") == 2
 
 
 def test_the_container_file() -> None:

@@ -24,6 +24,9 @@ def __getattr__(name: str) -> Any:
 
         return Error
     if name in __all__:
+        from zmtpsniff.errors import fail_if_dissectors_are_foreign
+
+        fail_if_dissectors_are_foreign()
         from zmtpsniff import dissection
 
         return getattr(dissection, name)

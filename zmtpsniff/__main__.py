@@ -1,8 +1,10 @@
 """The program: ``zmtpsniff``, or ``python -m zmtpsniff``."""
 
 import signal
+import sys
 
 from zmtpsniff.collector import spare_collector
+from zmtpsniff.errors import Error, fail_if_dissectors_are_foreign
 
 
 def main() -> None:
@@ -11,6 +13,11 @@ def main() -> None:
     if handler is signal.default_int_handler:  # else it is ignored, as in the background of a script
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     spare_collector()  # now: modules that are imported make much that stays, and no garbage
+    try:
+        fail_if_dissectors_are_foreign()
+    except Error as error:
+        print(f"zmtpsniff: {error}", file=sys.stderr)
+        sys.exit(2)
     from zmtpsniff.cli.main import main as run
 
     signal.signal(signal.SIGINT, handler)

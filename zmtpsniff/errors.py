@@ -1,6 +1,9 @@
 """What is raised when something cannot be done that a user asked for."""
 
+import os
 import re
+import sys
+from importlib.machinery import PathFinder
 
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
@@ -20,3 +23,17 @@ class PluginError(Error):
 def one_line(error: BaseException) -> str:
     """The text of another library's error, on one line, without the colours that those of Delta Lake have."""
     return " ".join(_COLOUR.sub("", str(error)).split())
+
+
+def fail_if_dissectors_are_foreign() -> None:
+    """Raise Error if Python finds another package of the name ``dissectors`` than ours."""
+    found = None if "dissectors" in sys.modules else PathFinder.find_spec("dissectors")
+    if found is None:  # it is there already, or a hook of an installer finds it
+        return
+    ours = os.path.join(os.path.dirname(os.path.dirname(__file__)), "dissectors")
+    folder = os.path.dirname(found.origin) if found.origin else next(iter(found.submodule_search_locations or [""]))
+    if os.path.realpath(folder) != os.path.realpath(ours):
+        raise Error(
+            f"{found.origin or folder} hides the package dissectors, which is a part of zmtpsniff: rename it, or take "
+            "it off Python's path"
+        )
