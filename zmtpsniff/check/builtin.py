@@ -8,20 +8,10 @@ import ipaddress
 from functools import lru_cache
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Problem
+from dissectors.problems import PROBLEMS
 from zmtpsniff.check.model import Bounds, Filter, Rule
 from zmtpsniff.check.sight import Unseen, has_handshake, types_unknown
 
-_MISSING = frozenset(
-    {
-        "capture-corrupt",
-        "capture-ended",
-        "capture-gap",
-        "capture-truncated",
-        "frames-lost",
-        "packets-cut",
-        "packets-dropped",
-    }
-)
 _BELOW_3 = ("1.0", "2.0")
 _IN_CLEAR = ("NULL", "PLAIN")
 
@@ -47,7 +37,8 @@ def _credentials(event: AnyEvent) -> bool:
 
 def _missing(event: AnyEvent) -> bool:
     if isinstance(event, Problem):
-        return event.code in _MISSING
+        kind = PROBLEMS.get(event.code)
+        return kind is not None and kind.about == "capture" and kind.blinds == "rest"
     return isinstance(event, Capture) and event.dropped > 0
 
 

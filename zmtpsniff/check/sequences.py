@@ -12,9 +12,10 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription, at_hand
+from dissectors.problems import BLINDING
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.numbers import NotAtHandError, Reader
-from zmtpsniff.check.services import BLINDING, PUBLISHERS
+from zmtpsniff.check.services import PUBLISHERS
 from zmtpsniff.check.span import Span
 from zmtpsniff.check.trials import Shower, Trial
 from zmtpsniff.render.wording import number
@@ -111,7 +112,7 @@ class Sequences(Trial):
             else:  # what is not subscribed to is not sent
                 self._everything.discard(event.flow)
                 self._forget(event.flow)
-        elif isinstance(event, Problem) and event.code in BLINDING and event.flow is not None:
+        elif isinstance(event, Problem) and BLINDING.get(event.code) == "rest" and event.flow is not None:
             self._forget(event.flow)
 
     def end(self, connection: Connection) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Sides, Subscription
+from dissectors.problems import BLINDING
 from zmtpsniff.check.latencies import Latencies
 from zmtpsniff.check.sight import certain_type, has_handshake
 from zmtpsniff.check.span import Span
@@ -16,21 +17,6 @@ from zmtpsniff.render.wording import port_of
 
 NO_MECHANISM = "none"
 PUBLISHERS = frozenset({"PUB", "XPUB", "RADIO"})
-# After these problems a connection may hold more messages than the capture shows.
-BLINDING = frozenset(
-    {
-        "capture-ended",
-        "capture-gap",
-        "capture-truncated",
-        "frames-found-again",
-        "frames-lost",
-        "message-too-large",
-        "one-direction",
-        "packets-cut",
-        "tls-gap",
-    }
-)
-_LOSSES = BLINDING | {"capture-corrupt", "fragments-dropped", "multicast-lost", "packets-dropped", "segments-left-out"}
 _FIRST_EPHEMERAL = 32768  # Linux gives ports from here on to those who ask for any
 _MOST_SERVICES = 10_000
 _MOST_TOPICS = 10_000  # of one kind at one service
@@ -279,9 +265,9 @@ class Services:
         if isinstance(event, Problem):
             if event.severity != "note" and event.flow is not None:
                 self._flow(event.flow).problems[event.code] += 1
-            if event.code in _LOSSES:
+            if BLINDING.get(event.code) == "rest":  # `unseen` counts the connections whose beginning is missing
                 self.is_lossy = True
-                if event.flow is not None and event.code in BLINDING:
+                if event.flow is not None:
                     self._flow(event.flow).blind = True
         elif isinstance(event, Capture):
             self.totals = event

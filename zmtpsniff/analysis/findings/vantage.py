@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from dissectors.events import Capture, Connection, Problem
+from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, some, times
 from zmtpsniff.net.witness import Attempt
@@ -26,20 +27,26 @@ _WHOLE = "Capture whole packets (`-s 0`)."
 _BOTH = "Capture on one of the two hosts, or mirror both directions."
 _ORDER = "Nothing is lost: zmtpsniff puts the octets in order. Times stay as captured."
 _FILE = "Copy the file again; a capturing program that is killed leaves its last record unfinished."
+_DISORDER = "capture-disorder"  # hides nothing, and is told with what does
 _LOSSES = {
     "capture-gap": _Loss("octets are missing", _BUFFER),
     "packets-cut": _Loss("packets are cut short", _WHOLE),
     "frames-lost": _Loss("zmtpsniff found no frame behind missing octets", ""),
     "frames-found-again": _Loss("zmtpsniff had to find frames again behind missing octets", ""),
+    "message-too-large": _Loss("messages have more frames than zmtpsniff keeps", ""),
+    "websocket-compression": _Loss("zmtpsniff cannot read compressed messages", "Turn permessage-deflate off."),
     "one-direction": _Loss("one direction of a connection is missing", _BOTH),
     "packets-dropped": _Loss("packets were dropped", _BUFFER),
     "fragments-dropped": _Loss("fragments are missing", _BUFFER),
     "segments-left-out": _Loss("segments were left out", "Capture behind the access point, or without aggregation."),
     "multicast-lost": _Loss("datagrams of a multicast sender are missing", _BUFFER),
-    "tls-gap": _Loss("octets inside TLS are missing", _BUFFER),
-    "capture-disorder": _Loss("packets are out of order, or clocks differ", ""),
+    "tls-gap": _Loss("octets inside TLS are missing, or have no key", f"{_BUFFER} Give tshark the keys of all."),
     "capture-truncated": _Loss("the file was cut short", _FILE),
     "capture-corrupt": _Loss("the file is damaged, and the rest of it was not read", _FILE),
+    "capture-unreadable": _Loss("a file cannot be read", _FILE),
+    "capture-ended": _Loss("the capture ended by itself", "Look at the interface."),
+    "interface-down": _Loss("an interface was down", "Look at the interface."),
+    _DISORDER: _Loss("packets are out of order, or clocks differ", ""),
 }
 
 
@@ -57,7 +64,10 @@ class Vantage(Inquiry):
 
     def problem(self, event: Problem) -> None:
         """Count what is missing."""
-        if event.code in _LOSSES:
+        kind = PROBLEMS.get(event.code)
+        if kind is None or kind.is_outside:
+            return
+        if kind.blinds == "rest" or event.code == _DISORDER:  # "beginning": capture-late tells that
             self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -94,7 +104,7 @@ class Vantage(Inquiry):
                 seen.add(losses.last_ns, one.packet, one.flow, 0)
         if words:
             summary = f"the capture does not have everything: {'; '.join(words)}"
-            if not self._dropped and self._losses.entries.keys() == {"capture-disorder"}:
+            if not self._dropped and self._losses.entries.keys() == {_DISORDER}:
                 summary = "the capture is out of order, or its clocks differ"
             known = "the capture file and TCP's sequence numbers say so"
             yield Claim("capture-lossy", summary, known, seen, [], advice=" ".join(filter(None, advice)) or _ORDER)

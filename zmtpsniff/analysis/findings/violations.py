@@ -9,7 +9,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, host_of, some, times
 
 _LOST_HEARTBEATS = {"ping-unanswered": "dst", "heartbeat-late": "src"}  # each with the one who is silent
-# Problems that other inquiries explain, or that describe only the capture.
+# Problems that other inquiries explain.
 _EXPLAINED = frozenset(
     {
         "handshake-incomplete",
@@ -22,13 +22,6 @@ _EXPLAINED = frozenset(
         "reconnect-storm",
         "server-key-wrong",
         "box-not-opened",
-        "capture-gap",
-        "packets-cut",
-        "frames-lost",
-        "frames-found-again",
-        "message-too-large",
-        "multicast-lost",
-        "saving-ended",
     }
 )
 _MOST_PLACES = 8
@@ -67,7 +60,8 @@ class Violations(Inquiry):
 
     def problem(self, event: Problem) -> None:
         """Count a problem."""
-        if event.severity == "note" or event.code in _EXPLAINED:
+        kind = PROBLEMS.get(event.code)
+        if event.severity == "note" or event.code in _EXPLAINED or (kind is not None and not kind.is_outside):
             return
         who = _LOST_HEARTBEATS.get(event.code)
         if who is not None:
@@ -75,8 +69,6 @@ class Violations(Inquiry):
             self._silent.at(address).add(event.time_ns, event.packet, event.flow)
             self._details.setdefault(address, event.detail)
             return
-        if event.flow is None and event.time_ns is None:
-            return  # of the capture
         breach = self._breaches.at((event.code, event.severity, _service(event)))
         if not breach.seen.count:
             breach.severity, breach.detail = event.severity, event.detail

@@ -6,6 +6,7 @@ frames claim, so sums of these must not fail: they are made of 128 bits, and cut
 FILTER would say the same, for DuckDB takes twenty times as long for that.
 """
 
+from dissectors.problems import BLINDING
 from zmtpsniff.analysis.statistics.activity import STEPS
 from zmtpsniff.analysis.statistics.sketch import PER_E
 
@@ -161,7 +162,7 @@ LIMIT 1000
 """
 """Identities that peers gave themselves."""
 
-REPLIES = """
+REPLIES = f"""
 WITH conversations AS MATERIALIZED (
     SELECT series, conn_id, row_number() OVER () AS conversation, server AS service,
         CASE WHEN client_socket_type = 'REQ' OR server_socket_type = 'REP' THEN client ELSE server END AS requester,
@@ -190,8 +191,7 @@ WITH conversations AS MATERIALIZED (
     UNION ALL
     SELECT conversation, time_ns, file, packet, NULL, requester, in_step, is_free, true, 0
     FROM problems JOIN conversations USING (series, conn_id)
-    WHERE code IN ('capture-gap', 'packets-cut', 'no-greeting', 'one-direction', 'frames-lost', 'frames-found-again',
-        'message-too-large')
+    WHERE code IN {tuple(BLINDING)}
 ), first_to_speak AS (
     SELECT conversation, arg_min(src, (time_ns, file, packet)) AS speaker
     FROM said

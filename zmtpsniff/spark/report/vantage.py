@@ -16,13 +16,13 @@ long before as something can have waited for it, is left out, and so is what beg
 time that is asked for.
 """
 
+from dissectors.problems import BLINDING
 from zmtpsniff.spark.tables import TABLES
 
 ELSEWHERE = "elsewhere"
 """The name of the view with the vantage points that are not counted, on which most others rest: it is worth keeping."""
 
 _ENDS = {"connections": ("client", "server")}  # of rows; else src and dst
-_LOSSES = ("capture-gap", "packets-cut", "no-greeting", "one-direction", "frames-lost", "frames-found-again")
 _LONGEST_WAIT_NS = 60_000_000_000  # of a message for octets that are lost
 _WINDOW_NS = 10_000_000_000
 _RECORDS = ("messages", "commands", "subscriptions")
@@ -85,7 +85,7 @@ WITH begun AS (
     FROM (
         SELECT conn_id, series, time_ns FROM records WHERE incomplete
         UNION ALL
-        SELECT conn_id, series, time_ns FROM all_problems WHERE code IN {_LOSSES}
+        SELECT conn_id, series, time_ns FROM all_problems WHERE code IN {tuple(BLINDING)}
     ) AS lost
     GROUP BY conn_id, series
 ), numbered AS (

@@ -1,0 +1,63 @@
+"""Problems that hide something, or that are about the capture or zmtpsniff itself, accuse nobody."""
+
+import functools
+
+import pytest
+from msgspec import structs
+
+import zmtpsniff
+from dissectors.events import AnyEvent, Message, Problem, Subscription
+from dissectors.problems import PROBLEMS
+from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.check.builtin import SETS
+from zmtpsniff.check.services import Services
+
+_COMPLETE = next(rule for rule in SETS["complete"] if rule.name == "nothing missing from the capture")
+
+
+@functools.cache
+def _shop() -> tuple[list[AnyEvent], Subscription]:
+    """A shop, and the subscription of one who gets nothing, for it has a typo."""
+    events = list(zmtpsniff.open(FIXTURES / "shop" / "none.pcap.gz"))
+    place, wish = next(
+        (place, one) for place, one in enumerate(events) if isinstance(one, Subscription) and one.topic == b"prices.EUR"
+    )
+    typo = structs.replace(wish, topic=b"prices.GPB")
+    rest = [one for one in events[place + 1 :] if not (isinstance(one, Message) and one.flow == wish.flow)]
+    return [*events[:place], typo, *rest], typo
+
+
+def _found(problem: Problem) -> dict[str, str]:
+    """The findings of the shop with a problem behind that subscription, each code with its severity."""
+    events, typo = _shop()
+    place = events.index(typo) + 1
+    diagnosis = Diagnosis()
+    diagnosis.take([*events[:place], problem, *events[place:]])
+    return {one.code: one.severity for one in diagnosis.findings()}
+
+
+@pytest.mark.parametrize("code", PROBLEMS)
+def test_each_problem_accuses_those_whom_it_is_about(code: str) -> None:
+    kind = PROBLEMS[code]
+    typo = _shop()[1]
+    place = {"time_ns": typo.time_ns, "packet": typo.packet, "flow": typo.flow, "src": typo.src, "dst": typo.dst}
+    problem = Problem("error", code, "what happened", **place)  # type: ignore[arg-type]  # of several types
+    found = _found(problem)
+    assert ("subscription-unmatched" in found) == (kind.blinds is None)
+    if not kind.is_outside:
+        assert {code for code, severity in found.items() if severity != "note"} <= {"subscription-unmatched"}
+    is_loss = kind.blinds == "rest" and not kind.is_outside
+    assert ("capture-lossy" in found) == (is_loss or code == "capture-disorder")
+
+    services = Services()
+    services.take([problem])
+    assert services.is_lossy == (kind.blinds == "rest")
+    assert any(one(problem) for one in _COMPLETE.filters) == (is_loss and kind.about == "capture")
+
+
+def test_a_code_of_a_plug_in_is_of_a_peer() -> None:
+    assert _found(Problem("error", "of-a-plug-in", "what happened", 1, 1, 1, "a:1", "b:2")) == {
+        **_found(Problem("note", "of-a-plug-in", "what happened", 1, 1, 1, "a:1", "b:2")),
+        "protocol-violated": "error",
+    }
