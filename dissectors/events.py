@@ -62,6 +62,7 @@ _INCOMPLETE = meaning("Octets of it are, or may be, missing from the capture.")
 _ENCRYPTED = meaning("It came in a box of CURVE, which a key opened (--curve-keys).")
 _LATENCY = relation("How long it came after what it answers.", "ns")
 _REQUEST = relation("The number of the packet with what it answers.")
+_PART = meaning("Which of the messages of this flow and sender that end in this packet, from 1. JSON leaves a 1 out.")
 
 Offset = Annotated[int, internal()]
 """The stream offset, in the octets of an event's sender, of the octets that completed the event."""
@@ -100,15 +101,16 @@ class Greeting(WireEvent, tag="greeting"):
 class Envelope(msgspec.Struct, frozen=True, gc=False):
     """The frames in front of what a request or reply says (28/REQREP): identities, and an empty one as delimiter."""
 
-    identities: Annotated[int, meaning("How many identities are in front of it.")]
+    identities: Annotated[int, meaning("How many identities and numbers of requests are in front of it.")]
     delimiter: Annotated[bool, meaning("Whether an empty frame follows them.")]
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class Place(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """Another message of the same capture."""
 
     flow: Annotated[int, meaning("The connection of that message.")]
     packet: Annotated[int, meaning("The packet of that message.")]
+    part: Annotated[int, meaning("The part of that message. JSON leaves a 1 out.")] = 1
 
 
 class Command(WireEvent, tag="command"):
@@ -197,14 +199,16 @@ class Message(WireEvent, tag="message"):
     socket_type: Annotated[str | None, meaning('The type of the sender\'s socket: "REQ".')] = None
     offset: Offset = 0
     seen: Seen = UNBOUNDED
+    part: Annotated[int, _PART] = 1
     incomplete: Annotated[bool, _INCOMPLETE] = False
     encrypted: Annotated[bool, _ENCRYPTED] = False
     envelope: Annotated[Envelope | None, relation("What is in front of a request or reply.")] = None
     matched: Annotated[Octets | None, relation("The subscription that a message matches.")] = None
     latency_ns: Annotated[int | None, _LATENCY] = None
     request: Annotated[int | None, _REQUEST] = None
+    request_part: Annotated[int, relation("The part of the message that it answers. JSON leaves a 1 out.")] = 1
     paired: Annotated[
-        Literal["envelope", "order"] | None,
+        Literal["envelope", "order", "forwards"] | None,
         relation("How it was found what a reply answers, where the protocol does not say it."),
     ] = None
     forwards: Annotated[Place | None, relation("The same message on its way to the proxy that sent this one on.")] = (
@@ -215,6 +219,8 @@ class Message(WireEvent, tag="message"):
         relation("What the application says; payload.NAME is a field of its protocol, of the type that it has there."),
     ] = None
     bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
+    # When the packet with its first octets came, if it is longer than a few packets.
+    begun_ns: Annotated[int | None, internal()] = None
 
 
 class MessageRun(WireEvent, tag="message-run"):
@@ -231,6 +237,7 @@ class MessageRun(WireEvent, tag="message-run"):
     socket_type: str | None
     offset: int
     seen: int
+    part: int = 1  # of the first; those after it have the next numbers
     incomplete: bool = False
     encrypted: bool = False
 

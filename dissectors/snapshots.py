@@ -16,7 +16,7 @@ from msgspec.msgpack import Ext
 from dissectors.events import AnyEvent, Cut, Hidden, MessageRun, Octets
 from dissectors.numbers import store_number
 
-FORMAT = 4
+FORMAT = 6
 
 _CUT, _HIDDEN, _NUMBER = 1, 2, 3  # types of what is not plain octets, nor a number of 63 bits
 _EVENTS = {kind.__struct_config__.tag: kind for kind in (*get_args(AnyEvent), MessageRun)}

@@ -282,7 +282,10 @@ class ZmtpConnection:
         one, other = (half.opening.evidence for half in self.halves)
         if one is not None and other is not None and evidence.are_certain(one, other, at_end):
             self.accept()
-        elif any(half.octets > evidence.UNPROVEN_LIMIT for half in self.halves):
+        # The end of a long frame will tell; of its body no more is held than of any other.
+        elif any(half.octets > evidence.UNPROVEN_LIMIT for half in self.halves) and not (
+            one is not None and other is not None and (one.in_long or other.in_long)
+        ):
             self.reject()
 
     def _may_have_been(self) -> bool:
@@ -459,7 +462,7 @@ class ZmtpConnection:
             transport="ws" if one.opening.upgraded or other.opening.upgraded else self.transport,
             client=self._peer(one),
             server=self._peer(other),
-            messages=Sides(one.session.all_messages, other.session.all_messages),
+            messages=Sides(one.journal.messages, other.journal.messages),
             octets=Sides(one.buffer.octets, other.buffer.octets),
             start_ns=start_ns,
             end_ns=max(start_ns, end_ns),

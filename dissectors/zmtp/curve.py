@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
-from dissectors.events import AnyEvent, Command, Side, at_hand
+from dissectors.events import AnyEvent, Command, Message, MessageRun, Side, at_hand
 from dissectors.snapshots import Part, fields_of, set_fields
 from dissectors.zmtp import wire
 from dissectors.zmtp.curve_keys import KEY_SIZE, KeyRing, SecretKey, SharedKey, Sodium
@@ -393,6 +393,7 @@ class Wait:
         self._damaged = [opener.may_lack_octets for opener in openers]  # when the first box came
         self._deferred: dict[int, list[Callable[[], None]]] = {}  # by the place of the event behind it
         self._asked = boxes.ring.added
+        self._tallies = [opener.journal.tally for opener in openers]
         for opener in openers:
             opener.journal.out = self._events
 
@@ -427,8 +428,11 @@ class Wait:
 
     def end(self) -> None:
         """Give out the events, with the content of their boxes if there is a key now."""
-        for opener in self._openers:
-            opener.journal.out = self._out
+        journals = {}
+        for opener, tally in zip(self._openers, self._tallies, strict=True):
+            journal = journals[opener.journal.src] = opener.journal
+            journal.out = self._out
+            journal.tally = tally  # the messages in boxes count, too, each in its place
         if self._boxes.is_open:
             for opener, damaged in zip(self._openers, self._damaged, strict=True):
                 opener.begin_inside(damaged)
@@ -437,6 +441,8 @@ class Wait:
             self._act(place)
             sealed = self._sealed.get(place)
             if sealed is None:
+                if isinstance(event, Message | MessageRun):
+                    journals[event.src].recount(event)
                 self._out.append(event)
             else:
                 assert isinstance(event, Command)

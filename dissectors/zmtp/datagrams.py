@@ -28,7 +28,6 @@ class RadioState(Part):
     flow: int
     addresses: tuple[str, str]
     journal: JournalState
-    messages: int
     octets: int
 
 
@@ -53,7 +52,7 @@ _RADIO, _MULTICAST = "RADIO over UDP", "ZMTP over PGM"
 class Radio:
     """Dissects a RADIO's datagrams: each is a group's length, a group and a body (48/RADISH, libzmq)."""
 
-    __slots__ = ("_journal", "_keep", "_messages", "_octets")
+    __slots__ = ("_journal", "_keep", "_octets")
 
     rejected = False
 
@@ -61,7 +60,6 @@ class Radio:
         """Append events to ``out``, as sent by ``src`` to ``dst`` in flow ``flow``."""
         self._journal = Journal(out, flow, src, dst)
         self._keep = (limits or Limits()).keep
-        self._messages = 0
         self._octets = 0
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
@@ -82,9 +80,9 @@ class Radio:
         body: Octets = payload[end:]
         if len(payload) < length or length - end > keep:
             body = Cut(payload[end : end + keep], length - end)
-        self._messages += 1
-        flow, src, dst = journal.flow, journal.src, journal.dst
-        journal.out.append(Message(time_ns, packet, flow, src, dst, [group, body], "RADIO", incomplete=missing > 0))
+        part = journal.count()
+        frames = [group, body]
+        journal.out.append(Message(*journal.place(), frames, "RADIO", part=part, incomplete=missing > 0))
 
     def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int) -> None:
         """Take data of PGM, which never comes here."""
@@ -97,7 +95,7 @@ class Radio:
 
     def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0, parity: int = 0) -> None:
         """The sender is silent, or the capture is over: the summary."""
-        summary = _summary(self._journal, "udp", self._messages, self._octets, end, start_ns, end_ns)
+        summary = _summary(self._journal, "udp", self._octets, end, start_ns, end_ns)
         summary.client.socket_type, summary.server.socket_type = "RADIO", "DISH"
         self._journal.out.append(summary)
 
@@ -105,7 +103,7 @@ class Radio:
         """The state of the flow, from which :meth:`restore` goes on."""
         journal = self._journal
         addresses = journal.src, journal.dst
-        state = RadioState(journal.flow, addresses, journal.snapshot(), self._messages, self._octets)
+        state = RadioState(journal.flow, addresses, journal.snapshot(), self._octets)
         return snapshots.encode(_RADIO, state)
 
     @classmethod
@@ -114,7 +112,6 @@ class Radio:
         state = snapshots.decode(octets, _RADIO, RadioState)
         radio = cls(out, state.flow, *state.addresses, limits)
         radio._journal.restore(state.journal)
-        radio._messages = state.messages
         radio._octets = state.octets
         return radio
 
@@ -229,7 +226,7 @@ class Multicast:
         if self._buffer.held or session.parts or self._reader.body is not None:
             journal.problem("capture-ends-inside", "the last message is not whole")
         self._leave()
-        summary = _summary(journal, self._transport, session.messages, self._buffer.octets, end, start_ns, end_ns)
+        summary = _summary(journal, self._transport, self._buffer.octets, end, start_ns, end_ns)
         summary.version = "1.0"
         journal.out.append(summary)
 
@@ -285,7 +282,6 @@ def _is_zmtp(data: bytes) -> bool:
 def _summary(
     journal: Journal,
     transport: Literal["udp", "pgm", "epgm"],
-    messages: int,
     octets: int,
     end: End,
     start_ns: int,
@@ -296,7 +292,7 @@ def _summary(
         transport=transport,
         client=Peer(journal.src),
         server=Peer(journal.dst),
-        messages=Sides(messages, 0),
+        messages=Sides(journal.messages, 0),
         octets=Sides(octets, 0),
         start_ns=start_ns,
         end_ns=max(start_ns, end_ns),

@@ -12,8 +12,15 @@ from dissectors.zmtp import wire
 # Bits: of how many others at most one does so.
 _ANONYMOUS_BITS = 8  # an identity of no octets
 _GARBAGE_BITS = 6  # flags with the message-type mask of libzmq 2.1, in one frame
-_MOST_REGULAR_BITS = 5  # a bit for each frame that could have ended its message or not, up to this: zeros are common
+_LONG_BITS = 12  # a long frame, and another frame where it ends
+_DELIMITER_BITS = 3  # a delimiter in a message, as all other messages of the side have it; up to two messages
+_MOST_DELIMITERS = 2
+# A bit for each frame that could have ended its message or not, up to this. Zeros alone are common.
+_MOST_REGULAR_BITS = 12
+_MOST_ZEROS_BITS = 5
 _ENOUGH_BITS = 12
+# A length in 8 octets is plausible below this.
+_LONG_LIMIT = 1 << 32
 # Octets of one side that are held in wait for more of it.
 UNPROVEN_LIMIT = 1 << 16
 # Whole frames of both sides that are worth a note if nothing is certain; and the most notes.
@@ -26,27 +33,42 @@ class EvidenceState(Part):
 
     begun: bool
     count: int
+    _after_long: bool
+    _open_is_long: bool
+    _open_flags: int
     _rare: int
     _of_first: int
     _of_message: int
     _regular: int
     _is_regular: bool
+    _messages: int
+    _delimited: int
+    _has_delimiter: bool
 
 
 class EvidenceV1:
     """What one side has sent: its identity, then frames."""
 
-    __slots__ = ("_is_regular", "_of_first", "_of_message", "_rare", "_regular", "begun", "count")
+    __slots__ = (
+        *("_after_long", "_delimited", "_has_delimiter", "_is_regular", "_messages", "_of_first", "_of_message"),
+        *("_open_flags", "_open_is_long", "_rare", "_regular", "begun", "count"),
+    )
 
-    def __init__(self, identity: int, flags: int) -> None:
-        """Begin with an identity of ``identity`` octets, in a frame with these flags."""
+    def __init__(self, identity: int, flags: int, is_long: bool = False) -> None:
+        """Begin with an identity of ``identity`` octets, in a frame with these flags; ``is_long`` if that is long."""
         self.begun = False  # the header of a frame has come behind the identity
         self.count = 0  # of whole frames
+        self._after_long = is_long  # the frame behind a long frame has not come yet
+        self._open_is_long = False  # the frame that is not over is long
+        self._open_flags = 0  # its flags
         self._rare = _ANONYMOUS_BITS * (not identity) + _GARBAGE_BITS * (flags > wire.MORE)
         self._of_first = 0  # frames of the first message
         self._of_message = 0  # frames of the message that is not over
         self._regular = 0  # frames of later messages
         self._is_regular = True  # later messages have as many frames as the first
+        self._messages = 0
+        self._delimited = 0  # messages that have a delimiter
+        self._has_delimiter = False  # so has the message that is not over
 
     def frames(self, octets: bytes, position: int) -> tuple[int, bool]:
         """Count the whole frames from ``position`` on; returns where they end, and whether what follows may be one."""
@@ -61,29 +83,49 @@ class EvidenceV1:
             if not 0 < length <= wire.MAX_LENGTH or flags not in wire.FLAGS_SEEN_V1:
                 return position, False
             self.begun = True
+            self._rare += _LONG_BITS * self._after_long
+            self._after_long = False
+            self._open_flags = flags
+            self._open_is_long = size == 10 and wire.LENGTH_ESCAPE_V1 <= length < _LONG_LIMIT
             if position + size - 1 + length > end:
                 break
-            self._frame(flags)
+            self.end_frame(length == 1)
             position += size - 1 + length
         return position, True
 
-    def _frame(self, flags: int) -> None:
+    def end_frame(self, is_empty: bool = False) -> None:
+        """Count the frame that came last: all its octets are there."""
+        flags = self._open_flags
+        self._after_long, self._open_is_long = self._open_is_long, False
         self.count += 1
         self._rare += _GARBAGE_BITS * (flags > wire.MORE)
         self._of_message += 1
         if flags & wire.MORE:
+            self._has_delimiter = self._has_delimiter or is_empty
             return
         if not self._of_first:
             self._of_first = self._of_message
         else:
             self._regular += self._of_message
             self._is_regular = self._is_regular and self._of_message == self._of_first
+        self._messages += 1
+        self._delimited += self._has_delimiter
         self._of_message = 0
+        self._has_delimiter = False
 
     @property
-    def bits(self) -> int:
-        """How much speaks for it."""
-        return self._rare + (min(self._regular, _MOST_REGULAR_BITS) if self._is_regular else 0)
+    def in_long(self) -> bool:
+        """Whether a long frame has begun whose end will tell."""
+        return self._open_is_long or self._after_long
+
+    def bits(self, at_end: bool) -> int:
+        """How much speaks for it; ``at_end``: no more octets will come."""
+        bits = self._rare + _LONG_BITS * (at_end and self._after_long)
+        if self._delimited == self._messages:
+            bits += _DELIMITER_BITS * min(self._messages, _MOST_DELIMITERS)
+        if self._is_regular:
+            bits += min(self._regular, _MOST_REGULAR_BITS if self._of_first > 1 else _MOST_ZEROS_BITS)
+        return bits
 
     def snapshot(self) -> EvidenceState:
         """What to go on from."""
@@ -99,7 +141,7 @@ class EvidenceV1:
 
 def are_certain(one: EvidenceV1, other: EvidenceV1, at_end: bool) -> bool:
     """Whether two sides certainly speak ZMTP 1.0. Identities alone count only ``at_end``."""
-    return one.bits + other.bits >= _ENOUGH_BITS and (at_end or one.begun or other.begun)
+    return one.bits(at_end) + other.bits(at_end) >= _ENOUGH_BITS and (at_end or one.begun or other.begun)
 
 
 def are_worth_a_note(one: EvidenceV1, other: EvidenceV1) -> bool:

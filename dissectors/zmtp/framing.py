@@ -32,6 +32,7 @@ class FrameReaderState(Part):
     framing: int
     flags: int
     body: LongBodyState | None
+    begun: tuple[int, int]
 
 
 # So many octets are worth a check whether all messages are alike. This is a copy, since a global is quick to read.
@@ -43,7 +44,7 @@ _LAST_OF_MESSAGES = wire.LONG | wire.MORE
 class FrameReader:
     """The interface of both readers, and the code that they share."""
 
-    __slots__ = ("_buffer", "_flags", "_session", "body", "failure")
+    __slots__ = ("_begun", "_buffer", "_flags", "_session", "body", "failure")
 
     framing = 0  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later
 
@@ -52,6 +53,7 @@ class FrameReader:
         self._buffer = buffer
         self._session = session
         self._flags = 0  # of the frame whose body the reader collects
+        self._begun = (-1, 0)  # the number of the message that such a frame is in, and when its first octets came
         self.body: LongBody | None = None  # that the reader collects
         self.failure: Failure | None = None  # why it reads no further
 
@@ -61,6 +63,9 @@ class FrameReader:
 
     def _begin_body(self, flags: int, length: int) -> LongBody:
         self._flags = flags
+        number = self._session.journal.messages
+        if self._begun[0] != number:
+            self._begun = number, self._session.journal.time_ns
         self.body = LongBody(length, self._session.keep)
         return self.body
 
@@ -70,6 +75,9 @@ class FrameReader:
         octets = body.octets
         whole = octets if len(octets) == body.length else Cut(octets, body.length)
         self._session.frame(self._flags, whole, body.is_whole)
+        out = self._session.journal.out
+        if not self._flags & wire.MORE and out and type(out[-1]) is Message:
+            out[-1].begun_ns = self._begun[1]
 
     def skip(self, length: int | None) -> bool:
         """Go on behind ``length`` missing octets (None: nobody knows how many).
@@ -102,11 +110,13 @@ class FrameReader:
 
     def snapshot(self) -> FrameReaderState:
         """What to go on from."""
-        return FrameReaderState(self.framing, self._flags, None if self.body is None else self.body.snapshot())
+        body = None if self.body is None else self.body.snapshot()
+        return FrameReaderState(self.framing, self._flags, body, self._begun)
 
     def restore(self, state: FrameReaderState) -> None:
         """Go on from there."""
         self._flags = state.flags
+        self._begun = state.begun
         self.body = None if state.body is None else LongBody.restore(state.body)
 
     def _fail(self, code: str, detail: str) -> None:
@@ -141,6 +151,9 @@ class ReaderV2(FrameReader):
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
         socket_type, offset, seen = session.socket_type, journal.begin, journal.seen
+        if packet != journal.counted:
+            journal.turn()
+        part = journal.part
         body: Octets
         if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position]:
             count, length = wire.count_alike(data, position), data[position + 1]
@@ -148,12 +161,16 @@ class ReaderV2(FrameReader):
             stop = position + count * size
             if count and session.limits.runs:
                 bodies = wire.bodies_alike(data[position:stop], size)
-                run = MessageRun(time_ns, packet, flow, src, dst, bodies, length, count, socket_type, offset, seen)
+                first = part + 1
+                run = MessageRun(
+                    time_ns, packet, flow, src, dst, bodies, length, count, socket_type, offset, seen, first
+                )
                 append(run)  # type: ignore[arg-type]  # those who set the limit know that runs come
             else:
-                for body in [data[start + 2 : start + size] for start in range(position, stop, size)]:
-                    append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen))
-            session.messages += count
+                alike = [data[start + 2 : start + size] for start in range(position, stop, size)]
+                for number, body in enumerate(alike, part + 1):
+                    append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen, number))
+            part = journal.part = part + count
             position = stop
         while end - position >= 2:
             flags = data[position]
@@ -190,6 +207,8 @@ class ReaderV2(FrameReader):
                 else:
                     session.part(body)
                     plain = session.plain
+                    journal.turn()
+                    part = journal.part
             elif plain:
                 if parts:
                     parts.append(body)
@@ -197,8 +216,8 @@ class ReaderV2(FrameReader):
                     parts = session.parts = []
                 else:
                     frames = [body]
-                session.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen))
+                part = journal.part = part + 1
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen, part))
             else:
                 session.last(body)
                 return position
@@ -271,6 +290,9 @@ class ReaderV1(FrameReader):
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
         socket_type = session.socket_type  # a peer that announces revision 0 says it
         offset, seen = journal.begin, journal.seen
+        if packet != journal.counted:
+            journal.turn()
+        part = journal.part
         body: Octets
         while end - position >= 2:
             length = data[position]
@@ -301,6 +323,8 @@ class ReaderV1(FrameReader):
                 else:
                     session.part(body)
                     plain = session.plain
+                    journal.turn()
+                    part = journal.part
             elif plain:
                 if parts:
                     parts.append(body)
@@ -308,8 +332,8 @@ class ReaderV1(FrameReader):
                     parts = session.parts = []
                 else:
                     frames = [body]
-                session.messages += 1
-                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen))
+                part = journal.part = part + 1
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen, part))
             else:
                 session.last(body)
                 return position

@@ -444,9 +444,12 @@ class Half:
         """Read frames of ZMTP 1.0 while nothing proves that they are. A frame that is not legal disproves it."""
         opening, reader = self.opening, self.reader
         assert reader is not None
-        if reader.body is not None:
-            return collect(reader, data, position)
         assert opening.evidence is not None
+        if reader.body is not None:
+            position = collect(reader, data, position)
+            if reader.body is None:
+                opening.evidence.end_frame()
+            return position
         stop, legal = opening.evidence.frames(data, position)
         while position < stop:
             position += reader.read(data[position:stop], 0)

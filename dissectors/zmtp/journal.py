@@ -1,12 +1,15 @@
 """What the events of one direction have in common: the sender, the receiver, and the packet that was read last."""
 
-from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, Problem, Subscription
+from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, MessageRun, Problem, Subscription
 from dissectors.numbers import Number, fetch_number, store_number
 from dissectors.problems import PROBLEMS
 from dissectors.snapshots import Part
 
 Moment = tuple[int, int, int, int]
 """The packet read last: its time in nanoseconds, its number, its stream offset, and what its sender had seen."""
+
+Tally = tuple[int, int, int]
+"""A count of messages: those of earlier packets, the packet of the last ones, and how many end in it."""
 
 _NONE: frozenset[str] = frozenset()
 
@@ -19,12 +22,26 @@ class JournalState(Part):
     begin: int
     seen: int
     reported: frozenset[str]
+    tally: tuple[int, Number, int]  # as Tally
 
 
 class Journal:
     """Takes the events of one direction from all parts that read it, and places them in the capture."""
 
-    __slots__ = ("_reported", "begin", "dst", "flow", "out", "packet", "seen", "src", "time_ns")
+    __slots__ = (
+        "_reported",
+        "begin",
+        "counted",
+        "dst",
+        "earlier",
+        "flow",
+        "out",
+        "packet",
+        "part",
+        "seen",
+        "src",
+        "time_ns",
+    )
 
     def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str) -> None:
         """Append events to ``out``, as sent by ``src`` to ``dst`` in connection ``flow``."""
@@ -37,6 +54,9 @@ class Journal:
         self.begin = 0  # the stream offset of the octets read last
         self.seen = UNBOUNDED  # so much of the other side's stream their sender can have seen
         self._reported = _NONE  # problem codes reported so far that need no second report in this direction
+        self.part = 0  # so many messages end in the packet `counted`, and so many in earlier ones
+        self.counted = 0
+        self.earlier = 0
 
     def place(self) -> tuple[int, int, int, str, str]:
         """The first fields of every event: time in nanoseconds, packet, flow, sender, receiver."""
@@ -50,6 +70,39 @@ class Journal:
         """Write what comes now as if that was read last."""
         self.time_ns, self.packet, self.begin, self.seen = moment
 
+    @property
+    def tally(self) -> "Tally":
+        """How many messages were counted."""
+        return self.earlier, self.counted, self.part
+
+    @tally.setter
+    def tally(self, tally: "Tally") -> None:
+        self.earlier, self.counted, self.part = tally
+
+    @property
+    def messages(self) -> int:
+        """How many messages were counted."""
+        return self.earlier + self.part
+
+    def turn(self) -> None:
+        """Count the messages that end in the packet read last."""
+        if self.packet != self.counted:
+            self.earlier += self.part
+            self.counted, self.part = self.packet, 0
+
+    def count(self) -> int:
+        """Count a message. Returns which of those that end in its packet it is, from 1."""
+        self.turn()
+        self.part += 1
+        return self.part
+
+    def recount(self, event: Message | MessageRun) -> None:
+        """Count a message, or a run of them, that was read before; those before it have been counted."""
+        now, self.packet = self.packet, event.packet
+        event.part = self.count()
+        self.part += event.count - 1 if isinstance(event, MessageRun) else 0
+        self.packet = now
+
     def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:
         """Report a problem of this direction at the packet read last. Octets may be missing ``since_ns``."""
         self.out.append(Problem(PROBLEMS[code].severity, code, detail, *self.place(), since_ns))
@@ -62,7 +115,8 @@ class Journal:
 
     def snapshot(self) -> JournalState:
         """What to go on from."""
-        return JournalState(self.time_ns, store_number(self.packet), self.begin, self.seen, self._reported)
+        tally = self.earlier, store_number(self.counted), self.part
+        return JournalState(self.time_ns, store_number(self.packet), self.begin, self.seen, self._reported, tally)
 
     def restore(self, state: JournalState) -> None:
         """Go on from there."""
@@ -71,6 +125,8 @@ class Journal:
         self.begin = state.begin
         self.seen = state.seen
         self._reported = state.reported
+        self.earlier, counted, self.part = state.tally
+        self.counted = fetch_number(counted)
 
 
 def in_causal_order(one: list[AnyEvent], other: list[AnyEvent]) -> list[AnyEvent]:

@@ -8,7 +8,8 @@ message. That looks like a short frame of ZMTP 2.0 or later whose flags are zero
 - Segments. Most segments end where a message does. If lengths of two octets lead past the ends of segments, they are
   no lengths.
 - The other side. Nobody answers a push or a publication, but somebody answers a question. So a side that talks alone
-  is believed, once it is certain that the capture would have packets of the other side.
+  is believed if the capture has packets of the other side, and no octets in them. Without these packets nothing is
+  known: acknowledgments that stand still for a while have come before a rare answer, too.
 - Contents. Commands have names, publishers send the topics of subscriptions, and DNS has a form of its own.
 
 If both sides send only flags of zero, nothing tells the two apart. A frame of ZMTP 1.0 is a length of one octet and,
@@ -89,7 +90,7 @@ class Sender(Protocol):
 
 
 # The other side is silent if so many segments in a row have seen nothing new of it, or so many at the end.
-_QUIET = 8
+_QUIET = 20
 _QUIET_AT_END = 2
 
 
@@ -122,10 +123,11 @@ class MidStream:
         if other.octets:
             if chain.is_subscribed_by(*other.window):
                 return True
-        elif not (is_quiet or is_over):
-            return False  # it will soon be known
-        elif (is_quiet or not other.is_absent) and likeness.frames >= _FEW_FRAMES:
-            return True
+        elif not other.is_absent:
+            if not (is_quiet or is_over):
+                return False  # it will soon be known
+            if likeness.frames >= _FEW_FRAMES:
+                return True
         self.ambiguous[one.side] = likeness.frames
         return False
 
@@ -170,6 +172,8 @@ class _Chain:
 
     def _proof_v2(self) -> float:
         octets = self._octets
+        if all(frame.more for frame in self._frames):
+            return 0.0  # no message ever ends: the same type in front of each length
         aligned = 2 * len(self._whole) >= len(self._boundaries)
         bits = resync.MARK_BITS if any(map(self._is_marked, self._frames)) else 0.0
         ends = iter(self._whole)
@@ -177,7 +181,7 @@ class _Chain:
         seen: set[bytes] = set()
         for frame, following in pairwise(self._frames):
             flags = octets[frame.place]
-            if not flags:
+            if not flags or (flags & wire.COMMAND and not self._is_marked(frame)):
                 continue
             while end is not None and end <= frame.place:
                 end = next(ends, None)

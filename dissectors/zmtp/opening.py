@@ -648,7 +648,7 @@ class Opening:
             self.versioned = False
             self.version = "1.0"
         if not self.proven:
-            self.evidence = EvidenceV1(length - 1, data[position + size - 1])
+            self.evidence = EvidenceV1(length - 1, data[position + size - 1], size == 10)
         self._identified(data[position + size : stop], 1)
         return stop
 

@@ -94,6 +94,7 @@ class SearchState(Part):
     framing: int
     known: bool
     searched: int
+    missed: int
     silence: int
     starts: list[int]
     try_at: int
@@ -114,6 +115,7 @@ class Search:
         "hopeless",
         "known",
         "long_frames",
+        "missed",
         "searched",
         "segments",
         "silence",
@@ -134,7 +136,8 @@ class Search:
         self.known = known
         self.discovery: Discovery | None = None  # where frames begin, in the octets given last
         self.hopeless = False  # nothing speaks for it that this is ZMTP
-        self.searched = 0  # octets searched before those held
+        self.searched = 0  # octets searched before those held, or missing there
+        self.missed = 0  # those that were missing: they made no work
         # segments in a row whose sender had seen nothing new of the other side, since the search began
         self.silence = 0
         self.starts = [0]  # where segments begin in the octets held
@@ -199,7 +202,7 @@ class Search:
             more = max(_FEW_OCTETS if self.known else _MORE_OCTETS, len(window) // 2)
             self._buffer.need = self.try_at = min(len(window) + more, _WINDOW_LIMIT)
             return 0
-        if self.searched > _SEARCH_LIMIT:
+        if self._work > _SEARCH_LIMIT:
             if self._is_hopeless():
                 self.hopeless = True
             else:
@@ -209,17 +212,22 @@ class Search:
         self.try_at = _WINDOW_LIMIT
         return self._follow(window, len(window) // 2)
 
+    @property
+    def _work(self) -> int:
+        """How many octets have been searched."""
+        return self.searched - self.missed
+
     def _is_hopeless(self) -> bool:
-        if self.known or self.searched <= _GIVE_UP_LIMIT:
+        if self.known or self._work <= _GIVE_UP_LIMIT:
             return False
         return not self.long_frames.leads_before(_MOST_SEARCHED)
 
     def _pause(self) -> None:
         """The longer nothing is found, the more lies between two windows."""
         if self.known:
-            self._between = min(self.searched // 4, _MOST_BETWEEN)
+            self._between = min(self._work // 4, _MOST_BETWEEN)
         else:
-            self._between = min(self.searched, max(_GIVE_UP_LIMIT - self.searched, _MOST_BETWEEN))
+            self._between = min(self._work, max(_GIVE_UP_LIMIT - self._work, _MOST_BETWEEN))
         self.try_at = _BLOCK
         self.state = "between"
 
@@ -265,12 +273,13 @@ class Search:
         done = self._buffer.held + length
         self._buffer.clear()
         self.searched += done
+        self.missed += length
         self.long_frames.skip(done)
         self.starts = [0]
         self.segments.clear()
         paused = self.state == "between"
         self._begin_window()
-        if self.known and self.searched > _WINDOW_LIMIT:
+        if self.known and self._work > _WINDOW_LIMIT:
             # Between many holes no window grows, so there is a pause after each hole instead.
             if paused:
                 self.try_at = _BLOCK

@@ -28,6 +28,9 @@ _MESSAGE_OCTETS = 64 << 20
 # How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), also between two
 # frames of a message, and accepts them there, although the grammar of 37/ZMTP does not.
 _HEARTBEATS = (b"\x04PING", b"\x04PONG")
+# Octets of memory that the topics of one side may take, and those of a topic beside its content.
+_TOPICS_LIMIT = 4 << 20
+_TOPIC_COST = 150
 _OF_TOPICS = frozenset({"SUBSCRIBE", "CANCEL"})
 _NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
 # Commands of CURVE that have a box, those whose box the key of the connection opens, and the flags inside a box.
@@ -45,7 +48,6 @@ class SessionState(Part):
     identity: Stored | None
     version: str | None
     topics: list[Stored]
-    messages: int
     parts: list[Stored]
     parts_octets: int
     many: int
@@ -60,6 +62,7 @@ class Session:
 
     __slots__ = (
         "_parts_octets",
+        "_topics_octets",
         "boxes",
         "damaged",
         "doubtful",
@@ -71,7 +74,6 @@ class Session:
         "limits",
         "many",
         "mechanism",
-        "messages",
         "missed",
         "other",
         "parts",
@@ -99,8 +101,8 @@ class Session:
         self.socket_type: str | None = None
         self.identity: Octets | None = None
         self.version: str | None = None  # of the connection
-        self.topics: dict[Octets, None] = {}  # that this side subscribes to
-        self.messages = 0
+        self.topics: dict[Octets, None] = {}  # that this side subscribes to; not all if they are too many
+        self._topics_octets = 0  # of memory that they take
         self.parts: list[Octets] = []  # frames of the message that is not finished
         self._parts_octets = 0  # in these frames, counted where there are many
         self.many = _MANY_FRAMES  # from this many frames of a message on, each frame needs a look
@@ -157,11 +159,6 @@ class Session:
     def look_at_each(self) -> None:
         """Look at each frame with MORE from now on, since it may be more than a part of a message."""
         self.many = 0
-
-    @property
-    def all_messages(self) -> int:
-        """How many messages this side has sent, encrypted or not."""
-        return self.messages if self.inside is None else self.messages + self.inside.messages
 
     @property
     def all_topics(self) -> list[Octets]:
@@ -342,20 +339,22 @@ class Session:
         if self.subscribes and octets[:1] in (b"\0", b"\1") and (not incomplete or isinstance(frames[0], Cut)):
             self._subscription(octets[0] == 1, without_first(frames[0], 1), "message", incomplete)
             return
-        self.messages += 1
+        part = journal.count()
         journal.out.append(
             Message(
-                *journal.place(), frames, self.socket_type, journal.begin, journal.seen, incomplete, self.encrypted
-            ),
-        )
+                *journal.place(), frames, self.socket_type, journal.begin, journal.seen, part, incomplete,
+                self.encrypted,
+            )
+        )  # fmt: skip
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
         if not sockets.may_send(self.socket_type, "SUBSCRIBE"):
             pass  # a subscription of this side would have no effect
         elif on:
-            self.topics[topic] = None
-        else:
-            self.topics.pop(topic, None)
+            self._remember(topic)
+        elif topic in self.topics:
+            del self.topics[topic]
+            self._topics_octets -= _cost(topic)
         journal = self.journal
         action: Literal["subscribe", "cancel"] = "subscribe" if on else "cancel"
         journal.out.append(
@@ -363,6 +362,13 @@ class Session:
                 *journal.place(), action, topic, encoding, journal.begin, journal.seen, incomplete, self.encrypted
             )
         )
+
+    def _remember(self, topic: Octets) -> None:
+        """Remember a topic for the summary, if there is room."""
+        cost = _cost(topic)
+        if topic not in self.topics and self._topics_octets + cost <= _TOPICS_LIMIT:
+            self.topics[topic] = None
+            self._topics_octets += cost
 
     # ------------------------------------------------------------------ commands
 
@@ -484,10 +490,10 @@ class Session:
             self._frame_inside(plain[0], plain[1:], True)
         elif self.plain and not self.parts:
             journal = self.journal
-            self.messages += 1
+            part = journal.count()
             journal.out.append(
                 Message(
-                    *journal.place(), [plain[1:]], self.socket_type, journal.begin, journal.seen, False, True
+                    *journal.place(), [plain[1:]], self.socket_type, journal.begin, journal.seen, part, False, True
                 )
             )  # fmt: skip
         else:
@@ -664,7 +670,6 @@ class Session:
             None if self.identity is None else store(self.identity),
             self.version,
             list(map(store, self.topics)),
-            self.messages,
             list(map(store, self.parts)),
             self._parts_octets,
             self.many,
@@ -681,7 +686,7 @@ class Session:
         self.identity = None if state.identity is None else fetch(state.identity)
         self.version = state.version
         self.topics = dict.fromkeys(map(fetch, state.topics))
-        self.messages = state.messages
+        self._topics_octets = sum(map(_cost, self.topics))
         self.parts = list(map(fetch, state.parts))
         self._parts_octets = state.parts_octets
         self.many = state.many
@@ -693,3 +698,8 @@ class Session:
             self.begin_inside(self.damaged)
             assert self.inside is not None
             self.inside.restore(state.inside)
+
+
+def _cost(topic: Octets) -> int:
+    """Octets of memory that a topic takes."""
+    return _TOPIC_COST + len(at_hand(topic))

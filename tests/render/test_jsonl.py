@@ -60,7 +60,8 @@ octets = st.one_of(
 )
 names = st.text(alphabet=st.characters(exclude_categories=()), max_size=10)
 numbers = st.integers(0, 2**63)
-replies = st.tuples(st.none() | numbers, numbers, st.none() | st.sampled_from(["envelope", "order"]))
+parts = st.just(1) | st.integers(1, 5000)
+replies = st.tuples(st.none() | numbers, numbers, parts, st.none() | st.sampled_from(["envelope", "order"]))
 messages = st.builds(
     lambda wire, *meaning: Message(*wire, *meaning[:2], *meaning[2], meaning[3]),  # type: ignore[call-arg]
     st.tuples(
@@ -73,13 +74,14 @@ messages = st.builds(
         st.none() | names,
         numbers,
         numbers,
+        parts,
         st.booleans(),
         st.booleans(),
     ),
     st.none() | st.builds(Envelope, st.integers(0, 9), st.booleans()),
     st.none() | octets,
-    st.just((None, None, None)) | replies,
-    st.none() | st.builds(Place, numbers, numbers),
+    st.just((None, None, 1, None)) | replies,
+    st.none() | st.builds(Place, numbers, numbers, parts),
 )
 limits = st.sampled_from([0, 1, 2, 3, 5, 65_536])
 
@@ -125,8 +127,8 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
     # Whoever adds a field to Message teaches JsonlRenderer.write to take the general way for messages that have it.
     assert Message.__struct_fields__ == (
         *("time_ns", "packet", "flow", "src", "dst"),
-        *("frames", "socket_type", "offset", "seen", "incomplete", "encrypted"),
-        *("envelope", "matched", "latency_ns", "request", "paired", "forwards"),
+        *("frames", "socket_type", "offset", "seen", "part", "incomplete", "encrypted"),
+        *("envelope", "matched", "latency_ns", "request", "request_part", "paired", "forwards"),
         *("payload", "bodies"),
     )
 
@@ -156,7 +158,7 @@ def test_messages_of_one_packet_are_written_as_each_by_itself(
     some: list[tuple[Message, list[Octets]]], max_bytes: int
 ) -> None:
     """Those that differ in their one frame alone are written at once."""
-    relations = ("incomplete", "envelope", "matched", "latency_ns", "request", "paired", "forwards")
+    relations = ("incomplete", "envelope", "matched", "latency_ns", "request", "request_part", "paired", "forwards")
     plain = {field.name: field.default for field in msgspec.structs.fields(Message) if field.name in relations}
     batch: list[AnyEvent] = []
     for first, frames in some:

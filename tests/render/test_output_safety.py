@@ -27,7 +27,7 @@ from zmtpsniff.cli.main import cli
 from zmtpsniff.render import FORMATS as OUTPUTS
 from zmtpsniff.render import make_renderer
 from zmtpsniff.render.statistics import draw
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN
+from zmtpsniff.render.text import CONTROL_OR_UNSEEN, escape
 
 FOR_PEOPLE = tuple(form for form in OUTPUTS if form != "json")
 
@@ -263,3 +263,14 @@ def test_passwords_of_fixtures_are_hidden() -> None:
         assert hellos
         for text in [shown(events, "json"), *_for_people(events).values()]:
             assert f'"{password}"' not in text
+
+
+def test_noncharacters_are_escaped() -> None:
+    """All 66 that Unicode has; terminals do with them what they like."""
+    last = [plane | low for plane in range(0, 0x110000, 1 << 16) for low in (0xFFFE, 0xFFFF)]
+    all_of_them = [*range(0xFDD0, 0xFDF0), *last]
+    assert len(all_of_them) == 66
+    for point in all_of_them:
+        shown = escape(f"a{chr(point)}b")
+        assert shown.isascii(), hex(point)
+        assert f"{point:x}" in shown.lower()

@@ -57,6 +57,7 @@ RELATIONS: dict[str, dict[str, Any]] = {  # each with what a message that has it
     "matched": {"matched": b""},
     "latency_ns": {"request": 1, "latency_ns": 2},
     "request": {"request": 1},
+    "request_part": {"request": 1, "request_part": 2},
     "paired": {"request": 1, "paired": "order"},
     "forwards": {"forwards": Place(1, 1)},
     "payload": {"payload": Payload("p", "s")},

@@ -155,6 +155,9 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
     return out
 
 
+_LEFT_OUT = {"encrypted": False, "incomplete": False, "part": 1}  # of records
+
+
 def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
     special = row.get("kind") in ("greeting", "beacon")
     record: dict[str, Any] = {"type": row["name"] if special else table[:-1]}
@@ -165,7 +168,7 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
     if special:
         row = {**row, "name": None}
     for name, value in row.items():
-        if name in _OURS or value is None or (value is False and name in ("encrypted", "incomplete")):
+        if name in _OURS or value is None or value == _LEFT_OUT.get(name):
             continue
         if name in _OCTETS[table]:
             value = _octets(value)

@@ -1,5 +1,6 @@
 """Rows of events, without Spark: what is gathered in lists says what the events said."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -37,9 +38,19 @@ def messages(draw: st.DrawFn) -> list[Message | MessageRun]:
     if draw(st.booleans()):
         length, count = draw(st.integers(0, 5)), draw(st.integers(1, 4))
         bodies = draw(st.binary(min_size=length * count, max_size=length * count))
-        return [MessageRun(*place, bodies, length, count, kind, 0, 0, incomplete, encrypted)]
+        return [MessageRun(*place, bodies, length, count, kind, 0, 0, 1, incomplete, encrypted)]
     frames = draw(st.lists(st.lists(octets, min_size=1, max_size=3), max_size=3))
     return [Message(*place, some, kind, incomplete=incomplete, encrypted=encrypted) for some in frames]
+
+
+def numbered(some: list[list[Message | MessageRun]]) -> list[Message | MessageRun]:
+    """Messages with their parts, as a dissector counts them."""
+    events = [event for each in some for event in each]
+    ended: Counter[int] = Counter()
+    for event in events:
+        event.part = ended[event.packet] + 1
+        ended[event.packet] += event.count if isinstance(event, MessageRun) else 1
+    return events
 
 
 def rows(events: list[Any], max_bytes: int = 0, bodies: bool = True) -> list[dict[str, Any]]:
@@ -88,9 +99,13 @@ def row_of(event: Message | MessageRun, frames: list[Octets]) -> dict[str, Any]:
     }
 
 
-@given(events=st.lists(messages(), max_size=6).map(lambda some: [one for each in some for one in each]))
+@given(events=st.lists(messages(), max_size=6).map(numbered))
 def test_rows_of_messages_are_what_each_of_them_says(events: list[Message | MessageRun]) -> None:
-    wanted = [row_of(event, frames) for event in events for frames in taken_apart(event)]
+    wanted = [
+        row_of(event, frames) | {"part": part}
+        for event in events
+        for part, frames in enumerate(taken_apart(event), event.part)
+    ]
     claims = [sum(one["length"] > 1 << 40 for one in row["frames"]) for row in wanted]
     assume(max(claims, default=0) < 2)  # no message has two such frames, for the first of them never ends
     found = rows(events)

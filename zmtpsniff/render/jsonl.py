@@ -1,11 +1,12 @@
 """JSON Lines: one record a line, for programs."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from math import isfinite
+from operator import add
 from types import NoneType
-from typing import Any, BinaryIO, Literal, NamedTuple, get_args, get_origin
+from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec.structs import astuple, replace
@@ -49,7 +50,9 @@ _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 # Most connections begin and end alike: so many ends of their records are remembered, those of less than 512 characters.
 _TAILS = 256
 _LONG = 512
+_PARTS = 4096  # of a packet's messages: so many are remembered as text
 _Values = tuple[Any, ...]
+_Text = TypeVar("_Text", str, bytes)
 _BEHIND_DST = len(WireEvent.__struct_fields__)  # places among the values of an event
 _PROPERTIES = Command.__struct_fields__.index("properties")
 _BEHIND_END_NS = Connection.__struct_fields__.index("end_ns") + 1
@@ -108,9 +111,9 @@ class JsonlRenderer:
         time_ns = packet = flow = src = dst = socket_type = encrypted = None
         envelope: Envelope | None = None
         head = middle = whole = incomplete = shown_envelope = ""
+        ends = _ends(None)
         parts: list[str] = []
-        # the frames of the messages that have one frame each, and differ from the first only in it
-        alike: list[Octets] = []
+        alike: list[Message] = []  # those that have one frame each, and differ from the first only in it and their part
         for event in events:
             if type(event) is Message:
                 frames = event.frames
@@ -134,10 +137,10 @@ class JsonlRenderer:
                     and not event.incomplete
                     and not event.bodies
                 ):
-                    alike.append(frames[0])
+                    alike.append(event)
                     continue
             if alike:
-                parts.append(self._alike(head, alike, whole))
+                parts.append(self._alike(head, alike, ends, whole))
                 alike = []
             if type(event) is not Message or event.payload is not None or event.bodies:
                 parts += self._record(event), "\n"
@@ -146,7 +149,7 @@ class JsonlRenderer:
                 packet, time_ns = event.packet, event.time_ns
                 flow, src, dst = event.flow, event.src, event.dst
                 socket_type, encrypted = event.socket_type, event.encrypted
-                middle, whole, incomplete = _of_sender(flow, src, dst, socket_type, encrypted)
+                middle, ends, whole, incomplete = _of_sender(flow, src, dst, socket_type, encrypted)
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{middle}'
             relations = ""
             if event.envelope is not None:
@@ -157,23 +160,28 @@ class JsonlRenderer:
             if event.request is not None or event.matched is not None or event.forwards is not None:
                 relations += self._relations(event)
             tail = incomplete if event.incomplete else whole
-            parts.append(f"{head}{','.join(self._shown(event.frames))}{tail}{relations}}}\n")
+            end = ends.objects[event.part]
+            parts.append(f"{head}{','.join(self._shown(event.frames))}{end}{tail}{relations}}}\n")
         if alike:
-            parts.append(self._alike(head, alike, whole))
+            parts.append(self._alike(head, alike, ends, whole))
         return "".join(parts)
 
-    def _alike(self, head: str, frames: list[Octets], tail: str) -> str:
-        """The lines of messages that differ only in their one frame."""
+    def _alike(self, head: str, messages: list[Message], ends: "_Ends", tail: str) -> str:
+        """The lines of messages that differ only in their one frame, and in their part."""
         tail += "}\n"
+        frames = [message.frames[0] for message in messages]
+        numbers = [message.part for message in messages]
         if len(frames) > 1 and set(map(type, frames)) == {bytes}:
             # Who sends much at once mostly sends messages of one length.
             octets: list[bytes] = frames  # type: ignore[assignment]
             length = len(octets[0])
             short = 0 < length < self._short and set(map(len, octets)) == {length}
             if short and not b"".join(octets).translate(None, _AS_THEY_ARE):
-                before, after = f'{head}{_LENGTHS[length]}"', f'"}}{tail}'
-                return f"{before}{(after + before).encode().join(octets).decode()}{after}"
-        return head + (tail + head).join(self._shown(frames)) + tail
+                before = f'{head}{_LENGTHS[length]}"'
+                lines = map(add, octets, map(ends.texts.__getitem__, numbers))
+                return f"{before}{(tail + before).encode().join(lines).decode()}{tail}"
+        shown = map(add, self._shown(frames), map(ends.objects.__getitem__, numbers))
+        return head + (tail + head).join(shown) + tail
 
     def _shown(self, frames: list[Octets]) -> list[str]:
         """The objects for frames as JSON text."""
@@ -213,10 +221,14 @@ class JsonlRenderer:
                 fields += f',"request":{event.request}'
             else:
                 fields += f',"latency_ns":{event.latency_ns},"request":{event.request}'
+            if event.request_part != 1:
+                fields += f',"request_part":{event.request_part}'
             if event.paired is not None:
                 fields += f',"paired":"{event.paired}"'
         if event.forwards is not None:
-            fields += f',"forwards":{{"flow":{event.forwards.flow},"packet":{event.forwards.packet}}}'
+            place = event.forwards
+            fields += f',"forwards":{{"flow":{place.flow},"packet":{place.packet}'
+            fields += "}" if place.part == 1 else f',"part":{place.part}}}'
         return fields
 
     def line(self, event: AnyEvent) -> str:
@@ -309,6 +321,37 @@ class JsonlRenderer:
 _often = lru_cache(1024)(octets_object)
 
 
+class _ByPart(dict[int, _Text]):
+    """A piece of a record, by the part of its message."""
+
+    def __init__(self, make: Callable[[int], _Text]) -> None:
+        super().__init__()
+        self._make: Callable[[int], _Text] = make
+
+    def __missing__(self, part: int) -> _Text:
+        text = self._make(part)
+        if part < _PARTS and len(text) < _LONG:
+            self[part] = text
+        return text
+
+
+class _Ends(NamedTuple):
+    """What follows the frames of messages: behind the object of the last frame, and behind the characters in it."""
+
+    objects: _ByPart[str]
+    texts: _ByPart[bytes]
+
+
+@lru_cache(64)
+def _ends(socket_type: str | None) -> _Ends:
+    end = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
+
+    def of_object(part: int) -> str:
+        return end if part == 1 else f'{end},"part":{part}'
+
+    return _Ends(_ByPart(of_object), _ByPart(lambda part: f'"}}{of_object(part)}'.encode()))
+
+
 def _place(event: Greeting | Command) -> str:
     """The first fields of an event as JSON text."""
     return f',"time_ns":{event.time_ns},"packet":{event.packet}{_of_flow(event.flow, event.src, event.dst)}'
@@ -330,16 +373,15 @@ def _of_flow(flow: int, src: str, dst: str) -> str:
 
 
 @lru_cache(512)
-def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, str, str]:
+def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, _Ends, str, str]:
     """What all messages of one sender have in common.
 
-    That is what stands between the packet number and the frames, what comes after the frames of a whole message, and
-    what after those of an incomplete one.
+    That is what stands between the packet number and the frames, what comes after those, and the rest of the record: of
+    a whole message, and of an incomplete one.
     """
     middle = f'{_of_flow(flow, src, dst)},"frames":['
-    tail = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
     sealed = ',"encrypted":true' if encrypted else ""
-    return middle, tail + sealed, f'{tail},"incomplete":true{sealed}'
+    return middle, _ends(socket_type), sealed, f',"incomplete":true{sealed}'
 
 
 @lru_cache(256)

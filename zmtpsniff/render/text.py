@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 
 from dissectors.events import Cut, Octets
 
-# Unicode's format characters (Cf), line and paragraph separators (Zl, Zp) and lone surrogates (Cs), with the marks that
-# a terminal draws as nothing at all. Python's own tables are slow to ask which characters are Cf.
+# Unicode's format characters (Cf), line and paragraph separators (Zl, Zp), lone surrogates (Cs) and noncharacters, with
+# the marks that a terminal draws as nothing at all. Python's own tables are slow to ask which characters are Cf.
 _UNSEEN = (
     "\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     "\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\ud800-\udfff\U000110bd\U000110cd\U00013430-\U0001345f"
-    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff\ufdd0-\ufdef"
+    + "".join(f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000))
 )
 CONTROL_OR_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_UNSEEN}]")
 UNSEEN_IN_JSON = f"[\x7f-\x9f{_UNSEEN}]"  # JSON itself escapes the rest; compiled when the first text needs it

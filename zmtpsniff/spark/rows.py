@@ -116,6 +116,7 @@ class Messages:
         """Begin without messages."""
         self.times: list[int] = []  # of all runs
         self.packets: list[int] = []
+        self.parts = array("i")  # of the first message of each
         self.kinds = array("i")  # what they share with many others, by its number
         self.numbers: defaultdict[_Kind, int] = defaultdict(count().__next__)
         self.begins = array("i")  # of all messages: 1 if it is the first of a run
@@ -143,6 +144,7 @@ class Messages:
                 incomplete, encrypted = message.incomplete, message.encrypted
                 times.append(message.time_ns)
                 packets.append(packet)
+                self.parts.append(message.part)
                 kinds.append(numbers[message.flow, src, message.dst, socket_type, incomplete, encrypted])
             begins.append(is_first)
             if type(message) is MessageRun:  # isinstance() would ask the class of the class
@@ -246,6 +248,7 @@ class Rows:
         kinds = _integers(messages.kinds).take(runs)
         columns = {name: column.take(runs) for name, column in columns.items()}
         columns |= {name: column.take(kinds) for name, column in few.items()}
+        columns["part"] = _parts(messages.parts, messages.begins, runs)
         octets = messages.frames.build(self._max_bytes)
         frames = pa.ListArray.from_arrays(_sums(messages.frame_counts), octets, _OCTETS_LIST)
         return columns | {"size": _sizes(frames), "frames": frames if self._bodies else _without_data(frames)}
@@ -363,6 +366,13 @@ def _port(address: str | None) -> int | None:
     if address is None or address.startswith(_PORTLESS):
         return None
     return int(address.rpartition(":")[2])
+
+
+def _parts(firsts: "array[int]", begins: "array[int]", runs: pa.Array) -> pa.Array:
+    """The parts of messages: in a run, those after the first have the next numbers."""
+    places = _sums(array("i", [1]) * len(begins))
+    starts = places.filter(_integers(begins).cast(pa.bool_()))
+    return pc.add(places, pc.subtract(_integers(firsts), starts).take(runs)).cast(pa.int64())
 
 
 def _integers(values: "array[int]") -> pa.Array:

@@ -91,7 +91,7 @@ def facts(events: list[AnyEvent]) -> list[object]:
         for event in events:
             if isinstance(event, Greeting | Command | Subscription | Message) and event.src == (CLIENT, SERVER)[side]:
                 fields = {name: getattr(event, name) for name in event.__struct_fields__}
-                shown.append((type(event), {k: v for k, v in fields.items() if k not in ("time_ns", "packet")}))
+                shown.append((type(event), {k: v for k, v in fields.items() if k not in ("time_ns", "packet", "part")}))
     last = events[-1]
     assert isinstance(last, Connection)
     return [*shown, last.version, last.mechanism, last.handshake, last.messages, last.octets, last.subscriptions]

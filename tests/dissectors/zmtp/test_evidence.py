@@ -12,6 +12,7 @@ from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, 
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.evidence import Doubts
 from tests.support.other_protocols import OTHERS
+from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
 from tests.support.streams import CLIENT as CLIENT_SIDE
 from tests.support.streams import SERVER as SERVER_SIDE
@@ -28,6 +29,7 @@ from tests.support.zmtp_octets import (
     problems,
     ready,
 )
+from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.sniffer import Sniffer
 
@@ -222,6 +224,9 @@ def test_forced_signatures_are_read_as_they_are() -> None:
 ANONYMOUS, NAMED = frame_v1(b""), frame_v1(b"me")
 SINGLE = frame_v1(b"hello")
 DOUBLE = frame_v1(b"topic", 1) + frame_v1(b"body")
+LONG = frame_v1(b"x" * 300)
+REQUEST = frame_v1(b"", 1) + SINGLE
+ROUTED = frame_v1(b"id", 1) + REQUEST
 
 
 @pytest.mark.parametrize(
@@ -238,6 +243,22 @@ DOUBLE = frame_v1(b"topic", 1) + frame_v1(b"body")
         ([(0, NAMED), (1, NAMED + SINGLE * 99)], False),
         ([(0, frame_v1(b"me", 0x7E)), (1, frame_v1(b"you", 0x7E) + frame_v1(b"x", 0x7E))], True),
         ([(0, ANONYMOUS)], False),
+        ([(0, NAMED), (1, NAMED + DOUBLE * 7)], True),
+        ([(0, NAMED), (1, NAMED + DOUBLE * 6 + SINGLE)], False),
+        # A long frame, and what stands where it ends
+        ([(0, NAMED), (1, NAMED + LONG + SINGLE)], True),
+        ([(0, NAMED), (1, NAMED + LONG)], True),
+        ([(0, NAMED), (1, NAMED + LONG[:-1])], False),
+        ([(0, NAMED), (1, NAMED + LONG + b"\5\2odd")], False),
+        ([(0, NAMED), (1, NAMED + b"\xff" + bytes(7) + b"\xfe\0" + bytes(253) + SINGLE)], False),  # needs no 8 octets
+        ([(0, NAMED), (1, NAMED + b"\xff\0\0\0\1" + bytes(5) + SINGLE)], False),
+        ([(0, frame_v1(b"i" * 255)), (1, NAMED + SINGLE)], True),
+        # Delimiters in all requests and replies
+        ([(0, NAMED + REQUEST * 2), (1, NAMED + REQUEST * 2)], True),
+        ([(0, NAMED + REQUEST), (1, NAMED + REQUEST)], False),
+        ([(0, NAMED + ROUTED * 2), (1, NAMED + ROUTED * 2)], True),
+        ([(0, NAMED + REQUEST + SINGLE), (1, NAMED + REQUEST)], False),
+        ([(0, NAMED + b"\1\0" + SINGLE), (1, NAMED + b"\1\0" + SINGLE)], False),  # heartbeats of type 0
     ],
 )
 @pytest.mark.parametrize("first", [0, 1])
@@ -250,6 +271,32 @@ def test_evidence_of_zmtp_1_0(sent: Talk, accepted: bool, first: int, size: int)
     assert bool(events) == accepted
     if accepted:
         assert [event.version for event in events if isinstance(event, Greeting)] == ["1.0", "1.0"]
+
+
+@pytest.mark.parametrize("length", [300, 70_000, 1_000_000])
+@pytest.mark.parametrize("other_first", [False, True])
+def test_a_long_frame_is_waited_for(length: int, other_first: bool) -> None:
+    """However long it is, its end tells; the other side may send more meanwhile."""
+    long, piece = NAMED + frame_v1(bytes(length)) + SINGLE, 1448
+    sent = [(0, long[at : at + piece]) for at in range(0, len(long), piece)]
+    sent.insert(0 if other_first else len(sent) // 2, (1, NAMED))
+    sent.insert(len(sent) - 1, (1, SINGLE))
+    found = [event for event in dissect(sent) if isinstance(event, Message)]
+    sizes = [len(first) if isinstance(first := event.frames[0], bytes) else first.length for event in found]
+    assert sorted(sizes) == [5, 5, length]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (FIXTURES / "versions").glob("*.pcap.gz")))
+def test_old_and_new_peers_are_shown_from_their_first_octet(name: str) -> None:
+    """libzmq 2.2, 3.2 and 4.3 with and without identities, all socket types: all connections."""
+    events = [
+        event for some in Sniffer(open_captures([str(FIXTURES / "versions" / name)]), WIRE).events() for event in some
+    ]
+    total = events[-1]
+    assert isinstance(total, Capture)
+    assert total.zmtp_flows == total.flows > 0
+    assert total.messages > 0
+    assert "perhaps-zmtp" not in problems(events)
 
 
 def test_two_identities_alone_are_held_back_until_the_end() -> None:

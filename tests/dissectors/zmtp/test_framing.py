@@ -95,9 +95,9 @@ def taken_apart(event: AnyEvent | MessageRun) -> list[Message]:
     assert (event.count + 1) * (event.length + 2) > wire.ENOUGH_ALIKE
     assert len(event.bodies) == event.count * event.length
     bodies = [event.bodies[at * event.length :][: event.length] for at in range(event.count)]
-    own = ("bodies", "length", "count")
+    own = ("bodies", "length", "count", "part")
     fields = {name: getattr(event, name) for name in MessageRun.__struct_fields__ if name not in own}
-    return [Message(**fields, frames=[body]) for body in bodies]
+    return [Message(**fields, frames=[body], part=part) for part, body in enumerate(bodies, event.part)]
 
 
 def test_a_run_has_what_its_messages_have_from_the_wire() -> None:

@@ -83,6 +83,35 @@ def test_other_protocols_are_not_claimed(name: str) -> None:
             assert not is_claimed(sniff(packets(given))), (number, side)
 
 
+def item(form: str, zeros: int, kinds: bytes, random: Random, most: int) -> bytes:
+    """Zeros or a type, a length in this form, and so many octets."""
+    body = random.choice(BODIES)(random, random.randrange(1, most))
+    kind = bytes([random.choice(kinds)]) if kinds else b""
+    return bytes(zeros) + kind + struct.pack(form, len(body)) + body
+
+
+@pytest.mark.parametrize(
+    "kinds", [b"", b"\0", b"\1", b"\2", b"\4", bytes(range(8))], ids=lambda kinds: kinds.hex() or "none"
+)
+@pytest.mark.parametrize("zeros", [0, 1, 2])
+@pytest.mark.parametrize("form", ["B", "!H", "<H", "!I", "<I", "!Q", "<Q"])
+def test_streams_of_items_are_not_claimed(form: str, zeros: int, kinds: bytes) -> None:
+    """One side streams, the other asks now and then; of either side alone, joined in the middle."""
+    for number in range(FLOWS):
+        random = Random(f"{form} {zeros} {kinds.hex()} {number}")
+        most = random.choice([20, 100, 250])
+        pieces = []
+        for index in range(80):
+            if index % 20 == 5:
+                pieces.append(Piece(CLIENT, item(form, zeros, kinds, random, most)))
+            count = random.choice([1, 1, 3])
+            pieces.append(Piece(SERVER, b"".join(item(form, zeros, kinds, random, most) for _ in range(count))))
+        silent = [piece for piece in pieces if piece.side == SERVER]
+        for stream, side in ((pieces, SERVER), (pieces, CLIENT), (pieces, None), (silent, SERVER)):
+            sent = segments(Conversation("items", tuple(stream)), fin=random.random() < 0.5)
+            assert not is_claimed(sniff(packets(begin_late(sent, random, side)))), (number, side)
+
+
 def test_what_is_certainly_something_else_is_not_told_of() -> None:
     for name in ("dns", "dns over tcp", "http", "kafka, small", "len32"):
         random = Random(name)
@@ -207,12 +236,14 @@ def test_zmtp_is_found(shape: str) -> None:
 
 
 @pytest.mark.parametrize("shape", ["pushes", "publications of one frame"])
-def test_what_talks_alone_is_found_without_the_packets_of_the_other_side(shape: str) -> None:
-    """Its acknowledgments do not change, so that the other side says nothing."""
+def test_what_talks_alone_is_not_claimed_without_the_packets_of_the_other_side(shape: str) -> None:
+    """Its acknowledgments stand still, as those of any stream of items behind lengths do."""
     random = Random(shape)
     pieces = [piece for _ in range(3) for piece in SHAPES[shape](random)]
     sent = [one for one in segments(Conversation(shape, tuple(pieces)), fin=False)[3:] if one.side == pieces[0].side]
-    assert is_claimed(sniff(packets(sent)))
+    events = sniff(packets(sent))
+    assert not is_claimed(events)
+    assert len(notes(events)) == 1
 
 
 def test_what_talks_alone_is_believed_as_soon_as_it_is_known_to() -> None:

@@ -87,6 +87,17 @@ def test_behind_a_hole_it_begins_anew() -> None:
     assert fed(search, buffer, frame(b"abcdefghij" * 9) * 20, 500) == 6000
 
 
+def test_missing_octets_make_no_pause() -> None:
+    """The longer is searched in vain, the more lies between two windows; what is missing was not searched."""
+    random = Random(1)
+    frames = b"".join(frame(random.randbytes(random.randrange(20, 200))) for _ in range(30))
+    buffer = Buffer()
+    search = Search(buffer, never, 2, known=True)
+    assert fed(search, buffer, random.randbytes(200)) is None
+    search.skip(1 << 30)
+    assert fed(search, buffer, frames) is not None
+
+
 def test_it_knows_how_long_its_sender_has_been_silent() -> None:
     search = Search(Buffer(), never)
     search.begin_with(0, 1, 0, 7)

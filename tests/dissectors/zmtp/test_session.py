@@ -4,11 +4,12 @@ import pytest
 
 from dissectors.events import AnyEvent, Command, Cut, Message, Octets, Subscription
 from dissectors.zmtp import wire
+from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
-from tests.support.zmtp_octets import problems, ready
+from tests.support.zmtp_octets import CLIENT, SERVER, frame, peers, problems, ready
 
 LAST, MORE, COMMAND = 0, wire.MORE, wire.COMMAND
 BOX = wire.CURVE_MESSAGE + bytes(8) + bytes(17)
@@ -51,7 +52,7 @@ def test_frames_become_a_message() -> None:
     for flags, body in ((MORE, b"a"), (MORE, b"b"), (LAST, b"c")):
         one.frame(flags, body, True)
     assert out[-1] == Message(0, 0, 1, "a:1", "b:2", [b"a", b"b", b"c"], "PUSH", 0, one.journal.seen)
-    assert one.messages == 1
+    assert one.journal.messages == 1
     assert not one.parts
 
 
@@ -123,3 +124,26 @@ def test_it_goes_on_from_a_snapshot(identity: Octets) -> None:
     for name in ("identity", "topics", "parts", "damaged", "socket_type", "messages"):
         assert getattr(third, name) == getattr(one, name)
     assert third.snapshot() == one.snapshot()
+
+
+def test_the_topics_of_a_side_are_bounded() -> None:
+    """However many there are, and whatever becomes of them; all of them are events."""
+    out: list[AnyEvent] = []
+    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
+    for side, octets in peers(b"SUB", b"PUB"):
+        connection.halves[side].feed(octets, 1, 1)
+    session, told = connection.client.session, 0
+    for number in range(60_000):
+        connection.client.feed(frame(b"\1topic %d" % number), 2, 2)
+        told += len(out)
+        out.clear()
+    assert told >= 60_000
+    assert 20_000 < len(session.topics) < (4 << 20) / 150
+    for number in range(60_000):
+        connection.client.feed(frame(b"\0topic %d" % number), 3, 3)
+    assert not session.topics
+    connection.client.feed(frame(b"\1again") * 2, 4, 4)
+    assert list(session.topics) == [b"again"]
+    for number in range(100):
+        connection.client.feed(frame(b"\1" + bytes(60_000) + b"%d" % number), 5, 5)
+    assert 50 < len(session.topics) < 71

@@ -15,7 +15,7 @@ speaks first, to say that it is ready. Then the other side asks.
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappush, heappushpop
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dissectors.events import Connection, Message, Problem, Severity, at_hand
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -39,12 +39,15 @@ _PAUSED = 500  # connections whose pauses are remembered
 _DELAYED_NS = 250_000_000  # a host may delay an acknowledgment so long on an idle network
 _INFERRED = "; that these sockets ask and reply is inferred from their messages"
 _RESENT = (
-    "; before the reply came, octets of the connection were sent again: the network loses packets, and that takes the "
-    "time"
+    "; before the reply came, octets of the connection were sent again: the network loses packets, and that takes "
 )
 _LOST_ADVICE = (
     "Look for what loses packets between the two hosts (`ip -s link`, `nstat -az TcpRetransSegs`): TCP waits 200 ms or "
     "longer before it sends octets again."
+)
+_TRANSFER_ADVICE = (
+    "The service had begun to reply by then. Look at the link between the two (its rate, who else uses it), and at how "
+    "fast the requester takes octets; smaller or compressed replies help."
 )
 _UNREACHED = "; its host does not even acknowledge it"
 _UNREACHED_ADVICE = (
@@ -63,7 +66,15 @@ class _SlowReply(NamedTuple):
     packet: int
     flow: int
     acked_ns: int | None  # how long it took until the host of the service acknowledged the request
-    is_resent: bool  # octets were sent again meanwhile, so the network may have lost them
+    transfer_ns: int  # from the first octets of the reply to the last; 0 if a few packets held it
+    resent_ns: int  # pauses that ended with octets sent again, so that the network may have lost them
+
+    @property
+    def takes(self) -> Literal["service", "transfer", "resending"]:
+        """The part that takes most of the time. Before the first octet it is the service, or the way to it."""
+        if 2 * self.resent_ns >= self.latency_ns:
+            return "resending"
+        return "transfer" if 2 * self.transfer_ns >= self.latency_ns else "service"
 
 
 class _Exchange:
@@ -111,9 +122,9 @@ class _Exchange:
                 continue
             self.latencies.add(latency)
             if len(slowest) < _SLOWEST or latency > slowest[0].latency_ns:
-                acked_ns = self._acked_ns(event, latency)
-                is_resent = self._is_resent(event, latency)
-                slow = _SlowReply(latency, event.time_ns, event.packet, event.flow, acked_ns, is_resent)
+                transfer = 0 if event.begun_ns is None else min(event.time_ns - event.begun_ns, latency)
+                acked, resent = self._acked_ns(event, latency), self._resent_ns(event, latency)
+                slow = _SlowReply(latency, event.time_ns, event.packet, event.flow, acked, transfer, resent)
                 (heappush if len(slowest) < _SLOWEST else heappushpop)(slowest, slow)
 
     def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
@@ -126,10 +137,14 @@ class _Exchange:
                     return acked_ns - asked_ns
         return None
 
-    def _is_resent(self, event: Message, latency_ns: int) -> bool:
-        """Whether octets were sent again while a reply was waited for."""
+    def _resent_ns(self, event: Message, latency_ns: int) -> int:
+        """How long nothing came before octets that were sent again, while a reply was waited for."""
         asked_ns = event.time_ns - latency_ns
-        return any(pause.resends and asked_ns < pause.until_ns <= event.time_ns for pause in self.pauses)
+        return sum(
+            pause.until_ns - max(pause.since_ns, asked_ns)
+            for pause in self.pauses
+            if pause.resends and asked_ns < pause.until_ns <= event.time_ns
+        )
 
     def _begin(self, event: Message) -> None:
         frames = event.frames
@@ -384,11 +399,11 @@ class Requests(Inquiry):
         median_ns = latencies.percentile(0.5)
         slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
         slowest = sorted(service.slowest, reverse=True)
+        takes = slowest[0].takes if slowest else "service"
         if median_ns > _SLOW_MEDIAN_NS:
-            summary = (
-                f"{address} is slow: half of its {times(latencies.count, 'reply')} took over {span(median_ns)}, the "
-                f"slowest {span(latencies.maximum)}"
-            )
+            replies = times(latencies.count, "reply")
+            half = f"half of its {replies} took over {span(median_ns)}, the slowest {span(latencies.maximum)}"
+            summary = f"{address} is slow: {half}" if takes == "service" else f"the way of {address} is slow: {half}"
         elif latencies.maximum > slow_ns:
             summary = (
                 f"some replies of {address} are slow: the slowest of {latencies.count:,} took "
@@ -403,10 +418,13 @@ class Requests(Inquiry):
         seen = Occurrences()
         for slow in slowest:
             seen.add(slow.time_ns, slow.packet, slow.flow)
-        is_lost = any(one.is_resent for one in slowest)
-        where = _RESENT if is_lost else self._where(address, slowest)
+        if takes == "service":
+            where, advice = self._where(address, slowest), None
+        elif takes == "transfer":
+            where, advice = _transfer(slowest[0]), _TRANSFER_ADVICE
+        else:
+            where, advice = f"{_RESENT}{span(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
         known = f"from the request to its reply, as captured{where}{_INFERRED if service.is_inferred else ''}"
-        advice = _LOST_ADVICE if is_lost else None
         yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice)
 
     def _where(self, address: str, slowest: list[_SlowReply]) -> str:
@@ -429,3 +447,13 @@ class Requests(Inquiry):
             return ""
         where = "in the service" if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
         return f"; its host answers a SYN after {span(max(way_ns, 1))}, so the time passes {where}"
+
+
+def _transfer(slow: _SlowReply) -> str:
+    """How the time of a reply divides whose octets took long to come."""
+    before_ns = max(slow.latency_ns - slow.transfer_ns, 1)
+    lost = f", {span(slow.resent_ns)} of it until octets were sent again" if slow.resent_ns else ""
+    return (
+        f"; the first octets of the slowest came after {span(before_ns)}, and the others took "
+        f"{span(slow.transfer_ns)}{lost}: the time passes in the transfer"
+    )

@@ -76,6 +76,7 @@ class Patterns:
         self._waiting: dict[int, list[Rules]] = {}  # rules of a flow that must know that time passes
         self._forwarding = Proxies()
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
+        self._blinded: set[int] = set()  # connections that lack octets before either side's greeting
         self._connections = ConnectionLog(self._findings)
         self._announced = BeaconPeers()
         self._pipelines: dict[str, Pipeline] = {}
@@ -188,8 +189,11 @@ class Patterns:
 
     def _problem(self, event: Problem) -> None:
         if event.code in BLINDING and event.flow is not None:
-            if event.code == "no-greeting" and event.flow not in self._conversations:
-                self._meet(event.flow, event.src or "", event.dst or "")
+            if event.flow not in self._conversations:
+                if event.code == "no-greeting":
+                    self._meet(event.flow, event.src or "", event.dst or "")
+                else:
+                    self._blinded.add(event.flow)
             self._blind(event.flow, event.since_ns or event.time_ns)
 
     def _take_notice(self, notice: Refusal | Doubt | Delay) -> None:
@@ -221,6 +225,7 @@ class Patterns:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             conversation = self._conversations[event.flow] = Conversation(event.flow)
+            conversation.blind = event.flow in self._blinded
             conversation.websocket = event.version == "ZWS2.0"
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
@@ -424,6 +429,7 @@ class Patterns:
         conversation = self._conversations.pop(event.flow, None)
         self._on_message.pop(event.flow, None)
         self._waiting.pop(event.flow, None)
+        self._blinded.discard(event.flow)
         self._now_ns = max(self._now_ns, event.end_ns)
         if conversation is not None:
             if conversation.inference is not None or conversation.guesses is not None:

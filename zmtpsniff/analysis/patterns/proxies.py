@@ -1,21 +1,29 @@
 """Requests and replies on their way through proxies: the same message once more on another connection.
 
 A ROUTER that gets a message puts the identity of the sender in front. A program like zmq_proxy sends the result on
-through a DEALER, and the reply takes the way back. The frames show that a message is the second leg of another one. If
-a request can have come from one connection only, its identity belongs to that connection.
+through a DEALER, and the reply takes the way back. The frames show that a message is the next leg of another one. If
+a request can have come from one connection only, its identity belongs to that connection. Of messages with the same
+frames from one peer, only one that is alone is certain.
 """
 
 from collections import OrderedDict
-from typing import TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from dissectors.events import Message, Octets, Place
-
-_Key = TypeVar("_Key", int, tuple[int, int])
+from zmtpsniff.analysis.patterns.alike import Alike
 
 _REMEMBERED = 4096  # messages on their way, and identities
-_ALIKE = 64  # places to remember of messages with the same frames
+_ALIKE = 64  # messages from one peer to remember that have the same frames
 _LONGEST_IDENTITY = 255  # octets
 _OWN_IDENTITY = 5  # octets of an identity that libzmq makes: a zero and a counter of four
+
+
+class Leg(NamedTuple):
+    """A reply on its way back."""
+
+    place: Place
+    answers: Place | None  # the request that it answers, one connection nearer to the requester
 
 
 class Proxies:
@@ -23,79 +31,101 @@ class Proxies:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._requests: OrderedDict[int, list[Place]] = (
-            OrderedDict()
-        )  # hash of the frames to the places of such messages, in order
-        self._replies: OrderedDict[tuple[int, int], list[Place]] = OrderedDict()  # by their next flow, and that hash
-        self._flows: OrderedDict[bytes, int] = OrderedDict()  # the flow of a peer, by its identity
+        # By the hash of the frames, and the flow that they came on; and those flows by that hash.
+        self._requests: OrderedDict[tuple[int, int], Alike[Place]] = OrderedDict()
+        self._senders: dict[int, set[int]] = {}
+        self._replies: OrderedDict[tuple[int, int], Alike[Leg]] = OrderedDict()  # by their next flow, and that hash
+        # The flow of a peer, by the identity that it announced; and by the identity that a ROUTER gave to it, with the
+        # address of the socket that sends on what the ROUTER got. The ROUTERs of two proxies may give the same ones.
+        self._announced: OrderedDict[bytes, int] = OrderedDict()
+        self._given: OrderedDict[tuple[str, Octets], int] = OrderedDict()
 
     def learn(self, identity: bytes, flow: int) -> None:
-        """A ROUTER knows the peer of this flow by this identity."""
-        self._flows[identity] = flow
-        self._flows.move_to_end(identity)
-        if len(self._flows) > _REMEMBERED:
-            self._flows.popitem(last=False)
+        """The peer of this flow announced this identity to a ROUTER."""
+        self._announced[identity] = flow
+        self._announced.move_to_end(identity)
+        if len(self._announced) > _REMEMBERED:
+            self._announced.popitem(last=False)
 
-    def is_identity(self, frame: Octets) -> bool:
-        """Whether a ROUTER put this frame in front of the others."""
-        if not isinstance(frame, bytes) or not 0 < len(frame) <= _LONGEST_IDENTITY:
+    def _flow(self, proxy: str, identity: Octets) -> int | None:
+        return self._given.get((proxy, identity), self._announced.get(identity))  # type: ignore[arg-type]
+
+    def is_relayed(self, frames: Sequence[Octets]) -> bool:
+        """Whether a ROUTER put the first of these frames in front of the others."""
+        identity = frames[0]
+        if len(frames) == 1 or not isinstance(identity, bytes) or not 0 < len(identity) <= _LONGEST_IDENTITY:
             return False
-        return (len(frame) == _OWN_IDENTITY and frame[0] == 0) or frame in self._flows
+        return (len(identity) == _OWN_IDENTITY and identity[0] == 0) or identity in self._announced
 
-    def begin(self, event: Message) -> None:
-        """Remember a request to a ROUTER, which may send it on."""
-        _remember(self._requests, hash(tuple(event.frames)), event)
+    def begin(self, event: Message, *, alone: bool = False) -> None:
+        """Remember a request to a ROUTER, which may send it on; ``alone`` if its sender waits for no other reply."""
+        what = (hash(tuple(event.frames)), event.flow)
+        alike = self._requests.get(what)
+        if alike is None:
+            alike = self._requests[what] = Alike(_ALIKE)
+            self._senders.setdefault(what[0], set()).add(event.flow)
+            if len(self._requests) > _REMEMBERED:
+                self._forget(next(iter(self._requests)))
+        else:
+            self._requests.move_to_end(what)
+        place = Place(event.flow, event.packet, event.part)
+        if alone:
+            alike.replace(place)
+        else:
+            alike.add(place)
 
-    def forwarded(self, event: Message) -> Place | None:
-        """Where a request with an identity in front came from, if that is certain. A proxy forwards it only once."""
-        what = hash(tuple(event.frames[1:]))
-        places = self._requests.get(what)
-        if not places:
+    def _forget(self, what: tuple[int, int]) -> None:
+        del self._requests[what]
+        senders = self._senders[what[0]]
+        senders.remove(what[1])
+        if not senders:
+            del self._senders[what[0]]
+
+    def forwarded(self, event: Message, frames: Sequence[Octets]) -> Place | None:
+        """Where a request came from, if that is certain; ``frames`` are its own from the identity on."""
+        content = hash(tuple(frames[1:]))
+        senders = self._senders.get(content)
+        if senders is None:
             return None
-        identity = event.frames[0]
-        assert isinstance(identity, bytes)  # is_identity
-        known = self._flows.get(identity)
-        flows = {place.flow for place in places if place.flow != event.flow}
-        if known not in flows:
-            if len(flows) != 1:  # two peers sent the same request, and nobody knows whose this is
+        flow = self._flow(event.src, frames[0])
+        if flow not in senders or flow == event.flow:
+            others = senders - {event.flow}
+            if len(others) != 1:  # two peers sent the same request, and nobody knows whose this is
                 return None
-            known = flows.pop()
-            self.learn(identity, known)
-        place = next(place for place in places if place.flow == known)
-        places.remove(place)
-        if not places:
-            del self._requests[what]
+            flow = others.pop()
+            self._given[event.src, frames[0]] = flow
+            if len(self._given) > _REMEMBERED:
+                self._given.popitem(last=False)
+        alike = self._requests[content, flow]
+        place = alike.take(len(alike.waiting))
+        if not alike.waiting:
+            self._forget((content, flow))
         return place
 
-    def begin_reply(self, event: Message) -> None:
-        """Remember a reply with an identity in front. A ROUTER may send it back to the peer with that identity."""
-        flow = self._flows.get(event.frames[0])  # type: ignore[arg-type]
-        if flow is not None and flow != event.flow:
-            _remember(self._replies, (flow, hash(tuple(event.frames[1:]))), event)
+    def begin_reply(self, event: Message, frames: Sequence[Octets], answers: Place | None) -> None:
+        """Remember a reply, whose own ``frames`` have an identity in front: a ROUTER may send it to that peer."""
+        flow = self._flow(event.dst, frames[0])
+        if flow is None or flow == event.flow:
+            return
+        what = (flow, hash(tuple(frames[1:])))
+        alike = self._replies.get(what)
+        if alike is None:
+            alike = self._replies[what] = Alike(_ALIKE)
+            if len(self._replies) > _REMEMBERED:
+                self._replies.popitem(last=False)
+        else:
+            self._replies.move_to_end(what)
+        alike.add(Leg(Place(event.flow, event.packet, event.part), answers))
 
-    def forwarded_reply(self, event: Message) -> Place | None:
-        """Where a reply of a ROUTER came from."""
+    def forwarded_reply(self, event: Message) -> Leg | None:
+        """Where a reply of a ROUTER came from, if that is certain."""
         if not self._replies:
             return None
         what = (event.flow, hash(tuple(event.frames)))
-        places = self._replies.get(what)
-        if places is None:
+        alike = self._replies.get(what)
+        if alike is None:
             return None
-        place = places.pop(0)
-        if not places:
+        leg = alike.take(len(alike.waiting))
+        if not alike.waiting:
             del self._replies[what]
-        return place
-
-
-def _remember(table: "OrderedDict[_Key, list[Place]]", what: _Key, event: Message) -> None:
-    """Add a message to those with the same frames; forget the oldest ones."""
-    places = table.get(what)
-    if places is None:
-        table[what] = [Place(event.flow, event.packet)]
-        if len(table) > _REMEMBERED:
-            table.popitem(last=False)
-        return
-    table.move_to_end(what)
-    places.append(Place(event.flow, event.packet))
-    if len(places) > _ALIKE:
-        del places[0]
+        return leg

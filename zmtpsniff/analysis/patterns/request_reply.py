@@ -1,18 +1,25 @@
 """Requests and their replies (28/REQREP): which reply answers which request, how late, and which requests get none.
 
+A reply has the envelope of its request: all that stands before the delimiter, of any depth. A REP answers in order. Any
+other peer may answer in any order. So a reply belongs to a request only if no other request with that envelope is open,
+or if the reply passed a proxy and its pair on the other side is known.
+
 A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened. But
 of two independent events either may come first. So the order of events does not show who knew what; acknowledgments do
 (:func:`~zmtpsniff.analysis.patterns.conversation.can_know`).
 """
 
-from collections import deque
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Literal, NamedTuple
 
-from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets
+from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets, Place
+from zmtpsniff.analysis.patterns.alike import Alike
 from zmtpsniff.analysis.patterns.conversation import (
-    NO_RULES,
     Conversation,
     Findings,
     Room,
@@ -23,10 +30,12 @@ from zmtpsniff.analysis.patterns.conversation import (
 from zmtpsniff.analysis.patterns.proxies import Proxies
 
 SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
-_PENDING = 65_536  # the most requests of one connection that may wait for a reply; older ones are forgotten
-_LOOKED_THROUGH = 1024  # so many of them to compare with the identities of a reply
+_PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
+_ALIKE = 1024  # of these the most with the same envelope
+_LOOKED_THROUGH = 1024  # so many of them to compare with the envelope of a reply of a REP
 _REQUEST_COST = 200  # octets of memory
 _GIVEN_UP = 16  # requests to remember of a REQ socket that asked again
+_OFFSET = attrgetter("offset")
 
 
 class _Request(NamedTuple):
@@ -34,11 +43,23 @@ class _Request(NamedTuple):
 
     time_ns: int
     packet: int
+    part: int
     offset: int  # where the octets begin in its sender's stream that completed the request
-    key: int  # a number for its identities, 0 if it has none
+    key: int  # a number for its envelope, 0 if that is the delimiter alone
     flow: int
     src: str
     dst: str
+    forwards: Place | None
+
+    @property
+    def place(self) -> Place:
+        return Place(self.flow, self.packet, self.part)
+
+
+def _request(event: Message, key: int) -> _Request:
+    return _Request(
+        event.time_ns, event.packet, event.part, event.offset, key, event.flow, event.src, event.dst, event.forwards
+    )
 
 
 class Exchange:
@@ -53,6 +74,7 @@ class Exchange:
         self.forwarding = forwarding
         self.room = room
         self.timeout_ns = timeout_ns
+        self.has_answers = False  # whether a reply on this connection answered a request on it
 
     def report_late(self, request: _Request) -> None:
         """Report a request that has waited for too long; a reply may still come."""
@@ -68,10 +90,31 @@ class Exchange:
             detail = f"no reply to this request before {what}{others}"
             self.findings.report("request-unanswered", request, detail, "note" if is_open else None)
 
+    def report_given_up(self, request: _Request) -> None:
+        """Report a request that its sender gave up."""
+        if not self.conversation.blind:
+            detail = "no reply to this request before its sender gave it up and asked again"
+            self.findings.report("request-unanswered", request, detail, "note")
+
+    def report_passed_over(self, request: _Request) -> None:
+        """Report a request that a REP did not answer, though it answered a later one."""
+        if not self.conversation.blind:
+            self.findings.report("request-unanswered", request, "no reply to this request, but to a later one")
+
     def report_unasked(self, event: Message) -> None:
-        """Report a reply that answers nothing."""
-        if not (self.conversation.blind or event.incomplete):
+        """Report a reply that answers nothing. The first one may answer a request on an earlier connection."""
+        if self.has_answers and not (self.conversation.blind or event.incomplete):
             self.findings.report("reply-without-request", event, "a reply to which no request was seen")
+
+    def report_again(self, event: Message, before: int) -> None:
+        """Report a request that comes before the reply to the one in packet ``before``."""
+        if not (self.conversation.blind or event.seen == UNBOUNDED):
+            detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
+            self.findings.report("request-before-reply", event, detail)
+
+    def hides_reply(self, event: Message, seen: int) -> bool:
+        """Whether the capture may lack the reply to the request before ``event``, whose sender had seen ``seen``."""
+        return self.conversation.blind and event.seen > seen
 
     def envelope(self, event: Message) -> Envelope | None:
         """The envelope of a message that must have one."""
@@ -87,9 +130,9 @@ class Exchange:
 
 
 class LockStep(Rules):
-    """One connection of a REQ socket, which sends a request only after the reply to the one before.
+    """One connection of a REQ socket that sends a request only after the reply to the one before, and numbers none.
 
-    Most requests are of this kind, so this class is made to be fast.
+    Most requests are of this kind, so this class is made to be fast. Whatever else a REQ does is left to others.
     """
 
     waits = True
@@ -105,341 +148,482 @@ class LockStep(Rules):
         self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
         # About the request that waits for its reply. Packets are counted from 1.
         self._packet = 0
+        self._part = 0
         self._time_ns = 0
         self._offset = 0
         self._seen = -1  # what its sender had seen of the other side
-        self._key = 0
+        self._asked = 0  # the packet of the last request
         self._answered = -1  # stream offset of the last reply
-        self._answered_packet = 0  # the packet of the request that the last reply answers
         self._late = False  # whether the waiting request was reported
-        self._given_up: tuple[_Request, ...] = ()  # requests without a reply when the next one was sent
+        self._job: _Request | None = None  # what a broker gave to a REQ that works for it
+        self._rest: RequestReply | None = None  # what takes all messages from the first on that does not keep step
         self.message = self._take
 
     def _take(self, event: Message) -> None:
         frames = event.frames
-        if frames[0] != b"" or len(frames) == 1 or self._key or self._given_up:
-            self._take_rare(event)
+        if frames[0] != b"" or len(frames) == 1 or self._rest is not None:
+            self._leave(event)
             return
-        event.envelope = _DELIMITER_ONLY
         if event.src == self._requester:
-            if self._packet or event.seen <= self._answered:
-                self._ask_again(event, 0)
-                if not self._requester:
-                    return
+            if (self._packet or event.seen <= self._answered) and not self._exchange.hides_reply(event, self._seen):
+                self._leave(event)
+                return
+            event.envelope = _DELIMITER_ONLY
             self._seen = event.seen
-            self._packet = event.packet
+            self._packet = self._asked = event.packet
+            self._part = event.part
             self._time_ns = event.time_ns
             self._offset = event.offset
             if self._forwarding is not None:
-                self._forwarding.begin(event)
+                if self._job is not None:
+                    self._end_job(event, self._forwarding)
+                self._forwarding.begin(event, alone=True)
         elif self._packet and event.seen > self._offset:
+            event.envelope = _DELIMITER_ONLY
             latency = event.time_ns - self._time_ns
             event.request = self._packet
+            event.request_part = self._part
             if latency >= 0:
                 event.latency_ns = latency
                 if latency > self._timeout_ns:
                     self.pass_time(event.time_ns)
             self._answered = event.offset
-            self._answered_packet = self._packet
             self._packet = 0
             self._late = False
             if self._forwarding is not None:
-                event.forwards = self._forwarding.forwarded_reply(event)
-        else:
-            self._exchange.report_unasked(event)
+                leg = self._forwarding.forwarded_reply(event)
+                if leg is not None:
+                    event.forwards = leg.place
+                elif len(frames) > 3:
+                    self._begin_job(event, self._forwarding)
+        elif not self._exchange.conversation.blind:
+            self._leave(event)
 
-    # ------------------------------------------------------------------ with ZMQ_REQ_CORRELATE, without delimiter
+    def _leave(self, event: Message) -> None:
+        """Leave this message, and all after it, to the rules for whatever may come."""
+        if self._rest is None:
+            waiting = self._waiting() if self._packet else None
+            self._rest = RequestReply(self._exchange)
+            self._rest.resume(waiting, self._asked, self._seen, self._answered, is_late=self._late)
+        self._rest.take(event)
 
-    def _take_rare(self, event: Message) -> None:
-        if event.frames == [b""] and self._forwarding is not None:
-            return  # ZMQ_PROBE_ROUTER: it only says that somebody is there
-        envelope = event.envelope = self._exchange.envelope(event)
-        if envelope is None and not event.incomplete:
-            return  # REQ and REP drop it
-        key = _key(event.frames, envelope)
-        if event.src != self._requester:
-            self._answer(event, key)
-            return
-        if self._packet or event.seen <= self._answered:
-            self._ask_again(event, key)
-            if not self._requester:
-                return
-        self._seen = event.seen
-        self._packet, self._time_ns, self._offset, self._key = event.packet, event.time_ns, event.offset, key
-        if self._forwarding is not None:
-            self._forwarding.begin(event)
+    # ------------------------------------------------------------------ a REQ that works for a broker
 
-    def _ask_again(self, event: Message, key: int) -> None:
-        """Take a request while another one waits. Only a REQ socket that numbers its requests may send one.
+    def _begin_job(self, event: Message, forwarding: Proxies) -> None:
+        """Take a reply that is a request of somebody else: a client's identity and its envelope are in it."""
+        content = event.frames[1:]
+        if forwarding.is_relayed(content):
+            key = _key(content, _envelope(content))
+            if key:
+                event.forwards = forwarding.forwarded(event, content)
+                self._job = _request(event, key)
 
-        The reply may stand before this event, and the requester had not seen it.
-        """
-        self.pass_time(event.time_ns)
-        blind = self._exchange.conversation.blind
-        if self._exchange.conversation.guesses is not None and not key and event.seen <= self._seen:
-            # Nothing came in between: it is no REQ, or one that gave up, and nobody knows what the next reply answers.
-            # Of a REP that the user declares the peer may be a DEALER, too.
-            self._requester = ""
-            self.lose()
-            return
-        if not (key or blind or event.seen == UNBOUNDED):
-            before = self._packet or self._answered_packet
-            detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
-            self._exchange.findings.report("request-before-reply", event, detail)
-        # Otherwise the request has been reported already, or the capture lacks the reply.
-        if self._packet and not self._late and (key or not blind):
-            self._given_up = (*self._given_up[1 - _GIVEN_UP :], self._request())
-        self._packet = 0
-        self._late = False
-
-    def _answer(self, event: Message, key: int) -> None:
-        requests = (*self._given_up, self._request()) if self._packet else self._given_up
-        known = [request for request in requests if request.key == key and can_know(event, request.offset)]
-        if not known:
-            self._exchange.report_unasked(event)
-            return
-        request = known[0]
-        event.latency_ns = latency_ns(event, request.time_ns)
-        event.request = request.packet
-        if key or len(known) > 1:
-            event.paired = "envelope" if key else "order"
-        if request.packet == self._packet:
-            self.pass_time(event.time_ns)
-            self._answered, self._answered_packet = event.offset, self._packet
-            self._packet = 0
-            self._late = False
-        else:
-            self._given_up = tuple(one for one in self._given_up if one is not request)
-        if self._forwarding is not None:
-            event.forwards = self._forwarding.forwarded_reply(event)
+    def _end_job(self, event: Message, forwarding: Proxies) -> None:
+        """Take what the REQ says after a request of somebody else: the answer, if it has the same envelope in it."""
+        job, self._job = self._job, None
+        content = event.frames[1:]
+        if job is not None and _key(content, _envelope(content)) == job.key:
+            event.request, event.request_part, event.paired = job.packet, job.part, "envelope"
+            event.latency_ns = latency_ns(event, job.time_ns)
+            forwarding.begin_reply(event, content, job.forwards)
 
     # ------------------------------------------------------------------ waiting
 
     @property
     def asked_ns(self) -> int | None:  # type: ignore[override]
         """When the waiting request was sent."""
+        if self._rest is not None:
+            return self._rest.asked_ns
         return self._time_ns if self._packet else None
-
-    def _request(self) -> _Request:
-        return _Request(
-            self._time_ns, self._packet, self._offset, self._key, self._flow, self._requester, self._replier
-        )
 
     def lose(self) -> None:
         """The missing octets may hold the request or its reply."""
         self._packet = 0
-        self._given_up = ()
+        self._job = None
+        if self._rest is not None:
+            self._rest.lose()
 
     def pass_time(self, now_ns: int) -> None:
         """Report a request that has waited for too long, once."""
-        if self._packet and not self._late and now_ns - self._time_ns > self._timeout_ns:
+        if self._rest is not None:
+            self._rest.pass_time(now_ns)
+        elif self._packet and not self._late and now_ns - self._time_ns > self._timeout_ns:
             self._late = True
-            self._exchange.report_late(self._request())
+            self._exchange.report_late(self._waiting())
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Report a request without a reply, and requests that the REQ socket gave up."""
         self.pass_time(now_ns)
-        is_open = event.end == "open"
-        if self._packet and not self._late:
-            self._exchange.report_unanswered(self._request(), is_open, 0)
-        for request in self._given_up:
-            if request.key and not self._exchange.conversation.blind:
-                detail = "no reply to this request before its sender gave it up and asked again"
-                self._exchange.findings.report("request-unanswered", request, detail, "note")
+        if self._rest is not None:
+            self._rest.finish(event, now_ns)
+        elif self._packet and not self._late:
+            self._exchange.report_unanswered(self._waiting(), event.end == "open", 0)
+
+    def _waiting(self) -> _Request:
+        ends = (self._flow, self._requester, self._replier)
+        return _Request(self._time_ns, self._packet, self._part, self._offset, 0, *ends, None)
+
+
+class _Answer(NamedTuple):
+    """What a reply answers."""
+
+    request: _Request | None  # None if several requests may be meant
+    paired: Literal["envelope", "order", "forwards"] | None = None
+    passed_over: Sequence[_Request] = ()  # requests that nobody will answer any more
+
+
+class _InOrder:
+    """The requests to a REP, which answers them in order."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[_Request] = deque()
+        self._keys: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def add(self, request: _Request) -> bool:
+        """One more waits. Returns whether another one with its envelope does."""
+        self.waiting.append(request)
+        self._keys[request.key] += 1
+        return self._keys[request.key] > 1
+
+    def answer(self, event: Message, key: int, _meant: Place | None) -> _Answer | None:
+        """The request that a reply answers; None if it answers nothing."""
+        waiting, keys = self.waiting, self._keys
+        for place, request in enumerate(islice(waiting, _LOOKED_THROUGH)):
+            if not can_know(event, request.offset):
+                break
+            if request.key == key:
+                paired: Literal["order"] | None = "order" if keys[key] > 1 else None
+                passed = [waiting.popleft() for _ in range(place + 1)]
+                for one in passed:
+                    keys[one.key] -= 1
+                    if not keys[one.key]:
+                        del keys[one.key]
+                return _Answer(request, paired, passed[:-1])
+        return None
+
+    def distrust(self, key: int) -> None:
+        """There was a reply to nothing, which says nothing of the order."""
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.waiting.clear()
+        self._keys.clear()
+
+
+class _ByEnvelope:
+    """The requests to any other socket. A reply answers one of those that have its envelope."""
+
+    def __init__(self) -> None:
+        self._alike: dict[int, Alike[_Request]] = {}
+        self._length = 0
+
+    def __len__(self) -> int:
+        return self._length
+
+    def add(self, request: _Request) -> bool:
+        """One more waits. Returns whether another one with its envelope does."""
+        alike = self._of(request.key)
+        length = len(alike.waiting)
+        alike.add(request)
+        self._length += len(alike.waiting) - length
+        return length > 0
+
+    def _of(self, key: int) -> Alike[_Request]:
+        alike = self._alike.get(key)
+        if alike is None:
+            alike = self._alike[key] = Alike(_ALIKE)
+            self._length += 1
+        return alike
+
+    def answer(self, event: Message, key: int, meant: Place | None) -> _Answer | None:
+        """The request that a reply answers, ``meant`` if that is known; None if it answers nothing."""
+        alike = self._alike.get(key)
+        if alike is None:
+            return None
+        waiting = alike.waiting
+        length = len(waiting)
+        if meant is not None:
+            answer = _Answer(next((one for one in waiting if one.place == meant), None), "forwards")
+            if answer.request is not None:
+                alike.remove(answer.request)
+        else:
+            known = bisect_left(waiting, event.seen, key=_OFFSET)
+            if not alike.are_left(known):
+                return None
+            answer = _Answer(alike.take(known), "envelope")
+        self._length -= length - len(waiting)
+        if not waiting and alike.is_certain:
+            del self._alike[key]
+            self._length -= 1
+        return answer
+
+    def distrust(self, key: int) -> None:
+        """There was a reply to nothing: whoever replies with this envelope says more than replies."""
+        self._of(key).give_up()
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._alike.clear()
+        self._length = 0
 
 
 class RequestReply(Rules):
     """One connection between sockets that may have several requests under way."""
 
-    waits = True
-
     def __init__(self, exchange: Exchange) -> None:
         """Look at the connection from its first message on."""
         self._exchange = exchange
         self._forwarding = exchange.forwarding
-        types = exchange.conversation.types
-        # A REP socket needs the delimiter, answers in order, and never asks. Either of DEALER and ROUTER may ask: the
-        # side that speaks first counts as the requester.
-        self._strict = "REP" in types.values()
-        self._requester = next((a for a, kind in types.items() if kind == "DEALER"), None) if self._strict else None
-        self._router = next((address for address, kind in types.items() if kind == "ROUTER"), None)
-        self._pending: deque[_Request] = deque()  # requests without a reply, the oldest first
-        self._in_order = True  # whether replies without identities come in the order of their requests
-        # Whether identities show which request a reply answers. They do not if octets are missing and an identity may
-        # have asked again before its reply came: then nobody knows how many of its requests are under way.
-        self._by_identity = True
-        self._lost = False  # octets are missing
-        self._asks_again = False  # an identity has asked again before its reply came
-        self._asking: set[int] = set()  # the keys in `_pending`, until one of them is there twice
-        self._late = False  # whether the oldest request has been reported
-        self.message = self._take
+        self._types = exchange.conversation.types
+        # REQ and REP need the delimiter. Either of two other sockets may ask: the side that is the first with an
+        # envelope of identities asks all those (True), and so does the first with a delimiter alone (False), unless a
+        # proxy proves the contrary.
+        addresses = {kind: address for address, kind in self._types.items()}
+        self._is_req, self._is_rep = "REQ" in addresses, "REP" in addresses
+        self._strict = self.waits = self._is_proven = self._is_req or self._is_rep
+        self._askers: dict[bool, str] = {}
+        if self._strict:
+            asks = addresses.get("REQ") or next(one for one, kind in self._types.items() if kind != "REP")
+            self._askers = {True: asks, False: asks}
+        self._began_late = exchange.conversation.blind
+        self._requests = _InOrder() if self._is_rep else _ByEnvelope()
+        self._paid = 0  # requests for which room was taken
+        # If octets are missing, a delimiter alone pairs nothing any more, except for a REQ, which takes turns. Nor do
+        # identities after one has asked again before its reply: nobody knows how many of its requests are under way.
+        self._lost = False
+        self._asks_again = False
+        self._late = False  # whether the request that waits for longest has been reported
+        # Of a REQ: its last request, what it had seen by then, the first and last reply that it had not.
+        self._last: _Request | None = None
+        self._seen = -1
+        self._asked = 0  # the packet of the last request, 0 if that is unknown
+        self._gives_up = False  # whether it ever asked again before a reply came
+        self._unseen: tuple[int, int] | None = None
+        self._given_up: deque[_Request] = deque(maxlen=_GIVEN_UP)
+        self.message = self.take
 
-    def _take(self, event: Message) -> None:
+    def resume(self, waiting: _Request | None, asked: int, seen: int, answered: int, *, is_late: bool) -> None:
+        """Go on with a REQ: the request that waits, the last one, what it had seen then, and where its reply was."""
+        self._asked, self._seen, self._late = asked, seen, is_late
+        self._exchange.has_answers = answered >= 0
+        if answered >= seen:
+            self._unseen = (answered, answered)
+        if waiting is not None:
+            self._last = waiting
+            self._requests.add(waiting)
+            self._pay()
+
+    def take(self, event: Message) -> None:
+        """Take a message."""
         frames = event.frames
-        if frames == [b""] and not self._strict:
+        if frames == [b""] and not self._is_rep:
             return  # ZMQ_PROBE_ROUTER: it only says that somebody is there
-        envelope = self._exchange.envelope(event) if self._strict else self._identities(frames)
+        envelope = event.envelope = self._exchange.envelope(event) if self._strict else _envelope(frames)
         if envelope is None and self._strict and not event.incomplete:
-            return  # dropped, or nothing that a REP sends
-        event.envelope = envelope
-        if self._requester is None:
-            self._requester = event.src
-        if event.src == self._requester:
-            self._ask(event, _key(frames, envelope))
-        else:
-            self._answer(event, _key(frames, envelope))
-        self._follow(event)
+            return  # dropped
+        key = _key(frames, envelope)
+        if key is None and self._strict:
+            key = 0
+        asks = None
+        if key is not None and (self._is_proven or not self._began_late):
+            asks = event.src == self._askers.setdefault(key != 0, event.src)
+        asks, meant = self._follow_back(event, key, asks)
+        request = None
+        if key is not None and asks is not None:
+            if asks:
+                self._ask(event, key)
+            else:
+                request = self._answer(event, key, meant)
+        self._follow_on(event, asks, request)
 
-    def _identities(self, frames: list[Octets]) -> Envelope | None:
-        """The identities of a message. Between DEALER and ROUTER other frames may stand before an empty frame, too."""
-        envelope = _envelope(frames)
-        if envelope is None or not all(map(self._forwarding.is_identity, frames[: envelope.identities])):
-            return None
-        return envelope
+    # ------------------------------------------------------------------ through proxies
 
-    def _follow(self, event: Message) -> None:
-        """Join a message with its copy on the other side of a proxy."""
+    def _follow_back(self, event: Message, key: int | None, asks: bool | None) -> tuple[bool | None, Place | None]:
+        """Join a message with its copy on the other side of a proxy.
+
+        Returns whether it is a request, None if nobody knows, and what it answers, if that is known there.
+        """
         forwarding = self._forwarding
-        relayed = len(event.frames) > 1 and forwarding.is_identity(event.frames[0])
-        if self._router is None:
-            if relayed:
-                relay(event, forwarding)
-        elif event.src == self._router:
-            event.forwards = forwarding.forwarded_reply(event)
-            if relayed and event.forwards is None:
-                forwarding.begin_reply(event)
-        else:
-            if relayed:
-                event.forwards = forwarding.forwarded(event)
-            forwarding.begin(event)
+        if asks is not True and self._types[event.src] == "ROUTER":
+            leg = forwarding.forwarded_reply(event)
+            if leg is not None:
+                event.forwards = leg.place
+                return asks, leg.answers
+        if (asks is not False or not self._is_proven) and forwarding.is_relayed(event.frames):
+            event.forwards = forwarding.forwarded(event, event.frames)
+            if event.forwards is not None and key is not None and not self._is_proven:
+                self._prove(event.src)
+                return True, None
+        return asks, None
+
+    def _prove(self, asker: str) -> None:
+        """What this side says passes on requests. What was first may have been a reply to an earlier connection."""
+        self._is_proven = True
+        if self._askers.get(True) != asker:
+            self._askers[True] = asker
+            self._requests.clear()
+            self._pay()
+
+    def _follow_on(self, event: Message, asks: bool | None, request: _Request | None) -> None:
+        """Remember a message that a proxy may send on."""
+        if asks is not False and self._types[event.dst] == "ROUTER":
+            self._forwarding.begin(event)
+        is_reply = asks is False or (asks is None and event.forwards is None)
+        if is_reply and self._forwarding.is_relayed(event.frames):
+            self._forwarding.begin_reply(event, event.frames, request and request.forwards)
+
+    # ------------------------------------------------------------------ requests
 
     def _ask(self, event: Message, key: int) -> None:
-        if not (self._in_order or (key and self._by_identity)):
+        if self._is_req and not self._take_turn(event, key):
+            return
+        if not self._is_trusted(key):
             return
         self.pass_time(event.time_ns)
-        if len(self._pending) >= _PENDING or not self._exchange.room.take(_REQUEST_COST):
+        request = _request(event, key)
+        if self._requests.add(request):
+            self._asks_again = True
+        if self._is_req:
+            self._last, self._late = request, False
+        self._pay()
+        if self._lost and self._asks_again:
+            self.lose()
+
+    def _take_turn(self, event: Message, key: int) -> bool:
+        """Take a request of a REQ. Returns whether it is one."""
+        conversation = self._exchange.conversation
+        self.pass_time(event.time_ns)
+        is_again = self._asked > 0 and not self._exchange.hides_reply(event, self._seen)
+        if self._unseen is not None and self._unseen[0] < event.seen:
+            is_again = False
+            self._unseen = (event.seen, self._unseen[1]) if self._unseen[1] >= event.seen else None
+        if is_again and not key:
+            if conversation.guesses is not None and event.seen <= self._seen:
+                # Nothing came in between: it is no REQ, or one that gave up, and nobody knows what the next reply
+                # answers. Of a REP that the user declares the peer may be a DEALER, too.
+                self._lost = self._asks_again = True
+                self.lose()
+                return False
+            self._exchange.report_again(event, self._asked)
+        self._gives_up = self._gives_up or is_again
+        if not self._gives_up:
+            self._requests.clear()  # those before have got their replies
+        if self._last is not None and self._last.key and not self._late:
+            self._given_up.append(self._last)
+        self._seen, self._asked = event.seen, event.packet
+        return True
+
+    def _is_trusted(self, key: int) -> bool:
+        return not self._lost or ((key != 0 or self._is_req) and not self._asks_again)
+
+    def _pay(self) -> None:
+        """Take room for the requests that wait, or forget them."""
+        owed = len(self._requests) - self._paid
+        if owed > 0 and (len(self._requests) > _PENDING or not self._exchange.room.take(owed * _REQUEST_COST)):
             self._exchange.conversation.blind = True
             self.lose()
             return
-        request = _Request(event.time_ns, event.packet, event.offset, key, event.flow, event.src, event.dst)
-        self._pending.append(request)
-        if key and not self._asks_again:
-            self._note(key)
+        if owed < 0:
+            self._exchange.room.give(-owed * _REQUEST_COST)
+        self._paid += owed
 
-    def _note(self, key: int) -> None:
-        """Remember which identities wait for a reply."""
-        if key not in self._asking:
-            self._asking.add(key)
-            return
-        self._asks_again = True
-        self._asking.clear()
-        if self._lost:
-            self.lose()
+    # ------------------------------------------------------------------ replies
 
-    def _answer(self, event: Message, key: int) -> None:
-        pending = self._pending
-        if not (self._in_order or (key and self._by_identity)):
-            return
-        request = pending[0] if pending and can_know(event, pending[0].offset) else None
-        if request is not None and request.key == key:
-            pending.popleft()
-            if self._strict and event.time_ns - request.time_ns > self._exchange.timeout_ns:
-                if not self._late:
-                    self._exchange.report_late(request)
-                self._late = bool(pending)
-            else:
-                self._late = False
-        else:
-            likely = islice(pending, _LOOKED_THROUGH)
-            request = next((one for one in likely if key and one.key == key and can_know(event, one.offset)), None)
-            if request is None:
-                self._take_unasked(event, key)
-                return
-            pending.remove(request)
-        self._exchange.room.give(_REQUEST_COST)
-        self._asking.discard(key)
+    def _answer(self, event: Message, key: int, meant: Place | None) -> _Request | None:
+        self.pass_time(event.time_ns)
+        if self._is_req:
+            self._unseen = (event.offset if self._unseen is None else self._unseen[0], event.offset)
+        if not self._is_trusted(key):
+            return None
+        answer = self._requests.answer(event, key, meant)
+        if answer is None:
+            if self._strict:
+                self._exchange.report_unasked(event)
+            elif not self._exchange.conversation.blind:
+                self._requests.distrust(key)
+                self._pay()
+            return None
+        self._pay()
+        self._exchange.has_answers = True
+        request = answer.request
+        if self._last is not None and self._last.key == key and request in (self._last, None):
+            self._last = None
+        for passed_over in answer.passed_over:
+            if not self._late:
+                self._exchange.report_passed_over(passed_over)
+        if request is None:
+            return None
+        if request in self._given_up:
+            self._given_up.remove(request)
+        if not self._is_req:
+            is_late = event.time_ns - request.time_ns > self._exchange.timeout_ns
+            self._late = self._late and is_late and len(self._requests) > 0
         event.latency_ns = latency_ns(event, request.time_ns)
-        event.request = request.packet
-        if not self._strict:
-            event.paired = "envelope" if key else "order"
+        event.request, event.request_part, event.paired = request.packet, request.part, answer.paired
+        return request
 
-    def _take_unasked(self, event: Message, key: int) -> None:
-        if self._strict:
-            self._exchange.report_unasked(event)
-        elif not key:  # this side sends messages that are no replies, so its next message may be none either
-            self._give_up_order()
+    # ------------------------------------------------------------------ waiting
 
-    def _give_up_order(self) -> None:
-        self._in_order = False
-        kept = [request for request in self._pending if request.key]
-        self._exchange.room.give(_REQUEST_COST * (len(self._pending) - len(kept)))
-        self._pending = deque(kept)
+    @property
+    def asked_ns(self) -> int | None:  # type: ignore[override]
+        """When the last request of a REQ was sent, if it waits for its reply."""
+        return None if self._last is None else self._last.time_ns
+
+    def _waiting(self) -> _Request | None:
+        """The request that has waited for longest; of a REQ the last one, since it gave up those before."""
+        if self._is_req or not isinstance(self._requests, _InOrder):
+            return self._last
+        return self._requests.waiting[0] if self._requests.waiting else None
 
     def lose(self) -> None:
-        """Requests or replies are missing, so their order shows nothing any more."""
-        self._exchange.room.give(_REQUEST_COST * len(self._pending))
-        self._pending.clear()
-        self._asking.clear()
-        self._late = False
-        self._in_order = False
+        """Requests or replies are missing, so nobody knows which wait."""
+        self._requests.clear()
+        self._pay()
         self._lost = True
-        self._by_identity = not self._asks_again
+        self._late = False
+        self._last = self._unseen = None
+        self._asked = 0
+        self._given_up.clear()
 
     def pass_time(self, now_ns: int) -> None:
         """Report a request that has waited for too long, once."""
-        if self._pending and self._strict and not self._late:
-            request = self._pending[0]
-            if now_ns - request.time_ns > self._exchange.timeout_ns:
-                self._late = True
-                self._exchange.report_late(request)
+        waiting = self._waiting()
+        if waiting is not None and not self._late and now_ns - waiting.time_ns > self._exchange.timeout_ns:
+            self._late = True
+            self._exchange.report_late(waiting)
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Report the requests that nobody answered."""
         self.pass_time(now_ns)
-        if self._pending and self._strict and not self._late:
-            self._exchange.report_unanswered(self._pending[0], event.end == "open", len(self._pending) - 1)
-        self._exchange.room.give(_REQUEST_COST * len(self._pending))
-        self._pending.clear()
-
-
-class DealerPair(Rules):
-    """One connection of two DEALERs: nothing shows which message answers which, but one side may be a proxy."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        """Look at the connection from its first message on."""
-        self._forwarding = exchange.forwarding
-        self.message = self._take
-
-    def _take(self, event: Message) -> None:
-        if len(event.frames) > 1 and self._forwarding.is_identity(event.frames[0]):
-            relay(event, self._forwarding)
-
-
-def relay(event: Message, forwarding: Proxies) -> None:
-    """Join a message with an identity in front: a request that a proxy forwards, or a reply on its way back."""
-    event.forwards = forwarding.forwarded(event)
-    if event.forwards is None:
-        forwarding.begin_reply(event)
+        waiting = self._waiting()
+        if waiting is not None and not self._late:
+            more = 0 if self._is_req else len(self._requests) - 1
+            self._exchange.report_unanswered(waiting, event.end == "open", more)
+        for request in self._given_up:
+            self._exchange.report_given_up(request)
+        self._requests.clear()
+        self._pay()
 
 
 def request_reply(exchange: Exchange) -> Rules:
     """The rules for a connection between sockets of request-reply types that may talk to each other."""
-    one, other = exchange.conversation.types.values()
-    if "REQ" in (one, other):
-        return LockStep(exchange)
-    if one != other:
-        return RequestReply(exchange)
-    return DealerPair(exchange) if one == "DEALER" else NO_RULES
+    return LockStep(exchange) if "REQ" in exchange.conversation.types.values() else RequestReply(exchange)
 
 
-def _key(frames: list[Octets], envelope: Envelope | None) -> int:
-    """A number for the identities of a message; 0 if it has none."""
-    if envelope is None or not envelope.identities:
-        return 0
-    return hash(tuple(frames[: envelope.identities])) or 1
+def _key(frames: Sequence[Octets], envelope: Envelope | None) -> int | None:
+    """A number for the envelope of a message; 0 if that is the delimiter alone, None if it is not known."""
+    if envelope is None:
+        return None
+    identities = tuple(frames[: envelope.identities])
+    if not all(isinstance(identity, bytes) for identity in identities):
+        return None
+    return (hash(identities) or 1) if identities else 0
 
 
-def _envelope(frames: list[Octets]) -> Envelope | None:
+def _envelope(frames: Sequence[Octets]) -> Envelope | None:
     try:
         identities = frames.index(b"")
     except ValueError:
