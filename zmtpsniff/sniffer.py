@@ -37,6 +37,7 @@ _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is sea
 _MOST_KEY_FAULTS = 8
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 _STALL_NS = 500_000_000  # a live capture gives a batch much more often, if need be an empty one
+_LATEST_NS = 2_000_000_000  # a capture that gives nothing has given all that is older
 _RECOVERY_NS = 1_000_000_000  # in which packets come that waited meanwhile
 
 _time_ns = itemgetter(0)  # of a packet
@@ -218,7 +219,8 @@ class Sniffer:
             self._flows.settle(now_ns)
             self._datagrams.sweep(now_ns)
             if self._patterns is not None:
-                self._patterns.settle(now_ns)  # which it tells of once it has seen what came until then
+                # It tells of that once it has seen what came until then: a packet shows how far the capture is.
+                self._patterns.settle(max(self._last_ns, now_ns - _LATEST_NS))
 
     def _take_keys(self) -> None:
         """Take keys that came with the packets. Later ones may come after the boxes that they open."""

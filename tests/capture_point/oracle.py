@@ -5,6 +5,7 @@ it, and nothing may be told but what would be told of the same packets in order.
 must have been sent, what came before the first of them must be shown, and nobody but the capture may be blamed.
 """
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ BLAMES_CAPTURE = frozenset({"capture-gap", "frames-lost"})
 TELLS_LOSS = BLAMES_CAPTURE | {"frames-found-again", "no-greeting", "one-direction", "capture-ends-inside"}
 _IDLE_NS = int(FlowLimits().idle_seconds * 1e9)
 _ENOUGH = 10  # messages behind a hole, among which the next frame must be found
+_SIGNATURE = 10  # octets
+_ENOUGH_BITS = 40.0  # of evidence that they are frames
+_MOST_FLAGS = 0.4  # the part of octets that could be flags; with more, false frames follow each other for as long
+_FLAGS = {True: b"\x00\x01\x7e\x7f", False: b"\x00\x01\x02\x03\x04\x06"}  # by whether it is ZMTP 1.0
 
 
 @dataclass
@@ -131,7 +136,9 @@ def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
         if flow is None:
             disorder = isinstance(event, Problem) and event.code == DISORDER and not case.timely
             perhaps = isinstance(event, Problem) and event.code == "perhaps-zmtp" and unproven
-            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not (disorder or perhaps):
+            # A RST with nothing before it is of no connection: there is nothing else in the capture to be told.
+            lone = isinstance(event, Problem) and event.code == "no-flows" and _has_resets_alone(case)
+            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not (disorder or perhaps or lone):
                 verdict.faults.append(f"{event.severity} {event.code}, of no flow")
             continue
         by_flow.setdefault(flow, []).append(event)
@@ -149,6 +156,10 @@ def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
         places[pair] += 1
         out.append([event for flow in mine for event in by_flow[flow]])
     return out
+
+
+def _has_resets_alone(case: Case) -> bool:
+    return all(record.segment.flags & RST for file in case.files for record in file)
 
 
 def _is_hard_to_prove(case: Case, session: Session) -> bool:
@@ -272,6 +283,7 @@ class _Judge:
             proven = (self.talk.version != "1.0" or self.shown) and not self._is_single_far(side, begin)
             # The first ones may be marked as incomplete, where octets chain in more than one way.
             shown_behind = len(found.intersection(behind)) + self.which[side].count(-1)
+            proven = proven and self._is_evident(side, begin, end, behind)
             if proven and len(behind) >= _ENOUGH and 2 * shown_behind < len(behind):
                 self.faults.append(f"of {len(behind)} messages of the {who} behind a hole most are not shown")
         self.misses |= any(one.end <= self.seen[side] and place not in found for place, one in enumerate(sent))
@@ -282,6 +294,34 @@ class _Judge:
             self.faults.append(
                 f"{len(lost)} of {len(sent)} messages of the {who} are not shown, the first is {lost[0]}"
             )
+
+    def _is_evident(self, side: int, begin: int, end: int, behind: list[int]) -> bool:
+        """Whether octets behind a hole show that they are frames.
+
+        A frame shows that as far as an octet with legal flags is rare where it must stand. Where many octets could be
+        flags, as in short frames of small numbers, few frames prove nothing: other octets form as good a chain. And
+        without a greeting, frames that are messages of their own with less than 256 octets are, octet for octet, those
+        of any protocol that writes a length of two octets in front of each item.
+        """
+        octets = self.talk.stream(side)[begin:end]
+        flags = sum(octets.count(bytes([one])) for one in _FLAGS[self.talk.version == "1.0"])
+        share = max(flags, 1) / len(octets)
+        frames = sum(len(self.talk.messages[side][place].frames) for place in behind)
+        if share > _MOST_FLAGS or frames * -math.log2(share) < _ENOUGH_BITS:
+            return False
+        return bool(self.shown) or not all(self._are_items(other) for other in (CLIENT, SERVER))
+
+    def _are_items(self, side: int) -> bool:
+        """Whether all that the capture has of a side are messages of one short frame, or parts of them."""
+        sent = self.talk.messages[side]
+        short = [one for one in sent if len(one.frames) == 1 and len(one.frames[0]) < 256]
+        # What follows the signature in a greeting of 2.0 are four octets, which anything may begin with.
+        first = sent[0].begin if sent and self.talk.version == "2.0" else 0
+        return all(
+            sum(max(min(one.end, end) - max(one.begin, begin), 0) for one in short)
+            == end - (begin if begin < _SIGNATURE else max(begin, first))
+            for begin, end in self.runs[side]
+        )
 
     def _is_single_far(self, side: int, begin: int) -> bool:
         """Whether but one segment has come behind a hole of more than a GiB: anybody can forge one."""
@@ -351,6 +391,7 @@ class _Judge:
         }
         packet_of = {which: event.packet for which, event in by_place.items()}
         of_others = {event.packet for event in self.messages[asks] if event.incomplete}
+        unclear = self._unclear(by_place)
         for which, event in zip(self.which[answers], self.messages[answers], strict=True):
             if which < 0:
                 continue
@@ -361,7 +402,7 @@ class _Judge:
                 continue
             if event.request is None:
                 self.count["unpaired"] += 1
-                if self.gapless and talk.pairs_shown and request in packet_of:
+                if self.gapless and talk.pairs_shown and request in packet_of and request not in unclear:
                     self.faults.append(f"reply {which} in packet {event.packet} is shown without its request")
             elif event.request == packet_of.get(request) or (request not in packet_of and event.request in of_others):
                 self.count["right pairs"] += 1
@@ -376,6 +417,33 @@ class _Judge:
                 self.faults.append(
                     f"reply {which} in packet {event.packet} is shown with the request of {event.request}"
                 )
+
+    def _unclear(self, asked: dict[int, Message]) -> set[int]:
+        """The requests that nothing joins with their replies, by place.
+
+        Any socket but REP may answer in any order. So while several requests with one envelope wait, none of their
+        replies says which it answers; nor does one without an envelope. A request does not wait any more if its sender
+        had seen the reply before the next one with that envelope.
+        """
+        talk = self.talk
+        if talk.types[1 - talk.requester] == "REP":
+            return set()
+        answers = dict(zip(self.which[1 - talk.requester], self.messages[1 - talk.requester], strict=True))
+        answered = {request: answers[reply].offset for reply, request in talk.pairs.items() if reply in answers}
+        unclear: set[int] = set()
+        waiting: dict[tuple[bytes, ...], list[int]] = {}
+        for place, event in sorted(asked.items()):
+            frames = talk.messages[talk.requester][place].frames
+            if b"" not in frames:
+                unclear.add(place)
+                continue
+            alike = waiting.setdefault(frames[: frames.index(b"")], [])
+            if all(answered.get(one, event.seen) < event.seen for one in alike):
+                alike.clear()
+            alike.append(place)
+            if len(alike) > 1:
+                unclear.update(alike)
+        return unclear
 
     def _check_problems(self) -> None:
         loss_told = False

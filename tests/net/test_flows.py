@@ -5,7 +5,7 @@ import random
 import sys
 import tracemalloc
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -365,7 +365,7 @@ def test_a_syn_that_is_refused_and_accepted_when_it_comes_again() -> None:
     wire.send(False, 1000, flags=SYN)
     wire.send(True, 0, flags=RST | ACK, ack=1001)
     wire.connect()
-    wire.send(False, 1001, b"octets")
+    wire.send(False, 1001, b"octets", ack=5001)
     wire.send(True, 5001, b"more", ack=1007)
     assert (wire.table.count, wire.only.number) == (2, 2)
     assert (wire.only.client.data, wire.only.server.data, wire.only.from_start) == (b"octets", b"more", (True, True))
@@ -636,6 +636,132 @@ def test_segments_before_their_syn_are_no_hole_of_the_connection_before(ahead: i
     if ahead < 1 << 24:
         assert (new.client.data, new.server.data) == (b"newer", b"NEWER")
     assert wire.table.holdings.waiting_octets == 0
+
+
+@pytest.mark.parametrize(
+    ("client_ahead", "server_ahead"),
+    [(200_000, 200_000), (3_000_000, 3_000_000), (31_000_000, 31_000_000), (-(1 << 26), -8000), (-900, -(1 << 26))],
+)
+def test_the_next_connection_begins_in_any_order(client_ahead: int, server_ahead: int) -> None:
+    """Its numbers are ahead of the old ones as a clock makes them, or by chance near them on one side."""
+    client, server = 20_000 + client_ahead, 30_000 + server_ahead
+    opening = [
+        (False, client, b"", SYN, 0),
+        (True, server, b"", SYN | ACK, client + 1),
+        (False, client + 1, b"new", ACK, server + 1),
+        (True, server + 1, b"NEW", ACK, client + 1),
+        (True, server + 4, b"ER", ACK, client + 4),
+    ]
+    for order in permutations(opening):
+        wire = Wire()
+        wire.connect(20_000 - 1004, 30_000 - 1004)
+        wire.send(False, 20_000 - 1003, b"o" * 1003, ack=30_000 - 1003)
+        wire.send(True, 30_000 - 1003, b"O" * 1003, ack=20_000)
+        wire.pause(0.2)
+        for back, seq, payload, flags, ack in order:
+            wire.send(back, seq, payload, flags, ack)
+        wire.send(False, client + 4, b"er", ack=server + 6)
+        wire.table.finish()
+        said = [(one.client.data, one.server.data, one.from_start) for one in wire.dissections]
+        if said != [(b"o" * 1003, b"O" * 1003, (True, True)), (b"newer", b"NEWER", (True, True))]:
+            pytest.fail(str(order))  # a hole would make a long text
+
+
+def test_a_syn_after_a_long_pause_is_not_of_what_came_before() -> None:
+    """Its number is shortly before those of a connection whose own SYN the capture lacks."""
+    wire = Wire()
+    wire.send(False, 2001, b"old", ack=5001)
+    wire.pause(90)
+    wire.send(False, 1000, flags=SYN)
+    wire.send(True, 9000, flags=SYN | ACK, ack=1001)
+    wire.send(False, 1001, b"new", ack=9001)
+    wire.table.finish()
+    assert [one.client.data for one in wire.dissections] == [b"old", b"new"]
+
+
+def test_a_reset_counts_though_the_next_connection_speaks_before_its_syn() -> None:
+    """Where much comes late, a connection stays open after its RST."""
+    wire = Wire()
+    wire.connect()
+    for at in range(20):
+        wire.send(True, 5001 + at, b"O", ack=1002 + at)
+        wire.send(False, 1001 + at, b"o", ack=5001 + at)
+    wire.send(True, 5022, flags=RST | ACK, ack=1021)
+    wire.send(True, 5021, b"!", ack=1021)
+    wire.pause(0.2)
+    client, server = 3_001_000, 3_005_000
+    wire.send(True, server + 1, b"NEW", ack=client + 1)
+    wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(False, client, flags=SYN)
+    wire.table.finish()
+    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
+    assert said == [(b"o" * 20, b"O" * 20 + b"!", "rst"), (b"new", b"NEW", "open")]
+
+
+def test_connections_whose_packets_were_gathered_together_are_two() -> None:
+    """Neither SYN is in the capture, and both are over before anything tells where the first one began."""
+    wire = Wire()
+    wire.send(False, 1001, b"old", ack=5001)
+    wire.send(True, 5001, b"OLD", ack=1004)
+    wire.send(False, 1004, flags=FIN | ACK, ack=5004)
+    wire.send(True, 5004, flags=FIN | ACK, ack=1005)
+    wire.send(False, 1005, ack=5005)
+    wire.send(False, 1 << 30, ack=1 << 29)
+    wire.send(False, 1 << 30, b"new", ack=1 << 29)
+    wire.send(True, 1 << 29, b"NEW", ack=(1 << 30) + 3)
+    wire.table.finish()
+    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
+    assert said == [(b"old", b"OLD", "fin"), (b"new", b"NEW", "open")]
+
+
+def test_what_waits_behind_a_fin_is_of_the_next_connection() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", ack=5001)
+    wire.send(True, 5001, b"OLD", ack=1004)
+    wire.send(False, 1004, flags=FIN | ACK, ack=5004)
+    wire.send(False, 3_000_001, b"new", ack=3_005_001)
+    wire.send(True, 5004, flags=FIN | ACK, ack=1005)
+    wire.send(False, 3_000_000, flags=SYN)
+    wire.send(True, 3_005_000, flags=SYN | ACK, ack=3_000_001)
+    wire.send(True, 3_005_001, b"NEW", ack=3_000_004)
+    wire.table.finish()
+    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
+    assert said == [(b"old", b"OLD", "fin"), (b"new", b"NEW", "open")]
+
+
+def test_what_is_behind_a_reset_is_not_missing_before_it() -> None:
+    """An acknowledgment of the next connection came before the RST that ended this one."""
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"old", ack=5001)
+    wire.send(True, 5001, b"OLD", ack=1004)
+    wire.send(False, 200_001, ack=300_001)
+    wire.send(True, 5004, flags=RST | ACK, ack=1004)
+    wire.send(False, 200_000, flags=SYN)
+    wire.send(True, 300_000, flags=SYN | ACK, ack=200_001)
+    wire.send(False, 200_001, b"new", ack=300_001)
+    wire.table.finish()
+    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
+    assert said == [(b"old", b"OLD", "rst"), (b"new", b"", "open")]
+
+
+def test_late_packets_belong_to_the_connection_whose_octets_they_acknowledge() -> None:
+    """The server's numbers of the next connection begin shortly before those of the old one."""
+    wire = Wire()
+    wire.connect(1000, 50_000)
+    wire.send(False, 1001, b"old", ack=50_001)
+    wire.send(True, 50_001, b"OLD", ack=1004)
+    client, server = 1 << 26, 40_000
+    wire.send(False, client, flags=SYN)
+    wire.send(True, server, flags=SYN | ACK, ack=client + 1)
+    wire.send(True, 50_004, flags=FIN | ACK, ack=1004)
+    wire.send(False, 1004, flags=FIN | ACK, ack=50_005)
+    wire.send(False, client + 1, b"new", ack=server + 1)
+    wire.table.finish()
+    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
+    assert said == [(b"old", b"OLD", "fin"), (b"new", b"", "open")]
 
 
 def test_an_acknowledgment_before_its_syn_moves_nothing_of_the_connection_before() -> None:

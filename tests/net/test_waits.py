@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
-from tests.support.streams import Conversation, Packets, SentSegment, conversations, packets, segments
+from tests.support.streams import Conversation, Packets, Piece, SentSegment, conversations, packets, segments
+from tests.support.zmtp_octets import frame, greeting, ready
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture.source import Packet
@@ -150,7 +152,7 @@ def test_a_slow_reply_whose_octets_were_sent_again() -> None:
     request = given[place - 1]
     again = (given[place][0] - 2 * MS, *request[1:])
     (found,) = findings([*given[:place], again, *given[place:]], "replies-slow")
-    assert found.known.endswith("were sent again: the network loses packets, and that takes the time")
+    assert found.known.endswith("were sent again: the network loses packets, and that takes 599 ms of the slowest")
     assert "loses packets" in found.advice
 
 
@@ -194,6 +196,34 @@ def test_where_the_time_of_a_slow_reply_passes(acked_ms: int | None, replied_ms:
     assert words in found.known
     if "passes" not in words:
         assert "passes" not in found.known
+
+
+def big_replies(first_ms: int, rate_ms: int) -> list[Packet]:
+    """Replies of 200 kB: their first segment comes after that time, each of the others after that one."""
+    ask, big = frame(b"", 1) + frame(b"question"), frame(b"", 1) + frame(bytes(200_000))
+    replies = [Piece(1, big[at : at + 10_000]) for at in range(0, len(big), 10_000)]
+    handshakes = [Piece(0, greeting()), Piece(1, greeting()), Piece(0, ready(b"REQ")), Piece(1, ready(b"REP"))]
+    sent = segments(Conversation("big", (*handshakes, *[Piece(0, ask), *replies] * 4)), acks=False, fin=False)
+    times = [0]
+    for before, one in pairwise(sent):
+        wait = 1 if one.side == 0 or len(one.payload) < 1000 else rate_ms if len(before.payload) == 10_000 else first_ms
+        times.append(times[-1] + wait)
+    return timed(sent, times)
+
+
+def test_a_slow_transfer_is_not_blamed_on_the_service() -> None:
+    (found,) = findings(big_replies(3, 70), "replies-slow")
+    assert "the way of 10.0.0.2:5555 is slow: half of its 4 replies took over 1." in found.summary
+    assert "the first octets of the slowest came after 3 ms, and the others took 1.3 s: the time passes in the tr" in (
+        found.known
+    )
+    assert "smaller or compressed" in found.advice
+
+
+def test_a_slow_service_with_big_replies() -> None:
+    (found,) = findings(big_replies(1500, 2), "replies-slow")
+    assert "10.0.0.2:5555 is slow" in found.summary
+    assert "the time passes in the service" in found.known
 
 
 @pytest.mark.parametrize(

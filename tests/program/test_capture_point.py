@@ -43,6 +43,36 @@ def test_what_was_sent_is_shown(family: str, cases: range) -> None:
         pytest.fail("\n".join([said, *faults[:10]]))
 
 
+# Of cases that failed once, one of each cause.
+_MENDED = [
+    "reuse:9000381",  # octets after both SYNs, while one side's new numbers are shortly behind the old ones
+    "reuse:9001052",  # a SYN after a minute, with a number before those of a connection without one
+    "reuse:9003168",  # octets before their SYN, after a RST that came early
+    "reuse:30002406",  # numbers of which the SYN comes last
+    "reuse:40004438",  # a segment in doubt, before late ones of the old connection
+    "reuse:40005548",  # two connections without SYNs gathered as one
+    "reuse:40009444",  # a RST before late octets, and the next connection between them
+    "reuse:50000014",  # a late FIN whose number fits the next connection
+    "reuse:50004051",  # a SYN whose octets look like old ones
+    "reuse:70000739",  # an acknowledgment of the next connection before the RST
+    "reuse:110000134",  # octets of the next connection before the last FIN
+    "reuse:210000982",  # octets before a RST that come later than those after it
+    "holes:7001270",  # a PING before a large hole, and one segment behind that
+    "holes:30006900",  # a request before a large hole
+    "holes:30006135",  # two holes near each other
+    "loss:30000513",  # nothing but a RST
+    "loss:210000941",  # a hole before the greetings
+    "loss:70000015",  # octets that read as items with a length of two octets
+    "holes:30001259",  # octets that could all be flags
+]
+
+
+@pytest.mark.parametrize("case", _MENDED)
+def test_what_failed_once(case: str) -> None:
+    family, seed = case.split(":")
+    assert judge(make(family, int(seed))).faults == []
+
+
 # ---------------------------------------------------------------------- what hypothesis makes as small as it can be
 
 

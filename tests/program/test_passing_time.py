@@ -130,6 +130,16 @@ def test_what_waits_after_a_stall_of_the_machine_is_not_missing() -> None:
     assert told(events) == told(sniff([given]))
 
 
+@pytest.mark.parametrize("seconds", [1.5, 2.5])
+def test_what_a_capture_keeps_while_it_stands_still_is_not_missing(seconds: float) -> None:
+    """The program goes on, and sees its clock advance; only the capture has not given what it holds."""
+    given = passing([server(0.1, 0, PING), client(0.11, 0, PONG, len(PING)), server(0.12, len(PING), seen=len(PONG))])
+    begin_ns = given[-3][0]
+    events = sniff_live(given, 3 * SECOND, [Stall(begin_ns + 1, begin_ns + int(seconds * SECOND), of_capture=True)])
+    assert complaints(events) == []
+    assert told(events) == told(sniff([given]))
+
+
 def test_a_peer_that_falls_silent_is_told_while_it_is() -> None:
     given = passing([server(0.1, 0, PING), client(0.11, 0, seen=len(PING))])
     assert complaints(sniff_live(given, 4 * SECOND)) == [("warning", "ping-unanswered")]

@@ -4,7 +4,7 @@ The function ``connect`` chooses who takes the octets of a flow. A flow that nob
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, ValuesView
+from collections.abc import Callable, Iterator, Sequence, ValuesView
 from operator import itemgetter
 
 import msgspec
@@ -265,6 +265,9 @@ class FlowTable:
         """Find a segment's flow, or begin it, and let it take the segment."""
         time_ns, packet, key, _, _, flags, _, _ = segment
         direction = self._directions.get(key)
+        if direction is not None and time_ns - direction.flow.last_ns > _LONGEST_WAIT_NS:
+            self._release(direction.flow, time_ns, _LONGEST_WAIT_NS)  # nothing that waits goes with what comes now
+            direction = self._directions.get(key)
         if direction is not None:
             if key in self.retired:
                 direction = self._of_predecessor(direction, segment) or direction
@@ -280,8 +283,11 @@ class FlowTable:
                 self._keep_refusal(segment)
             else:
                 direction = self._open(key, time_ns, by_port=True)
-        elif direction.flow.ended:
-            direction = self._follow(direction, segment)
+        else:
+            if direction.reset is not None and not direction.awaits_reset and _is_of_another(direction, segment):
+                self._end(direction.flow, "rst")  # it was open for what may come late
+            if direction.flow.ended:
+                direction = self._follow(direction, segment)
         if direction is None:
             return
         flow, other = direction.flow, direction.other
@@ -289,7 +295,8 @@ class FlowTable:
             return
         if flow.begun:
             lacks = direction.acked > direction.offset or other.acked > other.offset
-            if not (direction.waiting or other.waiting or (lacks and (direction.owes or other.owes)) or flow.lacks_end):
+            waits = direction.waiting or other.waiting or direction.doubtful or other.doubtful
+            if not (waits or (lacks and (direction.owes or other.owes)) or flow.lacks_end):
                 flow.sure_ns = flow.last_ns
             if time_ns - flow.last_ns > _PAUSE_NS:
                 direction.forget_past()
@@ -344,6 +351,11 @@ class FlowTable:
         known = len(again)
         early = flow.begin()
         for place, (direction, segment) in enumerate(early, 1):
+            if flow.ended:
+                if segment[6] and _is_of_another(direction, segment):
+                    again.extendleft(reversed([one for _, one in early[place - 1 :]]))
+                    return
+                continue
             self._take(direction, segment)
             if self._directions.get(direction.key) is not direction:  # the rest belongs to another connection
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
@@ -362,20 +374,20 @@ class FlowTable:
             self._delay(flow.number, time_ns, flow.sure_ns)
         if direction.acked > direction.offset or other.acked > other.offset:
             flow.give_up_late(time_ns, packet)
-        if direction.reset is not None and not flags & RST:
-            self._doubt_reset(direction, segment)
         if flags & RST:
             self._take_reset(direction, segment)
             return
         offset = direction.place(seq + (flags & SYN > 0))
+        if direction.reset is not None and offset is not None and not other.is_far(ack):
+            self._doubt_reset(direction, segment)
         if (payload or missing) and not flow.unwanted:
-            if offset is None:
+            if offset is None or (offset + len(payload) + missing <= direction.offset and other.is_far(ack)):
                 offset = self._place_far(direction, segment)
                 if offset is None:
                     return
             if flow.dissection is None and not self._dissect(flow):
                 return
-            if direction.doubtful:
+            if direction.doubtful and time_ns - direction.doubtful[-1][0] >= self.patience.time_ns:
                 direction.trust()
             if flags & ACK:
                 other.acknowledge(ack, time_ns, packet)
@@ -426,13 +438,14 @@ class FlowTable:
             if self.holdings.waiting_octets > self._limits.waiting_octets:
                 self._shed_all()
             return None
-        if of_this_connection:
+        if of_this_connection and not any(_agree(segment, one) for one in other.doubtful):
             for one in direction.doubtful[:-1]:
                 if _agree(segment, one):
                     direction.insert(
                         direction.offset + (one[3] - direction.next) % MODULO,
                         one[6], one[7], one[0], one[1], one[4] if one[5] & ACK else None,
                     )  # fmt: skip
+            direction.trust()
             return direction.offset + ahead % MODULO
         # Both sides have other numbers: another connection uses the ports again. The capture lacks its SYNs, or what
         # continues them directly comes later. Packets of the old connection may still come.
@@ -460,7 +473,10 @@ class FlowTable:
         ):
             if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
                 direction.pending = segment  # the connection is in use, and anybody can forge a SYN
-                direction.flow.attend()
+                if direction.is_behind_hole((seq + 1) % MODULO) or (answers and direction.other.is_behind_hole(ack)):
+                    self._succeed(direction, segment)  # what follows this SYN was captured before it
+                else:
+                    direction.flow.attend()
                 return None
             if direction is not None:
                 self._separate(direction, seq, ack - 1 if answers else None)
@@ -503,28 +519,66 @@ class FlowTable:
         """Whether a segment proves that an earlier SYN, which did not fit, began another connection."""
         _, _, _, seq, ack, flags, _, _ = segment
         other = direction.other
-        pending = None
+        syn, answered = direction.pending, other.pending
         if flags & RST:
             return False
-        if flags & ACK and other.pending and _continues(other.pending, ack):
-            if flags & SYN or other.is_beyond(ack):
-                pending = other.pending
-        elif (
-            not flags & SYN and direction.pending and _continues(direction.pending, seq)
-        ):  # the capture lacks its answer
-            beyond = direction.is_beyond(seq) or (flags & ACK and other.is_far(ack))
-            pending = direction.pending if beyond else None
-        if pending is None:
-            return False
-        self._separate(direction, seq if flags & SYN else seq - 1, ack - 1 if flags & ACK else None)
-        self._retire(direction.flow, segment[0])
-        self._assign(pending)
-        return True
+        if flags & SYN:  # one of two SYNs answers the other
+            proves = answered is not None and (
+                _continues(answered, ack) if flags & ACK else answered[5] & ACK and _continues(segment, answered[4])
+            )
+        else:
+            proves = (
+                answered is not None and flags & ACK and _continues(answered, ack) and other.is_beyond(ack)
+            ) or (  # the capture lacks its answer
+                syn is not None
+                and _continues(syn, seq)
+                and (direction.is_beyond(seq) or (flags & ACK and other.is_beyond(ack)))
+            )
+        if proves:
+            self._succeed(direction, segment)
+        return bool(proves)
 
-    def _separate(self, direction: FlowDirection, isn: int, other_isn: int | None) -> None:
-        """Another flow begins with these numbers: give it the segments of the old flow that fit, or are in doubt."""
+    def _succeed(self, direction: FlowDirection, segment: Segment) -> None:
+        """Another connection follows on the addresses of a flow: SYNs that did not fit, and a segment, belong to it."""
+        time_ns, _, _, seq, ack, flags, _, _ = segment
+        other = direction.other
+        isns = [seq if flags & SYN else None, (ack - 1) % MODULO if flags & SYN and flags & ACK else None]
+        syns: list[Segment] = []
+        if (syn := direction.pending) is not None and (syn is segment or (not flags & SYN and _continues(syn, seq))):
+            syns.append(syn)
+            isns[0] = syn[3]
+            if syn[5] & ACK:
+                isns[1] = (syn[4] - 1) % MODULO
+        if (syn := other.pending) is not None and (
+            _continues(syn, ack) if flags & ACK else syn[5] & ACK and _continues(segment, syn[4])
+        ):
+            syns.append(syn)
+            isns[1] = syn[3]
+            if syn[5] & ACK:
+                isns[0] = (syn[4] - 1) % MODULO
+        if isns[0] is None:
+            assert isns[1] is not None
+            self._separate(other, isns[1], None, [seq])
+        else:
+            self._separate(direction, isns[0], isns[1], [ack] if flags & ACK else [])
+        self._retire(direction.flow, time_ns)
+        for syn in sorted(syns, key=itemgetter(1)):
+            self._assign(syn)
+
+    def _separate(self, direction: FlowDirection, isn: int, other_isn: int | None, numbers: Sequence[int] = ()) -> None:
+        """Another flow begins with these numbers: give it the segments of the old flow that fit, or are in doubt.
+
+        If the other side's initial number is not known, its segments are known by what they acknowledge, and by what
+        acknowledges them; ``numbers`` are of the other side, too.
+        """
         other = direction.other
         segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
+        if other_isn is None:
+            theirs = [*numbers, *(one[4] for one in segments if one[2] == direction.key and one[5] & ACK)]
+            theirs += [one[3] for one in other.doubtful if 0 < distance(one[4], isn) <= WINDOW]
+            theirs += other.numbers_after(isn)
+            if theirs:
+                other_isn = min(theirs, key=lambda number: distance(number, theirs[0])) - 1
         if other_isn is not None:
             segments += other.separate(other_isn)
         direction.trust()
@@ -561,25 +615,26 @@ class FlowTable:
         before = predecessor.client if predecessor.client.key == key else predecessor.server
         if flags & SYN or before.place(seq) is None or (flags & ACK and before.other.is_far(ack)):
             return None
-        if direction.isn is not None:
-            return before if not 0 < distance(seq, direction.isn) <= WINDOW else None
+        isn, other_isn = direction.isn, direction.other.isn if flags & ACK else None
+        if isn is not None and not 0 < distance(seq, isn) <= WINDOW:
+            return before
+        was_sent = distance(seq, before.highest or 0) <= 0
+        if other_isn is not None and was_sent and not 0 < distance(ack, other_isn) <= WINDOW:
+            return before
+        if isn is not None or (other_isn is not None and distance(other_isn, before.other.highest or 0) >= 0):
+            return None
         return before if distance(seq, before.highest or 0) <= _STILL_SENT else None
 
     def _follow(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
         """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
-        time_ns, _, key, seq, ack, flags, payload, missing = segment
+        time_ns, _, key, seq, _, flags, payload, missing = segment
         length = 0 if flags & RST else len(payload) + missing
         if not length and direction.next is not None and 0 <= seq - direction.next <= 1:  # a FIN takes one number
             return None
-        other = direction.other
-        answers = flags & ACK
-        if (
-            direction.is_far(seq)
-            or (answers and other.is_far(ack))
-            or (answers and direction.is_ahead(seq, _STILL_SENT) and other.is_ahead(ack, _STILL_SENT))
-        ):
+        if _is_of_another(direction, segment):
             if not length:
                 return None
+            other = direction.other
             early = [one for one in (*direction.doubtful, *other.doubtful) if _agree(segment, one)]
             direction.trust()
             other.trust()
@@ -666,6 +721,7 @@ class FlowTable:
             flow.attend()
         else:
             direction.reset = None
+            direction.acked = min(direction.acked, direction.offset)  # what acknowledges more is of another connection
         if flags & ACK:
             direction.other.acknowledge(ack, time_ns, packet)
         self._close_if_over(flow)
@@ -677,7 +733,8 @@ class FlowTable:
         assert reset is not None
         left = distance(reset.seq, seq + len(payload) + missing + (flags & FIN > 0))
         acknowledges = flags & ACK and reset.before is not None and distance(ack, reset.before) > 0
-        in_time = time_ns - reset.time_ns <= _RESET_GRACE_NS
+        grace_ns = _RESET_GRACE_NS if self.patience.late < _MUCH_DISORDER else self.patience.time_ns
+        in_time = time_ns - reset.time_ns <= grace_ns
         if in_time and not acknowledges and (left == 0 or (left > 0 and not flags & FIN)):
             return
         direction.reset = None
@@ -743,6 +800,8 @@ class FlowTable:
                 for direction in flow.directions
             )
         if over:
+            behind = [*flow.client.behind_end(), *flow.server.behind_end()]
+            self._again.extend(sorted(behind, key=itemgetter(1)))
             self._end(flow, flow.closing or "open")
         else:
             self._attend(flow)
@@ -858,9 +917,13 @@ class FlowTable:
     def _let_go(self, now_ns: int, longest_ns: int) -> None:
         """Let nothing wait for longer than ``longest_ns``, except for what the network lost."""
         for flow in list(self._waiting.values()):
-            if now_ns - flow.since_ns > self._longest_wait_ns(flow, longest_ns):
-                self._hurry(flow)
+            self._release(flow, now_ns, longest_ns)
         self._take_again()
+
+    def _release(self, flow: Flow, now_ns: int, longest_ns: int) -> None:
+        """Let no segment of a flow wait for longer than that, except for what the network lost."""
+        if flow.number in self._waiting and now_ns - flow.since_ns > self._longest_wait_ns(flow, longest_ns):
+            self._hurry(flow)
 
     def _longest_wait_ns(self, flow: Flow, longest_ns: int) -> int:
         """How long segments of a flow wait, if those that wait for octets which were received wait ``longest_ns``.
@@ -1014,6 +1077,15 @@ def _agree(segment: Segment, other: Segment) -> bool:
     if segment[2] == other[2]:
         return segment[3] != other[3] and abs(distance(segment[3], other[3])) <= WINDOW
     return abs(distance(segment[4], other[3])) <= WINDOW and abs(distance(segment[3], other[4])) <= WINDOW
+
+
+def _is_of_another(direction: FlowDirection, segment: Segment) -> bool:
+    """Whether a segment, by its numbers, belongs to another connection than one that is over."""
+    _, _, _, seq, ack, flags, _, _ = segment
+    other = direction.other
+    if direction.is_far(seq) or not flags & ACK:
+        return direction.is_far(seq)
+    return other.is_far(ack) or (direction.is_ahead(seq, _STILL_SENT) and other.is_ahead(ack, _STILL_SENT))
 
 
 def _is_of_others(direction: FlowDirection, syn: Segment) -> bool:

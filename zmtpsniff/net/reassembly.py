@@ -213,7 +213,7 @@ class Direction(Generic[Owner]):
         if self.next is None:
             return None
         end = max(self.offset, self.acked, self.waiting[-1].end if self.waiting else 0)
-        return (self.next + end - self.offset) % MODULO
+        return self._number(end)
 
     @property
     def finished(self) -> bool:
@@ -254,9 +254,36 @@ class Direction(Generic[Owner]):
         return self.next is not None and distance(seq, self.next) > octets
 
     def is_beyond(self, number: int) -> bool:
-        """Whether a sequence number is neither known to have been sent nor the next one."""
-        highest = self.highest
-        return highest is None or not -WINDOW <= distance(number, highest) <= 0
+        """Whether nothing shows that the octet before a sequence number was sent.
+
+        No acknowledgment shows it: one of octets behind a hole may be another connection's.
+        """
+        if self.next is None or (offset := self.place(number)) is None:
+            return True
+        before = bisect_left(self.waiting, offset, key=_OFFSET)
+        return offset > (self.waiting[before - 1].end if before else self.offset)
+
+    def is_behind_hole(self, number: int) -> bool:
+        """Whether octets begin here, or acknowledgments say so, and nothing is known of what stands before."""
+        if any(one[3] == number for one in self.doubtful) or any(one[4] == number for one in self.other.doubtful):
+            return True
+        if self.next is None or (offset := self.place(number)) is None or not self.is_beyond(number):
+            return False
+        place = bisect_left(self.waiting, offset, key=_OFFSET)
+        return offset == self.acked or (place < len(self.waiting) and self.waiting[place].offset == offset)
+
+    def numbers_after(self, other_isn: int) -> list[int]:
+        """The numbers of waiting segments that acknowledge a SYN of the other side, if it is later than all octets."""
+        known = self.other.next
+        if known is None or distance(other_isn, known) < 0 or not self.other.is_beyond(other_isn + 1):
+            return []
+        behind = [one for one in self.waiting if one.ack is not None and 0 < distance(one.ack, other_isn) <= WINDOW]
+        return [self._number(one.offset) for one in behind]
+
+    def _number(self, offset: int) -> int:
+        """The sequence number of a stream offset."""
+        assert self.next is not None
+        return (self.next + offset - self.offset) % MODULO
 
     def begins_another(self, seq: int, ack: int, answers: bool) -> bool:
         """Whether a SYN begins another connection, instead of repeating or answering the one that began this."""
@@ -510,17 +537,25 @@ class Direction(Generic[Owner]):
         def is_of_it(offset: int) -> bool:
             return offset > self.offset and (offset - first) % MODULO <= WINDOW
 
-        segments: list[Segment] = []
-        for one in [one for one in self.waiting if is_of_it(one.offset)]:
-            seq = (self.next + one.offset - self.offset) % MODULO
-            flags = 0 if one.ack is None else ACK
-            segments.append((one.time_ns, one.packet, self.key, seq, one.ack or 0, flags, one.payload, one.missing))
-            self._account(-len(one.payload) - SEGMENT_COST)
-            self.waiting.remove(one)
+        segments = self._take_out([one for one in self.waiting if is_of_it(one.offset)])
         if is_of_it(self.acked):
             self.acked = self.offset
         if self.fin is not None and is_of_it(self.fin):
             self.fin = None
+        return segments
+
+    def behind_end(self) -> list[Segment]:
+        """Return what waits behind the FIN, if everything up to that is here: another connection sent it."""
+        return self._take_out(self.waiting[:]) if self.finished else []
+
+    def _take_out(self, waiting: list[WaitingSegment]) -> list[Segment]:
+        segments: list[Segment] = []
+        for one in waiting:
+            seq = self._number(one.offset)
+            flags = 0 if one.ack is None else ACK
+            segments.append((one.time_ns, one.packet, self.key, seq, one.ack or 0, flags, one.payload, one.missing))
+            self._account(-len(one.payload) - SEGMENT_COST)
+            self.waiting.remove(one)
         return segments
 
     def _account(self, octets: int) -> None:
@@ -602,6 +637,8 @@ class Direction(Generic[Owner]):
             self._pass(len(payload))
             if self.offset > self.recent_until:
                 self.thin()
+            if self.isn is None and not self.other.seen:
+                seen = UNBOUNDED  # an acknowledgment that stands still says nothing of octets that nobody captured
             self.receiver.feed(payload, time_ns, packet, begin, seen)
         if segment.end > self.offset:
             length = segment.end - self.offset

@@ -95,8 +95,8 @@ class WaitWatch:
         if time_ns - flow.last_ns >= PAUSE_NS and not flow.unwanted:
             sender, _ = addresses(key)
             resends = len(payload) > 1 and direction.next is not None and distance(segment[3], direction.next) < 0
-            told = Pause(flow.number, sender.text, time_ns, direction.acked_ns, direction.other.acked_ns, resends)
-            self._witness.pause(told)
+            acked = direction.acked_ns, direction.other.acked_ns
+            self._witness.pause(Pause(flow.number, sender.text, flow.last_ns, time_ns, *acked, resends))
 
     def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
         """Take note of a window that closes or opens, and of a sender that waits for it."""

@@ -44,6 +44,7 @@ class Pause(NamedTuple):
 
     flow: int
     sender: str  # of the packet that ended the pause: address and port
+    since_ns: int  # when the packet before it came
     until_ns: int  # when that packet came
     sender_acked_ns: int  # when its sender last acknowledged octets without sending any; 0: never
     receiver_acked_ns: int  # when the receiver did
