@@ -16,6 +16,7 @@ from zmtpsniff.render.wording import number
 
 _NO_TERMINAL = 120  # columns
 _LEAST = 40
+_OVER = frozenset({"service-away"})  # findings of a time that is over
 _INDENT = " " * 9
 
 
@@ -59,10 +60,14 @@ def _finding(finding: Finding, palette: Palette, clock: Clock, columns: int) -> 
 
 
 def _places(finding: Finding, clock: Clock) -> str:
-    """The packets to look at, and when it began."""
+    """The packets to look at, when it began and, if that is known, when it was over."""
     packets = ", ".join(f"#{one.packet}" for one in finding.evidence)
     where = f"; look at {packets}" if packets else ""
-    return f"{where}, from {clock.time(finding.first_ns)} on" if where and finding.first_ns is not None else where
+    if not where or finding.first_ns is None:
+        return where
+    last_ns = finding.last_ns if finding.code in _OVER else None
+    until = "on" if last_ns is None else f"to {clock.time(last_ns)}"
+    return f"{where}, from {clock.time(finding.first_ns)} {until}"
 
 
 def _wrapped(text: str, columns: int) -> list[str]:
@@ -78,7 +83,9 @@ def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette)
         verdict = palette.paint(palette.error if counts["error"] else palette.warning, told)
     else:
         notes = f" ({number(counts['note'], 'note')})" if counts["note"] else ""
-        verdict = palette.paint(palette.good, "nothing is wrong that can be seen") + notes
+        waiting = any(one.waits for one in findings)
+        words = "no error and no warning, but somebody waits" if waiting else "nothing is wrong that can be seen"
+        verdict = palette.paint(palette.note if waiting else palette.good, words) + notes
     if capture is None:
         return verdict
     if not capture.zmtp_flows and not (counts["error"] or counts["warning"]):

@@ -1,7 +1,10 @@
 """Drops are found by comparing copies, and only drops."""
 
+from collections.abc import Sequence
+from itertools import permutations
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,15 +26,20 @@ def _subscriber(flow: int) -> str:
     return f"10.0.0.2:{40_000 + flow}"
 
 
-def _dropped(streams: list[list[tuple[int, bytes]]], end_ns: int, blind: int | None = None) -> dict[str, int]:
-    """What is counted for subscribers, each of which gets these messages at these times."""
+def _dropped(
+    streams: list[list[tuple[int, bytes]]], end_ns: int, blind: int | None = None, topics: Sequence[bytes] = ()
+) -> dict[str, int]:
+    """What is counted for subscribers, each with these messages at these times; all want all, or ``topics``."""
     copies = Copies()
     listeners = {}
     for flow in range(len(streams)):
         contact = _contact(flow)
         listeners[flow] = copies.begin(contact)
         copies.subscription(
-            contact, Subscription(0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", b"", "command")
+            contact,
+            Subscription(
+                0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", topics[flow] if topics else b"", "command"
+            ),
         )
     arrivals = sorted(
         (time_ns, flow, place) for flow, one in enumerate(streams) for place, (time_ns, _) in enumerate(one)
@@ -123,3 +131,32 @@ def test_several_publishers_behind_one_address_are_not_compared() -> None:
             other[place], other[place + 1] = other[place + 1], other[place]
     streams = [[(number * MS, body) for number, body in enumerate(one)] for one in (bodies, other)]
     assert _dropped(streams, END_NS) == {}
+
+
+_TOPICS = (b"EUR", b"GBP", b"EUR", b"")
+
+
+@pytest.mark.parametrize("order", [*permutations(range(4))])
+def test_drops_of_a_subscriber_to_all_are_counted_by_those_who_want_a_part_each(order: tuple[int, ...]) -> None:
+    """Two want the same part: what they show counts once. The connections begin in any order."""
+    bodies = [(b"EUR", b"GBP")[number % 2] + b" %d" % number for number in range(400)]
+    drops = set(range(50, 250))
+    topics = [_TOPICS[place] for place in order]
+    streams = [
+        [
+            (number * MS + flow, body)
+            for number, body in enumerate(bodies)
+            if body.startswith(topic) and (topic or number not in drops)
+        ]
+        for flow, topic in enumerate(topics)
+    ]
+    assert _dropped(streams, END_NS, topics=topics) == {_subscriber(order.index(3)): len(drops)}
+
+
+def test_drops_of_a_part_that_nobody_else_wants_are_not_known() -> None:
+    bodies = [(b"EUR", b"GBP")[number % 2] + b" %d" % number for number in range(400)]
+    streams = [
+        [(number * MS, body) for number, body in enumerate(bodies) if body.startswith(b"EUR")],
+        [(number * MS + 1, body) for number, body in enumerate(bodies) if not 50 <= number < 250],
+    ]
+    assert _dropped(streams, END_NS, topics=[b"EUR", b""]) == {_subscriber(1): 100}

@@ -1,5 +1,6 @@
 """How certain it is that ZeroMQ was meant where nobody answers."""
 
+import msgspec
 import pytest
 
 from dissectors.events import Connection, Peer, Sides
@@ -10,6 +11,7 @@ from zmtpsniff import decode_as
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.analysis.findings.inquiry import span
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Attempt, Outcome
@@ -72,6 +74,21 @@ def test_a_host_that_speaks_zmtp_elsewhere_means_zeromq() -> None:
 def test_another_host_among_others_is_a_note() -> None:
     (claim,) = _claims(_attempts("refused", SLOW), _connection("10.0.0.8:41000", "10.0.0.7:5555"))
     assert (claim.severity, claim.certainty) == ("note", "possible")
+
+
+@pytest.mark.parametrize(("back_ms", "severity"), [(6000, None), (3400, "note")])
+def test_who_goes_away_and_comes_back(back_ms: int, severity: str | None) -> None:
+    cut = msgspec.structs.replace(_connection("10.0.0.9:41000", SERVER), end_ns=2990 * MS, end="rst")
+    earlier = msgspec.structs.replace(_connection("10.0.0.8:41000", SERVER), flow=98)  # closed long before
+    tries = _attempts("refused", list(range(3000, back_ms, 150)))
+    back = Attempt("accepted", 50, "10.0.0.9:50000", SERVER, 1, back_ms * MS, back_ms * MS, 99)
+    (claim,) = _claims([*tries, back], earlier, cut)
+    assert (claim.code, claim.severity) == ("service-away", severity)
+    assert (claim.occurrences.first_ns, claim.occurrences.last_ns) == (2990 * MS, back_ms * MS)
+    assert claim.summary == (
+        f"{SERVER} was away for {span((back_ms - 2990) * MS)}, and came back: 1 connection cut, {len(tries)} attempts "
+        "refused, of 10.0.0.9"
+    )
 
 
 def test_who_starts_late_or_stops_a_moment_early_is_healthy() -> None:

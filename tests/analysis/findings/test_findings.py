@@ -54,8 +54,8 @@ FAULTY = {
     "sec_plain_refused_435": ["credentials-refused"],
     "sec_types_push_pub": ["sockets-mismatched"],
 }
-# Of the recorded captures with known contents, those whose names do not say that something is wrong in them.
-SHARED_FAULTY = re.compile("bad_|mix_|sec_(curve_refused|mismatch|plain_refused|types)")
+# Of the recorded captures with known contents, those whose names say that something is wrong in them.
+SHARED_FAULTY = re.compile("bad_|mix_|m31_backpressure|sec_(curve_refused|mismatch|plain_refused|types)")
 PCAPS = sorted(FIXTURES.glob("*.pcap*"))
 
 

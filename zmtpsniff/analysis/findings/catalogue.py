@@ -16,6 +16,7 @@ class FindingKind(NamedTuple):
     meaning: str
     known: str
     advice: str
+    waits: bool = False  # somebody may wait in vain, even if it is a note
 
 
 FINDINGS: dict[str, FindingKind] = {
@@ -106,6 +107,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Messages go to it, none comes back, and its connection stays open.",
         "Restart the worker, and find out where it hangs. A ROUTER that gives work only to workers that are "
         "idle, as in the Majordomo pattern, leaves out one that does not answer.",
+        waits=True,
     ),
     "request-unanswered": FindingKind(
         "error",
@@ -115,32 +117,47 @@ FINDINGS: dict[str, FindingKind] = {
         "boxes show it, of a REQ without identity and a REP, most likely.",
         "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
         "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
+        waits=True,
+    ),
+    "service-away": FindingKind(
+        "warning",
+        "A service went away and came back. A note if that took less than a second.",
+        "Its connections ended, a RST answered attempts to connect to it, and then it accepted one. The first and the "
+        "last time are those of the first connection that ended and of the first attempt that was accepted.",
+        "Find out why it ended, if you did not restart it. Requests that it held, and what PUB sent meanwhile, are "
+        "lost; REQ waits for ever for such a reply unless it gives up (ZMQ_RCVTIMEO) and asks again.",
     ),
     "subscriber-slow": FindingKind(
         "warning",
-        "A receiver takes messages more slowly than they come, or has stopped taking them.",
+        "A receiver takes messages more slowly than they come, or takes none, and they wait for it: for one time that "
+        "ended, again and again, or to the end.",
         "Its TCP window was closed while the sender had more to send, or octets were sent again and again and not "
-        "acknowledged, for a second or longer.",
+        "acknowledged, for a second or longer. A window opens only once there is much room, so that a program may have "
+        "taken a few messages meanwhile.",
         "Look at what the program does between two receives, and at its processor. Whatever its sender cannot queue "
         "(ZMQ_SNDHWM) is dropped by PUB, and stops PUSH, REQ and DEALER.",
+        waits=True,
     ),
     "replies-slow": FindingKind(
         "warning",
         "The median reply of a service takes over a second, or some replies take over 100 ms and twenty times the "
         "median. A note if these are fewer than 1 in 50, and none takes a second.",
-        "The time from the request to its reply, as captured. The first acknowledgment of the request splits it: the "
-        "time before it was spent on the network, the rest in the service. If the capture lacks it, zmtpsniff takes "
-        "the time in which the service's host answers a SYN. If octets are sent again, the network has lost them.",
+        "The time from the request to its reply, as captured. What passes after the first octets of the reply is the "
+        "transfer. The first acknowledgment of the request splits the rest: the time before it was spent on the "
+        "network, the rest in the service. If the capture lacks it, zmtpsniff takes the time in which the service's "
+        "host answers a SYN. If most of the time passes before octets that are sent again, the network has lost them.",
         "Look at what the service did at the time named. If requests wait behind others, more workers help.",
     ),
     "subscription-unmatched": FindingKind(
         "warning",
-        "A subscriber got nothing while its publisher sent messages to others, and its topic is nearly one that is "
-        "published. A note if no published topic is near, or if other topics of the same subscriber matched.",
+        "A subscriber got nothing of a topic while others got messages of it, or the topic was never published and is "
+        "nearly one that is. Otherwise a note; so it is if other topics of the subscriber matched and this one "
+        "was never published.",
         "No message has matched the topic since the subscription. The connections of other subscribers show what is "
         "published.",
         "Correct the topic. Topics are octets that are compared from the first on: upper and lower case, blanks and "
         "separators count.",
+        waits=True,
     ),
     "reconnect-storm": FindingKind(
         "warning",

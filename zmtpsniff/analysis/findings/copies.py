@@ -21,12 +21,13 @@ only if the other connection had it for long, and nothing kept this one from get
 All this holds for one publisher. If a message comes that counted as dropped, several publishers share one address and
 do not send in one order: then the comparison ends, and its counts are forgotten.
 
-Each connection is compared with one other of the same publisher, so the work grows with the number of connections,
-and not with its square.
+Each connection is compared with one other of the same publisher that wants as much, else with a few that each want
+another part of it. So the work grows with the number of connections, and not with its square. Where the topics of
+two comparisons have nothing in common, no message is in both: what they count adds up.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
@@ -43,6 +44,8 @@ _SLOW_NS = 1_000_000_000  # a subscriber that gets a message so much later than 
 _LATE_NS = 2_000_000_000  # a message that one had for so long, and an idle connection beside it had not, was dropped
 _IDLE_NS = 1_000_000_000
 _MOST_TOPICS = 256  # topics to compare one by one
+_MOST_PARTNERS = 8  # connections with which one connection asks to be compared at once
+_MOST_LOSSES = 16  # comparisons of one connection that say what it lost
 _TWICE = -1
 
 
@@ -151,7 +154,7 @@ class _Stream:
     """What one subscriber gets, on one connection."""
 
     __slots__ = (
-        "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "last_packet", "late", "lost",
+        "_losses", "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "last_packet", "late",
         "place", "publisher", "server", "topics",
     )  # fmt: skip
 
@@ -168,7 +171,7 @@ class _Stream:
         self.comparisons: list[_Comparison] = []
         self.last_ns = 0  # when the last message came
         self.last_packet = 0
-        self.lost = Occurrences()  # the most of all comparisons
+        self._losses: dict[_Comparison, tuple[Sequence[bytes], Occurrences]] = {}  # with the topics compared
         self.lag_ns = 0  # the longest time by which others had a message earlier
         self.late = Occurrences()  # messages that others had a second earlier, each time by more
 
@@ -197,22 +200,53 @@ class _Stream:
                 comparison.take(self, contents, event)
 
     def _choose(self) -> None:
-        """Find a connection to compare with this one: one with the same topics, if there is one."""
+        """Find connections to compare with this one."""
         others = [one for one in self.publisher.streams.values() if one is not self and not one.blind and one.topics]
         self.chosen = bool(others)
-        best = next((one for one in others if one.topics.keys() == self.topics.keys()), None)
+        for best in self._partners(others):
+            if all(best not in one.streams for one in self.comparisons):
+                made = _Comparison(self, best)
+                self.comparisons.append(made)
+                best.comparisons.append(made)
+
+    def _partners(self, others: Sequence["_Stream"]) -> list["_Stream"]:
+        """One with the same topics, or all of them, if there is one; else some that have different parts of them."""
+        mine = self.topics.keys()
+        best = next((one for one in others if one.topics.keys() == mine), None)
         if best is None:
-            best = next((one for one in others if _overlap(self.topics, one.topics)), None)
-        if best is not None and all(best not in one.streams for one in self.comparisons):
-            made = _Comparison(self, best)
-            self.comparisons.append(made)
-            best.comparisons.append(made)
+            best = next((one for one in others if _has_all(one.topics, mine)), None)
+        if best is not None:
+            return [best]
+        found: list[_Stream] = []
+        for one in others:
+            if _overlap(mine, one.topics) and all(_apart(one.topics, other.topics) for other in found):
+                found.append(one)
+            if len(found) == _MOST_PARTNERS:
+                break
+        return found
 
     def fall_behind(self, lag_ns: int, event: Message | None) -> None:
         """The subscriber gets only now, or not until the end, messages that others had long ago."""
         self.lag_ns = lag_ns
         if event is not None and lag_ns >= _SLOW_NS:
             self.late.add(event.time_ns, event.packet, event.flow)
+
+    def lose(self, comparison: "_Comparison", topics: Sequence[bytes], lost: Occurrences) -> None:
+        """A comparison of messages with these topics says what it lost so far."""
+        self._losses[comparison] = topics, lost
+        if len(self._losses) > _MOST_LOSSES:
+            del self._losses[min(self._losses, key=lambda one: self._losses[one][1].count)]
+
+    @property
+    def lost(self) -> Occurrences:
+        """What it did not get: the most that comparisons say which have no message in common."""
+        counted: list[Sequence[bytes]] = []
+        lost = Occurrences()
+        for topics, one in sorted(self._losses.values(), key=lambda loss: -loss[1].count):
+            if all(_apart(topics, others) for others in counted):
+                counted.append(topics)
+                lost.merge(one)
+        return lost
 
     def change(self) -> None:
         """Its subscriptions change."""
@@ -240,13 +274,16 @@ class _Stream:
 class _Comparison:
     """Two connections of one publisher beside each other."""
 
-    __slots__ = ("first", "has_begun", "is_wrong", "parted", "publisher", "queues", "streams", "sure", "wanted")
+    __slots__ = (
+        "compared", "first", "has_begun", "is_wrong", "parted", "publisher", "queues", "streams", "sure", "wanted",
+    )  # fmt: skip
 
     def __init__(self, one: _Stream, other: _Stream) -> None:
         self.publisher = one.publisher
         self.streams = (one, other)
         self.queues = (_Queue(one.publisher.room), _Queue(one.publisher.room))
         self.wanted: tuple[tuple[bytes, ...] | None, ...] = (None, None)  # topics of the other; None: the same
+        self.compared: set[bytes] = set()  # topics of which each message that is compared has one
         self.has_begun = False
         self.is_wrong = False
         self.parted = False  # one of the two is over
@@ -259,6 +296,8 @@ class _Comparison:
         one, other = (stream.topics for stream in self.streams)
         same = one.keys() == other.keys()
         self.wanted = (None, None) if same else (tuple(other), tuple(one))
+        if len(self.compared) <= _MOST_TOPICS:
+            self.compared |= _common(one, other)
 
     def begin_anew(self) -> None:
         """Look for a beginning again."""
@@ -366,8 +405,8 @@ class _Comparison:
     def _tell(self, stream: _Stream) -> None:
         """Tell a connection what it lost."""
         lost = self.queues[self.streams.index(stream)].lost
-        if lost.count > stream.lost.count and not self.is_wrong and self.sure >= _SURE:
-            stream.lost = lost
+        if lost.count and not self.is_wrong and self.sure >= _SURE:
+            stream.lose(self, list(self.compared), lost)
 
 
 def _overlap(one: Iterable[bytes], other: Iterable[bytes]) -> bool:
@@ -376,6 +415,25 @@ def _overlap(one: Iterable[bytes], other: Iterable[bytes]) -> bool:
     if len(mine) > _MOST_TOPICS or len(theirs) > _MOST_TOPICS:
         return False
     return any(topic.startswith(theirs) for topic in mine) or any(topic.startswith(mine) for topic in theirs)
+
+
+def _has_all(one: Collection[bytes], other: Collection[bytes]) -> bool:
+    """Whether a subscriber to the first topics gets all that one to the other topics gets."""
+    wide = tuple(one)
+    return max(len(wide), len(other)) <= _MOST_TOPICS and all(topic.startswith(wide) for topic in other)
+
+
+def _common(one: Collection[bytes], other: Collection[bytes]) -> set[bytes]:
+    """Topics of which each message has one that both want."""
+    if len(one) > _MOST_TOPICS or len(other) > _MOST_TOPICS:
+        return set(one)
+    mine, theirs = tuple(one), tuple(other)
+    return {topic for topic in one if topic.startswith(theirs)} | {topic for topic in other if topic.startswith(mine)}
+
+
+def _apart(one: Collection[bytes], other: Collection[bytes]) -> bool:
+    """Whether it is certain that no message has topics of both."""
+    return max(len(one), len(other)) <= _MOST_TOPICS and not _overlap(one, other)
 
 
 class Copies(Inquiry):
@@ -456,8 +514,8 @@ class Copies(Inquiry):
             if lost.count:
                 yield Claim(
                     "messages-dropped",
-                    f"{stream.server} dropped {times(lost.count, 'message')} for its subscriber {stream.address}, "
-                    f"which got {got:,}; others got them",
+                    f"{stream.server} dropped at least {times(lost.count, 'message')} for its subscriber "
+                    f"{stream.address}, which got {got:,}; others got them",
                     "others got copies between messages that this subscriber got, too",
                     lost,
                     ends,

@@ -1,4 +1,4 @@
-"""Addresses where nobody answers: endpoint-refused, endpoint-silent.
+"""Addresses where nobody answers: endpoint-refused, endpoint-silent, service-away.
 
 Theory
 ------
@@ -15,12 +15,16 @@ Where the capture has one direction only, the SYNs are missing. But a RST that h
 number 0 answers a SYN. Every other segment has an acknowledgment number, which the RST would take as its sequence
 number (RFC 9293, section 3.10.7.1). So each such RST is the refusal of one attempt.
 
+A service that goes away and comes back cuts its connections, refuses attempts, and accepts them again. Its peers lose
+what they had sent and what it had queued.
+
 A service that starts after its clients is refused at first. That is normal, and a note. A service that stops a moment
 before its clients is a note, too.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
@@ -35,6 +39,8 @@ _LEAST_SILENT_NS = 2_500_000_000  # a SYN is sent again after 1 s, and then afte
 _RHYTHM_ATTEMPTS = 5
 _RHYTHM_NS = (10_000_000, 250_000_000)  # attempts come no slower than the second, on average no faster than the first
 _HOSTS = 16
+_CUT = 64  # connections that ended at an address, to remember
+_CUT_NS = 1_000_000_000  # those of a service that goes away end so long before the first attempt is refused, at most
 _LATE_ADVICE = (
     "Nothing, if the services started after their clients: libzmq tries again by itself. Only what PUB sent until then "
     "is lost."
@@ -76,7 +82,7 @@ class _Tries:
 class _Endpoint:
     """One address that somebody tried to connect to."""
 
-    __slots__ = ("accepted_ns", "answers", "earlier", "refused", "silent")
+    __slots__ = ("accepted_ns", "answers", "back_ns", "earlier", "ends", "refused", "silent")
 
     def __init__(self) -> None:
         self.answers = False  # somebody answered there
@@ -84,6 +90,8 @@ class _Endpoint:
         self.refused = _Tries()  # since then
         self.silent = _Tries()
         self.earlier = _Tries()  # those refused before that, for the first time
+        self.back_ns = 0  # when it answered after them
+        self.ends: deque[tuple[int, int, int, str]] = deque(maxlen=_CUT)  # end, begin, flow and host of connections
 
     def accept(self, time_ns: int) -> None:
         """Somebody answers."""
@@ -92,6 +100,7 @@ class _Endpoint:
         if self.refused.seen.count:
             if not self.earlier.seen.count:
                 self.earlier = self.refused
+                self.back_ns = time_ns
             self.refused = _Tries()
         self.silent = _Tries()
 
@@ -121,17 +130,24 @@ class Endpoints(Inquiry):
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""
         self._servers.at(event.server.address)
+        if event.end in ("fin", "rst"):
+            host = host_of(event.client.address)
+            self._endpoints.at(event.server.address).ends.append((event.end_ns, event.start_ns, event.flow, host))
         self._hosts.at(host_of(event.server.address))
         self._hosts.at(host_of(event.client.address))
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """The addresses where nobody answered."""
         late: dict[str, _Tries] = {}
+        away: dict[str, list[_Absence]] = {}
         stopped: dict[str, _Tries] = {}
         for address, endpoint in self._endpoints.entries.items():
             tries = endpoint.refused
             if not tries.seen.count:
-                if endpoint.earlier.seen.count:
+                absence = _absence(address, endpoint)
+                if absence is not None:
+                    away.setdefault(host_of(address), []).append(absence)
+                elif endpoint.earlier.seen.count:
                     late[address] = endpoint.earlier
             elif address in self._servers.entries and _is_short(tries, _LEAST_STOPPED_NS):
                 stopped[address] = tries
@@ -139,6 +155,8 @@ class Endpoints(Inquiry):
                 yield self._refused(address, endpoint)
             if endpoint.silent.seen.count and endpoint.silent.seen.span_ns >= _LEAST_SILENT_NS:
                 yield self._silent(address, endpoint.silent)
+        for absences in away.values():
+            yield _away(absences)
         if late:
             it = "it" if len(late) == 1 else "they"
             yield _together(late, "nobody listened at {} at first: {}, before " + it + " answered", _LATE_ADVICE)
@@ -184,6 +202,50 @@ class Endpoints(Inquiry):
         if speakers:
             return "likely", f"{some(speakers)} speaks ZMTP elsewhere, but nobody did there"
         return "possible", f"nothing proves that it is ZeroMQ; if it is, say -d tcp.port=={port},zmtp"
+
+
+class _Absence(NamedTuple):
+    """One time in which a service that had answered did not, until it answered again."""
+
+    address: str
+    since_ns: int
+    until_ns: int
+    cut: dict[int, str]  # its connections that ended then: by flow, the host of the other side
+    tries: _Tries
+
+
+def _absence(address: str, endpoint: _Endpoint) -> _Absence | None:
+    """When a service was away that had answered before; None if it only came late, or never was away."""
+    first_ns, back_ns = endpoint.earlier.seen.first_ns, endpoint.back_ns or endpoint.accepted_ns
+    if first_ns is None:
+        return None
+    cut = [one for one in endpoint.ends if one[1] < first_ns and first_ns - _CUT_NS <= one[0] <= back_ns]
+    if not cut:
+        return None
+    since_ns = min(first_ns, *(end_ns for end_ns, *_ in cut))
+    return _Absence(address, since_ns, back_ns, {flow: host for _, _, flow, host in cut}, endpoint.earlier)
+
+
+def _away(absences: list[_Absence]) -> Claim:
+    """One finding for all addresses of a host whose service was away."""
+    seen = Occurrences()
+    hit: dict[str, None] = {}
+    for one in absences:
+        seen.merge(one.tries.seen)
+        seen.since(one.since_ns)
+        seen.add(one.until_ns, None, None, 0)
+        hit.update(dict.fromkeys((*one.cut.values(), *one.tries.hosts)))
+    connections = times(sum(len(one.cut) for one in absences), "connection")
+    return Claim(
+        "service-away",
+        f"{some(one.address for one in absences)} {'was' if len(absences) == 1 else 'were'} away for "
+        f"{span(seen.span_ns)}, and came back: {connections} cut, {times(seen.count, 'attempt')} refused, of "
+        f"{some(hit)}",
+        "its connections ended, a RST answered SYNs after that, and then one was accepted",
+        seen,
+        [one.address for one in absences],
+        "note" if seen.span_ns < _LEAST_REFUSED_NS else None,
+    )
 
 
 def _is_short(tries: _Tries, least_ns: int) -> bool:

@@ -40,6 +40,11 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     last_ns: Annotated[int | None, meaning("When it happened last.", "ns")] = None
     suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
 
+    @property
+    def waits(self) -> bool:
+        """Whether somebody waits, perhaps in vain, even if it is a note."""
+        return FINDINGS[self.code].waits
+
 
 class Occurrences:
     """How often something happened, when, and in which packets: the first few, and the last one."""

@@ -5,19 +5,24 @@ then the buffer of its kernel, and then the window is closed: the sender must wa
 may go on. Where octets are not even acknowledged, the receiver's host is gone, or the network loses them. Where
 they are acknowledged and sent again all the same, packets pass in one direction only: no program is at fault.
 
-What that does depends on the sockets. A publisher queues up to ZMQ_SNDHWM messages for the slow subscriber and drops
-the rest, so this is a warning. PUSH, DEALER and the like wait, as they are meant to: a note.
+A closed window says that the receiver's kernel has no room. It opens only once there is room for much, so a program
+that takes a few messages a second may keep it closed for seconds. So one long time alone does not show that a program
+stopped, and the words say only that there was no room, and for how long.
+
+Messages waited, whatever the sockets: a publisher queues up to ZMQ_SNDHWM of them and drops the rest, PUSH and DEALER
+wait. So this is a warning.
 """
 
 from collections.abc import Generator, Iterable
 
-from dissectors.events import Connection, Severity
+from dissectors.events import Connection
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, some, span, times
 from zmtpsniff.net.witness import Stall
 
 _LEAST_NS = 1_000_000_000
+_LONGER = 3  # so many times as long as ever before is another thing than being slow
 _SEVERAL = 2  # so many connections that are silent together show that it is their host, or the way to it
 _UNREACHED = (
     "Its program may be healthy: look at its host, which may be down or asleep, and at the network between the two, "
@@ -29,7 +34,7 @@ _UNREACHED = (
 class _Receiver:
     """The stalls of one side of a connection, of one cause."""
 
-    __slots__ = ("attempts", "is_open", "last_ns", "seen", "sender", "total_ns")
+    __slots__ = ("attempts", "before_ns", "is_open", "last_ns", "seen", "sender", "total_ns")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
@@ -37,12 +42,17 @@ class _Receiver:
         self.attempts = 0  # to go on
         self.total_ns = 0
         self.last_ns = 0  # of that, the last time
+        self.before_ns = 0  # and the longest time before that
         self.is_open = True  # whether it went on in the end
 
     @property
-    def has_stopped(self) -> bool:
-        """Whether it did not go on, and its past gives no reason to expect that it will."""
-        return not self.is_open and (self.seen.count == 1 or self.last_ns >= _LEAST_NS)
+    def did(self) -> str:
+        """How it let the sender wait, in words."""
+        if self.seen.count == 1 and self.is_open:
+            return f"made no room for messages for {span(self.total_ns)}, then went on"
+        if not self.is_open and self.last_ns >= max(_LEAST_NS, _LONGER * self.before_ns):
+            return f"has made no room for messages for the last {span(self.last_ns)}"
+        return "takes messages too slowly"
 
 
 class Receivers(Inquiry):
@@ -66,6 +76,7 @@ class Receivers(Inquiry):
         receiver.sender = stall.sender
         receiver.attempts += stall.attempts
         receiver.total_ns += lasted_ns
+        receiver.before_ns = max(receiver.before_ns, receiver.last_ns)
         receiver.last_ns = lasted_ns
         receiver.is_open = stall.is_open
         receiver.seen.add(stall.since_ns, stall.packet, stall.flow)
@@ -88,9 +99,8 @@ class Receivers(Inquiry):
             kind = self._kinds.get(key)
             if kind is None or receiver.total_ns < _LEAST_NS:
                 continue  # of another protocol, or only for a moment
-            did = "stopped taking messages" if receiver.has_stopped else "takes messages too slowly"
             known = f"its TCP window was closed, {times(receiver.seen.count, 'time')}, while there was more to send"
-            yield _claim(key[1], kind, receiver, did, known + self._remark(key))
+            yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
         told = yield from self._silent_hosts()
         for key, receiver in self._unreached.entries.items():
             kind = self._kinds.get(key)
@@ -162,14 +172,12 @@ class Receivers(Inquiry):
 
 
 def _claim(address: str, kind: str, receiver: _Receiver, did: str, known: str, advice: str | None = None) -> Claim:
-    severity: Severity | None = None if kind in SUBSCRIBERS else "note"
     return Claim(
         "subscriber-slow",
         f"the {kind} at {address} {did}: {receiver.sender} waited {span(receiver.total_ns)} for it",
         known,
         receiver.seen,
         [address, receiver.sender],
-        severity,
         advice=advice,
         subject=address,
     )

@@ -8,18 +8,24 @@ comes, and the messages that it waits for are not even on its connection. They a
 subscribers. All messages that a publisher sends to all its subscribers are what it publishes, as far as anybody can
 see.
 
-To get nothing is no fault by itself: the publisher may have no news on that topic. A typo is likely if the publisher
-has a topic that is nearly the same. Names with a counter ("sensor1", "sensor2"), or that differ in a part of two
-letters or less, are near, too, but most likely no typos.
+To get nothing is no fault by itself: the publisher may have no news on that topic, or had them before. So it is a
+note. It is a warning if others got messages of the topic meanwhile, or if the publisher never sent the topic and has
+one that is nearly the same, which makes a typo likely. Names with a counter ("sensor1", "sensor2"), or that differ in
+a part of two letters or less, are near, too, but most likely no typos.
+
+A publisher knows a subscription only when it has come, and a copy may come after the end of the capture. So messages
+are missed only if they are some time after the one and before the other, and only if they matched a subscription of
+the one who got them: a publisher with ZMQ_INVERT_MATCHING sends the others.
 """
 
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
-from dissectors.events import Connection, Message, Subscription, at_hand
+from dissectors.events import Connection, Message, Severity, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
-from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, quoted, some, span, times
 
 _PUBLISHED = 500  # different beginnings of messages to remember for each publisher
@@ -33,31 +39,76 @@ _WORDS = re.compile(rb"[^\s,;|=\0]+")  # the first frame may be the topic; so ma
 _TOKENS = re.compile(rb"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
 
+class _Wish:
+    """A topic that somebody subscribed to."""
+
+    __slots__ = ("before", "first_missed_ns", "flow", "is_old", "missed", "missed_flow", "packet", "since_ns")
+
+    def __init__(self, topic: bytes, event: Subscription, publisher: "_Publisher") -> None:
+        self.flow = event.flow
+        self.since_ns = event.time_ns
+        self.packet = event.packet
+        self.before = publisher.copies  # that the publisher had sent by then
+        self.is_old = publisher.is_full or publisher.has_sent(topic)  # or may be
+        self.missed = 0  # messages of the topic that somebody else got meanwhile
+        self.missed_flow = 0  # the connection of that one
+        self.first_missed_ns: int | None = None
+
+    def miss(self, event: Message) -> None:
+        """Somebody else got a message of the topic."""
+        if event.flow == self.flow or event.time_ns - self.since_ns < _LEAST_NS:
+            return
+        if self.first_missed_ns is None:
+            self.first_missed_ns, self.missed_flow = event.time_ns, event.flow
+        self.missed += event.flow == self.missed_flow
+
+
 class _Publisher:
     """What one publisher sends, to all its subscribers."""
 
-    __slots__ = ("copies", "matched", "published")
+    __slots__ = ("copies", "matched", "open", "published")
 
     def __init__(self) -> None:
         self.copies = 0
         self.published: OrderedDict[bytes, None] = OrderedDict()
         self.matched: dict[bytes, None] = {}  # subscriptions that matched
+        self.open: dict[int, dict[bytes, list[_Wish]]] = {}  # by the length of the topic: wishes that got nothing yet
 
     def publish(self, first: bytes) -> None:
         """It sent a message that begins so."""
         if len(self.published) < _PUBLISHED:
             self.published[first[:_LONGEST]] = None
 
+    @property
+    def is_full(self) -> bool:
+        """Whether it may have sent what is not remembered."""
+        return len(self.published) >= _PUBLISHED
 
-class _Wish:
-    """A topic that somebody subscribed to."""
+    def has_sent(self, topic: bytes) -> bool:
+        """Whether it is known to have sent a message of a topic."""
+        return any(one.startswith(topic[:_LONGEST]) for one in self.published)
 
-    __slots__ = ("before", "packet", "since_ns")
+    def want(self, topic: bytes, wish: _Wish) -> None:
+        """Wait for a message of a topic."""
+        self.open.setdefault(len(topic), {}).setdefault(topic, []).append(wish)
 
-    def __init__(self, since_ns: int, packet: int, before: int) -> None:
-        self.since_ns = since_ns
-        self.packet = packet
-        self.before = before  # copies that the publisher had sent by then
+    def forget(self, topic: bytes, wish: _Wish) -> None:
+        """Wait no longer; that it never waited does no harm."""
+        wishes = self.open.get(len(topic), {})
+        rest = [one for one in wishes.get(topic, ()) if one is not wish]
+        if rest:
+            wishes[topic] = rest
+        elif wishes.pop(topic, None) is not None and not wishes:
+            del self.open[len(topic)]
+
+    def look(self, messages: Sequence[Message], server: str) -> None:
+        """Tell the wishes that got nothing which messages others get."""
+        for event in messages:
+            if event.src == server and event.matched is not None:
+                first = at_hand(event.frames[0])
+                for length, wishes in self.open.items():
+                    for wish in wishes.get(first[:length], ()):
+                        wish.miss(event)
 
 
 class _Subscriber:
@@ -87,10 +138,7 @@ class _Subscriber:
             got += 1
             topic = event.matched
             if topic is not None and topic is not self.last:
-                whole = at_hand(topic)
-                self.last = whole
-                self.matched.add(whole)
-                publisher.matched[whole] = None
+                self._match(at_hand(topic))
             first = event.frames[0]
             if type(first) is not bytes:
                 first = at_hand(first)
@@ -98,14 +146,47 @@ class _Subscriber:
                 publisher.publish(first)
         self.got += got
         publisher.copies += got
+        if publisher.open:
+            publisher.look(messages, server)
+
+    def _match(self, topic: bytes) -> None:
+        """A message matched a topic, which is named for the messages of all longer ones, too."""
+        self.last = topic
+        if topic not in self.matched:
+            self.matched.add(topic)
+            self.publisher.matched[topic] = None
+            for wanted, wish in self.topics.items():
+                if wanted.startswith(topic):
+                    self.publisher.forget(wanted, wish)
+
+    def want(self, event: Subscription) -> None:
+        """Subscribe to a topic."""
+        topic = event.topic
+        if isinstance(topic, bytes) and topic not in self.topics and len(self.topics) < _TOPICS:
+            wish = self.topics[topic] = _Wish(topic, event, self.publisher)
+            if not self.has(topic):
+                self.publisher.want(topic, wish)
+
+    def has(self, topic: bytes) -> bool:
+        """Whether messages of a topic may have come, under its name or that of a shorter one."""
+        return topic in self.matched or any(topic.startswith(other) for other in self.matched)
+
+    def cancel(self, topic: bytes) -> None:
+        """Cancel a subscription; it may have been there for a moment only."""
+        wish = self.topics.pop(topic, None)
+        if wish is not None:
+            self.publisher.forget(topic, wish)
+
+
+_Reason = Literal["missed", "typo", "before", "never", "silence"]
 
 
 class _Suspect:
-    """A topic that matched nothing."""
+    """A topic of which nothing came."""
 
-    __slots__ = ("address", "flow", "got", "publisher", "sent", "server", "topic", "until_ns", "wish")
+    __slots__ = ("address", "got", "publisher", "sent", "server", "topic", "until_ns", "wish")
 
-    def __init__(self, subscriber: _Subscriber, topic: bytes, flow: int, until_ns: int) -> None:
+    def __init__(self, subscriber: _Subscriber, topic: bytes, until_ns: int) -> None:
         self.publisher = subscriber.publisher
         self.server = subscriber.server
         self.address = subscriber.address
@@ -113,8 +194,26 @@ class _Suspect:
         self.topic = topic
         self.wish = subscriber.topics[topic]
         self.sent = self.publisher.copies - self.wish.before  # meanwhile, to others
-        self.flow = flow
         self.until_ns = until_ns
+
+    @property
+    def waited_ns(self) -> int:
+        """How long the subscriber waited."""
+        return self.until_ns - self.wish.since_ns
+
+    def judge(self) -> tuple[_Reason, bytes | None] | None:
+        """Why nothing came, with the topic that was meant if it is likely a typo; None if it is too soon to ask."""
+        wish = self.wish
+        if wish.first_missed_ns is not None and self.until_ns - wish.first_missed_ns >= _LEAST_NS:
+            return "missed", None
+        if self.sent < _LEAST_MESSAGES:
+            return ("silence", None) if self.waited_ns >= _IDLE_NS else None
+        if self.waited_ns < _LEAST_NS:
+            return None
+        if wish.is_old or wish.first_missed_ns is not None or self.publisher.has_sent(self.topic):
+            return ("before", None) if self.waited_ns >= _IDLE_NS else None
+        near = nearest(self.topic, [*self.publisher.matched, *self.publisher.published])
+        return ("never", None) if near is None else ("typo", near)
 
 
 class Topics(Inquiry):
@@ -147,17 +246,21 @@ class Topics(Inquiry):
     def subscription(self, contact: Contact, event: Subscription) -> None:
         """Remember a topic, and when it was subscribed to."""
         subscriber = self._subscribers.get(contact.flow)
-        if subscriber is None or event.src != subscriber.address or not isinstance(event.topic, bytes):
+        if subscriber is None or event.src != subscriber.address:
             return
         if event.action == "cancel":
-            subscriber.topics.pop(event.topic, None)  # it may have been there for a moment only
-        elif event.topic not in subscriber.topics and len(subscriber.topics) < _TOPICS:
-            subscriber.topics[event.topic] = _Wish(event.time_ns, event.packet, subscriber.publisher.copies)
+            subscriber.cancel(at_hand(event.topic))
+        else:
+            subscriber.want(event)
 
     def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
-        """Look for topics that matched nothing."""
+        """Look for topics of which nothing came."""
         subscriber = self._subscribers.pop(event.flow, None)
-        if contact is None or subscriber is None or subscriber.blind or event.handshake != "complete":
+        if subscriber is None:
+            return
+        for topic, wish in subscriber.topics.items():
+            subscriber.publisher.forget(topic, wish)
+        if contact is None or subscriber.blind or event.handshake != "complete":
             return
         if not subscriber.topics and not subscriber.got and not event.subscriptions:
             lasted_ns = until_ns - event.start_ns
@@ -166,22 +269,26 @@ class Topics(Inquiry):
             if says_topics and "SUB" in kinds and lasted_ns >= _IDLE_NS and len(self._without) < _SUSPECTS:
                 self._without.append((subscriber.address, subscriber.server, contact, until_ns))
         for topic in subscriber.topics:
-            if topic in subscriber.matched or any(topic.startswith(other) for other in subscriber.matched):
-                continue  # a shorter one is named for the messages of both
-            if len(self._suspects) < _SUSPECTS:
-                self._suspects.append(_Suspect(subscriber, topic, event.flow, until_ns))
+            if not subscriber.has(topic) and len(self._suspects) < _SUSPECTS:
+                self._suspects.append(_Suspect(subscriber, topic, until_ns))
 
     # ------------------------------------------------------------------ results
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """Topics that matched nothing, each with the nearest topic that is published."""
-        groups: dict[tuple[str, bytes, bool], list[_Suspect]] = {}
+        """Topics of which nothing came. Those that are but notes are told together for each publisher and reason."""
+        groups: dict[tuple[str, _Reason, bool, bytes | None], list[_Suspect]] = {}
+        meant: dict[bytes, bytes] = {}
         for suspect in self._suspects:
-            if suspect.sent < _LEAST_MESSAGES or suspect.until_ns - suspect.wish.since_ns < _LEAST_NS:
+            judged = suspect.judge()
+            if judged is None:
                 continue
-            groups.setdefault((suspect.server, suspect.topic, suspect.got == 0), []).append(suspect)
-        for (server, topic, got_nothing), suspects in groups.items():
-            yield self._claim(server, topic, got_nothing, suspects)
+            reason, near = judged
+            if near is not None:
+                meant[suspect.topic] = near
+            topic = suspect.topic if reason in ("missed", "typo") else None
+            groups.setdefault((suspect.server, reason, suspect.got == 0, topic), []).append(suspect)
+        for (server, reason, got_nothing, topic), suspects in groups.items():
+            yield _claim(server, reason, got_nothing, suspects, meant.get(topic) if topic is not None else None)
         for address, server, contact, end_ns in self._without:
             seen = Occurrences()
             seen.add(contact.start_ns, contact.packet, contact.flow)
@@ -191,33 +298,62 @@ class Topics(Inquiry):
             known = "its connection has no subscription"
             yield Claim("subscription-unmatched", summary, known, seen, [address, server], "note", advice=advice)
 
-    def _claim(self, server: str, topic: bytes, got_nothing: bool, suspects: list[_Suspect]) -> Claim:
-        seen = Occurrences()
-        for suspect in suspects:
-            seen.add(suspect.wish.since_ns, suspect.wish.packet, suspect.flow)
-        addresses = [suspect.address for suspect in suspects]
-        publisher = suspects[0].publisher
-        near = nearest(topic, [*publisher.matched, *publisher.published])
-        sent = max(suspect.sent for suspect in suspects)
-        if got_nothing:
-            what = f"{some(addresses)} got nothing: no message matches its topic {quoted(topic)}"
-        else:
-            what = (
-                f"no message matches the topic {quoted(topic)} of {some(addresses)}, though others of its topics match"
-            )
-        meanwhile = f"{server} sent {times(sent, 'message')} to others meanwhile"
-        question = f"; did you mean {quoted(near)}?" if near is not None else ""
-        suggestion = None if near is None else near.decode(errors="backslashreplace")
-        return Claim(
-            "subscription-unmatched",
-            f"{what}{question}",
-            f"{meanwhile}, none of which begins with {quoted(topic)}; they got {some(_examples(publisher))}",
-            seen,
-            [*addresses[:10], server],
-            None if got_nothing and near is not None else "note",
-            "likely" if near is not None else "possible",
-            suggestion,
+
+_MISSED_ADVICE = (
+    "Look at what the publisher does with this subscription: ZMQ_XPUB_MANUAL leaves it to the program. Behind one "
+    "address there may be several publishers. A subscriber that is too slow gets nothing either."
+)
+_WAITING_ADVICE = "Nothing, if there was no news. Else look at the publisher, or at what should publish through it."
+
+
+def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Suspect], near: bytes | None) -> Claim:
+    seen = Occurrences()
+    for suspect in suspects:
+        seen.add(suspect.wish.since_ns, suspect.wish.packet, suspect.wish.flow)
+    addresses = dict.fromkeys(suspect.address for suspect in suspects)
+    publisher = suspects[0].publisher
+    topics = list(dict.fromkeys(suspect.topic for suspect in suspects))
+    named = f"the topic{'s' if len(topics) > 1 else ''} {some(quoted(topic) for topic in topics)}"
+    waited = span(max(suspect.waited_ns for suspect in suspects))
+    who = f"{some(addresses)} got nothing"
+    what = f"{who} of {named} in {waited}{'' if got_nothing else ', though others of its topics match'}"
+    copies = times(max(suspect.sent for suspect in suspects), "message")
+    suggestion = None
+    certainty: Certainty = "certain"
+    severity: Severity | None = "note"
+    advice: str | None = _WAITING_ADVICE
+    if reason == "missed":
+        missed = max(suspect.wish.missed for suspect in suspects)
+        what += f", while others got at least {times(missed, 'message')} of it"
+        known = f"messages of {server} that begin with {quoted(topics[0])} are on other connections, not on this one"
+        severity, advice = None, _MISSED_ADVICE
+    elif reason == "silence":
+        known = f"{server} sent nothing, or nearly nothing, to others meanwhile"
+    elif reason == "before":
+        known = f"{server} sent {copies} to others meanwhile, none of them of this topic; it may have sent some before"
+    else:
+        if got_nothing and len(topics) == 1:
+            what = f"{who}: no message matches its topic {quoted(topics[0])}"
+        certainty, advice = "possible", None
+        known = (
+            f"{server} sent {copies} to others meanwhile, none of which begins with "
+            f"{some((quoted(topic) for topic in topics), 1)}; they got {some(_examples(publisher))}"
         )
+        if near is not None:
+            what += f"; did you mean {quoted(near)}?"
+            certainty, suggestion = "likely", near.decode(errors="backslashreplace")
+            severity = None if got_nothing else "note"
+    return Claim(
+        "subscription-unmatched",
+        what,
+        known,
+        seen,
+        [*list(addresses)[:10], server],
+        severity,
+        certainty,
+        suggestion,
+        advice=advice,
+    )
 
 
 def nearest(topic: bytes, published: Iterable[bytes]) -> bytes | None:
