@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.live_program import needs_privilege
+from tests.support.live_program import needs_privilege, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from zmtpsniff.capture import interfaces
 from zmtpsniff.capture.engines.engine import ENGINES
@@ -60,6 +60,11 @@ def test_loopback_and_all() -> None:
     assert not {"up", "running", "mtu", "kind"} & set(found["any"])
 
 
+def told_by_ip(side: Side) -> dict[str, Any]:
+    told = subprocess.run(side.command("ip", "-j", "-d", "address"), capture_output=True, check=True)
+    return {each["ifname"]: each for each in json.loads(told.stdout)}
+
+
 @needs_namespaces
 def test_it_says_what_ip_says(sides: tuple[Side, Side]) -> None:
     here, there = sides
@@ -67,14 +72,16 @@ def test_it_says_what_ip_says(sides: tuple[Side, Side]) -> None:
     here.ip("link", "add", "bare", "mtu", "1400", "type", "bridge")
     here.ip("link", "set", here.interface, "alias", "to the other [bold]side[/]")
     there.ip("link", "set", there.interface, "down")
+    # The kernel tells that the other end is down a while after it is.
+    wait_for(lambda: "NO-CARRIER" in told_by_ip(here)[here.interface]["flags"])
     found = listed(prefix=here.command())
     assert found.pop("any")["description"] == "all interfaces"
-    told = subprocess.run(here.command("ip", "-j", "-d", "address"), capture_output=True, check=True)
-    expected = {each["ifname"]: each for each in json.loads(told.stdout)}
+    expected = told_by_ip(here)
     assert set(found) == set(expected) == {"lo", "bare", here.interface}
     for name, interface in found.items():
         ip = expected[name]
         assert interface["up"] == ("UP" in ip["flags"])
+        assert interface["running"] == (interface["up"] and "NO-CARRIER" not in ip["flags"])
         assert interface["loopback"] == ("LOOPBACK" in ip["flags"])
         assert interface["mtu"] == ip["mtu"]
         assert interface.get("kind") == ip.get("linkinfo", {}).get("info_kind")
@@ -148,21 +155,29 @@ def test_without_privilege_they_are_listed_all_the_same() -> None:
     assert "You may" not in run(prefix=WITHOUT_PRIVILEGE).stdout
 
 
+def told_by_tcpdump() -> set[str]:
+    told = subprocess.run(["tcpdump", "-D"], capture_output=True, text=True, check=True)
+    return {line.split(".", 1)[1].split()[0] for line in told.stdout.splitlines()}
+
+
 @pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed")
 def test_all_are_those_that_tcpdump_lists_at_least() -> None:
-    told = subprocess.run(["tcpdump", "-D"], capture_output=True, text=True, check=True)
-    names = {line.split(".", 1)[1].split()[0] for line in told.stdout.splitlines()}
-    assert names <= set(listed("--all"))
+    before, found, after = told_by_tcpdump(), set(listed("--all")), told_by_tcpdump()
+    assert before & after <= found  # others may come and go
     assert re.search(r"^Interface .*Engines$", run("--all").stdout, re.M)
 
 
 @on_linux
 def test_scapy_tells_the_same_where_there_is_no_netlink(monkeypatch: pytest.MonkeyPatch) -> None:
     ours = {each.name: each for each in interfaces.list_interfaces(())}
-    monkeypatch.setattr(interfaces, "_ON_LINUX", False)
-    theirs = {each.name: each for each in interfaces.list_interfaces(())}
+    with monkeypatch.context() as patched:
+        patched.setattr(interfaces, "_ON_LINUX", False)
+        theirs = {each.name: each for each in interfaces.list_interfaces(())}
+    later = {each.name: each for each in interfaces.list_interfaces(())}
     assert "lo" in theirs
-    for name in ours.keys() & theirs.keys():  # others may come and go
+    for name in ours.keys() & theirs.keys():
+        if ours[name] != later.get(name):
+            continue  # others may come, go and change
         each, same = theirs[name], ours[name]
         assert (each.up, each.running, each.loopback) == (same.up, same.running, same.loopback)
         assert sorted(each.addresses) == sorted(same.addresses)
@@ -170,7 +185,9 @@ def test_scapy_tells_the_same_where_there_is_no_netlink(monkeypatch: pytest.Monk
 
 @on_linux
 def test_names_come_quickly_for_completion() -> None:
-    assert interfaces.interface_names() == ["any", *(name for _, name in socket.if_nameindex())]
+    before, names, after = socket.if_nameindex(), interfaces.interface_names(), socket.if_nameindex()
+    assert names[:2] == ["any", "lo"]
+    assert {name for _, name in {*before} & {*after}} <= {*names} <= {"any", *(name for _, name in before + after)}
 
 
 @needs_namespaces

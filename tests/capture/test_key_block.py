@@ -134,7 +134,7 @@ def test_files_without_keys_have_no_block(tmp_path: Path) -> None:
     assert b"KTMZ" not in path.read_bytes()
 
 
-@pytest.mark.skipif(shutil.which("capinfos") is None, reason="Wireshark's programs are not installed")
+@pytest.mark.skipif(not all(map(shutil.which, ("capinfos", "tshark"))), reason="Wireshark's programs are not installed")
 def test_wireshark_opens_the_file(tmp_path: Path) -> None:
     path = tmp_path / "capture.pcapng"
     shutil.copy(FIXTURES / "m31_pcapng_file.pcapng", path)

@@ -10,8 +10,6 @@ import zmq
 from tests.support.live_program import PROGRAM, Record, engines, live, needs_privilege, running
 from tests.support.ports import free_port
 
-on_loopback = ("-i", "lo", "-f", "tcp")
-
 
 def request_and_reply(count: int, port: int = 0) -> tuple[int, list[bytes]]:
     """Send requests over loopback, each answered; returns the port and what was sent, in order."""
@@ -51,8 +49,9 @@ def test_every_message_once_in_order_and_totals_after_an_interrupt(engine: str) 
 @needs_privilege
 @engines()
 def test_messages_appear_while_the_capture_goes_on(engine: str) -> None:
-    with live("--engine", engine, *on_loopback) as program:
-        port, sent = request_and_reply(3)
+    port = free_port()
+    with live("--engine", engine, "-i", "lo", "-f", f"tcp port {port}") as program:
+        _, sent = request_and_reply(3, port)
         records = program.read_until(lambda records: len(messages(records, port)) == len(sent))
         assert messages(records, port) == sent
         assert program.process.poll() is None

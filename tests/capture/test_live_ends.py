@@ -35,7 +35,7 @@ def check_failure(program: LiveProgram, name: str) -> list[Record]:
     """It ends by itself, says why, and leaves nothing; returns the records."""
     children = program.children()
     records = program.read_all()
-    assert program.process.wait(30) == 2
+    assert program.process.wait(120) == 2
     assert running(children) == []
     *_, last = program.said().splitlines()
     assert last.startswith("zmtpsniff: ")
@@ -89,7 +89,7 @@ def test_an_interface_that_is_down_is_deleted(engine: str, sides: tuple[Side, Si
         if engine in TELLS:  # and are not misled by another that comes to have its name
             here.ip("link", "add", here.interface, "up", "type", "veth")
         records = program.read_all()
-        assert program.process.wait(30) == 2
+        assert program.process.wait(120) == 2
     assert codes(records) == ["interface-down"] * (engine in TELLS) + ["capture-ended"]
 
 
@@ -121,7 +121,7 @@ def test_a_closed_pipe_ends_it_quietly_although_nothing_more_comes(engine: str, 
         for _line in range(3):
             assert program.process.stdout.readline()
         program.process.stdout.close()
-        assert program.process.wait(30) == 0
+        assert program.process.wait(120) == 0
         assert running(children) == []
         assert len(program.said().splitlines()) == 1  # what -v says
 
@@ -163,7 +163,7 @@ def test_signals_end_it_with_totals(engine: str, numbers: list[signal.Signals], 
             program.process.send_signal(number)
             time.sleep(0.05)
         records = program.read_all()
-        assert program.process.wait(30) == 0
+        assert program.process.wait(120) == 0
         assert running(children) == []
         assert len(program.said().splitlines()) == 1
     assert [record["type"] for record in records].count("capture") == 1

@@ -3,18 +3,23 @@
 import json
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.capture.test_live import messages, request_and_reply
 from tests.support.live_program import engines, live, running, wait_for
+from tests.support.paths import PROJECT
+from tests.support.ports import free_port
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.render import FORMATS
 
 NOBODY = pwd.getpwnam("nobody")
 SUDO = ["env", f"SUDO_UID={NOBODY.pw_uid}", f"SUDO_GID={NOBODY.pw_gid}", "SUDO_USER=nobody"]
@@ -29,7 +34,8 @@ def status_of(pid: int) -> dict[str, str]:
 
 @engines()
 def test_started_with_sudo_it_goes_on_as_the_invoking_user(engine: str) -> None:
-    with live("-i", "lo", "-f", "tcp", "--engine", engine, prefix=SUDO) as program:
+    port = free_port()
+    with live("-i", "lo", "-f", f"tcp port {port}", "--engine", engine, prefix=SUDO) as program:
         assert "as nobody" in program.said()
         status = status_of(program.pid)
         assert {*status["Uid"].split(), *status["Gid"].split()} == {str(NOBODY.pw_uid), str(NOBODY.pw_gid)}
@@ -37,7 +43,7 @@ def test_started_with_sudo_it_goes_on_as_the_invoking_user(engine: str) -> None:
             assert int(status[kind], 16) == 0, kind
         assert status["NoNewPrivs"] == "1"
         children = program.children()
-        port, sent = request_and_reply(5)
+        _, sent = request_and_reply(5, port)
         program.read_until(lambda records: messages(records, port) == sent)
         program.interrupt()
     wait_for(lambda: running(children) == [])
@@ -54,14 +60,69 @@ def open_folder() -> Iterator[Path]:
 def test_files_belong_to_the_invoking_user(open_folder: Path) -> None:
     written = [open_folder / "records.json", open_folder / "packets.pcapng"]
     options = ["-o", str(written[0]), "-w", str(written[1])]
-    with live("-i", "lo", "-f", "tcp", *options, prefix=SUDO) as program:
-        request_and_reply(1)
+    port = free_port()
+    with live("-i", "lo", "-f", f"tcp port {port}", *options, prefix=SUDO) as program:
+        request_and_reply(1, port)
         wait_for(lambda: b"request 0" in written[1].read_bytes())
         program.process.send_signal(signal.SIGINT)
-        assert program.process.wait(30) == 0, program.said()
+        assert program.process.wait(120) == 0, program.said()
     for file in written:
         assert (file.stat().st_uid, file.stat().st_gid) == (NOBODY.pw_uid, NOBODY.pw_gid)
     assert {packet[1] for batch in open_captures([str(written[1])]).batches() for packet in batch} == {1}
+
+
+# Runs the program where only root may read it, as in root's home: nothing is imported once privileges are given up.
+OUT_OF_REACH = """
+import os, sys
+from zmtpsniff.cli.main import main
+
+class OutOfReach:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        raise ModuleNotFoundError(f"{name} is imported too late", name=name)
+
+def setresuid(*ids, become=os.setresuid):
+    become(*ids)
+    sys.meta_path.insert(0, OutOfReach)
+
+os.setresuid = setresuid
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(["live", "-T", name] for name in FORMATS),
+        ["live", "-T", "json", "--decode-bodies", "-Y", "packet > 0"],
+        ["live", "--curve-keys", "auto"],
+        pytest.param(
+            ["live", "--engine", "tshark"],
+            marks=pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
+        ),
+        ["diagnose", "--live"],
+        ["check", "--live", "--include", "protocol"],
+    ],
+    ids=" ".join,
+)
+def test_it_needs_nothing_more_that_only_root_may_read(command: list[str], tmp_path: Path) -> None:
+    port = free_port()
+    options = ["-i", "lo", "-f", f"tcp port {port}", "-c", "10"]
+    program = [*SUDO, sys.executable, "-c", OUT_OF_REACH, *command, *options]
+    tmp_path.chmod(0o700)
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=tmp_path, env=environment
+    ) as process:
+        threading.Thread(target=_talk_until, args=(process.poll, port), daemon=True).start()
+        said = process.communicate(timeout=120)[0].decode()
+    assert process.returncode == 0, said
+    assert "too late" not in said
+
+
+def _talk_until(is_over: Callable[[], object], port: int) -> None:
+    while is_over() is None:
+        request_and_reply(1, port)
 
 
 PLUG_IN = """
@@ -88,8 +149,8 @@ def test_plug_ins_do_not_run_as_root(command: list[str], open_folder: Path) -> N
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offer\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[zmtpsniff.dissectors]\noffer = offer:Tea\n")
     program = [*SUDO, f"PYTHONPATH={open_folder}", sys.executable, "-m", "zmtpsniff", *command]
-    options = ["-i", "lo", "-f", "tcp port 9", "-a", "duration:1", "--plugin", str(open_folder / "tea.py")]
-    done = subprocess.run([*program, *options], capture_output=True, text=True, check=False, timeout=60)
+    options = ["-i", "lo", "-f", "tcp port 9", "-a", "duration:0.3", "--plugin", str(open_folder / "tea.py")]
+    done = subprocess.run([*program, *options], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stderr.splitlines() if "loaded as" in line]
     assert said == [f"loaded as {NOBODY.pw_uid}", f"offer loaded as {NOBODY.pw_uid}"]
@@ -99,8 +160,10 @@ def test_plug_in_that_only_root_can_read(tmp_path: Path) -> None:
     plug_in = tmp_path / "tea.py"
     plug_in.write_text(PLUG_IN)
     plug_in.chmod(0o600)
-    program = [*SUDO, sys.executable, "-m", "zmtpsniff", "live", "-i", "lo", "-a", "duration:1"]
-    done = subprocess.run([*program, "--plugin", str(plug_in)], capture_output=True, text=True, check=False, timeout=60)
+    program = [*SUDO, sys.executable, "-m", "zmtpsniff", "live", "-i", "lo", "-a", "duration:0.3"]
+    done = subprocess.run(
+        [*program, "--plugin", str(plug_in)], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == 2
     assert done.stderr.startswith(f"zmtpsniff: plug-in {plug_in}: ")
     assert done.stderr.count("\n") == 1
@@ -147,13 +210,15 @@ def test_parsers_run_only_when_no_capability_is_left(engine: str, open_folder: P
     """Of no thread, at the first octet from the network that each parser sees."""
     program = open_folder / "observed.py"
     program.write_text(OBSERVED)
-    command = [*SUDO, sys.executable, str(program), "live", "-i", "lo", "-f", "tcp", "--engine", engine, "-T", "json"]
+    port = free_port()
+    options = ["-i", "lo", "-f", f"tcp port {port}", "--engine", engine, "-T", "json"]
+    command = [*SUDO, sys.executable, str(program), "live", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/") as process:
         try:
-            wait_for(lambda: _asked(open_folder, "feed"))
+            wait_for(lambda: _asked(open_folder, "feed", port))
         finally:
             process.send_signal(signal.SIGINT)
-            said = process.communicate(timeout=30)[1].decode()
+            said = process.communicate(timeout=120)[1].decode()
     assert process.returncode == 0, said
     parsers = {"segments", "feed"} if engine == "scapy" else {"_recognise", "segments", "feed"}
     assert parsers <= {path.name for path in open_folder.iterdir()}
@@ -168,8 +233,8 @@ def test_parsers_run_only_when_no_capability_is_left(engine: str, open_folder: P
                 assert int(fields[kind], 16) == 0, (parser, kind)
 
 
-def _asked(folder: Path, name: str) -> bool:
+def _asked(folder: Path, name: str, port: int) -> bool:
     """Send a message now and then until a parser has been used."""
     if not (folder / name).exists():
-        request_and_reply(1)
+        request_and_reply(1, port)
     return (folder / name).exists()

@@ -301,6 +301,26 @@ def test_a_lost_segment_is_a_hole(tmp_path: Path, name: str, lost: int) -> None:
 
 
 @pytest.mark.parametrize("name", RECORDED)
+@pytest.mark.parametrize("lost", [2, 4])
+def test_a_lost_reply_accuses_nobody(tmp_path: Path, name: str, lost: int) -> None:
+    """Neither of not answering nor of breaking the protocol: the key or the record is missing, not the reply."""
+
+    def without_one(packets: Packets) -> Packets:
+        server = packets[0][TCP].dport
+        with_octets = [p for p in packets if octets_in(p) and p[TCP].sport == server and bytes(p[TCP].payload)[0] == 23]
+        gone = with_octets[-lost]
+        return [packet for packet in packets if packet is not gone]
+
+    keys, path = secrets(name, tmp_path), rewritten(name, tmp_path, without_one)
+    assert [one["code"] for one in read("--tls-keys", keys, path) if one["type"] == "problem"] == ["tls-gap"]
+    done = CliRunner().invoke(cli, ["diagnose", "-T", "json", "--engine", "tshark", "--tls-keys", str(keys), str(path)])
+    assert done.exit_code == 0, done.output
+    found = [json.loads(line) for line in done.output.splitlines()]
+    told = [(one["severity"], one["code"]) for one in found if one["type"] == "finding"]
+    assert told == [("note", "capture-lossy")]
+
+
+@pytest.mark.parametrize("name", RECORDED)
 def test_without_keys_it_is_told_that_there_is_tls(tmp_path: Path, name: str) -> None:
     path = rewritten(name, tmp_path, lambda packets: packets)
     records = read(path)

@@ -35,7 +35,7 @@ def on_a_terminal(*options: str, stdout_too: bool) -> Iterator[tuple[subprocess.
             yield program, Terminal(master)
         finally:
             program.terminate()
-            program.wait(30)
+            program.wait(120)
             os.close(master)
 
 
@@ -48,7 +48,7 @@ def test_it_tells_what_has_passed_and_leaves_nothing_behind(stdout_too: bool) ->
         request_and_reply(30, port)
         wait_for(lambda: bool(re.search(rb"[1-9]\d+ packets .* [6-9]\d messages, .*/s .* 0 dropped", terminal.written)))
         program.terminate()
-        assert program.wait(30) == 0
+        assert program.wait(120) == 0
         screen = terminal.screen()
     left = [line for line in screen if "messages, " in line and "dropped" in line and not line.startswith("capture")]
     assert left == []
@@ -60,7 +60,7 @@ def test_it_tells_what_has_passed_and_leaves_nothing_behind(stdout_too: bool) ->
 @needs_privilege
 def test_it_can_be_switched_off() -> None:
     with on_a_terminal("--no-status", "-a", "duration:0.5", stdout_too=True) as (program, terminal):
-        assert program.wait(30) == 0
+        assert program.wait(120) == 0
         assert b"\x1b[K" not in terminal.all()
 
 

@@ -1,5 +1,6 @@
 """Metrics: they count what the records say, with few labels, and answer where they were told to."""
 
+import http.client
 import re
 import urllib.request
 from collections import Counter
@@ -173,6 +174,24 @@ def test_it_answers_where_it_was_told_to() -> None:
         with pytest.raises(Error, match="in use"):
             Metrics(Source(), Diagnosis()).serve("127.0.0.1", port)
     finally:
+        metrics.close()
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/metrics/", "/metrics/../../etc/passwd", "/metricsx", "/favicon.ico", "/etc/passwd"]
+)
+def test_it_answers_at_one_path_alone(path: str) -> None:
+    metrics = Metrics(Source(), Diagnosis())
+    connection = http.client.HTTPConnection("127.0.0.1", metrics.serve("127.0.0.1", 0), timeout=60)
+    try:
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (404, b"the metrics are at /metrics\n")
+        connection.request("GET", "/metrics")
+        answer = connection.getresponse()
+        assert (answer.status, total(samples(answer.read().decode()), "zmtpsniff_packets_total")) == (200, 7)
+    finally:
+        connection.close()
         metrics.close()
 
 

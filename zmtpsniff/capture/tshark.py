@@ -8,6 +8,7 @@ EngineMissingError if pyshark is not installed.
 import asyncio
 import contextlib
 import re
+import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from io import FileIO
@@ -82,6 +83,15 @@ class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshar
     def _get_tshark_version(self) -> Version:
         """Answer without asking tshark, which takes 0.2 s: all that are left know ``ek`` (2.2)."""
         return Version("2.2.0")
+
+    def _get_tshark_path(self) -> str:
+        try:
+            path: str = super()._get_tshark_path()
+        except PermissionError:  # pyshark's config.ini, which it seeks here and beside its code, may be out of reach
+            path = shutil.which("tshark") or ""
+        if not path:
+            raise TSharkNotFoundException
+        return path
 
     async def _handle_process_stderr_forever(self, stderr: asyncio.StreamReader) -> None:
         """Keep the messages of tshark. pyshark keeps only the last line, which may be a caret."""

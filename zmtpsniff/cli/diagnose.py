@@ -13,7 +13,7 @@ from zmtpsniff.cli.options import FilePath, color, dissection_options_without_se
 from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_output
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
-from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
+from zmtpsniff.cli.tshark import TsharkSettings, open_packets, plan_tshark, tshark_options
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
@@ -85,12 +85,14 @@ def _fail_on_contradiction(settings: DiagnoseSettings) -> None:
 def _diagnose_files(settings: DiagnoseSettings) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.cli.progress import make_progress_line
-    from zmtpsniff.dissection import open_files
+    from zmtpsniff.dissection import Dissection
     from zmtpsniff.sniffer import Collaborators
 
     fail_if_overwritten(settings.captures, settings.file)
     diagnosis = Diagnosis(settings.dissection.decode_as, settings.dissection.reply_seconds)
-    capture = open_files(settings.captures, settings.dissection, Collaborators(witness=diagnosis))
+    plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
+    collaborators = Collaborators(tls=plan.tls, witness=diagnosis)
+    capture = Dissection(open_packets(settings.captures, plan), settings.dissection, collaborators)
     line = make_progress_line(capture, settings.file)
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
         try:

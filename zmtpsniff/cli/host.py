@@ -46,6 +46,7 @@ def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], N
         return None
     if with_keys:
         need_sodium()
+        import zmtpsniff.host.source  # noqa: F401  # for pass_keys(): once privileges are given up it may be out of reach
     from zmtpsniff.host.client import HelperClient
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.host.uprobes import NoUprobesError
@@ -74,10 +75,10 @@ def pass_keys(
 
     Returns a function that makes the packets wait for these keys, None if they need not.
     """
-    from zmtpsniff.host.source import KeyedSource
-
     if host is None or host.keys is None:
         return None
+    from zmtpsniff.host.source import KeyedSource
+
     source.key_lines = host.keys.lines
     if saver is not None:
         host.keys.save = saver.add_keys

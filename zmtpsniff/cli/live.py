@@ -21,6 +21,7 @@ from zmtpsniff.cli.saver import (
     packets_only,
     saver_options,
     tell_missing_packets,
+    tell_what_is_saved,
 )
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.settings import Settings
@@ -107,6 +108,7 @@ def live(
         )
         through = pass_keys(host, source, opened)
         if opened is not None and output.passes is not None:
+            tell_what_is_saved(packets_only=packets_only)
             selector = PacketSelector(opened, source, packets_only=packets_only)
         # It runs plug-ins, so without the privileges of capturing.
         collaborators = Collaborators(

@@ -17,15 +17,15 @@ from zmtpsniff.cli.saver import (
     packets_only,
     saver_options,
     tell_missing_packets,
+    tell_what_is_saved,
 )
-from zmtpsniff.cli.tshark import TsharkPlan, TsharkSettings, plan_tshark, tshark_options
+from zmtpsniff.cli.tshark import TsharkSettings, open_packets, plan_tshark, tshark_options
 from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from zmtpsniff.capture.source import Source
-    from zmtpsniff.dissection import ClosableSource
 
 
 @click.command(cls=CommandWithHelp, short_help="Dissect capture files.")
@@ -76,7 +76,7 @@ def read(
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.sniffer import Collaborators
 
-    source = _open(captures, plan)
+    source = open_packets(captures, plan)
     packets = make_saver(
         saver,
         records=output.file,
@@ -96,6 +96,7 @@ def read(
         from zmtpsniff.selector import PacketSelector
 
         through = partial(KeySavingSource, saver=packets)
+        tell_what_is_saved(packets_only=packets_only)
         selector = PacketSelector(packets, source, packets_only=packets_only)
     collaborators = Collaborators(tls=plan.tls, selector=selector)
     dissected = Dissection(source, keeping(dissection, output), collaborators, through=through)
@@ -104,13 +105,3 @@ def read(
     if selector is not None:
         tell_missing_packets(selector)
     fail_if_unsaved(packets)
-
-
-def _open(captures: tuple[str, ...], plan: TsharkPlan) -> "ClosableSource":
-    if plan.tls is not None:
-        from zmtpsniff.capture.tshark import open_with_tshark
-
-        return open_with_tshark(captures, plan.arguments, plan.decrypted)
-    from zmtpsniff.capture.files import open_captures
-
-    return open_captures(captures)

@@ -52,6 +52,12 @@ def fail_if_nothing_to_select(settings: SaverSettings, passes: "Filter | None", 
         raise click.UsageError("--packets-only: needs -w FILE, and -Y FILTER that says which")
 
 
+def tell_what_is_saved(*, packets_only: bool) -> None:
+    """Say on standard error what ``-w`` saves beside ``-Y``, which is not all packets."""
+    what = "the packets that completed" if packets_only else "the whole connections of"
+    click.echo(f"zmtpsniff: -w: saves only {what} records that pass -Y", err=True)
+
+
 def tell_missing_packets(selector: "PacketSelector") -> None:
     """Report on standard error packets that could not be held back until their connection passed."""
     if selector.missing:

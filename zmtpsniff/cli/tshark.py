@@ -9,6 +9,7 @@ from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.plaintexts import Plaintexts
+    from zmtpsniff.dissection import ClosableSource
     from zmtpsniff.net.tls import Tls
 
 
@@ -68,3 +69,14 @@ def plan_tshark(settings: TsharkSettings, engine: str, captures: Sequence[str] =
     has_keys = settings.tls_keys or any(map(gives_keys, settings.preferences))
     decrypted = Plaintexts() if has_keys or any(map(brings_secrets, captures)) else None
     return TsharkPlan(arguments, decrypted, Tls(decrypted))
+
+
+def open_packets(captures: Sequence[str], plan: TsharkPlan) -> "ClosableSource":
+    """The packets of capture files, read by tshark if that is the plan; raises CaptureError."""
+    if plan.tls is not None:
+        from zmtpsniff.capture.tshark import open_with_tshark
+
+        return open_with_tshark(captures, plan.arguments, plan.decrypted)
+    from zmtpsniff.capture.files import open_captures
+
+    return open_captures(captures)

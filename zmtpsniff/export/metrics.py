@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Event
 from typing import Any, Protocol
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
@@ -18,8 +18,24 @@ OTHER = "other"  # the label of all others
 BOUNDS = (1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _KINDS = {*PEERS, "unknown"}
 _BOUNDS_NS = [round(bound * 1e9) for bound in BOUNDS]
+_PATH = "/metrics"
 _PATIENCE = 0.5  # seconds; packets come in batches every 50 ms, empty or not
 _SOCKET = ("service", "sender", "socket_type")
+
+
+_Application = Callable[..., Iterable[bytes]]  # of WSGI
+
+
+def _only_at(path: str, application: _Application) -> _Application:
+    """An application that answers at ``path`` alone; prometheus_client's answers at every path."""
+
+    def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == path:
+            return application(environ, start_response)
+        start_response("404 Not Found", [("Content-Type", "text/plain; charset=utf-8")])
+        return [f"the metrics are at {path}\n".encode()]
+
+    return answer
 
 
 class MetricsSource(Protocol):
@@ -120,6 +136,8 @@ class Metrics:
             server, thread = start_http_server(port, address, registry)
         except OSError as error:
             raise Error(f"--metrics {address}:{port}: {error.strerror or error}") from None
+
+        server.set_app(_only_at(_PATH, make_wsgi_app(registry)))
 
         def close() -> None:
             server.shutdown()
