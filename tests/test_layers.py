@@ -190,6 +190,7 @@ ALLOWED = {
         "zmtpsniff.filters",
         "zmtpsniff.render",
         "dissectors.events",
+        "dissectors.problems",
     },
     "zmtpsniff/browse": {
         "zmtpsniff.browse",

@@ -30,10 +30,18 @@ def _problems_page() -> str:
         "protocol or means that octets are lost; `warning` is allowed, but something is wrong; `note` is normal, but",
         "worth knowing.",
         "",
-        "| code | severity | what was seen | what it means, what to do |",
-        "| :-- | :-- | :-- | :-- |",
+        "*About* says whom a problem is about: a peer, the network, the capture, or what zmtpsniff can read.",
+        "`diagnose` accuses nobody for a problem of the last two. *Blinds* says what is not all shown: `beginning` is",
+        "what came on the connection before the problem, `rest` is anything on it (or in the capture, if the record",
+        "names no connection).",
+        "",
+        "| code | severity | about | blinds | what was seen | what it means, what to do |",
+        "| :-- | :-- | :-- | :-- | :-- | :-- |",
     ]
-    lines += [f"| `{code}` | {kind.severity} | {kind.meaning} | {kind.advice} |" for code, kind in PROBLEMS.items()]
+    lines += [
+        f"| `{code}` | {kind.severity} | {kind.about} | {kind.blinds or ''} | {kind.meaning} | {kind.advice} |"
+        for code, kind in PROBLEMS.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

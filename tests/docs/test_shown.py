@@ -38,6 +38,13 @@ def _name(page: Path) -> str:
     return str(page.relative_to(PROJECT))
 
 
+def test_a_ring_of_the_newest_packets_has_no_filter() -> None:
+    """With -Y, -w saves only connections of records that pass: no page promises the newest packets that way."""
+    commands = [line for page in PAGES for line in page.read_text().splitlines() if " -w " in line and " -b " in line]
+    assert len(commands) > 2
+    assert [line for line in commands if " -Y " in line] == []
+
+
 @pytest.mark.parametrize(
     "page",
     [

@@ -5,7 +5,7 @@ changes nothing, octets are delivered once and in order, memory stays within its
 """
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -163,14 +163,30 @@ def policy(data: bytes) -> None:
 
 
 def everything(data: bytes) -> None:
-    """Packets of Ethernet from first to last, through all that looks at events and all that shows them.
+    """Packets of Ethernet from first to last, through all that looks at events and all that shows them."""
+    packets = conversation_packets(turns(data))
+    source = Source()
+    source.given = iter([packets[:3], packets[3:]])
+    sniffer = Sniffer(source, Settings(reply_seconds=0.005))
+    events = [event for some in sniffer.events() for event in some]
+    shown(events, ("summary", "tree", "dump"))
+    statistics = Statistics()
+    statistics.take(events)
+    table = io.StringIO()
+    draw(report(statistics), table, utc=True, color="never")
+    is_safe(table.getvalue())
+    checked(events, _RULES)
 
-    Each turn is a TCP segment of one connection, so that what is varied is what two peers say, or a datagram of UDP,
-    as beacons are.
+
+def conversation_packets(said: Iterable[tuple[int, bytes]]) -> list[Packet]:
+    """Packets of Ethernet: a handshake of TCP, then a packet for each turn.
+
+    Bit 0 of a mark is the side. A turn whose mark has bit 2 is a datagram of UDP, as beacons are; any other is a TCP
+    segment of one connection, which the capture lacks unless bit 1 is set.
     """
     packets: list[Packet] = []
     sent = [0, 0]
-    for number, (mark, octets) in enumerate([(0x12, b""), (0x13, b""), *turns(data)]):
+    for number, (mark, octets) in enumerate([(0x12, b""), (0x13, b""), *said]):
         side = mark & 1
         hosts = (b"\x0a\0\0\1", b"\x0a\0\0\2")[:: -1 if side else 1]
         if mark & 4 and number > 1:
@@ -185,17 +201,7 @@ def everything(data: bytes) -> None:
         sent[side] += len(octets) + opens
         if mark & 2 or opens:  # else it is lost
             packets.append((number * 1_000_000, 1, bytes(12) + b"\x08\0" + ip + tcp + octets, 54 + len(octets), None))
-    source = Source()
-    source.given = iter([packets[:3], packets[3:]])
-    sniffer = Sniffer(source, Settings(reply_seconds=0.005))
-    events = [event for some in sniffer.events() for event in some]
-    shown(events, ("summary", "tree", "dump"))
-    statistics = Statistics()
-    statistics.take(events)
-    table = io.StringIO()
-    draw(report(statistics), table, utc=True, color="never")
-    is_safe(table.getvalue())
-    checked(events, _RULES)
+    return packets
 
 
 def _datagram(source: bytes, octets: bytes) -> bytes:

@@ -25,6 +25,8 @@ from zmtpsniff.dissection import Dissection, open_files
 from zmtpsniff.settings import Settings
 from zmtpsniff.sniffer import Collaborators
 
+_HOPS = 8  # of a key at most: to the app, the widget with the focus, those that this one lies in, and the app again
+
 
 def make_reader(path: Path, *, stored: bool = False) -> CaptureReader:
     """A reader of a capture file, not started; with ``stored`` as if it could be read only once."""
@@ -117,12 +119,20 @@ class Screenful:
 
     async def settle(self) -> None:
         """Wait until all that was asked for is shown."""
-        await self.pilot.pause(0)
-        await self.until(lambda: self._is_settled)
-        drawn = asyncio.Event()
-        self.app.screen.call_after_refresh(drawn.set)
-        await drawn.wait()
-        await self.pilot.pause(0)
+        await self._go_round()
+        while True:
+            await self.until(lambda: self._is_settled)
+            drawn = asyncio.Event()
+            self.app.screen.call_after_refresh(drawn.set)
+            await drawn.wait()
+            await self._go_round()
+            if self._is_settled:
+                return
+
+    async def _go_round(self) -> None:
+        """Let each widget handle its messages, and those that it gets of them from others."""
+        for _ in range(_HOPS):
+            await self.pilot.pause(0)
 
     @property
     def _is_settled(self) -> bool:
@@ -131,7 +141,8 @@ class Screenful:
         screen = self.app.screen
         lists = screen.query(VirtualList)
         has_lines = all(each.virtual_size.height == len(each.lines) for each in lists)
-        return is_made and screen.is_mounted and len(lists) > 0 and has_lines
+        is_laid_out = any(each.region.area for each in lists)
+        return is_made and screen.is_mounted and is_laid_out and has_lines
 
     def lines(self) -> list[str]:
         """What is on the screen, line by line."""

@@ -15,10 +15,11 @@ _TICK_NS = 50_000_000  # a live capture says that no packet has come so often
 
 
 class Stall(NamedTuple):
-    """The whole machine stands still for a while; the kernel takes packets all the same."""
+    """The whole machine stands still for a while, or the capture alone; the kernel takes packets all the same."""
 
     begin_ns: int
     end_ns: int
+    of_capture: bool = False
 
 
 class LivePackets:
@@ -42,16 +43,21 @@ class LivePackets:
     def batches(self) -> Iterator[list[Packet]]:
         """Yield each packet by itself, and empty batches in between. After a stall an empty one comes first."""
         for packet in self._given:
-            yield from self._ticks(packet[0])
+            yield from self._ticks(max([packet[0], *self._kept_until(packet)]))
             self._now_ns = max(self._now_ns, packet[0])
             yield [packet]
         yield from self._ticks(self._now_ns + self._after_ns)
+
+    def _kept_until(self, packet: Packet) -> Iterator[int]:
+        for stall in self._stalls:
+            if stall.of_capture and stall.begin_ns <= packet[0] < stall.end_ns:
+                yield stall.end_ns
 
     def _ticks(self, until_ns: int) -> Iterator[list[Packet]]:
         while self._now_ns + _TICK_NS < until_ns:
             self._now_ns += _TICK_NS
             for stall in self._stalls:
-                if stall.begin_ns <= self._now_ns < stall.end_ns:
+                if stall.begin_ns <= self._now_ns < stall.end_ns and not stall.of_capture:
                     self._now_ns = stall.end_ns
             yield []
 

@@ -75,6 +75,8 @@ class LiveProgram:
         deadline = time.monotonic() + seconds
         while not done(self.records):
             try:
+                if time.monotonic() > deadline:  # also if records never end
+                    raise queue.Empty
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 kinds = [record["type"] for record in self.records]

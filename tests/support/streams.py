@@ -398,7 +398,7 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
 
 def _bare(event: AnyEvent) -> tuple[Any, ...]:
     fields = {field.name: getattr(event, field.name) for field in record_fields(type(event))}
-    for name in ("time_ns", "packet", "flow", "src", "dst", "start_ns", "end_ns"):
+    for name in ("time_ns", "packet", "part", "flow", "src", "dst", "start_ns", "end_ns"):
         fields.pop(name, None)
     return (type(event).__name__, *fields.items())
 

@@ -1,0 +1,38 @@
+"""Runs of one version of the program, each in a process forked from one that has imported it.
+
+``python runs.py JOBS`` with that version on PYTHONPATH reads a JSON list of arguments a line, and writes a line for
+each: exit status, and the SHA-256 of standard output and of standard error.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+
+
+def _run(words: list[str]) -> tuple[int, str, str]:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        child = os.fork()
+        if child == 0:
+            os.dup2(out.fileno(), 1)
+            os.dup2(err.fileno(), 2)
+            sys.argv = ["zmtpsniff", *words]
+            main()
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        digests = []
+        for file in (out, err):
+            file.seek(0)
+            digests.append(hashlib.file_digest(file, "sha256").hexdigest())
+    return status, digests[0], digests[1]
+
+
+if __name__ == "__main__":
+    from zmtpsniff.cli.main import cli, main
+
+    with cli.make_context("zmtpsniff", ["read"]) as context:
+        assert all(cli.get_command(context, name) for name in cli.list_commands(context))
+    with open(sys.argv[1], encoding="utf-8") as jobs:
+        for line in jobs.readlines():
+            print(json.dumps(_run(json.loads(line))), flush=True)
