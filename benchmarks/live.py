@@ -1,6 +1,6 @@
 """Measure ``zmtpsniff live`` with each engine beside tshark and tcpdump, under load, and write the table.
 
-    sudo python benchmarks/live.py [--tshark COMMAND] [--engine NAME]... [--seconds N]
+    sudo python benchmarks/live.py [--tshark COMMAND] [--engine NAME]... [--quick]
 
 What is measured, and what it needs, is described in benchmarks/README.md.
 """
@@ -27,10 +27,12 @@ WORK = HERE / "work"
 ENGINES = ("dumpcap", "scapy", "tshark", "tcpdump")
 
 RATES = (50_000, 100_000)  # packets a second
-FLOOD_RATE = 500_000  # messages a second
-ROUND_TRIPS = 5_000  # of the connection that is replayed many times
-FULL_SECONDS = 20.0
+FLOOD_RATES = (10_000, 100_000, 500_000)  # messages a second
+COST_RATES = (2_000, 20_000, 50_000)  # packets a second, each with a message
+ROUND_TRIPS, COST_ROUND_TRIPS = 5_000, 500  # of the connection that is replayed many times
+SECONDS, COST_SECONDS = 10.0, 60.0
 DRIP_INTERVAL_S, DRIP_SECONDS = 0.01, 5.0
+QUICK_PART = 10
 
 
 def _arguments() -> argparse.Namespace:
@@ -45,11 +47,9 @@ def _arguments() -> argparse.Namespace:
         help=f"an engine of zmtpsniff; repeatable, the ratios refer to the first (default: {', '.join(ENGINES)})",
     )
     parser.add_argument(
-        "--seconds", type=float, default=FULL_SECONDS, metavar="N", help="of each load (default: 20; less: no file)"
+        "--patience", type=float, default=10.0, metavar="N", help="seconds to catch up after a load (default: 10)"
     )
-    parser.add_argument(
-        "--patience", type=float, default=20.0, metavar="N", help="seconds to catch up after a load (default: 20)"
-    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the time; LIVE.md stays as it is")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each, the best counts (default: 1)")
     return parser.parse_args()
 
@@ -59,7 +59,7 @@ def main() -> int:
     options = _arguments()
     try:
         network.enter()
-        recording = traffic.ensure("ping-pong", ROUND_TRIPS, WORK)
+        recording, shorter = (traffic.ensure("ping-pong", count, WORK) for count in (ROUND_TRIPS, COST_ROUND_TRIPS))
     except (network.NoNetworkError, traffic.CannotRecordError) as reason:
         print(f"live.py: {reason}", file=sys.stderr)
         return 1
@@ -71,12 +71,31 @@ def main() -> int:
         observers.of_tcpdump(),
     ]
 
+    saved = WORK / "cost.pcap"
+    left_running = [
+        observers.of_engine(zmtpsniff, "auto"),
+        observers.of_tcpdump(saved),
+        observers.of_tcpdump(),
+    ]
+    part = QUICK_PART if options.quick else 1
+    seconds, cost_seconds = SECONDS / part, COST_SECONDS / part
+
     def compare(load: loads.Load, *, terminal: bool = False) -> live_report.Comparison:
         return _compare(load, chosen, options.repeat, options.patience, terminal=terminal)
 
-    replays = [_replay(recording, rate, options.seconds) for rate in RATES]
-    under_load = [compare(load) for load in [*replays, loads.flood(FLOOD_RATE, options.seconds)]]
-    drip = loads.drip(DRIP_INTERVAL_S, min(options.seconds, DRIP_SECONDS))
+    under_load = [
+        compare(load)
+        for load in (
+            *(_replay(recording, rate, seconds) for rate in RATES),
+            *(loads.flood(rate, seconds) for rate in FLOOD_RATES),
+        )
+    ]
+    cost = [
+        _compare(load, left_running, 1, options.patience, terminal=False)
+        for load in (loads.idle(cost_seconds), *(_replay(shorter, rate, cost_seconds) for rate in COST_RATES))
+    ]
+    saved.unlink(missing_ok=True)
+    drip = loads.drip(DRIP_INTERVAL_S, min(seconds, DRIP_SECONDS))
     measurements = live_report.Measurements(
         versions={
             "zmtpsniff": tools.version(zmtpsniff),
@@ -88,15 +107,17 @@ def main() -> int:
         },
         tshark_knows_zmtp=tshark.knows_zmtp,
         repeat=options.repeat,
-        seconds=options.seconds,
+        seconds=seconds,
+        cost_seconds=cost_seconds,
         patience=options.patience,
         loads=under_load,
+        cost=cost,
         fast=under_load[len(RATES) - 1],
         pipe=compare(drip),
         terminal=compare(drip, terminal=True),
         engines=engines,
     )
-    return _publish(measurements, worth_keeping=options.seconds >= FULL_SECONDS)
+    return _publish(measurements, worth_keeping=not options.quick)
 
 
 def _replay(recording: traffic.Recording, rate: int, seconds: float) -> loads.Load:
@@ -131,7 +152,7 @@ def _publish(measurements: live_report.Measurements, *, worth_keeping: bool) -> 
     print(text)
     failures = measurements.failures()
     if not worth_keeping:
-        _say("a short run: nothing written")
+        _say("a quick run: nothing written")
     else:
         RESULTS.write_text(f"# Live benchmark results\n\nWritten by `benchmarks/live.py`.\n\n{text}")
         _say(f"written: {RESULTS.name}")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from loads import Load
 from observe import Observation, Observer
-from observers import engine_name
+from observers import TCPDUMP, TCPDUMP_SAVING, engine_name
 from report import Target, machine, median, table, targets_table
 
 LATENCY_LIMIT_S = 0.1
@@ -60,8 +60,10 @@ class Measurements:
     tshark_knows_zmtp: bool
     repeat: int
     seconds: float
+    cost_seconds: float
     patience: float
     loads: list[Comparison]
+    cost: list[Comparison]  # of one that is left running: zmtpsniff, tcpdump -w, tcpdump -l
     fast: Comparison  # the one of ``loads`` that the target speaks of
     pipe: Comparison
     terminal: Comparison
@@ -72,7 +74,7 @@ class Measurements:
         """Return what could not be run, one line each."""
         failed = [
             f"{row.observer.name}: {row.failure}"
-            for comparison in [*self.loads, self.pipe, self.terminal]
+            for comparison in [*self.loads, *self.cost, self.pipe, self.terminal]
             for row in comparison.rows
             if row.failure
         ]
@@ -111,6 +113,11 @@ def _in_time(comparison: Comparison, engine: str, where: str) -> Target:
 def markdown(measurements: Measurements) -> str:
     """Return the whole report, without a heading, so that it fits into any document."""
     parts = [_preface(measurements), targets_table(targets(measurements))]
+    parts += [
+        f"**Left running**: processor time as a share of one core, {measurements.cost_seconds:g} s each, one after the "
+        "other, each packet with a message of 32 octets. zmtpsniff chooses its engine, and writes `-T json` to a pipe.",
+        _cost_table(measurements.cost),
+    ]
     for comparison in measurements.loads:
         parts += [_caption(comparison), _load_table(comparison)]
     parts += [
@@ -218,6 +225,24 @@ def _latency_table(pipe: Comparison, terminal: Comparison) -> str:
             cells += [_milliseconds(run.latency(part)) for part in _FIGURES.values()]
         lines.append(tuple(cells))
     return table(header, lines)
+
+
+def _cost_table(cost: Sequence[Comparison]) -> str:
+    header = ("Load", *(f"`{name}`" for name in ("zmtpsniff live", TCPDUMP_SAVING, TCPDUMP)))
+    times = [f"Times `{name}`" for name in (TCPDUMP_SAVING, TCPDUMP)]
+    header = (*header, *times, "zmtpsniff saw", "Dropped by the kernel")
+    return table(header, [_cost_cells(comparison) for comparison in cost])
+
+
+def _cost_cells(comparison: Comparison) -> tuple[str, ...]:
+    shares = [run.cpu_seconds / run.sent.seconds if (run := row.best) else None for row in comparison.rows]
+    ours, own = comparison.rows[0], shares[0]
+    cells = ["failed" if share is None else f"{share:.1%}" for share in shares]
+    cells += [f"{own / other:.1f}" if own is not None and other else "-" for other in shares[1:]]
+    run = ours.best
+    if run is None:
+        return (comparison.load.title, *cells, f"failed: {ours.failure}", "-")
+    return (comparison.load.title, *cells, _share(ours, run), _count(run.drops.kernel))
 
 
 _FIGURES = {"median": 0.5, "99%": 0.99, "longest": 1.0}

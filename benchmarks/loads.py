@@ -1,4 +1,4 @@
-"""What is put on the network while others capture: a capture replayed, a flood of messages, a drip of them."""
+"""What is put on the network while others capture: a capture replayed, a flood of messages, a drip, or nothing."""
 
 from __future__ import annotations
 
@@ -106,6 +106,16 @@ def replay(recording: traffic.Recording, connections: int, rate: int) -> Load:
         return Traffic(recording.messages, connections, arrived, float(took[2]))
 
     return Load(f"Replayed at {rate:,} packets a second", network.CAPTURED, send)
+
+
+def idle(seconds: float) -> Load:
+    """Nothing at all, on the interface of the replays."""
+
+    def send() -> Traffic:
+        time.sleep(seconds)
+        return Traffic(0, 0, 0, seconds)
+
+    return Load("Idle", network.CAPTURED, send)
 
 
 def flood(rate: int, seconds: float) -> Load:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from observe import Drops, Observer
 from tools import Tshark
 from traffic import PORT
 
 FILTER = f"tcp port {PORT}"
-TSHARK, TCPDUMP = "tshark -l -T fields", "tcpdump -l"
+TSHARK, TCPDUMP, TCPDUMP_SAVING = "tshark -l -T fields", "tcpdump -l", "tcpdump -w"
 _MESSAGE = b'"type":"message"'
 _TIME_NS = re.compile(rb'"time_ns":(\d+)')
 _EPOCH = re.compile(rb"(?:^|\t)(\d{9,})\.(\d+)\b")
@@ -71,13 +72,15 @@ def of_tshark(tshark: Tshark) -> Observer:
     )
 
 
-def of_tcpdump() -> Observer:
-    """Return tcpdump, which prints a line a packet and knows nothing of ZMTP."""
+def of_tcpdump(saved: Path | None = None) -> Observer:
+    """Return tcpdump, which prints a line a packet and knows nothing of ZMTP, or saves the packets in a file."""
+    # -Z root: it would give up its privileges before it opens the file, and the folder is not its own.
+    shown = ["-l", "-n", "-tt"] if saved is None else ["-Z", "root", "-w", str(saved)]
     return Observer(
-        name=TCPDUMP,
-        command=lambda interface: ["tcpdump", "-l", "-n", "-tt", "-i", interface, FILTER],
+        name=TCPDUMP if saved is None else TCPDUMP_SAVING,
+        command=lambda interface: ["tcpdump", *shown, "-i", interface, FILTER],
         unit="packets",
-        expected=lambda sent: sent.packets,
+        expected=lambda sent: sent.packets if saved is None else None,
         count=lambda lines: lines.count(b"\n") + 1 if lines else 0,
         stamp=_stamp_of_line,
         drops=lambda _, said: _told_at_the_end(r"(\d+) packets? dropped by", said, said_if_none=True),
