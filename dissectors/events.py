@@ -343,6 +343,7 @@ class Connection(Event, tag="connection"):
     mechanism: Annotated[str | None, meaning("The security mechanism, if both sides agree on it.")] = None
     handshake: Annotated[Handshake | None, meaning("What became of the handshake, where the transport has one.")] = None
     subscriptions: Annotated[list[Octets], meaning("The topics still subscribed to at its end.")] = []
+    closed_by: Annotated[Side | None, meaning("Which side closed it first, if the capture shows that.")] = None
 
 
 class Share(msgspec.Struct, gc=False):

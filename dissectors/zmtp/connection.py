@@ -423,7 +423,7 @@ class ZmtpConnection:
 
     # ------------------------------------------------------------------ the end
 
-    def finish(self, end: End, start_ns: int, end_ns: int) -> None:
+    def finish(self, end: End, start_ns: int, end_ns: int, closed_by: Side | None = None) -> None:
         """The connection or the capture is over: report unfinished messages, and the summary."""
         if not self.accepted and not self.rejected:
             self._over = True
@@ -441,7 +441,7 @@ class ZmtpConnection:
         handshake = self._handshake()
         if handshake == "incomplete":
             handshake = self._judge_incomplete(end, end_ns)
-        self._final.append(self._summary(end, start_ns, end_ns, handshake))
+        self._final.append(self._summary(end, start_ns, end_ns, handshake, closed_by))
 
     def _finish_halves(self, end: End) -> None:
         for half in self.halves:
@@ -455,7 +455,9 @@ class ZmtpConnection:
         """The summary of a connection that goes on; None while it is not certain that it is ZMTP."""
         return self._summary("open", start_ns, last_ns, None) if self.accepted else None
 
-    def _summary(self, end: End, start_ns: int, end_ns: int, handshake: Handshake | None) -> Connection:
+    def _summary(
+        self, end: End, start_ns: int, end_ns: int, handshake: Handshake | None, closed_by: Side | None = None
+    ) -> Connection:
         one, other = self.client, self.server
         return Connection(
             flow=self.flow,
@@ -471,6 +473,7 @@ class ZmtpConnection:
             mechanism=self.security.mechanism,
             handshake=handshake,
             subscriptions=one.session.all_topics + other.session.all_topics,
+            closed_by=closed_by,
         )
 
     def release(self) -> None:

@@ -182,7 +182,7 @@ class _Talk:
         self.client, self.server = _Ear(), _Ear()
         self.rejected = False
 
-    def finish(self, end: str, start_ns: int, end_ns: int) -> None:
+    def finish(self, end: str, start_ns: int, end_ns: int, closed_by: str | None) -> None:
         """Nothing is left to do."""
 
     def release(self) -> None:

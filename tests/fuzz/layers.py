@@ -71,7 +71,7 @@ class _Listeners:
     def __init__(self) -> None:
         self.client, self.server = _Listener(), _Listener()
 
-    def finish(self, end: str, start_ns: int, end_ns: int) -> None:
+    def finish(self, end: str, start_ns: int, end_ns: int, closed_by: str | None) -> None:
         """Nothing is left to do."""
 
     def release(self) -> None:

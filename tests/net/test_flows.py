@@ -62,10 +62,11 @@ class FlowDissection:
     server: Side = field(default_factory=Side)
     rejected: bool = False
     end: str = ""
+    closed_by: str | None = None
     released: bool = False
 
-    def finish(self, end: str, start_ns: int, end_ns: int) -> None:
-        self.end = end
+    def finish(self, end: str, start_ns: int, end_ns: int, closed_by: str | None) -> None:
+        self.end, self.closed_by = end, closed_by
 
     def release(self) -> None:
         self.released = True
@@ -336,6 +337,47 @@ def test_a_fin_may_come_again_and_alone_ends_nothing() -> None:
     for _ in range(2):
         wire.send(True, 5007, flags=FIN | ACK, ack=1005)
     assert (wire.only.end, wire.only.client.gaps, wire.only.server.gaps) == ("fin", [], [])
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_side_whose_fin_the_other_acknowledges_closed_first(in_order: bool) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"octets", ack=5001)
+    fins = [(False, 1007, 5001), (True, 5001, 1008)]
+    for back, seq, ack in fins if in_order else fins[::-1]:
+        wire.send(back, seq, flags=FIN | ACK, ack=ack)
+    wire.table.finish()
+    assert (wire.only.end, wire.only.closed_by) == ("fin", "client")
+
+
+def test_of_two_that_close_at_once_neither_is_the_first() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"octets", flags=FIN | ACK, ack=5001)
+    wire.send(True, 5001, flags=FIN | ACK, ack=1007)
+    assert (wire.only.end, wire.only.closed_by) == ("fin", None)
+
+
+@pytest.mark.parametrize(
+    ("ack", "closed_by"),
+    [(5001, "client"), (5002, None)],  # that may be a FIN which the capture lacks
+)
+def test_who_resets_closes_unless_octets_of_the_other_side_are_missing(ack: int, closed_by: str | None) -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(False, 1001, b"last", ack=5001)
+    wire.send(False, 1005, flags=RST | ACK, ack=ack)
+    wire.table.finish()
+    assert (wire.only.end, wire.only.closed_by) == ("rst", closed_by)
+
+
+def test_a_reset_after_the_other_sides_fin_closes_nothing() -> None:
+    wire = Wire()
+    wire.connect()
+    wire.send(True, 5001, b"octets", flags=FIN | ACK, ack=1001)
+    wire.send(False, 1001, flags=RST | ACK, ack=5008)
+    assert (wire.only.end, wire.only.closed_by) == ("rst", "server")
 
 
 def test_fins_end_a_flow_that_nobody_wants() -> None:

@@ -80,7 +80,7 @@ class Ears:
     def rejected(self) -> bool:
         return self.client.offset + self.server.offset > self.patience
 
-    def finish(self, end: str, start_ns: int, end_ns: int) -> None:
+    def finish(self, end: str, start_ns: int, end_ns: int, closed_by: str | None) -> None:
         assert end in ("fin", "rst", "timeout", "open")
         self.finished += 1
 

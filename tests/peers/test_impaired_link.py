@@ -172,7 +172,8 @@ def comparable(records: Iterable[Record]) -> dict[str, list[Record]]:
     That is times and numbers; heartbeats, the last of which may have been lost for good; and whether a publisher had
     heard of a cancelled subscription, of which a packet that was sent twice tells only how it was the last time.
     """
-    differs = {"time_ns", "packet", "flow", "request", "latency_ns", "start_ns", "end_ns", "octets", "end", "matched"}
+    differs = {"time_ns", "packet", "part", "flow", "request", "request_part", "latency_ns", "matched"}
+    differs |= {"start_ns", "end_ns", "octets", "end", "closed_by"}
     said = defaultdict(list)
     for record in records:
         if record["type"] in ("capture", "problem", "work") or record.get("name") in ("PING", "PONG"):

@@ -183,7 +183,7 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _connection(row: dict[str, Any]) -> dict[str, Any]:
-    names = ("transport", "start_ns", "end_ns", "end", "version", "mechanism", "handshake")
+    names = ("transport", "start_ns", "end_ns", "end", "closed_by", "version", "mechanism", "handshake")
     record: dict[str, Any] = {name: row[name] for name in names if row[name] is not None}
     for side in ("client", "server"):
         values = [row[side], row[f"{side}_version"], row[f"{side}_socket_type"], _octets(row[f"{side}_identity"])]

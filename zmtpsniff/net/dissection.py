@@ -5,6 +5,7 @@ from typing import Literal, Protocol
 from zmtpsniff.net.reassembly import Receiver
 
 End = Literal["fin", "rst", "timeout", "open"]
+Side = Literal["client", "server"]
 
 
 class FlowDissection(Protocol):
@@ -25,8 +26,8 @@ class FlowDissection(Protocol):
         """Who takes the server's octets."""
         ...
 
-    def finish(self, end: End, start_ns: int, end_ns: int, /) -> None:
-        """The flow is over."""
+    def finish(self, end: End, start_ns: int, end_ns: int, closed_by: Side | None, /) -> None:
+        """The flow is over; ``closed_by`` is the side that closed first, if that is known."""
 
     def release(self) -> None:
         """Nobody asks for more: break the references back to this object."""

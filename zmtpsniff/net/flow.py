@@ -53,7 +53,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from dissectors.numbers import Number, fetch_number, store_number
-from zmtpsniff.net.dissection import FlowDissection
+from zmtpsniff.net.dissection import FlowDissection, Side
 from zmtpsniff.net.reassembly import (
     ATTENTION,
     MODULO,
@@ -119,6 +119,8 @@ class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=
     received: bool  # somebody takes its octets
     was_reset: bool = False
     syns: int = 0
+    first_fin: tuple[bool, int | None] | None = None  # whether that is the client's, and what it acknowledges
+    first_reset: tuple[bool, int | None] | None = None
 
 
 class Flows(Protocol):
@@ -148,6 +150,8 @@ class Flow:
         "early",
         "early_octets",
         "ended",
+        "first_fin",
+        "first_reset",
         "last_ns",
         "last_packet",
         "number",
@@ -181,6 +185,9 @@ class Flow:
         self.dissection: FlowDissection | None = None
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
+        # Who closed first, and which number that acknowledges; no FIN if both closed at once.
+        self.first_fin: tuple[FlowDirection, int | None] | None = None
+        self.first_reset: tuple[FlowDirection, int | None] | None = None
         self.was_reset = False  # either side has sent a RST, and nothing shows that it did not count
         self.ended = False
         self.retired_ns = 0  # when another flow began on the same addresses
@@ -208,6 +215,8 @@ class Flow:
             received=self.client.receiver is not None,
             was_reset=self.was_reset,
             syns=self.syns,
+            first_fin=self._store_closing(self.first_fin),
+            first_reset=self._store_closing(self.first_reset),
         )
 
     @classmethod
@@ -227,12 +236,20 @@ class Flow:
         flow.closing = state.closing
         flow.was_reset = state.was_reset
         flow.syns = state.syns
+        flow.first_fin = flow._fetch_closing(state.first_fin)
+        flow.first_reset = flow._fetch_closing(state.first_reset)
         flow.ended = state.ended
         dissection = flow.dissection = None if state.dissection is None else load(state.dissection)
         receives = dissection is not None and state.received
         flow.client.restore(state.client, dissection.client if dissection is not None and receives else None)
         flow.server.restore(state.server, dissection.server if dissection is not None and receives else None)
         return flow
+
+    def _store_closing(self, closing: tuple[FlowDirection, int | None] | None) -> tuple[bool, int | None] | None:
+        return None if closing is None else (closing[0] is self.client, closing[1])
+
+    def _fetch_closing(self, closing: tuple[bool, int | None] | None) -> tuple[FlowDirection, int | None] | None:
+        return None if closing is None else (self.client if closing[0] else self.server, closing[1])
 
     @property
     def directions(self) -> tuple[FlowDirection, FlowDirection]:
@@ -246,6 +263,27 @@ class Flow:
         if not self.closing and any(end.finished for end in ends) and not all(end.seen for end in ends):
             return "fin"
         return self.closing
+
+    def close(self, direction: FlowDirection, ack: int | None) -> None:
+        """Take the FIN of a side, which acknowledges ``ack``. The order of the capture may be wrong."""
+        if direction.other.fin is None or (self.first_fin is not None and direction.is_acknowledged(self.first_fin[1])):
+            self.first_fin = direction, ack
+        elif not direction.other.is_acknowledged(ack):
+            self.first_fin = None  # neither knew that the other one closes
+
+    @property
+    def closed_by(self) -> Side | None:
+        """Which side closed first; None if octets are missing that may be the other side's FIN."""
+        has_fin = any(end.fin is not None for end in self.directions)
+        first = self.first_fin if has_fin else self.first_reset
+        if first is None or not all(end.seen for end in self.directions):
+            return None
+        closer, ack = first
+        if closer.other.fin is None and ack is not None:
+            acknowledged = closer.other.place(ack)
+            if acknowledged is None or acknowledged > closer.other.offset:
+                return None
+        return "client" if closer is self.client else "server"
 
     @property
     def waiting_octets(self) -> int:

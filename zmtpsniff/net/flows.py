@@ -236,7 +236,7 @@ class FlowTable:
                 direction.acked_ns = time_ns
             if flags & FIN:
                 if payload or seq == direction.next:  # such a payload was the next one
-                    self._close(direction, direction.offset)
+                    self._close(direction, direction.offset, ack)
                     if flow.closing:
                         self._close_if_over(flow)
                 else:
@@ -395,7 +395,7 @@ class FlowTable:
         elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else it may belong to another connection
             other.acknowledge(ack, time_ns, packet)
         if flags & FIN and offset is not None:
-            self._close(direction, offset + len(payload) + missing)
+            self._close(direction, offset + len(payload) + missing, ack if flags & ACK else None)
         if flow.unwanted or flow.dissection is None:
             if flow.closing:
                 self._close_if_over(flow)
@@ -691,9 +691,12 @@ class FlowTable:
 
     # ------------------------------------------------------------------ ending
 
-    def _close(self, direction: FlowDirection, end: int) -> None:
-        """Take note of a FIN at the stream offset ``end``."""
+    def _close(self, direction: FlowDirection, end: int, ack: int | None) -> None:
+        """Take note of a FIN at the stream offset ``end``, which acknowledges ``ack``."""
+        is_first = direction.fin is None
         direction.fin = end
+        if is_first:
+            direction.flow.close(direction, ack)
         if direction.acked > end:
             direction.acked = end
         if direction.other.fin is not None:
@@ -712,6 +715,7 @@ class FlowTable:
         flow.closing = "rst" if ahead else flow.closing or "rst"
         if flow.unwanted:
             return
+        flow.first_reset = flow.first_reset or (direction, ack if flags & ACK else None)
         flow.was_reset = True
         direction.seen = True
         if ahead and not (ahead == 1 and direction.finished):
@@ -742,6 +746,7 @@ class FlowTable:
         if other.reset is None:
             flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
             flow.was_reset = False
+            flow.first_reset = None
 
     def _tell_refusal(self, direction: FlowDirection, segment: Segment) -> None:
         """Report a refusal: a RST answers a SYN, and nothing else has been sent."""
@@ -815,7 +820,7 @@ class FlowTable:
             self._waits.end(flow)
         if flow.dissection is not None and not flow.unwanted:
             flow.end(flow.last_ns, flow.last_packet)
-            flow.dissection.finish(end, flow.start_ns, flow.last_ns)
+            flow.dissection.finish(end, flow.start_ns, flow.last_ns, flow.closed_by)
         self._drop(flow)
 
     def _drop(self, flow: Flow) -> None:

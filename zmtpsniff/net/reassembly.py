@@ -220,6 +220,13 @@ class Direction(Generic[Owner]):
         """Whether everything up to the FIN has been delivered."""
         return self.fin is not None and self.offset >= self.fin
 
+    def is_acknowledged(self, number: int | None) -> bool:
+        """Whether an acknowledgment number of the other side covers the FIN."""
+        if number is None or self.fin is None:
+            return False
+        acknowledged = self.place(number)
+        return acknowledged is not None and acknowledged > self.fin
+
     @property
     def awaits_reset(self) -> bool:
         """Whether octets before a RST are missing, or the RST may not count."""

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.dissection import End, FlowDissection
+from zmtpsniff.net.dissection import End, FlowDissection, Side
 from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
@@ -122,11 +122,11 @@ class TlsConnection:
             self.client.tell_hole()
             self.server.tell_hole()
 
-    def finish(self, end: End, start_ns: int, end_ns: int) -> None:
+    def finish(self, end: End, start_ns: int, end_ns: int, closed_by: Side | None = None) -> None:
         """The flow is over."""
         for half in (self.client, self.server):
             half.finish()
-        self._dissection.finish(end, start_ns, end_ns)
+        self._dissection.finish(end, start_ns, end_ns, closed_by)
 
     def release(self) -> None:
         """Let go of what refers back to it."""

@@ -184,6 +184,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("stop", "TIMESTAMP", False, "The same as end_ns."),
         "end_ns",
         "end",
+        "closed_by",
         _OPEN,
     ),
     "messages": _table(

@@ -34,6 +34,7 @@ FAULTY = {
     "bad_http_on_zmq_port": ["protocol-violated"],
     "bad_ready_truncated": ["protocol-violated"],
     "bad_reserved_flags": ["protocol-violated"],
+    "rec_closing_worker": ["worker-closed"],
     "rec_frozen_peer": ["heartbeat-lost"],
     "rec_group_not_joined": ["protocol-violated"],
     "rec_late_reply": ["replies-slow"],

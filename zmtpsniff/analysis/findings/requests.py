@@ -1,4 +1,4 @@
-"""Requests that get no reply, or a late one: request-unanswered, worker-silent, replies-slow.
+"""Requests that get no reply, or a late one: request-unanswered, worker-silent, worker-closed, replies-slow.
 
 Theory
 ------
@@ -10,6 +10,9 @@ If nobody gets an answer, no finding says that a service is silent.
 
 The side that speaks first asks. There is one exception: in a queue that gives work to the least busy worker, a worker
 speaks first, to say that it is ready. Then the other side asks.
+
+A worker that closes its connection while it has a request leaves somebody waiting, if the queue goes on without it. If
+the queue stops, too, the whole system was stopped, and nobody is to blame.
 """
 
 from collections import deque
@@ -81,8 +84,8 @@ class _Exchange:
     """The requests and replies of one connection while it lasts."""
 
     __slots__ = (
-        "answered", "asked", "asker", "blind", "in_turns", "is_inferred", "is_worker", "latencies", "pauses", "pending",
-        "slowest", "strict",
+        "answered", "asked", "asker", "blind", "in_turns", "is_inferred", "is_worker", "last_ns", "latencies", "pauses",
+        "pending", "slowest", "strict",
     )  # fmt: skip
 
     def __init__(self, pauses: deque[Pause], *, strict: bool) -> None:
@@ -97,6 +100,7 @@ class _Exchange:
         self.pending: deque[tuple[int, int]] = deque(maxlen=_PENDING)  # time and packet of requests without a reply
         self.latencies = Sketch()
         self.slowest: list[_SlowReply] = []  # a heap
+        self.last_ns = 0  # when its last message came
         self.blind = False
 
     def take(self, messages: Sequence[Message]) -> None:
@@ -114,7 +118,7 @@ class _Exchange:
                 continue
             self.answered += 1
             if pending:
-                pending.popleft()
+                self._take_off(event.request)
                 if not pending:
                     self.in_turns += 1
             latency = event.latency_ns
@@ -126,6 +130,14 @@ class _Exchange:
                 acked, resent = self._acked_ns(event, latency), self._resent_ns(event, latency)
                 slow = _SlowReply(latency, event.time_ns, event.packet, event.flow, acked, transfer, resent)
                 (heappush if len(slowest) < _SLOWEST else heappushpop)(slowest, slow)
+
+        self.last_ns = messages[-1].time_ns
+
+    def _take_off(self, packet: int | None) -> None:
+        """One of those that wait has its reply: that in a packet, if it is known, else the first."""
+        pending = self.pending
+        place = next((place for place, one in enumerate(pending) if one[1] == packet), 0) if packet else 0
+        del pending[place]
 
     def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
         """How long the service's host took to acknowledge the request of a reply, if the capture shows it."""
@@ -158,7 +170,8 @@ class _Suspect:
     """A connection on which requests waited when it ended."""
 
     __slots__ = (
-        "answered", "asked", "asker", "flow", "is_inferred", "oldest", "replier", "strict", "took_turns", "until_ns",
+        "answered", "asked", "asker", "closed", "flow", "is_inferred", "oldest", "replier", "strict", "took_turns",
+        "until_ns",
     )  # fmt: skip
 
     def __init__(self, exchange: _Exchange, event: Connection, until_ns: int) -> None:
@@ -170,6 +183,8 @@ class _Suspect:
         self.took_turns = exchange.in_turns >= _TURNS
         self.strict = exchange.strict
         self.is_inferred = exchange.is_inferred
+        closer = {"client": client, "server": server}.get(event.closed_by or "")
+        self.closed = closer == self.replier  # it closed the connection, and not its peer
         self.flow = event.flow
         self.until_ns = until_ns
 
@@ -177,13 +192,14 @@ class _Suspect:
 class _Service:
     """One bound address, whose peers ask, or are asked by it."""
 
-    __slots__ = ("answered", "asked", "is_inferred", "latencies", "peers", "slowest", "suspects")
+    __slots__ = ("answered", "asked", "is_inferred", "last_ns", "latencies", "peers", "slowest", "suspects")
 
     def __init__(self) -> None:
         # Of connections on which there were replies:
         self.asked = 0
         self.answered = 0
         self.peers = 0
+        self.last_ns = 0  # when the last message came or went
         self.is_inferred = False  # at least one of these has sockets that have not announced their types
         self.suspects: list[_Suspect] = []
         self.latencies = Sketch()
@@ -293,6 +309,7 @@ class Requests(Inquiry):
             service.asked += exchange.asked
             service.answered += exchange.answered
             service.peers += 1
+        service.last_ns = max(service.last_ns, exchange.last_ns)
         service.is_inferred |= exchange.is_inferred
         service.latencies.merge(exchange.latencies)
         for slow in exchange.slowest:
@@ -309,6 +326,7 @@ class Requests(Inquiry):
         """Requests without replies, workers that are silent, services that are slow."""
         told: set[int] = set()  # flows of which a finding has been made
         for service in self._asks_peers.entries.values():
+            yield from self._closed_workers(service, told)
             yield from self._silent_workers(service, told)
         for (host, replier), unanswered in self._unanswered.entries.items():
             if unanswered.flows <= told or not (unanswered.has_waited or not unanswered.is_at_end):
@@ -320,8 +338,27 @@ class Requests(Inquiry):
         for address, service in self._asked_by_peers.entries.items():
             yield from self._slow(address, service)
 
+    def _closed_workers(self, service: _Service, told: set[int]) -> Iterable[Claim]:
+        for suspect in service.suspects:
+            goes_on = service.last_ns - suspect.until_ns >= _RECENT_NS
+            if not (suspect.closed and goes_on and (suspect.strict or suspect.took_turns or service.answers)):
+                continue
+            told.add(suspect.flow)
+            missing = suspect.asked - suspect.answered
+            which = f"the request of packet {suspect.oldest[1]}" if missing == 1 else times(missing, "request")
+            yield Claim(
+                "worker-closed",
+                f"the worker {suspect.replier} of {suspect.asker} closed its connection with {which} in hand",
+                f"it closes the connection first, before it replies, and {suspect.asker} goes on without it",
+                self._seen(suspect, missing),
+                [suspect.replier, suspect.asker],
+                certainty="certain" if suspect.strict else "likely",
+            )
+
     def _silent_workers(self, service: _Service, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
+            if suspect.flow in told:
+                continue
             waited_ns = suspect.until_ns - suspect.oldest[0]
             others = service.answered - suspect.answered
             if waited_ns < self._timeout_ns or others <= 0 or not (suspect.strict or service.answers):

@@ -131,8 +131,7 @@ class _Questions:
             self._results.subscriptions.append(ReportSubscription(**{**row, "topic": _octets(row["topic"])}))
 
     def _latencies(self) -> None:
-        identities = [bytes(row["data"]) for row in self._tables.rows(queries.IDENTITIES)]
-        self._tables.keep("replies", queries.REPLIES, identities=identities)
+        self._tables.keep("replies", queries.REPLIES)
         ranked = [row["service"] for row in self._first(ReportLatency, queries.ANSWERING, "count DESC, service")]
         if not ranked:
             return

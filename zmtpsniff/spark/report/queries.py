@@ -154,88 +154,91 @@ HAVING count(*) >= 5
 
 Spark's SQL takes it, too: docs/spark-notebook.ipynb asks it there."""
 
-IDENTITIES = """
-SELECT DISTINCT identity.data AS data
-FROM (SELECT unnest([client_identity, server_identity]) AS identity FROM connections)
-WHERE identity.length BETWEEN 1 AND 255
-LIMIT 1000
-"""
-"""Identities that peers gave themselves."""
-
 REPLIES = f"""
 WITH conversations AS MATERIALIZED (
     SELECT series, conn_id, row_number() OVER () AS conversation, server AS service,
         CASE WHEN client_socket_type = 'REQ' OR server_socket_type = 'REP' THEN client ELSE server END AS requester,
         'REQ' IN (client_socket_type, server_socket_type) AS in_step,
-        'REQ' NOT IN (client_socket_type, server_socket_type) AND 'REP' NOT IN (client_socket_type, server_socket_type)
-            AS is_free
+        'REP' IN (client_socket_type, server_socket_type) AS in_order,
+        NOT (in_step OR in_order) AS is_free
     FROM connections
     WHERE (client_socket_type, server_socket_type) IN (('REQ', 'REP'), ('REQ', 'ROUTER'), ('DEALER', 'REP'),
-        ('REP', 'REQ'), ('ROUTER', 'REQ'), ('REP', 'DEALER'), ('DEALER', 'ROUTER'), ('ROUTER', 'DEALER'))
+        ('REP', 'REQ'), ('ROUTER', 'REQ'), ('REP', 'DEALER'), ('DEALER', 'ROUTER'), ('ROUTER', 'DEALER'),
+        ('DEALER', 'DEALER'), ('ROUTER', 'ROUTER'))
     QUALIFY row_number() OVER (PARTITION BY series, conn_id ORDER BY start_ns) = 1
 ), delimited AS (
-    SELECT conversation, time_ns, file, packet, src, requester, incomplete, in_step, is_free, len(frames) AS parts,
+    SELECT conversation, time_ns, file, packet, part, src, incomplete, len(frames) AS parts,
         coalesce(list_position(list_transform(frames, lambda frame: frame.length), 0), 0) AS delimiter,
-        CASE WHEN delimiter > 1 THEN list_transform(frames, lambda frame: frame.data)[1:delimiter - 1] END AS identities
+        CASE WHEN delimiter < 2 THEN 0
+            ELSE hash(list_transform(frames, lambda frame: frame.data)[1:delimiter - 1]) END AS key
     FROM messages JOIN conversations USING (series, conn_id)
     WHERE socket_type IN ('REQ', 'REP', 'DEALER', 'ROUTER')
 ), said AS (
-    SELECT conversation, time_ns, file, packet, src, requester, in_step, is_free, false AS lost,
-        CASE WHEN delimiter < 2 OR is_free AND (delimiter = parts OR len(list_filter(identities, lambda each:
-                NOT (octet_length(each) = 5 AND each[1:1] = '\\x00'::BLOB OR list_contains($identities::BLOB[], each))
-                )) > 0)
-            THEN 0 ELSE hash(identities) END AS key
-    FROM delimited
-    WHERE CASE WHEN is_free THEN NOT (parts = 1 AND delimiter = 1)
-        ELSE incomplete OR (delimiter > 0 AND delimiter < parts) END
+    SELECT conversation, time_ns, file, packet, part, src, false AS lost, key
+    FROM delimited JOIN conversations USING (conversation)
+    WHERE (delimiter > 0 AND delimiter < parts) OR (incomplete AND NOT is_free)
     UNION ALL
-    SELECT conversation, time_ns, file, packet, NULL, requester, in_step, is_free, true, 0
+    SELECT conversation, time_ns, file, packet, 0, NULL, true, 0
     FROM problems JOIN conversations USING (series, conn_id)
     WHERE code IN {tuple(BLINDING)}
 ), first_to_speak AS (
-    SELECT conversation, arg_min(src, (time_ns, file, packet)) AS speaker
+    SELECT conversation, key <> 0 AS has_identities, arg_min(src, (time_ns, file, packet, part)) AS speaker
     FROM said
-    WHERE is_free AND NOT lost
-    GROUP BY conversation
+    WHERE NOT lost
+    GROUP BY conversation, key <> 0
 ), steps AS (
-    SELECT conversation, time_ns, file, packet, in_step, is_free, lost, key,
-        CASE WHEN lost THEN 0 WHEN src = coalesce(speaker, requester) THEN 1 ELSE -1 END AS step
-    FROM said LEFT JOIN first_to_speak USING (conversation)
-), in_order AS (
-    SELECT conversation, time_ns, in_step, is_free, lost, key, step, row_number() OVER places AS place,
-        sum(lost::INTEGER) OVER places AS losses
+    SELECT conversation, time_ns, file, packet, part, in_step, in_order, is_free, lost, key,
+        CASE WHEN lost THEN 0 WHEN src = CASE WHEN is_free THEN speaker ELSE requester END THEN 1 ELSE -1 END AS step
+    FROM said JOIN conversations USING (conversation)
+        LEFT JOIN first_to_speak ON said.conversation = first_to_speak.conversation AND has_identities = (key <> 0)
+), placed AS (
+    SELECT *, row_number() OVER places AS place, sum(lost::INTEGER) OVER places AS losses
     FROM steps
-    WINDOW places AS (PARTITION BY conversation ORDER BY time_ns, file, packet, lost DESC, step DESC
+    WINDOW places AS (PARTITION BY conversation ORDER BY time_ns, file, packet, lost DESC, step DESC, part
         ROWS UNBOUNDED PRECEDING)
 ), balanced AS (
-    SELECT conversation, losses, key, place, time_ns, is_free, step, sum(step) OVER waiting AS balance,
+    SELECT conversation, losses, key, place, time_ns, in_order, is_free, step, sum(step) OVER waiting AS balance,
         sum((step = 1)::INTEGER) OVER waiting AS requests,
-        sum((step = -1)::INTEGER) OVER waiting AS replies
-    FROM in_order
+        sum((step = -1)::INTEGER) OVER waiting AS replies,
+        min(losses) OVER (PARTITION BY conversation) AS losses_before_all
+    FROM placed
     WHERE NOT lost AND (in_step OR losses = 0 OR key <> 0)
     WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place ROWS UNBOUNDED PRECEDING)
 ), owed AS (
     SELECT *, least(0, min(balance) OVER (waiting ROWS UNBOUNDED PRECEDING)) AS unasked,
         least(0, min(balance) OVER (waiting ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS unasked_before
     FROM balanced
+    WHERE NOT (is_free AND losses_before_all > 0)
+    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place)
+), alone AS (
+    SELECT *, max(balance - unasked) OVER (PARTITION BY conversation ORDER BY place ROWS UNBOUNDED PRECEDING) AS most,
+        lag(step) OVER waiting AS step_before, lag(time_ns) OVER waiting AS before_ns,
+        lag(balance - unasked) OVER waiting AS waited_before
+    FROM owed
     WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place)
 ), paired AS (
     SELECT conversation, max(CASE WHEN step = 1 THEN time_ns END) AS asked_ns,
         max(CASE WHEN step = -1 THEN time_ns END) AS time_ns
     FROM owed
-    WHERE step = 1 OR unasked = unasked_before AND (unasked = 0 OR key <> 0 OR NOT is_free)
+    WHERE in_order AND (step = 1 OR unasked = unasked_before)
     GROUP BY conversation, losses, key, CASE WHEN step = 1 THEN requests ELSE replies + unasked END
+    UNION ALL
+    SELECT conversation, before_ns, time_ns
+    FROM alone
+    WHERE NOT in_order AND step = -1 AND step_before = 1 AND waited_before = 1 AND (losses = 0 OR most = 1)
+        AND NOT (is_free AND unasked < 0)
 )
 SELECT service, time_ns, greatest(time_ns - asked_ns, 0) AS latency_ns
 FROM paired JOIN conversations USING (conversation)
 WHERE time_ns IS NOT NULL AND asked_ns IS NOT NULL
 """
-"""Each reply with its service (the bound address) and how long it took; ``$identities`` are those that are known.
+"""Each reply with its service (the bound address) and how long it took.
 
-The n-th reply answers the n-th request of the connection that has the same identities in front of its delimiter;
-a reply while no request waits answers none. Where octets are missing, what waited before is forgotten. Between DEALER
-and ROUTER the side that speaks first asks; once the other one speaks unasked, nobody knows any more which message
-answers which, but for those with identities in front."""
+A reply has the envelope of its request: all frames before the delimiter. A REP answers in order, so the n-th reply with
+an envelope answers the n-th request with it. Of any other socket a reply is told only if no second request with its
+envelope waited. Where octets are missing, what waited before is forgotten. Where neither is a REQ or a REP, the side
+that speaks first asks; once a reply comes unasked, nobody knows any more which message with its envelope answers which.
+"""
 
 DELAYS = """
 SELECT server AS service, count(*) AS count,
