@@ -222,6 +222,16 @@ class Message(WireEvent, tag="message"):
     # When the packet with its first octets came, if it is longer than a few packets.
     begun_ns: Annotated[int | None, internal()] = None
 
+    @property
+    def place(self) -> Place:
+        """Where it is, which no other message has in common with it."""
+        return Place(self.flow, self.packet, self.part)
+
+    @property
+    def answers(self) -> Place | None:
+        """Where the message is that it answers."""
+        return None if self.request is None else Place(self.flow, self.request, self.request_part)
+
 
 class MessageRun(WireEvent, tag="message-run"):
     """Messages of one frame each that came together and differ only in the octets of the frame, as one event.

@@ -6,9 +6,10 @@ plug-ins are elsewhere; both import from this module only.
 
 from typing import Any, Literal, Protocol, get_args
 
-from dissectors.events import Hidden, Message, Octets, Payload, at_hand
+from dissectors.events import Hidden, Message, Octets, Payload, Place, at_hand
 
 __all__ = [
+    "REQUEST",
     "Hidden",
     "Message",
     "Octets",
@@ -16,11 +17,13 @@ __all__ = [
     "PayloadConnection",
     "PayloadDissector",
     "PayloadKind",
+    "Place",
     "Reader",
     "at_hand",
     "body_start",
     "fields_of",
     "has_signature",
+    "request_fields",
     "text",
 ]
 
@@ -30,7 +33,15 @@ PayloadKind = Literal[
 ]  # fmt: skip
 """The type of a payload's field; a ``value`` may have another type in each message."""
 
+REQUEST: dict[str, PayloadKind] = {"request": "number", "request_part": "number"}
+"""The fields that say which request a message answers."""
+
 _ENVELOPE = 8  # frames in which the end of an envelope is looked for
+
+
+def request_fields(place: Place) -> dict[str, Any]:
+    """The values of these fields for a request at ``message.place`` of its message. A part of 1 is left out."""
+    return {"request": place.packet} if place.part == 1 else {"request": place.packet, "request_part": place.part}
 
 
 class PayloadConnection:

@@ -5,7 +5,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import msgspec
 
-from dissectors.payloads import Message, Octets, Payload, PayloadConnection, PayloadKind, text
+from dissectors.payloads import (
+    REQUEST,
+    Message,
+    Octets,
+    Payload,
+    PayloadConnection,
+    PayloadKind,
+    Place,
+    request_fields,
+    text,
+)
 
 _DELIMITER = b"<IDS|MSG>"
 _IDENTITIES = 16  # frames in which the delimiter is looked for
@@ -32,7 +42,7 @@ _CONTROL = frozenset(
 
 class _Request(NamedTuple):
     kind: str
-    packet: int
+    place: Place
 
 
 class Jupyter:
@@ -47,7 +57,7 @@ class Jupyter:
         "parent_header.msg_type": "text", "metadata": "value", "content": "value", "content.execution_count": "number",
         "content.execution_state": "text", "content.status": "text", "content.code": "text", "content.name": "text",
         "content.text": "text", "content.ename": "text", "content.evalue": "text", "buffers": "list of octets",
-        "request": "number", "answers": "text",
+        "answers": "text", **REQUEST,
     }  # fmt: skip
 
     def __init__(self) -> None:
@@ -94,13 +104,13 @@ class Jupyter:
         if len(parts) > _PARTS:
             fields["buffers"] = parts[_PARTS:]
         if kind.endswith("_request"):
-            self._requests[number] = _Request(kind, message.packet)
+            self._requests[number] = _Request(kind, message.place)
             if len(self._requests) > _REMEMBERED:
                 self._requests.popitem(last=False)
         summary = f"{fields['channel']} {kind}"
         request = self._requests.get(str(parent.get("msg_id")))
         if request is not None:
-            fields["request"] = request.packet
+            fields |= request_fields(request.place)
             fields["answers"] = request.kind
         return Payload("jupyter", summary + _gist(fields["content"]), fields)
 

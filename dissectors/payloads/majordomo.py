@@ -1,9 +1,19 @@
 """Majordomo 0.1 and 0.2: clients, a broker and its workers (7/MDP, 18/MDP)."""
 
-from collections import deque
 from typing import Any, ClassVar
 
-from dissectors.payloads import Message, Octets, Payload, PayloadConnection, PayloadKind, body_start, text
+from dissectors.payloads import (
+    REQUEST,
+    Message,
+    Octets,
+    Payload,
+    PayloadConnection,
+    PayloadKind,
+    Place,
+    body_start,
+    request_fields,
+    text,
+)
 
 _CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2 = b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02"
 _HEADERS = frozenset({_CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2})
@@ -26,6 +36,26 @@ _LAST = frozenset({"REPLY", "FINAL"})  # after which nothing follows to a reques
 _WAITING = 1000  # requests of a connection that nobody answers
 
 
+class _Queue:
+    """Requests that nothing tells apart."""
+
+    __slots__ = ("count", "only")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.only: Place | None = None
+
+    def ask(self, place: Place) -> None:
+        """One more waits."""
+        self.only = None if self.count else place
+        self.count += 1
+
+    def answer(self) -> bool:
+        """One of them has its last reply. Returns whether none is left."""
+        self.count -= 1
+        return not self.count
+
+
 class Majordomo:
     """The protocols of clients and of workers. Replies are joined with their requests."""
 
@@ -33,7 +63,7 @@ class Majordomo:
     signature = b"MDP"
     fields: ClassVar[dict[str, PayloadKind]] = {
         "version": "text", "role": "text", "command": "text", "service": "text", "body": "list of octets",
-        "addresses": "list of octets", "request": "number",
+        "addresses": "list of octets", **REQUEST,
     }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
@@ -135,14 +165,16 @@ def _is_broker(message: Message, connection: PayloadConnection) -> bool:
 
 
 def _join(message: Message, connection: PayloadConnection, payload: Payload, kind: str, key: Any) -> None:
-    """Join a reply with the oldest request to the same service, or of the same client."""
-    state = connection.state
+    """Join a reply with the request to the same service, or of the same client, if only one waits.
+
+    Workers answer in any order, and nothing tells the requests of one client to one service apart.
+    """
+    state: dict[Any, _Queue] = connection.state
     if kind == "REQUEST":
         if len(state) < _WAITING:
-            state.setdefault(key, deque(maxlen=_WAITING)).append(message.packet)
-    elif waiting := state.get(key):
-        payload.fields["request"] = waiting[0]
-        if kind in _LAST:
-            waiting.popleft()
-            if not waiting:
-                del state[key]
+            state.setdefault(key, _Queue()).ask(message.place)
+    elif queue := state.get(key):
+        if queue.only is not None:
+            payload.fields |= request_fields(queue.only)
+        if kind in _LAST and queue.answer():
+            del state[key]

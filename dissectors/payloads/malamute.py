@@ -3,7 +3,15 @@
 from collections import deque
 from typing import ClassVar
 
-from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
+from dissectors.payloads import (
+    REQUEST,
+    Message,
+    Payload,
+    PayloadConnection,
+    PayloadKind,
+    Place,
+    request_fields,
+)
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -75,7 +83,7 @@ class Malamute:
 
     name = "mlm"
     signature = _CODEC.signature
-    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "answers": "text", "request": "number"}
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "answers": "text", **REQUEST}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol."""
@@ -93,17 +101,17 @@ class Malamute:
             state["trackers"] = {}
         fields = payload.fields
         kind = fields["command"]
-        answered: tuple[str, int] | None = None
+        answered: tuple[str, Place] | None = None
         if kind == "CONNECTION_OPEN":
             if fields.pop("protocol_name") != "MALAMUTE":
                 return None
             state["requests"].clear()
         if kind in _ANSWERED:
-            state["requests"].append((kind, message.packet))
+            state["requests"].append((kind, message.place))
         elif kind == "CONNECTION_PING":
-            state["pings"].append((kind, message.packet))
+            state["pings"].append((kind, message.place))
         elif kind in _TRACKED and fields["tracker"] and len(state["trackers"]) < _WAITING:
-            state["trackers"][fields["tracker"]] = (kind, message.packet)
+            state["trackers"][fields["tracker"]] = (kind, message.place)
         elif kind in ("OK", "ERROR"):
             answered = state["requests"].popleft() if state["requests"] else None
         elif kind == "CONNECTION_PONG":
@@ -111,6 +119,7 @@ class Malamute:
         elif kind == "CONFIRM":
             answered = state["trackers"].pop(fields["tracker"], None)
         if answered is not None:
-            fields["answers"], fields["request"] = answered
-            payload.summary += f" to {answered[0]}"
+            fields["answers"], place = answered
+            fields |= request_fields(place)
+            payload.summary += f" to {fields['answers']}"
         return payload

@@ -4,7 +4,17 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from dissectors.payloads import Message, Octets, Payload, PayloadConnection, PayloadKind, body_start, messagepack
+from dissectors.payloads import (
+    REQUEST,
+    Message,
+    Octets,
+    Payload,
+    PayloadConnection,
+    PayloadKind,
+    body_start,
+    messagepack,
+    request_fields,
+)
 
 _END_OF_TAG = b"\n\n"  # salt/utils/event.py: TAGEND
 _LONGEST_TAG = 256
@@ -26,7 +36,7 @@ class Salt:
 
     name = "salt"
     fields: ClassVar[dict[str, PayloadKind]] = {
-        "kind": "text", "enc": "text", "load": "value", "tag": "text", "data": "object", "request": "number",
+        "kind": "text", "enc": "text", "load": "value", "tag": "text", "data": "object", **REQUEST,
     }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
@@ -62,9 +72,9 @@ class Salt:
         if "key" in found and isinstance(found["key"], str):
             return None  # of something else: keys are octets
         if connection.socket_types.get(message.src) == "REQ":
-            connection.state[_ASKED] = (message.src, message.packet)
-        elif message.dst == connection.state.get(_ASKED, ("", 0))[0]:
-            fields["request"] = connection.state.pop(_ASKED)[1]
+            connection.state[_ASKED] = (message.src, message.place)
+        elif message.dst == connection.state.get(_ASKED, ("",))[0]:
+            fields |= request_fields(connection.state.pop(_ASKED)[1])
         told = [str(load[name]) for name in _TOLD if name in load] if isinstance(load, dict) else []
         return Payload("salt", " ".join([str(encoding), *told]), fields)
 
@@ -101,8 +111,8 @@ def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payl
         found = _value(body)
     except (ValueError, TypeError, RecursionError):  # TypeError: a map as a key
         return None
-    request = connection.state.pop(_ASKED)[1]
-    return Payload("salt", "reply", {"kind": "reply", "load": found, "request": request})
+    request = request_fields(connection.state.pop(_ASKED)[1])
+    return Payload("salt", "reply", {"kind": "reply", "load": found, **request})
 
 
 def _is_envelope(body: bytes) -> bool:

@@ -2,7 +2,7 @@
 
 from typing import ClassVar
 
-from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
+from dissectors.payloads import REQUEST, Message, Payload, PayloadConnection, PayloadKind, request_fields
 from dissectors.payloads.zproto import Codec, command
 
 _CODEC = Codec(
@@ -57,7 +57,7 @@ class Xrap:
 
     name = "xrap"
     signature = _CODEC.signature
-    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "request": "number"}
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), **REQUEST}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and the length of the fields fit this protocol."""
@@ -71,7 +71,7 @@ class Xrap:
         state, tracker = connection.state, payload.fields["tracker"]
         if payload.fields["command"] not in _REQUESTS:
             if (request := state.pop(tracker, None)) is not None:
-                payload.fields["request"] = request
+                payload.fields |= request_fields(request)
         elif tracker and len(state) < _WAITING:
-            state[tracker] = message.packet
+            state[tracker] = message.place
         return payload

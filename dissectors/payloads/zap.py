@@ -3,14 +3,17 @@
 from typing import Any, ClassVar
 
 from dissectors.payloads import (
+    REQUEST,
     Hidden,
     Message,
     Octets,
     Payload,
     PayloadConnection,
     PayloadKind,
+    Place,
     at_hand,
     body_start,
+    request_fields,
     text,
 )
 
@@ -34,7 +37,7 @@ class Zap:
     fields: ClassVar[dict[str, PayloadKind]] = {
         "kind": "text", "request_id": "octets", "domain": "text", "address": "text", "identity": "octets",
         "mechanism": "text", "username": "octets", "password": "octets", "public_key": "octets", "principal": "octets",
-        "status": "number", "reason": "text", "user_id": "text", "metadata": "object", "request": "number",
+        "status": "number", "reason": "text", "user_id": "text", "metadata": "object", **REQUEST,
     }  # fmt: skip
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
@@ -77,13 +80,13 @@ class Zap:
         hide = "password" in credentials and not connection.show_secrets
         secrets = [start + _FIRST_CREDENTIAL + 1] if hide else []
         if len(connection.state) < 1000:  # requests that nobody answers
-            connection.state[request] = message.packet
+            connection.state[request] = message.place
         user = f" {text(body[6])!r}" if "username" in credentials else ""
         summary = f"request {text(body[1])} for {text(body[3])}, {mechanism}{user}"
         return Payload("zap", summary, fields, secrets)
 
 
-def _reply(body: list[Octets], request: int | None) -> Payload:
+def _reply(body: list[Octets], request: Place | None) -> Payload:
     status = at_hand(body[2])
     fields: dict[str, Any] = {
         "kind": "reply",
@@ -94,7 +97,7 @@ def _reply(body: list[Octets], request: int | None) -> Payload:
         "metadata": _metadata(at_hand(body[5])),
     }
     if request is not None:
-        fields["request"] = request
+        fields |= request_fields(request)
     user = f" as {text(body[4])!r}" if body[4] else ""
     return Payload("zap", f"reply {text(body[1])}: {status.decode()} {text(body[3]) or _STATUS[status]}{user}", fields)
 

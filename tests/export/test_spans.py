@@ -70,6 +70,25 @@ def test_proxies_make_one_trace() -> None:
         assert outer.start_time <= inner.start_time <= inner.end_time <= outer.end_time  # type: ignore[operator]
 
 
+def test_requests_of_one_packet_have_traces_of_their_own() -> None:
+    exporter = InMemorySpanExporter()
+    asked = [Message(1000, 1, 1, "a:1", "b:2", [b"", b"x"], socket_type="DEALER", part=part) for part in (1, 2)]
+    passed_on = [
+        Message(2000, 2, 2, "b:3", "c:4", [b"", b"x"], socket_type="DEALER", part=part, forwards=asked[part - 1].place)
+        for part in (1, 2)
+    ]
+    told = []
+    for flow, packet, (src, dst), request in ((2, 3, ("c:4", "b:3"), 2), (1, 4, ("b:2", "a:1"), 1)):
+        for part in (1, 2):
+            reply = Message(3000 + packet, packet, flow, src, dst, [b"", b"x"], part=part, latency_ns=500)
+            reply.request, reply.request_part = request, part
+            told.append(reply)
+    Spans(SimpleSpanProcessor(exporter)).take([*asked, *passed_on, *told])
+    back, front = exporter.get_finished_spans()[:2], exporter.get_finished_spans()[2:]
+    assert [span.parent for span in back] == [span.context for span in front]
+    assert len({span.context.span_id for span in (*back, *front) if span.context}) == 4
+
+
 @contextmanager
 def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
     """A collector that takes OTLP over HTTP."""

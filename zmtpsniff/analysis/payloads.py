@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Problem
+from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place, Problem
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.patterns.conversation import latency_ns
@@ -28,7 +28,7 @@ class _Track:
         self.forced: PayloadDissector | None = None  # the dissector that the user names
         self.known: list[PayloadDissector] = []  # dissectors that knew messages of the connection
         self.unknown = 0  # messages in a row that no dissector knew
-        self.times: dict[int, int] = {}  # packet number to time, of the last known messages
+        self.times: dict[Place, int] = {}  # of the last known messages
         self.states: dict[int, dict[Any, Any]] = {}  # id() of a dissector to its state
 
 
@@ -191,7 +191,7 @@ class Payloads:
             return False
         if _is_deep(payload.fields, _DEPTH):
             payload.fields = _cut(payload.fields, _DEPTH)
-        _join(track, event, payload.fields.get("request"))
+        _join(track, event, payload.fields.get("request"), payload.fields.get("request_part"))
         return True
 
     def _fail(
@@ -216,13 +216,15 @@ class Payloads:
         found.append((position, problem))
 
 
-def _join(track: _Track, event: Message, request: object) -> None:
+def _join(track: _Track, event: Message, request: object, part: object) -> None:
     """The request that the application names replaces the one that only the order of messages suggests."""
     times = track.times
-    if isinstance(request, int) and request in times:
-        event.request, event.paired = request, None
-        event.latency_ns = latency_ns(event, times[request])
-    times[event.packet] = event.time_ns
+    if isinstance(request, int):
+        place = Place(event.flow, request, part if isinstance(part, int) else 1)
+        if place in times:
+            event.request, event.request_part, event.paired = place.packet, place.part, None
+            event.latency_ns = latency_ns(event, times[place])
+    times[event.place] = event.time_ns
     if len(times) > _REMEMBERED:
         del times[next(iter(times))]
 

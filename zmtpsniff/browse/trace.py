@@ -1,6 +1,6 @@
 """One request on its way through proxies to the socket that answers it, and the answer on its way back."""
 
-from dissectors.events import Message
+from dissectors.events import Message, Place
 from zmtpsniff.browse.index import RecordIndex
 
 _FORWARD = 100_000  # records after the first that are looked through for the rest
@@ -15,23 +15,14 @@ def trace(index: RecordIndex, row: int) -> list[int]:
     """
     found = {_origin(index, row), row}
     first = min(found)
-    places = {place for each in found if (place := _place(index, each)) is not None}
+    places = {event.place for each in found if isinstance(event := index.event(each), Message)}
     for other, event in enumerate(index.events(first, min(len(index), first + _FORWARD)), first):
-        if not isinstance(event, Message):
-            continue
-        on = event.forwards is not None and (event.forwards.flow, event.forwards.packet) in places
-        answer = event.request is not None and (event.flow, event.request) in places
-        if on or answer:
+        if isinstance(event, Message) and (event.forwards in places or event.answers in places):
             found.add(other)
-            places.add((event.flow, event.packet))
+            places.add(event.place)
             if len(found) >= _MOST:
                 break
     return sorted(found)
-
-
-def _place(index: RecordIndex, row: int) -> tuple[int, int] | None:
-    event = index.event(row)
-    return (event.flow, event.packet) if isinstance(event, Message) else None
 
 
 def _origin(index: RecordIndex, row: int) -> int:
@@ -39,28 +30,20 @@ def _origin(index: RecordIndex, row: int) -> int:
     seen = {row}
     while True:
         event = index.event(row)
-        before = None
-        if isinstance(event, Message):
-            if event.forwards is not None:
-                before = _message_row(index, event.forwards.packet, event.forwards.flow, event)
-            elif event.request is not None:
-                before = _message_row(index, event.request, event.flow, None)
+        place = (event.forwards or event.answers) if isinstance(event, Message) else None
+        before = None if place is None else _message_row(index, place)
         if before is None or before in seen:
             return row
         seen.add(before)
         row = before
 
 
-def _message_row(index: RecordIndex, packet: int, flow: int, like: Message | None) -> int | None:
-    """The message of a packet; of several, the one whose last frames are those of ``like``."""
-    row = first = index.row_of_packet(packet, flow)
-    while row is not None and row < len(index) and index.packets[row] == packet:
+def _message_row(index: RecordIndex, place: Place) -> int | None:
+    """The row of the message in a place."""
+    row = index.row_of_packet(place.packet, place.flow)
+    while row is not None and row < len(index) and index.packets[row] == place.packet:
         event = index.event(row)
-        if (
-            isinstance(event, Message)
-            and event.flow == flow
-            and (like is None or event.frames[-1:] == like.frames[-1:])
-        ):
+        if isinstance(event, Message) and event.place == place:
             return row
         row += 1
-    return first
+    return None

@@ -39,15 +39,15 @@ class Spans:
         self._processor = processor
         self._ids = RandomIdGenerator()
         self._scope = InstrumentationScope("zmtpsniff", __version__)
-        self._requests: dict[tuple[int, int], _Request] = {}  # by flow and packet
+        self._requests: dict[Place, _Request] = {}
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Take note of requests, and give out the spans of those that have a reply."""
         for event in events:
             if type(event) is not Message:
                 continue
-            if event.request is not None and event.latency_ns is not None:
-                self._reply(event, event.request, event.latency_ns)
+            if (request := event.answers) is not None and event.latency_ns is not None:
+                self._reply(event, request, event.latency_ns)
             if event.socket_type in _REQUESTERS:  # also what answers something may ask for more
                 self._request(event)
 
@@ -60,15 +60,15 @@ class Spans:
         trace = self._ids.generate_trace_id() if origin is None else origin.context.trace_id
         context = SpanContext(trace, self._ids.generate_span_id(), is_remote=False, trace_flags=_SAMPLED)
         parent = None if origin is None else origin.context
-        self._requests[message.flow, message.packet] = _Request(context, parent, message.socket_type or "")
+        self._requests[message.place] = _Request(context, parent, message.socket_type or "")
         if len(self._requests) > _MOST_REQUESTS:
             del self._requests[next(iter(self._requests))]
 
     def _find(self, place: Place | None) -> _Request | None:
-        return None if place is None else self._requests.get((place.flow, place.packet))
+        return None if place is None else self._requests.get(place)
 
-    def _reply(self, reply: Message, packet: int, latency_ns: int) -> None:
-        request = self._requests.get((reply.flow, packet))
+    def _reply(self, reply: Message, place: Place, latency_ns: int) -> None:
+        request = self._find(place)
         if request is None:
             return
         address, _, port = reply.src.rpartition(":")
@@ -81,8 +81,10 @@ class Spans:
             "zmtp.request.socket_type": request.socket_type,
             "zmtp.reply.socket_type": reply.socket_type or "",
             "zmtp.flow": reply.flow,
-            "zmtp.request.packet": packet,
+            "zmtp.request.packet": place.packet,
+            "zmtp.request.part": place.part,
             "zmtp.reply.packet": reply.packet,
+            "zmtp.reply.part": reply.part,
         }
         attributes |= {"server.port": int(port)} if port.isdecimal() else {}
         attributes |= {"client.port": int(client_port)} if client_port.isdecimal() else {}

@@ -395,7 +395,8 @@ class FlowTable:
         elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else it may belong to another connection
             other.acknowledge(ack, time_ns, packet)
         if flags & FIN and offset is not None:
-            self._close(direction, offset + len(payload) + missing, ack if flags & ACK else None)
+            end = direction.end_at(offset + len(payload) + missing)
+            self._close(direction, end, ack if flags & ACK else None)
         if flow.unwanted or flow.dissection is None:
             if flow.closing:
                 self._close_if_over(flow)

@@ -421,6 +421,13 @@ class Direction(Generic[Owner]):
                 return end + beyond
         return None
 
+    def end_at(self, offset: int) -> int:
+        """Where the stream ends, by the offset of its FIN: behind a large hole, if not behind all that has come."""
+        behind = offset + MODULO
+        if offset < self.offset and self.waiting and abs(behind - self.waiting[-1].end) <= WINDOW:
+            return behind
+        return offset
+
     def insert(self, offset: int, payload: bytes, missing: int, time_ns: int, packet: int, ack: int | None) -> None:
         """Deliver a segment if it need not wait; else let it wait."""
         if self.absent:

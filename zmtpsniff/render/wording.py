@@ -78,10 +78,17 @@ def relation_words(event: Message | Command) -> list[str]:
     if event.request is not None:
         guess = " by order" if isinstance(event, Message) and event.paired == "order" else ""
         how = "answers" if event.latency_ns is None else f"{duration(event.latency_ns)} after"
-        words.append(f"{how} #{event.request}{guess}")
+        part = event.request_part if isinstance(event, Message) else 1
+        words.append(f"{how} {place_words(event.request, part)}{guess}")
     if isinstance(event, Message) and event.forwards is not None:
-        words.append(f"forwards #{event.forwards.packet} of flow {event.forwards.flow}")
+        place = event.forwards
+        words.append(f"forwards {place_words(place.packet, place.part)} of flow {place.flow}")
     return words
+
+
+def place_words(packet: int, part: int) -> str:
+    """A message by its packet and, if it is not the first that ends there, by its part, as in ``#12`` and ``#12.2``."""
+    return f"#{packet}" if part == 1 else f"#{packet}.{part}"
 
 
 def command_fields(event: Command) -> list[tuple[str, str | Octets]]:

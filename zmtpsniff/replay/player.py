@@ -173,7 +173,7 @@ class Player:
         played = self._sockets.get(sender.key)
         if played is None:
             played = self._socket(sender, frames)
-        if not played.expect(sender, frames, message.request):
+        if not played.expect(sender, frames, message.answers):
             return
         if self._tempo.waits:
             began = time.monotonic()

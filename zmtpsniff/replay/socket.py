@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Set
 from typing import TYPE_CHECKING, Any, Literal
 
-from dissectors.events import Message
+from dissectors.events import Message, Place
 from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.errors import Error
 from zmtpsniff.replay.comparison import Comparison, Publications
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SETTLED = 0.2
 _OLD_PEER = 1.0  # a connection without an event of a handshake after so many seconds is of ZMTP 1.0 or 2.0
 _PEER_NAME = b"peer"  # the name that a ROUTER socket gives the peer to which it connects
-_REQUESTS = 65_536  # packets of requests to remember
+_REQUESTS = 65_536  # requests to remember
 _IN_HAND = 1000  # messages to take at a time
 
 
@@ -49,8 +49,8 @@ class PlayedSocket:
         self._address = sender.address
         self._bound = bound
         self._publications = Publications() if sender.key[0] != "flow" and self._kind in PUBLISHERS else None
-        self._requests: dict[int, None] = {}  # packets of what was sent, to know replies to it
-        self._last: tuple[int, int, int] | None = None  # flow, packet and time of the last message sent
+        self._requests: dict[Place, None] = {}  # what was sent, to know replies to it
+        self._last: tuple[Place, int] | None = None  # the last message sent, and when
         self._awaits_reply = False  # REQ
         self._reply_is_due = False  # REQ: the capture has a reply to the last request
         self._names = names
@@ -173,10 +173,10 @@ class PlayedSocket:
 
     def note_sent(self, message: Message, now: int) -> None:
         """A message of the capture has been sent."""
-        self._last = message.flow, message.packet, now
+        self._last = message.place, now
         self._awaits_reply = self._kind == "REQ"
         self._reply_is_due = False
-        self._requests[message.packet] = None
+        self._requests[message.place] = None
         if len(self._requests) > _REQUESTS:
             del self._requests[next(iter(self._requests))]
 
@@ -192,7 +192,7 @@ class PlayedSocket:
             if action == "subscribe":
                 raise Error(f"{self._shown}: {error.strerror}") from None
 
-    def expect(self, sender: Role, frames: list[bytes], request: int | None) -> bool:
+    def expect(self, sender: Role, frames: list[bytes], request: Place | None) -> bool:
         """A message that this socket got in the capture. False if it cannot come, because its request was not sent."""
         if request is not None and request not in self._requests:
             return False
@@ -243,13 +243,13 @@ class PlayedSocket:
         It names the packet of the message sent before, which a REQ knows it answers.
         """
         now = time.time_ns()
-        flow, packet, sent_at = self._last or (0, 0, 0)
-        record = Message(now, packet, flow, self._shown, self._address, [*frames])
+        place, sent_at = self._last or (Place(0, 0), 0)
+        record = Message(now, place.packet, place.flow, self._shown, self._address, [*frames])
         if self._kind in ("REQ", "REP"):
-            record = Message(now, packet, flow, self._shown, self._address, [b"", *frames])
+            record = Message(now, place.packet, place.flow, self._shown, self._address, [b"", *frames])
         if self._awaits_reply:
             self._awaits_reply = False
-            record.request, record.latency_ns = packet, now - sent_at
+            record.request, record.request_part, record.latency_ns = place.packet, place.part, now - sent_at
         return record
 
     def _hear_from(self, peer: bytes) -> None:

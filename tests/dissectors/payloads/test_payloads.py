@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from dissectors.events import Hidden, Message, Payload
+from dissectors.events import AnyEvent, Hidden, Message, Payload
 from dissectors.payloads.registry import built_in
 from tests.analysis.test_payloads import PLACE, given, needs_captures, octets, payloads_of, read, truth
 from tests.support.paths import CAPTURES, FIXTURES
@@ -133,6 +133,24 @@ def test_majordomo_02() -> None:
     assert payload(b"MDPW02", b"\7") is None
     assert payload(b"MDPC02", b"\1") is None
     assert payload(b"MDPW02", b"\2", b"no delimiter", b"a") is None
+
+
+def test_majordomo_replies_are_joined_only_with_the_one_request_that_waits() -> None:
+    """Workers answer in any order."""
+    asks, answers = [b"", b"MDPC01", b"echo", b"a"], [b"", b"MDPC01", b"echo", b"b"]
+    client, broker = PLACE[3:], PLACE[:2:-1]
+    sent = [(client, asks), (broker, answers), *2 * [(client, asks)], *2 * [(broker, answers)], (client, asks)]
+    sent.append((broker, answers))
+    events: list[AnyEvent] = [
+        Message(number, number // 2 + 1, 1, *ends, list(frames), part=number % 2 + 1)
+        for number, (ends, frames) in enumerate(sent)
+    ]
+    for event in events:
+        if isinstance(event, Message):
+            event.socket_type = "DEALER" if (event.src, event.dst) == client else "ROUTER"
+    Payloads(built_in()).take(events)
+    told = [(event.request, event.request_part) for event in events if isinstance(event, Message) and event.request]
+    assert told == [(1, 1), (4, 1)]
 
 
 def test_majordomo_of_majortomo() -> None:

@@ -97,7 +97,7 @@ class _Exchange:
         self.asked = 0
         self.answered = 0
         self.in_turns = 0  # how often every request so far had its reply
-        self.pending: deque[tuple[int, int]] = deque(maxlen=_PENDING)  # time and packet of requests without a reply
+        self.pending: deque[tuple[int, int, int]] = deque(maxlen=_PENDING)  # time, packet, part: without a reply
         self.latencies = Sketch()
         self.slowest: list[_SlowReply] = []  # a heap
         self.last_ns = 0  # when its last message came
@@ -112,13 +112,13 @@ class _Exchange:
                 self._begin(event)
             if event.src == self.asker:
                 self.asked += 1
-                pending.append((event.time_ns, event.packet))
+                pending.append((event.time_ns, event.packet, event.part))
                 continue
             if not self.asked:
                 continue
             self.answered += 1
             if pending:
-                self._take_off(event.request)
+                self._take_off(event)
                 if not pending:
                     self.in_turns += 1
             latency = event.latency_ns
@@ -133,11 +133,12 @@ class _Exchange:
 
         self.last_ns = messages[-1].time_ns
 
-    def _take_off(self, packet: int | None) -> None:
-        """One of those that wait has its reply: that in a packet, if it is known, else the first."""
+    def _take_off(self, reply: Message) -> None:
+        """One of those that wait has its reply: the one that it answers, if that is known, else the first."""
         pending = self.pending
-        place = next((place for place, one in enumerate(pending) if one[1] == packet), 0) if packet else 0
-        del pending[place]
+        place = reply.request, reply.request_part
+        known = (at for at, one in enumerate(pending) if one[1:] == place)
+        del pending[next(known, 0) if reply.request is not None and pending[0][1:] != place else 0]
 
     def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
         """How long the service's host took to acknowledge the request of a reply, if the capture shows it."""
@@ -406,7 +407,7 @@ class Requests(Inquiry):
 
     def _seen(self, suspect: _Suspect, missing: int) -> Occurrences:
         seen = Occurrences()
-        time_ns, packet = suspect.oldest
+        time_ns, packet, _ = suspect.oldest
         seen.add(time_ns, packet, suspect.flow, missing)
         return seen
 

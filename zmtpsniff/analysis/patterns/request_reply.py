@@ -395,6 +395,7 @@ class RequestReply(Rules):
         # identities after one has asked again before its reply: nobody knows how many of its requests are under way.
         self._lost = False
         self._asks_again = False
+        self._known: set[int] = set()  # envelopes of replies since then: before the first, nobody knows which request
         self._late = False  # whether the request that waits for longest has been reported
         # Of a REQ: its last request, what it had seen by then, the first and last reply that it had not.
         self._last: _Request | None = None
@@ -554,6 +555,10 @@ class RequestReply(Rules):
         for passed_over in answer.passed_over:
             if not self._late:
                 self._exchange.report_passed_over(passed_over)
+        if self._lost and not self._is_req and key not in self._known:
+            request = None  # perhaps it answers one that is missing
+            if len(self._known) < _PENDING:
+                self._known.add(key)
         if request is None:
             return None
         if request in self._given_up:
@@ -583,6 +588,7 @@ class RequestReply(Rules):
         self._requests.clear()
         self._pay()
         self._lost = True
+        self._known.clear()
         self._late = False
         self._last = self._unseen = None
         self._asked = 0

@@ -197,7 +197,8 @@ WITH conversations AS MATERIALIZED (
     WINDOW places AS (PARTITION BY conversation ORDER BY time_ns, file, packet, lost DESC, step DESC, part
         ROWS UNBOUNDED PRECEDING)
 ), balanced AS (
-    SELECT conversation, losses, key, place, time_ns, in_order, is_free, step, sum(step) OVER waiting AS balance,
+    SELECT conversation, losses, key, place, time_ns, in_step, in_order, is_free, step,
+        sum(step) OVER waiting AS balance,
         sum((step = 1)::INTEGER) OVER waiting AS requests,
         sum((step = -1)::INTEGER) OVER waiting AS replies,
         min(losses) OVER (PARTITION BY conversation) AS losses_before_all
@@ -220,13 +221,13 @@ WITH conversations AS MATERIALIZED (
     SELECT conversation, max(CASE WHEN step = 1 THEN time_ns END) AS asked_ns,
         max(CASE WHEN step = -1 THEN time_ns END) AS time_ns
     FROM owed
-    WHERE in_order AND (step = 1 OR unasked = unasked_before)
+    WHERE in_order AND (step = 1 OR unasked = unasked_before) AND (step = 1 OR losses = 0 OR in_step OR replies > 1)
     GROUP BY conversation, losses, key, CASE WHEN step = 1 THEN requests ELSE replies + unasked END
     UNION ALL
     SELECT conversation, before_ns, time_ns
     FROM alone
-    WHERE NOT in_order AND step = -1 AND step_before = 1 AND waited_before = 1 AND (losses = 0 OR most = 1)
-        AND NOT (is_free AND unasked < 0)
+    WHERE NOT in_order AND step = -1 AND step_before = 1 AND waited_before = 1
+        AND (losses = 0 OR most = 1 AND (in_step OR replies > 1)) AND NOT (is_free AND unasked < 0)
 )
 SELECT service, time_ns, greatest(time_ns - asked_ns, 0) AS latency_ns
 FROM paired JOIN conversations USING (conversation)
@@ -236,7 +237,8 @@ WHERE time_ns IS NOT NULL AND asked_ns IS NOT NULL
 
 A reply has the envelope of its request: all frames before the delimiter. A REP answers in order, so the n-th reply with
 an envelope answers the n-th request with it. Of any other socket a reply is told only if no second request with its
-envelope waited. Where octets are missing, what waited before is forgotten. Where neither is a REQ or a REP, the side
+envelope waited. Where octets are missing, what waited before is forgotten, and so is the first reply with each
+envelope after that, whose request may be missing. Where neither is a REQ or a REP, the side
 that speaks first asks; once a reply comes unasked, nobody knows any more which message with its envelope answers which.
 """
 
