@@ -124,6 +124,12 @@ PROBLEMS: dict[str, Kind] = {
         "you read the files of two hosts whose clocks differ.",
         about="capture",
     ),
+    "clocks-differ": _note(
+        "Two capture points saw the same packets, and their clocks differ. `detail` says by how much.",
+        "Nothing is lost, but times on one side of the two points cannot be compared with those on the other. Shift "
+        "one file by that much (`editcap -t`), and let NTP or PTP set the clocks of the hosts.",
+        about="capture",
+    ),
     "capture-gap": _error(
         "Octets of a TCP stream are missing from the capture, though their receiver acknowledged them.",
         "The capturing program dropped packets. Give it a larger buffer (`tcpdump -B 65536`) or a capture filter.",

@@ -153,7 +153,8 @@ class Sniffer:
         self._datagrams.finish()
         self._report_faults()
         tls = self._tls.skipped() if self._tls is not None else ()
-        for code, detail in [*self._headers.skipped(), *self._flows.disorder(), *tls, *self._doubts.problems()]:
+        of_flows = [*self._flows.disorder(), *self._flows.clocks()]
+        for code, detail in [*self._headers.skipped(), *of_flows, *tls, *self._doubts.problems()]:
             self._report(code, detail)
         if not self._flows.count and (others := self._headers.other_packets()):
             self._report("no-flows", f"no connection is in the capture; other packets: {others}")

@@ -28,6 +28,7 @@ _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] fo
 _PLACE = ("date", "series", "conn_id", "time", "file", "packet", "offset")
 _OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind")
 # Counted in a sentence, a file each.
+_OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ")
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
 _SIDE = ("address", "version", "socket_type", "identity")
 
@@ -77,7 +78,7 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
             ids[record["flow"]] = local_id(transport, *ends, record["start_ns"]).name
     out: Counter[str] = Counter()
     for record in records:
-        if record["type"] in ("capture", "comment") or record.get("code") in ("no-flows", "capture-disorder"):
+        if record["type"] in ("capture", "comment") or record.get("code") in _OF_A_RUN:
             continue
         if (flow := record.pop("flow", None)) is not None:
             if record["type"] == "beacon":

@@ -66,7 +66,7 @@ Doubt = Callable[[int, int, int, int], None]
 Delay = Callable[[int, int, int], None]
 """Called with the number of a flow, the time, and that of the last packet before the octets that are late."""
 
-_FORMAT = 1  # of snapshots; it is raised whenever they say something else than before
+_FORMAT = 2  # of snapshots; it is raised whenever they say something else than before
 
 
 class FlowSnapshotError(ValueError):
@@ -161,6 +161,14 @@ class FlowTable:
             detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
         return [("capture-disorder", detail)]
 
+    def clocks(self) -> list[tuple[str, str]]:
+        """A problem's code and a sentence, if the capture is of two points whose clocks differ."""
+        differ_ns = self.holdings.copies.clocks_differ_ns()
+        if differ_ns is None:
+            return []
+        by = f"{differ_ns / 1e6:.1f} ms"
+        return [("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ by {by}")]
+
     def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
         """Octets of a flow are presumed lost."""
         if self._doubt is not None:
@@ -219,7 +227,7 @@ class FlowTable:
                     begin = direction.offset
                     direction.offset = offset = begin + length
                     recent_octets += length + segment_cost
-                    direction.recent.append((begin, payload))
+                    direction.recent.append((begin, payload, time_ns))
                     if offset > direction.recent_until:
                         direction.thin()
                     direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]

@@ -13,6 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from dissectors.numbers import Number, fetch_number, store_number
+from zmtpsniff.net.copies import Copies
 from zmtpsniff.net.segment import (
     ACK,
     CLOSED,
@@ -87,8 +88,9 @@ class Reset(NamedTuple):
 
 
 _NONE_WAITING: list[WaitingSegment] = []  # shared by all directions in which nothing has waited yet; never changed
-_EMPTY_RECENT: deque[tuple[int, bytes]] = deque(maxlen=_RECENT_SEGMENTS)  # a copy takes a third as long as another one
-_NONE_RECENT: deque[tuple[int, bytes]] = deque(maxlen=0)  # shared by all directions that nobody takes; never changed
+# A copy takes a third as long as another one. The second is shared by all directions that nobody takes; never changed.
+_EMPTY_RECENT: deque[tuple[int, bytes, int]] = deque(maxlen=_RECENT_SEGMENTS)  # each with its offset and time
+_NONE_RECENT: deque[tuple[int, bytes, int]] = deque(maxlen=0)
 
 
 def distance(number: int, origin: int) -> int:
@@ -120,7 +122,7 @@ class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True
     acked: tuple[int, int]  # acked, acked_at
     presumed: int
     owed: tuple[int, int]  # owed_ns, owed_count
-    recent: list[tuple[int, bytes]]
+    recent: list[tuple[int, bytes, int]]
     recent_until: int
 
 
@@ -129,6 +131,7 @@ class Holdings(msgspec.Struct, gc=False):
 
     waiting_octets: int = 0
     recent_octets: int = 0  # of delivered segments, at most: the last count, and what has come since
+    copies: Copies = msgspec.field(default_factory=Copies)
 
 
 class DirectionOwner(Protocol):
@@ -245,7 +248,7 @@ class Direction(Generic[Owner]):
     @property
     def recent_octets(self) -> int:
         """Octets of delivered segments that are kept."""
-        return sum(len(octets) + SEGMENT_COST for _, octets in self.recent)
+        return sum(len(octets) + SEGMENT_COST for _, octets, _ in self.recent)
 
     @property
     def hole(self) -> int:
@@ -390,7 +393,7 @@ class Direction(Generic[Owner]):
     def thin(self) -> None:
         """Forget delivered segments until there is room for several more, so that this does not happen for each one."""
         kept = 0
-        for _, octets in self.recent:
+        for _, octets, _ in self.recent:
             kept += len(octets)
         while kept > _RECENT_OCTETS * 3 // 4:
             kept -= len(self.recent.popleft()[1])
@@ -458,7 +461,10 @@ class Direction(Generic[Owner]):
 
     def _compare(self, offset: int, payload: bytes, time_ns: int, packet: int) -> None:
         """Compare a retransmission with the octets kept of the first copy, which wins."""
-        for first, octets in self.recent:
+        for first, octets, first_ns in self.recent:
+            if first == offset and octets == payload:
+                self.holdings.copies.add(self.key, time_ns - first_ns, offset + len(payload) <= self.acked)
+                return
             shift = offset - first
             begin, end = max(shift, 0), min(shift + len(payload), len(octets))
             if begin < end and octets[begin:end] != payload[begin - shift : end - shift]:
@@ -646,7 +652,7 @@ class Direction(Generic[Owner]):
         if skip < len(segment.payload):
             payload = segment.payload[skip:] if skip else segment.payload
             begin = self.offset
-            self.recent.append((begin, payload))
+            self.recent.append((begin, payload, segment.time_ns))
             self.holdings.recent_octets += len(payload) + SEGMENT_COST
             self._pass(len(payload))
             if self.offset > self.recent_until:

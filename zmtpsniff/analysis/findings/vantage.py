@@ -27,7 +27,7 @@ _WHOLE = "Capture whole packets (`-s 0`)."
 _BOTH = "Capture on one of the two hosts, or mirror both directions."
 _ORDER = "Nothing is lost: zmtpsniff puts the octets in order. Times stay as captured."
 _FILE = "Copy the file again; a capturing program that is killed leaves its last record unfinished."
-_DISORDER = "capture-disorder"  # hides nothing, and is told with what does
+_DISORDER, _CLOCKS = "capture-disorder", "clocks-differ"  # hide nothing, and are told with what does
 _LOSSES = {
     "capture-gap": _Loss("octets are missing", _BUFFER),
     "packets-cut": _Loss("packets are cut short", _WHOLE),
@@ -47,6 +47,7 @@ _LOSSES = {
     "capture-ended": _Loss("the capture ended by itself", "Look at the interface."),
     "interface-down": _Loss("an interface was down", "Look at the interface."),
     _DISORDER: _Loss("packets are out of order, or clocks differ", ""),
+    _CLOCKS: _Loss("the clocks of two capture points differ", PROBLEMS[_CLOCKS].advice),
 }
 
 
@@ -61,13 +62,16 @@ class Vantage(Inquiry):
         self._late_servers: dict[str, None] = {}
         self._zmtp = 0
         self._dropped = 0
+        self._clocks = ""  # by how much they differ, in words
 
     def problem(self, event: Problem) -> None:
         """Count what is missing."""
         kind = PROBLEMS.get(event.code)
         if kind is None or kind.is_outside:
             return
-        if kind.blinds == "rest" or event.code == _DISORDER:  # "beginning": capture-late tells that
+        if event.code == _CLOCKS:
+            self._clocks = event.detail
+        if kind.blinds == "rest" or event.code in (_DISORDER, _CLOCKS):  # "beginning": capture-late tells that
             self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -104,8 +108,10 @@ class Vantage(Inquiry):
                 seen.add(losses.last_ns, one.packet, one.flow, 0)
         if words:
             summary = f"the capture does not have everything: {'; '.join(words)}"
-            if not self._dropped and self._losses.entries.keys() == {_DISORDER}:
+            if not self._dropped and self._losses.entries.keys() <= {_DISORDER, _CLOCKS}:
                 summary = "the capture is out of order, or its clocks differ"
+                if self._clocks:
+                    summary = f"the clocks of the capture differ: {self._clocks}"
             known = "the capture file and TCP's sequence numbers say so"
             yield Claim("capture-lossy", summary, known, seen, [], advice=" ".join(filter(None, advice)) or _ORDER)
         if self._late.count:

@@ -1,0 +1,46 @@
+"""Two capture points whose clocks differ are told, with by how much, and nothing else is taken for them."""
+
+import pytest
+
+from tests.net.test_flows import Wire
+from zmtpsniff.net.segment import ACK, FIN
+
+MS = 1_000_000
+
+
+def exchange(there_ms: float, back_ms: float, copies: int = 1) -> list[tuple[str, str]]:
+    """What is told of 20 turns whose segments come again after so long, those of the client and those of the server."""
+    wire = Wire()
+    wire.connect()
+    start = wire.now
+    segments = []
+    for turn in range(20):
+        for back, mine, theirs, ms in ((False, 1001, 5001, there_ms), (True, 5001, 1001 + 9, back_ms)):
+            at = start + (20 * turn + 10 * back) * MS
+            again = (at + round(copy * ms * MS) for copy in range(copies + 1))
+            segments += [(time_ns, back, mine + turn * 9, theirs + turn * 9) for time_ns in again]
+    for at, back, seq, ack in sorted(segments):
+        wire.now = at
+        wire.send(back, seq, b"something", ack=ack)
+    wire.send(False, 1181, flags=FIN | ACK, ack=5181)
+    wire.table.finish()
+    return wire.table.clocks()
+
+
+@pytest.mark.parametrize(("there_ms", "back_ms"), [(50.2, 49.8), (49.8, 50.2)])
+def test_clocks_that_differ(there_ms: float, back_ms: float) -> None:
+    said = "packets are in it twice, from two capture points whose clocks differ by 50.0 ms"
+    assert exchange(there_ms, back_ms) == [("clocks-differ", said)]
+
+
+@pytest.mark.parametrize(
+    ("there_ms", "back_ms", "copies"),
+    [
+        (0.02, 0.02, 1),  # two interfaces of one host
+        (8.0, 8.0, 1),  # a long way between two points: each copy comes before the acknowledgment
+        (50.0, 0.01, 1),  # one direction only
+        (50.0, 50.0, 0),
+    ],
+)
+def test_clocks_that_agree(there_ms: float, back_ms: float, copies: int) -> None:
+    assert exchange(there_ms, back_ms, copies) == []

@@ -1,0 +1,57 @@
+"""Packets that a capture has twice, from two capture points: by how much their clocks differ.
+
+Theory
+------
+
+Two points see a packet one after the other, by the time *w* that the way between them takes. If the clock of the second
+one is ahead by *s*, what goes towards it seems to take ``s + w``, and what comes back ``s - w``. So the mean of both is
+*s*. If the clocks agree, a copy of a packet comes before its acknowledgment can. If it comes after that, in both
+directions, *s* is larger than the way there and back.
+
+TCP sends octets again, too, also if only their acknowledgment was lost. But it does so after times that differ. So the
+times tell only if most of them are about the same.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from zmtpsniff.net.addresses import reverse
+
+_REMEMBERED = 64  # times of each direction
+_DIRECTIONS = 32  # those that had copies first
+_LEAST = 8
+_LEAST_NS = 1_000_000  # two interfaces of one host are not that far apart
+
+
+class Copies:
+    """Segments that came twice with the same octets, by the direction of a flow."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._times_ns: dict[bytes, deque[int]] = {}  # between two copies; 0 if the second was not late
+
+    def add(self, key: bytes, time_ns: int, is_acknowledged: bool) -> None:
+        """A segment of the direction ``key`` came again, so long after its first copy."""
+        times_ns = self._times_ns.get(key)
+        if times_ns is None:
+            if len(self._times_ns) >= _DIRECTIONS:
+                return
+            times_ns = self._times_ns[key] = deque(maxlen=_REMEMBERED)
+        times_ns.append(time_ns if is_acknowledged else 0)
+
+    def clocks_differ_ns(self) -> int | None:
+        """By how much the clocks of two capture points differ; None if they do not, or nobody knows."""
+        for key, times_ns in self._times_ns.items():
+            there_ns, back_ns = _middle(times_ns), _middle(self._times_ns.get(reverse(key), ()))
+            if there_ns and back_ns:
+                return (there_ns + back_ns) // 2
+        return None
+
+
+def _middle(times_ns: Sequence[int]) -> int:
+    """The median, if most are about the same and long enough; else 0."""
+    if len(times_ns) < _LEAST:
+        return 0
+    ranked = sorted(times_ns)
+    first, middle, last = (ranked[len(ranked) * part // 4] for part in (1, 2, 3))
+    return middle if middle >= _LEAST_NS and last - first <= middle // 10 else 0
