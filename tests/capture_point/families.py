@@ -258,7 +258,7 @@ def merge(random: Random) -> Case:
         how += "".join(f", {said}" for _, said in disturbed)
     if random.random() < 0.5:
         files.reverse()
-    return _case(random, how, sessions, *files)
+    return replace(_case(random, how, sessions, *files), skew_ns=abs(skew_ns))
 
 
 def holes(random: Random) -> Case:

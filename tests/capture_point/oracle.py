@@ -6,6 +6,7 @@ must have been sent, what came before the first of them must be shown, and nobod
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Case:
     live: bool = False  # read while it is captured, so that time passes without packets, too
     foreign: bool = False  # another protocol than ZMTP
     timely: bool = False  # stamped as it passed, in order
+    skew_ns: int = 0  # by which the clocks of two files differ
     how: str = ""  # what was done to it
 
 
@@ -126,6 +128,15 @@ def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
         verdict.faults.append(f"{case.sessions[0].talk.name} has records: {shown[0]}")
 
 
+def _is_true_of_clocks(event: Problem, skew_ns: int) -> bool:
+    """Whether a problem says by how much the clocks of two capture points differ.
+
+    A point that is 5 ms late with one direction says half of that too much or too little.
+    """
+    said = re.search(r"clocks differ by about ([\d.]+) ms$", event.detail)
+    return event.code == "clocks-differ" and said is not None and abs(float(said[1]) * 1e6 - skew_ns) <= 5e6
+
+
 def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
     """The events of each connection; those on the same addresses are told by the order of their flows."""
     by_flow: dict[int, list[AnyEvent]] = {}
@@ -136,9 +147,15 @@ def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
         if flow is None:
             disorder = isinstance(event, Problem) and event.code == DISORDER and not case.timely
             perhaps = isinstance(event, Problem) and event.code == "perhaps-zmtp" and unproven
+            clocks = isinstance(event, Problem) and _is_true_of_clocks(event, case.skew_ns)
+            verdict.count["clocks"] += clocks
             # A RST with nothing before it is of no connection: there is nothing else in the capture to be told.
             lone = isinstance(event, Problem) and event.code == "no-flows" and _has_resets_alone(case)
-            if isinstance(event, Problem) and event.code not in TRUE_NOTES and not (disorder or perhaps or lone):
+            if (
+                isinstance(event, Problem)
+                and event.code not in TRUE_NOTES
+                and not (disorder or perhaps or lone or clocks)
+            ):
                 verdict.faults.append(f"{event.severity} {event.code}, of no flow")
             continue
         by_flow.setdefault(flow, []).append(event)

@@ -29,7 +29,7 @@ def exchange(there_ms: float, back_ms: float, copies: int = 1) -> list[tuple[str
 
 @pytest.mark.parametrize(("there_ms", "back_ms"), [(50.2, 49.8), (49.8, 50.2)])
 def test_clocks_that_differ(there_ms: float, back_ms: float) -> None:
-    said = "packets are in it twice, from two capture points whose clocks differ by 50.0 ms"
+    said = "packets are in it twice, from two capture points whose clocks differ by about 50.0 ms"
     assert exchange(there_ms, back_ms) == [("clocks-differ", said)]
 
 

@@ -552,7 +552,7 @@ def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -
         wire.send(False, 1001 + number * size, bytes(size))
         (flow,) = wire.table.flows
         recent = flow.client.recent
-        assert sum(len(octets) for _, octets, _ in recent) <= 256 << 10
+        assert sum(len(octets) for _, octets, _, _ in recent) <= 256 << 10
     for number in range(40):
         wire.send(False, 1001 + number * size, b"!" * size)
     assert wire.only.client.conflicts >= kept
@@ -569,7 +569,7 @@ def test_segments_kept_for_comparison_are_bounded_over_all_flows(late: bool) -> 
             seq = 1001 + (number ^ late) * len(payload)  # of two that are swapped the first waits
             wire.send(False, seq, payload, port=port)
         kept = [one for flow in wire.table.flows for way in flow.directions for one in way.recent]
-        assert sum(len(octets) for _, octets, _ in kept) <= most
+        assert sum(len(octets) for _, octets, _, _ in kept) <= most
     for port in (1, 300):
         for number in range(16):
             wire.send(False, 1001 + number * len(payload), b"!" * len(payload), port=port)

@@ -167,7 +167,9 @@ class FlowTable:
         if differ_ns is None:
             return []
         by = f"{differ_ns / 1e6:.1f} ms"
-        return [("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ by {by}")]
+        return [
+            ("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ by about {by}")
+        ]
 
     def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
         """Octets of a flow are presumed lost."""
@@ -227,7 +229,7 @@ class FlowTable:
                     begin = direction.offset
                     direction.offset = offset = begin + length
                     recent_octets += length + segment_cost
-                    direction.recent.append((begin, payload, time_ns))
+                    direction.recent.append((begin, payload, time_ns, seen))
                     if offset > direction.recent_until:
                         direction.thin()
                     direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]

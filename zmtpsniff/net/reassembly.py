@@ -89,8 +89,10 @@ class Reset(NamedTuple):
 
 _NONE_WAITING: list[WaitingSegment] = []  # shared by all directions in which nothing has waited yet; never changed
 # A copy takes a third as long as another one. The second is shared by all directions that nobody takes; never changed.
-_EMPTY_RECENT: deque[tuple[int, bytes, int]] = deque(maxlen=_RECENT_SEGMENTS)  # each with its offset and time
-_NONE_RECENT: deque[tuple[int, bytes, int]] = deque(maxlen=0)
+_EMPTY_RECENT: deque[tuple[int, bytes, int, int]] = deque(
+    maxlen=_RECENT_SEGMENTS
+)  # each with its offset, time, and what was seen
+_NONE_RECENT: deque[tuple[int, bytes, int, int]] = deque(maxlen=0)
 
 
 def distance(number: int, origin: int) -> int:
@@ -122,7 +124,7 @@ class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True
     acked: tuple[int, int]  # acked, acked_at
     presumed: int
     owed: tuple[int, int]  # owed_ns, owed_count
-    recent: list[tuple[int, bytes, int]]
+    recent: list[tuple[int, bytes, int, int]]
     recent_until: int
 
 
@@ -248,7 +250,7 @@ class Direction(Generic[Owner]):
     @property
     def recent_octets(self) -> int:
         """Octets of delivered segments that are kept."""
-        return sum(len(octets) + SEGMENT_COST for _, octets, _ in self.recent)
+        return sum(len(octets) + SEGMENT_COST for _, octets, _, _ in self.recent)
 
     @property
     def hole(self) -> int:
@@ -393,7 +395,7 @@ class Direction(Generic[Owner]):
     def thin(self) -> None:
         """Forget delivered segments until there is room for several more, so that this does not happen for each one."""
         kept = 0
-        for _, octets, _ in self.recent:
+        for _, octets, _, _ in self.recent:
             kept += len(octets)
         while kept > _RECENT_OCTETS * 3 // 4:
             kept -= len(self.recent.popleft()[1])
@@ -461,9 +463,10 @@ class Direction(Generic[Owner]):
 
     def _compare(self, offset: int, payload: bytes, time_ns: int, packet: int) -> None:
         """Compare a retransmission with the octets kept of the first copy, which wins."""
-        for first, octets, first_ns in self.recent:
+        for first, octets, first_ns, _ in self.recent:
             if first == offset and octets == payload:
-                self.holdings.copies.add(self.key, time_ns - first_ns, offset + len(payload) <= self.acked)
+                is_seen = any(seen >= offset + len(payload) for *_, seen in self.other.recent)
+                self.holdings.copies.add(self.key, time_ns - first_ns, is_seen)
                 return
             shift = offset - first
             begin, end = max(shift, 0), min(shift + len(payload), len(octets))
@@ -652,7 +655,7 @@ class Direction(Generic[Owner]):
         if skip < len(segment.payload):
             payload = segment.payload[skip:] if skip else segment.payload
             begin = self.offset
-            self.recent.append((begin, payload, segment.time_ns))
+            self.recent.append((begin, payload, segment.time_ns, seen))
             self.holdings.recent_octets += len(payload) + SEGMENT_COST
             self._pass(len(payload))
             if self.offset > self.recent_until:
