@@ -4,7 +4,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -39,13 +40,22 @@ def _program(text: str, address: str) -> tuple[str, ...]:
     return sys.executable, "-c", text.format(address=address)
 
 
+@contextmanager
+def _started(tcpdump: list[str]) -> Iterator["subprocess.Popen[str]"]:
+    """A capture once it listens."""
+    with subprocess.Popen(tcpdump, stderr=subprocess.PIPE, text=True) as capture:
+        assert capture.stderr is not None
+        assert any("listening" in line for line in capture.stderr)
+        yield capture
+
+
 def _record(path: Path, at: int, change: Callable[[Side, Side], None]) -> tuple[Side, Side]:
     """Capture a publisher in one namespace and a subscriber in another, at one of them; something changes soon."""
     with joined_namespaces() as sides:
         here, there = sides
         tcpdump = sides[at].command("tcpdump", "-i", sides[at].interface, "-U", "-B", "65536", "-w", str(path))
         with (
-            subprocess.Popen(tcpdump, stderr=subprocess.PIPE, text=True) as capture,
+            _started(tcpdump) as capture,
             subprocess.Popen(here.command(*_program(_PUBLISHER, here.ipv4))) as publisher,
             subprocess.Popen(
                 there.command(*_program(_SUBSCRIBER, here.ipv4)), stdout=subprocess.PIPE, text=True
