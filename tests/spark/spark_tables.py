@@ -27,8 +27,9 @@ from zmtpsniff.spark.tables import OCTETS, TABLES
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
 _PLACE = ("date", "series", "conn_id", "time", "file", "packet", "offset")
 _OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind")
-# Counted in a sentence, a file each.
+# Told of a run as a whole.
 _OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ")
+# Counted in a sentence, a file each.
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
 _SIDE = ("address", "version", "socket_type", "identity")
 

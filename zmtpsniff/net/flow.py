@@ -185,7 +185,7 @@ class Flow:
         self.dissection: FlowDissection | None = None
         self.unwanted = False
         self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
-        # Who closed first, and which number that acknowledges; no FIN if both closed at once.
+        # The side that closed first, with the number that its FIN or RST acknowledges; no FIN if both closed at once.
         self.first_fin: tuple[FlowDirection, int | None] | None = None
         self.first_reset: tuple[FlowDirection, int | None] | None = None
         self.was_reset = False  # either side has sent a RST, and nothing shows that it did not count

@@ -55,7 +55,7 @@ class _Wish:
         self.first_missed_ns: int | None = None
 
     def miss(self, event: Message) -> None:
-        """Somebody else got a message of the topic."""
+        """Another subscriber got a message of the topic."""
         if event.flow == self.flow or event.time_ns - self.since_ns < _LEAST_NS:
             return
         if self.first_missed_ns is None:

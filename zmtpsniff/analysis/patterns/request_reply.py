@@ -461,7 +461,7 @@ class RequestReply(Rules):
         return asks, None
 
     def _prove(self, asker: str) -> None:
-        """What this side says passes on requests. What was first may have been a reply to an earlier connection."""
+        """This side passes on requests. The first message may have been a reply to an earlier connection."""
         self._is_proven = True
         if self._askers.get(True) != asker:
             self._askers[True] = asker
