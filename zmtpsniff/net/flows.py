@@ -163,7 +163,7 @@ class FlowTable:
 
     def clocks(self) -> list[tuple[str, str]]:
         """A problem's code and a sentence, if the capture is of two points whose clocks differ."""
-        differ_ns = self.holdings.copies.clocks_differ_ns()
+        differ_ns = self.holdings.clocks.differ_ns()
         if differ_ns is None:
             return []
         by = f"{differ_ns / 1e6:.1f} ms"

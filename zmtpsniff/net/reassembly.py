@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 import msgspec
 
 from dissectors.numbers import Number, fetch_number, store_number
-from zmtpsniff.net.copies import Copies
+from zmtpsniff.net.clocks import ClockComparison
 from zmtpsniff.net.segment import (
     ACK,
     CLOSED,
@@ -133,7 +133,7 @@ class Holdings(msgspec.Struct, gc=False):
 
     waiting_octets: int = 0
     recent_octets: int = 0  # of delivered segments, at most: the last count, and what has come since
-    copies: Copies = msgspec.field(default_factory=Copies)
+    clocks: ClockComparison = msgspec.field(default_factory=ClockComparison)
 
 
 class DirectionOwner(Protocol):
@@ -466,7 +466,7 @@ class Direction(Generic[Owner]):
         for first, octets, first_ns, _ in self.recent:
             if first == offset and octets == payload:
                 is_seen = any(seen >= offset + len(payload) for *_, seen in self.other.recent)
-                self.holdings.copies.add(self.key, time_ns - first_ns, is_seen)
+                self.holdings.clocks.add(self.key, time_ns - first_ns, is_seen)
                 return
             shift = offset - first
             begin, end = max(shift, 0), min(shift + len(payload), len(octets))

@@ -23,7 +23,7 @@ _LEAST = 8
 _LEAST_NS = 1_000_000  # two interfaces of one host are not that far apart
 
 
-class Copies:
+class ClockComparison:
     """Segments that came twice with the same octets, by the direction of a flow."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Copies:
             times_ns = self._times_ns[key] = deque(maxlen=_REMEMBERED)
         times_ns.append(time_ns if is_acknowledged else 0)
 
-    def clocks_differ_ns(self) -> int | None:
+    def differ_ns(self) -> int | None:
         """By how much the clocks of two capture points differ; None if they do not, or nobody knows."""
         for key, times_ns in self._times_ns.items():
             there_ns, back_ns = _middle(times_ns), _middle(self._times_ns.get(reverse(key), ()))
