@@ -12,8 +12,9 @@ TCP sends octets again, too, also if only their acknowledgment was lost. But it 
 times tell only if most of them are about the same.
 """
 
-from collections import deque
 from collections.abc import Sequence
+
+import msgspec
 
 from zmtpsniff.net.addresses import reverse
 
@@ -23,26 +24,25 @@ _LEAST = 8
 _LEAST_NS = 1_000_000  # two interfaces of one host are not that far apart
 
 
-class ClockComparison:
+class ClockComparison(msgspec.Struct):
     """Segments that came twice with the same octets, by the direction of a flow."""
 
-    def __init__(self) -> None:
-        """Start without any."""
-        self._times_ns: dict[bytes, deque[int]] = {}  # between two copies; 0 if the second was not late
+    times_ns: dict[bytes, list[int]] = {}  # between two copies; 0 if the second was not late
 
     def add(self, key: bytes, time_ns: int, is_acknowledged: bool) -> None:
         """A segment of the direction ``key`` came again, so long after its first copy."""
-        times_ns = self._times_ns.get(key)
+        times_ns = self.times_ns.get(key)
         if times_ns is None:
-            if len(self._times_ns) >= _DIRECTIONS:
+            if len(self.times_ns) >= _DIRECTIONS:
                 return
-            times_ns = self._times_ns[key] = deque(maxlen=_REMEMBERED)
+            times_ns = self.times_ns[key] = []
         times_ns.append(time_ns if is_acknowledged else 0)
+        del times_ns[:-_REMEMBERED]
 
     def differ_ns(self) -> int | None:
         """By how much the clocks of two capture points differ; None if they do not, or nobody knows."""
-        for key, times_ns in self._times_ns.items():
-            there_ns, back_ns = _middle(times_ns), _middle(self._times_ns.get(reverse(key), ()))
+        for key, times_ns in self.times_ns.items():
+            there_ns, back_ns = _middle(times_ns), _middle(self.times_ns.get(reverse(key), ()))
             if there_ns and back_ns:
                 return (there_ns + back_ns) // 2
         return None
