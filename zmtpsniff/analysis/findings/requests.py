@@ -346,7 +346,9 @@ class Requests(Inquiry):
                 continue
             told.add(suspect.flow)
             missing = suspect.asked - suspect.answered
-            which = f"the request of packet {suspect.oldest[1]}" if missing == 1 else times(missing, "request")
+            # Of sockets that may answer in any order it is not known which of their requests is left.
+            is_known = missing == 1 and suspect.strict
+            which = f"the request of packet {suspect.oldest[1]}" if is_known else times(missing, "request")
             yield Claim(
                 "worker-closed",
                 f"the worker {suspect.replier} of {suspect.asker} closed its connection with {which} in hand",

@@ -265,7 +265,7 @@ class LockStep(Rules):
 
 
 class _Answer(NamedTuple):
-    """What a reply answers."""
+    """The request that a reply answers."""
 
     request: _Request | None  # None if several requests may be meant
     paired: Literal["envelope", "order", "forwards"] | None = None
