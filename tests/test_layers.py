@@ -71,13 +71,12 @@ ALLOWED = {
     },
     "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
     "zmtpsniff/selector.py": {"zmtpsniff.capture", "zmtpsniff.net", "dissectors.events"},
-    "zmtpsniff/arrow.py": {"zmtpsniff.errors", "zmtpsniff.render", "dissectors.events", "dissectors.records"},
     "zmtpsniff/dissection.py": {
-        "zmtpsniff.arrow",
         "zmtpsniff.analysis.findings",
         "zmtpsniff.capture",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
+        "zmtpsniff.export.arrow",
         "zmtpsniff.filters",
         "zmtpsniff.net.witness",
         "zmtpsniff.settings",
@@ -101,17 +100,15 @@ ALLOWED = {
         "dissectors",
     },
     "zmtpsniff/errors.py": set(),
-    "zmtpsniff/extraction.py": {
+    "zmtpsniff/export": {
+        "zmtpsniff.__version__",
         "zmtpsniff.analysis.bodies",
         "zmtpsniff.errors",
+        "zmtpsniff.render.jsonl",
         "zmtpsniff.render.payload",
         "dissectors.events",
         "dissectors.payloads",
-    },
-    "zmtpsniff/export": {
-        "zmtpsniff.__version__",
-        "zmtpsniff.errors",
-        "dissectors.events",
+        "dissectors.records",
         "dissectors.zmtp.sockets",
     },
     "zmtpsniff/extcap": {

@@ -203,7 +203,7 @@ class Dissection:
         What messages hold beside octets (``payload``, ``bodies``) is JSON. Raises Error without pyarrow, and as
         iterating does.
         """
-        from zmtpsniff.arrow import to_table
+        from zmtpsniff.export.arrow import to_table
 
         return to_table(kind, (event for events in self.batches() for event in events if isinstance(event, kind)))
 

@@ -38,7 +38,7 @@ def extract(
     """
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import open_files
-    from zmtpsniff.extraction import INDEX, Extractor
+    from zmtpsniff.export.extraction import INDEX, Extractor
 
     whole_bodies = dissection._replace(limits=dissection.limits._replace(body_octets=0))
     capture = open_files(captures, whole_bodies, where=passes)

@@ -1,4 +1,4 @@
-"""Exports for programs that watch many machines: metrics of Prometheus, spans of OpenTelemetry."""
+"""Events for other programs: metrics of Prometheus, spans of OpenTelemetry, tables of Arrow, bodies as files."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,10 +7,10 @@ from dissectors.events import AnyEvent
 
 
 class Observer(Protocol):
-    """Somebody who is told all events."""
+    """Sees all events of a capture."""
 
     def take(self, events: Sequence[AnyEvent]) -> None:
-        """See some events."""
+        """See the next events."""
 
     def close(self) -> None:
-        """There are no more."""
+        """Learn that the events are over."""

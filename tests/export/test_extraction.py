@@ -17,7 +17,7 @@ import zmtpsniff
 from dissectors.events import Message
 from tests.support.paths import FIXTURES
 from zmtpsniff.cli.main import cli
-from zmtpsniff.extraction import INDEX, Extractor, ending
+from zmtpsniff.export.extraction import INDEX, Extractor, ending
 
 REQUESTS = FIXTURES / "m31_req_rep.pcap"
 ZAP = FIXTURES / "zap_over_tcp.pcap"
