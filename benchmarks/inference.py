@@ -24,10 +24,10 @@ from typing import NamedTuple
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet, Source
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Sniffer
 
 PROJECT = Path(__file__).parent.parent
 PAIRS = ("REQ-REP", "PUB-SUB", "PUSH-PULL")

@@ -85,12 +85,12 @@ def _run(rate: int, seconds: float, more: list[str]) -> float:
 def _dissect(file: str, with_metrics: bool) -> float:
     """The processor time in this process, in µs for each event."""
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.collector import spare_collector
     from zmtpsniff.dissection import open_files
+    from zmtpsniff.engine.collector import spare_collector
+    from zmtpsniff.engine.settings import Settings
+    from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.export.metrics import Metrics
     from zmtpsniff.render import make_renderer
-    from zmtpsniff.settings import Settings
-    from zmtpsniff.sniffer import Collaborators
 
     spare_collector()
     diagnosis = Diagnosis() if with_metrics else None

@@ -29,7 +29,7 @@ from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.main import cli
 from zmtpsniff.dissection import open_files
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 CAPTURE = FIXTURES / "m31_req_rep.pcap"
 LOSSY = FIXTURES / "net_zmtp1_gap.pcap"

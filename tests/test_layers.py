@@ -61,28 +61,36 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
     },
-    "zmtpsniff/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
-    "zmtpsniff/settings.py": {
+    "zmtpsniff/engine": {
+        "zmtpsniff.engine",
+        "zmtpsniff.analysis",
+        "zmtpsniff.capture",
+        "zmtpsniff.decode_as",
+        "zmtpsniff.host.local",
+        "zmtpsniff.net",
+        "dissectors",
+    },
+    "zmtpsniff/engine/collector.py": set(),
+    "zmtpsniff/engine/factory.py": {"zmtpsniff.decode_as", "zmtpsniff.net", "dissectors"},
+    "zmtpsniff/engine/settings.py": {
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.decode_as",
         "zmtpsniff.net.limits",
         "dissectors.zmtp.curve_keys",
         "dissectors.zmtp.limits",
     },
-    "zmtpsniff/key_file.py": {"dissectors.zmtp.curve_keys"},
-    "zmtpsniff/selector.py": {"zmtpsniff.capture", "zmtpsniff.net", "dissectors.events"},
+    "zmtpsniff/engine/key_file.py": {"dissectors.zmtp.curve_keys"},
+    "zmtpsniff/engine/selector.py": {"zmtpsniff.capture", "zmtpsniff.net", "dissectors.events"},
     "zmtpsniff/dissection.py": {
         "zmtpsniff.analysis.findings",
         "zmtpsniff.capture",
         "zmtpsniff.decode_as",
+        "zmtpsniff.engine",
         "zmtpsniff.errors",
         "zmtpsniff.export.arrow",
         "zmtpsniff.filters",
         "zmtpsniff.net.witness",
-        "zmtpsniff.settings",
-        "zmtpsniff.sniffer",
         "dissectors",
-        "zmtpsniff.key_file",
     },
     "zmtpsniff/pytest_plugin.py": {
         "zmtpsniff",
@@ -95,8 +103,7 @@ ALLOWED = {
         "zmtpsniff.analysis.plugins",
         "zmtpsniff.decode_as",
         "zmtpsniff.dissection",
-        "zmtpsniff.settings",
-        "zmtpsniff.sniffer",
+        "zmtpsniff.engine",
         "dissectors",
     },
     "zmtpsniff/errors.py": set(),
@@ -147,22 +154,19 @@ ALLOWED = {
         "zmtpsniff.spark",
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.report.results",
-        "zmtpsniff.key_file",
+        "zmtpsniff.engine",
         "zmtpsniff.net.addresses",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.capture",
-        "zmtpsniff.collector",
         "zmtpsniff.net.datagrams",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
-        "zmtpsniff.factory",
         "zmtpsniff.net.flows",
         "zmtpsniff.net.glance",
         "zmtpsniff.net.limits",
         "zmtpsniff.net.packets",
         "zmtpsniff.net.pgm",
         "zmtpsniff.net.segment",
-        "zmtpsniff.settings",
         "zmtpsniff.__version__",
         "dissectors",
     },
@@ -355,7 +359,7 @@ def test_reading_imports_what_it_uses() -> None:
         [sys.executable, "-c", code, "read", "-T", "json", capture], capture_output=True, text=True, check=True
     )
     modules = set(done.stdout.splitlines()[-1].split())
-    assert "zmtpsniff.sniffer" in modules
+    assert "zmtpsniff.engine.sniffer" in modules
     assert not unused & modules
 
 
@@ -381,6 +385,12 @@ def _sources() -> dict[str, Path]:
     """Our modules and packages by their whole names."""
     paths = [path for part in ("dissectors", "zmtpsniff") for path in (PROJECT / part).rglob("*.py")]
     return {".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def test_the_top_has_what_users_import() -> None:
+    """Everything else has a room."""
+    top = {path.stem for path in (PROJECT / "zmtpsniff").glob("*.py")} - {"__init__", "__main__"}
+    assert top == {"decode_as", "dissection", "errors", "pytest_plugin", "testing"}
 
 
 @cache

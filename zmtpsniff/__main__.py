@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from zmtpsniff.collector import spare_collector
+from zmtpsniff.engine.collector import spare_collector
 from zmtpsniff.errors import Error, fail_if_dissectors_are_foreign
 
 

@@ -17,10 +17,10 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.source import Source
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import NOBODY, Collaborators, Sniffer
 from zmtpsniff.errors import Error
 from zmtpsniff.net.witness import Witness
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import NOBODY, Collaborators, Sniffer
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
@@ -380,7 +380,7 @@ def _filter(text: str) -> Callable[[AnyEvent], bool]:
 
 
 def _keys(files: Sequence[str | PathLike[str]]) -> Iterator[Key]:
-    from zmtpsniff.key_file import KeyFileError, read_keys
+    from zmtpsniff.engine.key_file import KeyFileError, read_keys
 
     try:
         if files:

@@ -9,8 +9,8 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.plugins import load_file
 from zmtpsniff.decode_as import parse
 from zmtpsniff.dissection import open_files
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Collaborators
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators
 
 __all__ = ["DissectionResult", "dissect_capture", "dissect_message", "new_connection"]
 

@@ -21,7 +21,7 @@ from zmtpsniff.capture.engines import strace
 from zmtpsniff.capture.engines.strace import StraceEngine
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError, Packet
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.engine.sniffer import Sniffer
 
 SENT = [*peers(b"DEALER", b"ROUTER"), (0, frame(b"question")), (1, frame(b"some", 1) + frame(b"answer" * 100))]
 FRAMES = [[b"question"], [b"some", b"answer" * 100]]

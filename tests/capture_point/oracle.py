@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
 from tests.support.settings import RELATIONS
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.sniffer import Collaborators, Sniffer
 
 from .conversations import CLIENT, SERVER, SentMessage
 from .network import FIN, RST, SYN, Segment, Session

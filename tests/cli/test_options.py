@@ -9,8 +9,8 @@ from zmtpsniff.cli.live_capture import LiveSettings, live_options
 from zmtpsniff.cli.options import Output, dissection_options, dissection_options_without_secrets, output_options
 from zmtpsniff.cli.run import keeping
 from zmtpsniff.decode_as import parse
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.settings import Settings
 
 
 def given(group: object, *arguments: str) -> dict[str, object]:

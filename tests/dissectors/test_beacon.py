@@ -22,7 +22,7 @@ from tests.support.settings import WIRE
 from tests.support.streams import Packets, check_records
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.engine.sniffer import Sniffer
 
 UUID = bytes(range(1, 17))
 FIRST = b"ZRE\x01" + UUID + b"\xc0\x01"

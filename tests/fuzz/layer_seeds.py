@@ -13,9 +13,9 @@ from wsproto.extensions import PerMessageDeflate
 from tests.support.settings import WIRE
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.plaintexts import Plaintexts
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tls import Tls
-from zmtpsniff.sniffer import Collaborators, Sniffer
 
 from .layers import (
     COMPRESSED,

@@ -19,11 +19,11 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.check.policy import PolicyError, parse_policy
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.net.segment import SYN
 from zmtpsniff.render.statistics import draw
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Sniffer
 
 from .below import Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
 from .connections import (

@@ -17,8 +17,8 @@ from tests.support.zmtp_octets import frame_v1, problems
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.pgm import ODATA, RDATA, SPM, parse_pgm
-from zmtpsniff.sniffer import Sniffer
 
 ETHERNET = 1
 UDP_PAYLOAD = 14 + 20 + 8  # where it begins

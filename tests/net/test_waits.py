@@ -11,9 +11,9 @@ from tests.support.zmtp_octets import frame, greeting, ready
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.segment import ACK
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Collaborators, Sniffer
 
 MS = 1_000_000
 

@@ -15,7 +15,7 @@ from dissectors.zmtp import deflate
 from tests.support import attacks
 from tests.support.settings import WIRE
 from tests.support.streams import Packets
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.engine.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_ATTACKS") == "all"
 PERCENTS = [100] if ALL else [2, pytest.param(5, marks=pytest.mark.slow)]

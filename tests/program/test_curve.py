@@ -17,7 +17,7 @@ from tests.support.paths import FIXTURES, PROJECT
 from tests.support.saved_files import read
 from tests.support.settings import RELATIONS
 from tests.support.streams import Conversation, Packets, Piece, packets, segments, write_pcap
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.engine.sniffer import Sniffer
 
 CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
 

@@ -20,10 +20,10 @@ from tests.support.streams import ROOT, is_subsequence, sniff
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.decode_as import parse
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import SYN, Segment
-from zmtpsniff.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_FAULTS") == "all"
 CAPTURES = sorted(ROOT.glob("fixtures/*.pcap*"))

@@ -12,8 +12,8 @@ from tests.support.made_up import frame, pushes
 from tests.support.settings import RELATIONS
 from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, packets, segments, told
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.segment import ACK, FIN, RST
-from zmtpsniff.sniffer import Collaborators, Sniffer
 
 SECOND = 1_000_000_000
 _AT = itemgetter(0)

@@ -11,7 +11,7 @@ from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES
 from tests.support.saved_files import read
 from tests.support.streams import Conversation, Piece, packets, segments, write_pcap
-from zmtpsniff.key_file import read_keys
+from zmtpsniff.engine.key_file import read_keys
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import Connections
 from zmtpsniff.spark.groups import ShardSpec

@@ -22,8 +22,8 @@ from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.source import Fault, Packet
 from zmtpsniff.dissection import Dissection, open_files
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Collaborators
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators
 
 _HOPS = 8  # of a key at most: to the app, the widget with the focus, those that this one lies in, and the app again
 

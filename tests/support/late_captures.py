@@ -7,10 +7,10 @@ from dissectors.events import AnyEvent, Command, Connection, Greeting
 from tests.capture_point.tap import Packets
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Sniffer
 
 
 def packets_of(path: Path) -> list[Packet]:

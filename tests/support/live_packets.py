@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dissectors.events import AnyEvent
 from tests.support.settings import RELATIONS
 from zmtpsniff.capture.source import Fault, Packet
-from zmtpsniff.sniffer import Collaborators, Sniffer
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 
 _TICK_NS = 50_000_000  # a live capture says that no packet has come so often
 

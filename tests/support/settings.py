@@ -1,6 +1,6 @@
 """How tests have captures dissected that look at one part of it."""
 
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 WIRE = Settings(patterns=False, payload=False)
 """What the wire says."""

@@ -21,9 +21,9 @@ from tests.support.paths import PROJECT
 from tests.support.settings import WIRE
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN
-from zmtpsniff.sniffer import Sniffer
 
 ROOT = PROJECT
 CLIENT, SERVER = 0, 1

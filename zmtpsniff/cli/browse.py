@@ -18,8 +18,8 @@ from zmtpsniff.cli.options import FilePath, color, live_dissection_options, utc
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.render.clock import TIMES
-from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.browse.options import BrowseOptions
@@ -115,7 +115,7 @@ def _browse_files(captures: tuple[str, ...], settings: Settings, options: "Brows
     from zmtpsniff.browse.packets import FilePackets, StoredPackets, TappedSource, can_be_read_again
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import open_files
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     offsets: list[int] | None = [] if can_be_read_again(captures) else None
     packets = StoredPackets() if offsets is None else FilePackets(captures[0], offsets)
@@ -130,7 +130,7 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     from zmtpsniff.browse.packets import StoredPackets, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     dissectors = load_dissection(settings)
     import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then

@@ -24,7 +24,7 @@ from zmtpsniff.cli.options import (
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -264,7 +264,7 @@ def _open(
 ) -> "tuple[Dissection, Place | None]":
     """The captures read as one, and what tells which of several has a packet."""
     from zmtpsniff.dissection import Dissection, open_files
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     collaborators = Collaborators(witness=witness)
 
@@ -280,8 +280,8 @@ def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, 
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.check.rules import Check
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.render.palette import make_palette
-    from zmtpsniff.sniffer import Collaborators
 
     for output, _ in settings.targets:
         make_report(output)  # imports it, while that can be done

@@ -14,7 +14,7 @@ from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_o
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, open_packets, plan_tshark, tshark_options
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
@@ -86,7 +86,7 @@ def _diagnose_files(settings: DiagnoseSettings) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     fail_if_overwritten(settings.captures, settings.file)
     diagnosis = Diagnosis(settings.dissection.decode_as, settings.dissection.reply_seconds)
@@ -107,7 +107,7 @@ def _diagnose_files(settings: DiagnoseSettings) -> None:
 def _diagnose_live(settings: DiagnoseSettings) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     live, dissection = settings.live, settings.dissection
     dissectors = load_dissection(dissection)

@@ -17,8 +17,8 @@ from zmtpsniff.cli.output import must_be_read, open_output
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings
 from zmtpsniff.cli.tshark import TsharkSettings
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error
-from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from typing import IO
@@ -170,7 +170,7 @@ def _give(settings: ExtcapSettings, fifo: "IO[bytes]") -> None:
 
 def _capture_live(interface: str, settings: ExtcapSettings, dissection: Settings, fifo: "IO[bytes]") -> None:
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     dissectors = load_dissection(dissection)
     import zmtpsniff.extcap.pdus  # noqa: F401  # as long as it can be read

@@ -6,7 +6,7 @@ import click
 
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, display_filter, dissection_options
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.cli.options import Filter

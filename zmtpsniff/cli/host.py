@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.saver import Saver
     from zmtpsniff.capture.source import Source
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.settings import Settings
     from zmtpsniff.host.local import LocalHost
-    from zmtpsniff.settings import Settings
 
 
 def tell(text: str) -> None:

@@ -111,11 +111,6 @@ def keys(
 def _start_helper(*, watches: bool) -> "HelperClient":
     """Start the helper, with its probes if it ``watches``, and give up the privileges that it keeps."""
     need_sodium()
-    import zmtpsniff.capture.files
-    import zmtpsniff.host.boxes
-    import zmtpsniff.host.key_log
-    import zmtpsniff.host.memory
-    import zmtpsniff.sniffer  # noqa: F401  # where these are kept may be out of reach afterwards
     from zmtpsniff.host.client import HelperClient
     from zmtpsniff.host.uprobes import NoUprobesError
 
@@ -205,8 +200,8 @@ def _put(capture: str, keys: "Sequence[Key]") -> None:
 def _unopened(captures: "Sequence[str]") -> "Sequence[UnopenedConnection]":
     """The connections in captures that wait for a key."""
     from zmtpsniff.dissection import open_files
+    from zmtpsniff.engine.settings import Settings
     from zmtpsniff.host.boxes import UnopenedBoxes
-    from zmtpsniff.settings import Settings
 
     boxes = UnopenedBoxes()
     for events in open_files(captures, Settings(patterns=False, payload=False)).batches():

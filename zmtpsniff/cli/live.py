@@ -24,7 +24,7 @@ from zmtpsniff.cli.saver import (
     tell_what_is_saved,
 )
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.export import Observer
@@ -79,9 +79,9 @@ def live(
     """
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.selector import PacketSelector
+    from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.render.text import escape
-    from zmtpsniff.selector import PacketSelector
-    from zmtpsniff.sniffer import Collaborators
 
     fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = live._replace(pids=pids, command=command)

@@ -10,7 +10,7 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
-from zmtpsniff.collector import dismiss_collector
+from zmtpsniff.engine.collector import dismiss_collector
 from zmtpsniff.errors import Error
 
 # Each is made by the module of its name, which is imported when the command is asked for.

@@ -10,8 +10,8 @@ from zmtpsniff.errors import Error
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.settings import Settings
     from zmtpsniff.export import Observer
-    from zmtpsniff.settings import Settings
 
 
 class ObserverSettings(NamedTuple):

@@ -12,11 +12,11 @@ import click
 from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.render import FORMATS, TRAITS, Format
 from zmtpsniff.render.clock import TIMES, Times
 from zmtpsniff.render.color import Color
-from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -168,7 +168,7 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
     if not files:
         return ()
     from dissectors.zmtp.curve_keys import NoSodiumError, sodium
-    from zmtpsniff.key_file import KeyFileError, read_keys
+    from zmtpsniff.engine.key_file import KeyFileError, read_keys
 
     try:
         sodium()

@@ -20,7 +20,7 @@ from zmtpsniff.cli.saver import (
     tell_what_is_saved,
 )
 from zmtpsniff.cli.tshark import TsharkSettings, open_packets, plan_tshark, tshark_options
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,7 +74,7 @@ def read(
     plan = plan_tshark(tshark, engine, captures)
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     source = open_packets(captures, plan)
     packets = make_saver(
@@ -93,7 +93,7 @@ def read(
         through = partial(SavingSource, saver=packets)
     elif packets is not None:
         from zmtpsniff.capture.saver import KeySavingSource
-        from zmtpsniff.selector import PacketSelector
+        from zmtpsniff.engine.selector import PacketSelector
 
         through = partial(KeySavingSource, saver=packets)
         tell_what_is_saved(packets_only=packets_only)

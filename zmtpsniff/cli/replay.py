@@ -9,8 +9,8 @@ from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten, undisturbed
 from zmtpsniff.cli.run import open_records, renderer_for
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error
-from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from zmtpsniff.analysis.defaults import PAGE_ROWS
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, IntRange, display_filter, dissection_options
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.cli.options import Filter
@@ -55,8 +55,8 @@ def report(
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import open_files
+    from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.report.capture import CaptureReport
-    from zmtpsniff.sniffer import Collaborators
 
     kept = dissection._replace(limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)

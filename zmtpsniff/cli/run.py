@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.cli.status import StatusLine
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.selector import PacketSelector
+    from zmtpsniff.engine.settings import Settings
     from zmtpsniff.export import Observer
     from zmtpsniff.render.renderer import Renderer
-    from zmtpsniff.selector import PacketSelector
-    from zmtpsniff.settings import Settings
 
 
 def keeping(settings: "Settings", output: "Output") -> "Settings":

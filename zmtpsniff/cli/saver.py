@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.saver import Saver
     from zmtpsniff.cli.options import Filter
-    from zmtpsniff.selector import PacketSelector
+    from zmtpsniff.engine.selector import PacketSelector
 
 
 class SaverSettings(NamedTuple):
@@ -61,7 +61,7 @@ def tell_what_is_saved(*, packets_only: bool) -> None:
 def tell_missing_packets(selector: "PacketSelector") -> None:
     """Report on standard error packets that could not be held back until their connection passed."""
     if selector.missing:
-        from zmtpsniff.selector import HELD_OCTETS
+        from zmtpsniff.engine.selector import HELD_OCTETS
 
         click.echo(
             f"zmtpsniff: -w: {selector.missing:,} packets are not in the file: their connections passed the filter only"

@@ -19,7 +19,7 @@ from zmtpsniff.cli.options import (
     utc,
 )
 from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_output
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def stats(
     from zmtpsniff.analysis.statistics.statistics import ROWS
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import open_files
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
     # With a filter findings would be about what nobody asked for.

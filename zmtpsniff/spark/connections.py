@@ -1,7 +1,7 @@
 """Dissects the connections between two ends in order, whatever files they are in.
 
-Connections does here what a :class:`~zmtpsniff.sniffer.Sniffer` does elsewhere, with the same settings, flow table and
-factory of dissectors. A Dissection, as zmtpsniff.open() returns it, would not do, for two reasons:
+Connections does here what a :class:`~zmtpsniff.engine.sniffer.Sniffer` does elsewhere, with the same settings, flow
+table and factory of dissectors. A Dissection, as zmtpsniff.open() returns it, would not do, for two reasons:
 
 - It reads packets. A task decodes their headers once, and gives each segment to one of thousands of groups.
 - It begins without a state, and ends with the capture. A group goes on in the next run from a state. It must tell
@@ -19,12 +19,12 @@ from dissectors.snapshots import SnapshotError
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
-from zmtpsniff.factory import DissectorFactory
+from zmtpsniff.engine.factory import DissectorFactory
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
 from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
 from zmtpsniff.net.segment import Datagram, Segment
-from zmtpsniff.settings import Settings
 from zmtpsniff.spark.groups import is_unix
 
 

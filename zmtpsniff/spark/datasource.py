@@ -28,7 +28,7 @@ from dissectors.events import Beacon, Command, Connection, Greeting, Message, Me
 from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
-from zmtpsniff.key_file import read_keys
+from zmtpsniff.engine.key_file import read_keys
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import MOST_FILES, Options, check_series, parse_ports
 from zmtpsniff.spark.series import by_series, oldest, shard_counts, shard_task

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from dissectors.zmtp.curve_keys import Key
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.settings import Settings
 
 Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""

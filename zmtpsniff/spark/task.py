@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.collector import spare_collector
+from zmtpsniff.engine.collector import spare_collector
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import Batch

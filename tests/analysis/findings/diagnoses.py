@@ -6,8 +6,8 @@ from pathlib import Path
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.dissection import open_files
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Collaborators
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators
 
 
 def diagnose(*captures: Path, settings: Settings | None = None) -> list[Finding]:

@@ -13,9 +13,9 @@ from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.inquiry import span
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Attempt, Outcome
-from zmtpsniff.sniffer import Collaborators, Sniffer
 
 MS = 1_000_000
 SERVER = "10.0.0.5:5567"

@@ -24,9 +24,9 @@ from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.witness import Attempt, Pause, Stall
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Collaborators, Sniffer
 
 # Captures of the fixtures with faults, each with the codes of what is more than a note, the most harmful first.
 FAULTY = {

@@ -21,8 +21,8 @@ from zmtpsniff import decode_as
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Sniffer
 
 
 def _events(path: Path) -> list[AnyEvent]:

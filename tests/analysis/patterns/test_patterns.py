@@ -12,9 +12,9 @@ from tests.support.zmtp_octets import CLIENT, SERVER, dissect, frame, peers
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.dissection import open_files
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
-from zmtpsniff.settings import Settings
 
 # program of fixtures/misbehaving.py: code, severity and packet of each problem when it misbehaves
 PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {

@@ -13,7 +13,7 @@ from dissectors.events import AnyEvent, Command, Greeting, Message, Octets, Plac
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.dissection import open_files
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 BROKERS = FIXTURES / "brokers"
 

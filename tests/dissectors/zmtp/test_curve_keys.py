@@ -20,7 +20,7 @@ from dissectors.zmtp.curve_keys import (
 )
 from tests.support.curve_octets import Curve
 from tests.support.footprint import entries
-from zmtpsniff.key_file import KeyFileError, read_keys
+from zmtpsniff.engine.key_file import KeyFileError, read_keys
 
 A, B, C = (bytes([octet]) * 32 for octet in b"abc")
 keys = st.binary(min_size=32, max_size=32)

@@ -31,7 +31,7 @@ from tests.support.zmtp_octets import (
 )
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
-from zmtpsniff.sniffer import Sniffer
+from zmtpsniff.engine.sniffer import Sniffer
 
 Talk = list[tuple[int, bytes]]
 FLOWS = 100 if os.environ.get("ZMTPSNIFF_FAULTS") == "all" else 8  # of each protocol

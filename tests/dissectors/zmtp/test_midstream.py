@@ -26,9 +26,9 @@ from tests.support.streams import (
     sniff,
 )
 from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.segment import ACK
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Sniffer
 
 FLOWS = int(os.environ.get("ZMTPSNIFF_FLOWS", "3"))
 """Flows of each protocol and shape; 100 are for an afternoon."""

@@ -51,8 +51,8 @@ from tests.support.streams import (
     whole_messages,
 )
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.segment import ACK, RST
-from zmtpsniff.sniffer import Sniffer
 
 # What is not right yet, each with what is wrong.
 

@@ -17,11 +17,11 @@ from tests.support.streams import CLIENT, SERVER, START_NS, Conversation, Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.saver import KeySavingSource, Saver
 from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.engine.selector import HELD_OCTETS, PacketSelector
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.render.jsonl import JsonlRenderer
-from zmtpsniff.selector import HELD_OCTETS, PacketSelector
-from zmtpsniff.settings import Settings
-from zmtpsniff.sniffer import Collaborators, Sniffer
 
 FILTERS = [
     'type == "message"',

@@ -19,18 +19,18 @@ from zmtpsniff.analysis.patterns.conversation import Delay, Doubt
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.factory import DissectorFactory
+from zmtpsniff.engine.factory import DissectorFactory
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Witness
-from zmtpsniff.settings import Settings
 
 if TYPE_CHECKING:  # few runs need them
+    from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.net.tls import Tls, TlsConnection
-    from zmtpsniff.selector import PacketSelector
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
