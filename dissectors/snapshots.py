@@ -1,63 +1,160 @@
 """The state of a dissector as octets, to go on from later or elsewhere.
 
-A snapshot is MessagePack: the kind of dissector, the number of this format, and the state of each part. Each part
-defines its state as a class beside its code. So a snapshot that has a value of a wrong type is refused. A snapshot is
-data and nothing else: to read it runs no code.
+A dissector owns parts, and these own others. The fields of a :class:`Part` are its state: their names, types and
+defaults stand once, in its class. Snapshots are made from these declarations:
 
-Snapshots of another format are refused. Raise `FORMAT` whenever the state of any part changes.
+- A field declared as :data:`Live` is in no snapshot: a neighbour, the user's limits and keys, a value that follows from
+  the other fields.
+- A field that holds a part, one of several kinds of parts, none, or a list of parts, is saved as their state.
+- All other fields are data: numbers of any size, text, octets, and tuples, lists, sets and dictionaries of them.
+
+A snapshot is MessagePack: the kind of dissector, the number of this format, and the state. It is data and nothing else:
+to read it runs no code. A snapshot with a value of a wrong type is refused.
+
+To restore, make the dissector as for a new stream, and :func:`load`. A part that is there takes its state. Its owner
+makes a part that is not there, see :meth:`Part.make`. Where a live field follows from the others, or a snapshot needs
+a field that nothing else does, :meth:`Part.before_save` and :meth:`Part.after_load` set it.
+
+Snapshots of another format are refused. Raise `FORMAT` whenever a field is added, goes, or changes its type.
 """
 
+from abc import ABC
 from collections.abc import Iterable
-from typing import Any, TypeVar, get_args
+from functools import cache, reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.msgpack import Ext
 
 from dissectors.events import AnyEvent, Cut, Hidden, MessageRun, Octets
-from dissectors.numbers import store_number
 
-FORMAT = 6
+FORMAT = 7
+
+_LIVE = "live"
+T = TypeVar("T")
+Live = Annotated[T, _LIVE]
+"""The type of a field that is in no snapshot."""
+LATER: Any = None
+"""The default of a field that ``__post_init__`` sets."""
 
 _CUT, _HIDDEN, _NUMBER = 1, 2, 3  # types of what is not plain octets, nor a number of 63 bits
+_MOST_BITS = 63
+_AS_THEY_ARE = frozenset({NoneType, bool, str, bytes, float})  # most values
 _EVENTS = {kind.__struct_config__.tag: kind for kind in (*get_args(AnyEvent), MessageRun)}
-
-Stored = bytes | Ext
-"""Octets in a snapshot."""
 
 
 class SnapshotError(ValueError):
     """Octets that are no snapshot, or not one of this format."""
 
 
-class Part(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """The state of a part of a dissector: each field is an attribute of that part."""
+class Part(msgspec.Struct, eq=False):
+    """A part of a dissector. Its fields are its state.
+
+    Give ``gc=False`` to a class of parts that own no other parts and know no neighbours: it is smaller.
+    """
+
+    def make(self, kind: type["Part"]) -> "Part":
+        """A new part for a field of this one, of class ``kind``, which will take the state in a snapshot."""
+        return kind()
+
+    def before_save(self) -> None:
+        """Set the fields that only a snapshot needs."""
+
+    def after_load(self) -> None:
+        """Set the live fields that follow from the state, which this part and those that it owns have now.
+
+        May raise :class:`SnapshotError` if the values do not fit together.
+        """
 
 
-P = TypeVar("P", bound=Part)
+class _Field(NamedTuple):
+    """A field in a snapshot."""
+
+    name: str
+    parts: tuple[type[Part], ...]  # the classes of the part that it holds; empty for data
+    container: Any  # list of parts, dictionary of data, or neither
 
 
-def fields_of(part: object, kind: type[P]) -> P:
-    """The attributes of ``part`` that are the fields of ``kind``."""
-    return kind(*(getattr(part, name) for name in kind.__struct_fields__))
+class _Form(NamedTuple):
+    """The form of a part's state in a snapshot: a list with the values of the fields."""
+
+    fields: tuple[_Field, ...]
+    checked: type[msgspec.Struct]  # the same list with the type of each
 
 
-def set_fields(part: object, state: Part) -> None:
-    """Give ``part`` those attributes again."""
-    for name in state.__struct_fields__:
-        setattr(part, name, getattr(state, name))
+class _AnyOctets(ABC):  # noqa: B024  # nothing is derived from it
+    """Stands for :data:`Octets` where the types of a state are checked."""
 
 
-def encode(kind: str, state: Part) -> bytes:
+for _kind in get_args(Octets):
+    _AnyOctets.register(_kind)
+
+
+@cache
+def _form(kind: type[Part]) -> _Form:
+    fields, types = [], []
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        if get_origin(hint) is Annotated and _LIVE in hint.__metadata__:
+            continue
+        parts = tuple(one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, Part))
+        fields.append(_Field(name, parts, get_origin(hint)))
+        types.append((name, _checked_part(hint, len(parts)) if parts else _checked(hint)))
+    return _Form(tuple(fields), msgspec.defstruct(kind.__name__, types, array_like=True, forbid_unknown_fields=True))
+
+
+def _checked_part(hint: Any, kinds: int) -> Any:
+    """The type of a part in a snapshot: which of the ``kinds`` of its field it is, and its state, checked later."""
+    state = tuple[Annotated[int, msgspec.Meta(ge=0, lt=kinds)], list[Any]]
+    if get_origin(hint) is list:
+        return list[state]
+    return state | None if NoneType in get_args(hint) else state
+
+
+def _checked(hint: Any) -> Any:
+    """The type of data in a snapshot."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        kept = [_checked(one) for one in arguments if one not in get_args(Octets) or Cut not in arguments]
+        return reduce(or_, kept + [_AnyOctets] * (Cut in arguments))
+    if origin is dict:
+        return list[tuple[_checked(arguments[0]), _checked(arguments[1])]]  # type: ignore[misc]
+    if origin in (list, tuple):
+        return origin[tuple(one if one is ... else _checked(one) for one in arguments)]
+    return hint
+
+
+def save(kind: str, part: Part) -> bytes:
     """The snapshot of a dissector of this kind."""
-    return msgspec.msgpack.encode((kind, FORMAT, state), order="deterministic")  # the same octets each time
+    return msgspec.msgpack.encode((kind, FORMAT, _saved(part)))
 
 
-def decode(octets: bytes, kind: str, state: type[P]) -> P:
-    """The state in a snapshot of a dissector of this kind; raises SnapshotError."""
+def _saved(part: Part) -> list[Any]:
+    part.before_save()
+    state: list[Any] = []
+    fields, _ = _form(type(part))
+    for name, parts, container in fields:
+        value = getattr(part, name)
+        if type(value) in _AS_THEY_ARE:
+            state.append(value)
+        elif container is dict:
+            state.append(_stored(list(value.items())))
+        elif parts:
+            owned = [(parts.index(type(one)), _saved(one)) for one in (value if container is list else (value,))]
+            state.append(owned if container is list else owned[0])
+        else:
+            state.append(_stored(value))
+    return state
+
+
+def load(kind: str, octets: bytes, part: Part) -> None:
+    """Give ``part``, a new dissector of this kind, the state in a snapshot; raises SnapshotError."""
     try:
         found, number, rest = msgspec.msgpack.decode(octets, type=tuple[str, int, msgspec.Raw])
         if found == kind and number == FORMAT:
-            return msgspec.msgpack.decode(rest, type=state)
+            _load(part, msgspec.msgpack.decode(rest, ext_hook=_fetch))
+            return
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise SnapshotError(f"not a snapshot: {error}") from error
     if found != kind:
@@ -65,24 +162,31 @@ def decode(octets: bytes, kind: str, state: type[P]) -> P:
     raise SnapshotError(f"a snapshot of format {number}; this version reads format {FORMAT}")
 
 
-def store(octets: Octets) -> Stored:
-    """Octets as they are in a snapshot."""
-    if isinstance(octets, Cut):
-        return Ext(_CUT, msgspec.msgpack.encode((octets.data, octets.length)))
-    if isinstance(octets, Hidden):
-        return Ext(_HIDDEN, msgspec.msgpack.encode(octets.length))
-    return octets
+def _load(part: Part, values: Any) -> None:
+    fields, checked = _form(type(part))
+    state = msgspec.convert(values, checked, dec_hook=lambda _, octets: octets)
+    for (name, parts, container), value in zip(fields, msgspec.structs.astuple(state), strict=True):
+        if container is dict:
+            value = dict(value)
+        elif not parts or value is None:
+            pass
+        elif container is list:
+            value = [_loaded(part, None, parts, *one) for one in value]
+        else:
+            value = _loaded(part, getattr(part, name), parts, *value)
+        setattr(part, name, value)
+    part.after_load()
 
 
-def fetch(stored: Stored) -> Octets:
-    """The octets of :func:`store`; raises SnapshotError."""
-    if isinstance(stored, Ext):
-        octets: Octets = _fetch(stored.code, memoryview(stored.data))
-        return octets
-    return stored
+def _loaded(owner: Part, old: Part | None, parts: tuple[type[Part], ...], number: int, values: list[Any]) -> Part:
+    """The part of a field with its state: the one that is there, ``old``, if it is of the class that was saved."""
+    part = old if type(old) is parts[number] else owner.make(parts[number])
+    _load(part, values)
+    return part
 
 
 def _fetch(code: int, data: memoryview) -> Any:
+    """The value of an extension of MessagePack."""
     if code == _NUMBER:
         return int.from_bytes(data, "big")
     try:
@@ -95,25 +199,33 @@ def _fetch(code: int, data: memoryview) -> Any:
     raise SnapshotError(f"not a snapshot: octets of kind {code}")
 
 
+def _stored(value: Any) -> Any:
+    """Data as MessagePack has it."""
+    kind = type(value)
+    if kind in _AS_THEY_ARE:
+        return value
+    if kind is int:
+        size = value.bit_length()
+        return value if size <= _MOST_BITS else Ext(_NUMBER, value.to_bytes((size + 7) // 8, "big"))
+    if isinstance(value, list | tuple):
+        return [_stored(one) for one in value]
+    if kind is frozenset:
+        return sorted(value)  # the same octets each time
+    if kind is dict:
+        return {name: _stored(one) for name, one in value.items()}
+    if kind is Cut:
+        return Ext(_CUT, msgspec.msgpack.encode((value.data, value.length)))
+    if kind is Hidden:
+        return Ext(_HIDDEN, msgspec.msgpack.encode(value.length))
+    return value
+
+
 def store_events(events: Iterable[AnyEvent]) -> bytes:
     """Events that have not been given out yet, as a snapshot stores them."""
     told = [
         (event.__struct_config__.tag, [getattr(event, name) for name in event.__struct_fields__]) for event in events
     ]
     return msgspec.msgpack.encode(_stored(told)) if told else b""
-
-
-def _stored(value: Any) -> Any:
-    """A value of an event, with all octets in it as in a snapshot."""
-    if isinstance(value, bytes | Cut | Hidden):
-        return store(value)
-    if isinstance(value, int) and value >= 1 << 63:
-        return Ext(_NUMBER, store_number(value))  # type: ignore[arg-type]  # so many bits are octets
-    if isinstance(value, list | tuple):
-        return [_stored(one) for one in value]
-    if isinstance(value, dict):
-        return {name: _stored(one) for name, one in value.items()}
-    return value
 
 
 def fetch_events(stored: bytes) -> list[AnyEvent]:

@@ -23,6 +23,7 @@ ALLOWED = {
         "zmtpsniff.capture.skim",
         "zmtpsniff.capture.source",
         "dissectors.numbers",
+        "dissectors.snapshots",
     },
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",

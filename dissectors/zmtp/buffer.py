@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from typing import Protocol
 
+from msgspec import field
+
 from dissectors.snapshots import Part
 
 Read = Callable[[bytes, int], int]
@@ -13,25 +15,7 @@ WAIT_LIMIT = 4096
 next segment, which costs one copy of that segment."""
 
 
-class BufferState(Part):
-    """A buffer's part of a snapshot."""
-
-    octets: int
-    need: int
-    content: bytes
-
-
-class LongBodyState(Part):
-    """A long body's part of a snapshot."""
-
-    length: int
-    left: int
-    is_whole: bool
-    room: int
-    octets: bytes
-
-
-class Buffer:
+class Buffer(Part, gc=False):
     """The octets of a stream that no reader has taken yet.
 
     A reader gets octets and a position, and returns how far it got. A reader that lacks octets sets ``need`` to the
@@ -39,32 +23,28 @@ class Buffer:
     is read twice.
     """
 
-    __slots__ = ("_pieces", "held", "need", "octets")
-
-    def __init__(self) -> None:
-        """Begin where the stream does."""
-        self.octets = 0  # of the stream so far, gaps included
-        self.held = 0  # octets that wait
-        self.need = 1  # so many must be there before the next read
-        self._pieces: list[bytes] | tuple[()] = ()
+    octets: int = 0  # of the stream so far, gaps included
+    held: int = 0  # octets that wait
+    need: int = 1  # so many must be there before the next read
+    _pieces: list[bytes] | None = None  # the octets that wait
 
     @property
     def content(self) -> bytes:
         """The octets that wait."""
-        return b"".join(self._pieces)
+        return b"".join(self._pieces or ())
 
     def add(self, data: bytes) -> bytes | None:
         """Add octets to those that wait. Returns all of them if they are as many as needed, else None."""
         if not self.held:
             return data
-        assert isinstance(self._pieces, list)
+        assert self._pieces is not None
         self._pieces.append(data)
         self.held += len(data)
         return None if self.held < self.need else b"".join(self._pieces)
 
     def clear(self) -> None:
         """Nothing waits any more."""
-        self._pieces = ()
+        self._pieces = None
         self.held = 0
 
     def run(self, read: Read, data: bytes, position: int = 0) -> None:
@@ -73,7 +53,7 @@ class Buffer:
         ``data`` are the octets that waited, and those behind them. During the call the buffer is empty: if reading
         makes somebody read the waiting octets again, there are none.
         """
-        self._pieces = ()
+        self._pieces = None
         self.held = 0
         end = len(data)
         while position < end:
@@ -91,31 +71,20 @@ class Buffer:
         if self.need <= self.held:
             self.need = self.held + 1
 
-    def snapshot(self) -> BufferState:
-        """What to go on from."""
-        return BufferState(self.octets, self.need, self.content)
 
-    def restore(self, state: BufferState) -> None:
-        """Go on from there."""
-        self.octets = state.octets
-        self.need = state.need
-        self.held = len(state.content)
-        self._pieces = [state.content] if self.held else ()
-
-
-class LongBody:
+class LongBody(Part, gc=False):
     """A body that comes in several pieces. It keeps the first octets and counts the others."""
 
-    __slots__ = ("_kept", "_pieces", "_room", "is_whole", "left", "length")
+    length: int = 0
+    _room: int = 0  # so many octets are kept
+    left: int = 0  # octets that have not come yet
+    is_whole: bool = True  # the capture has all of its octets so far
+    _kept: int = 0
+    _pieces: list[bytes] = field(default_factory=list)
 
-    def __init__(self, length: int, room: int) -> None:
-        """Collect a body of ``length`` octets, and keep ``room`` of them."""
-        self.length = length
-        self.left = length  # octets that have not come yet
-        self.is_whole = True  # the capture has all of its octets so far
-        self._room = room
-        self._kept = 0
-        self._pieces: list[bytes] = []
+    def __post_init__(self) -> None:
+        """Begin with no octets."""
+        self.left = self.length
 
     def take(self, data: bytes, position: int) -> int:
         """Take the octets from ``position`` on that belong to the body; returns where they end."""
@@ -139,20 +108,6 @@ class LongBody:
     def octets(self) -> bytes:
         """The first octets, up to the first missing one, and at most as many as there is room for."""
         return b"".join(self._pieces)
-
-    def snapshot(self) -> LongBodyState:
-        """What to go on from."""
-        return LongBodyState(self.length, self.left, self.is_whole, self._room, self.octets)
-
-    @classmethod
-    def restore(cls, state: LongBodyState) -> "LongBody":
-        """One that goes on from there."""
-        body = cls(state.length, state.room)
-        body.left = state.left
-        body.is_whole = state.is_whole
-        body._pieces = [state.octets]
-        body._kept = len(state.octets)
-        return body
 
 
 class Collector(Protocol):

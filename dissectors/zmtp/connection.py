@@ -12,19 +12,21 @@ reports the first side as a problem.
 
 from typing import Literal
 
+from msgspec import field
+
 from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
-from dissectors.snapshots import Part
+from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
-from dissectors.zmtp.curve import Boxes, BoxesState, Curve
-from dissectors.zmtp.half import Finding, Half, HalfState
+from dissectors.zmtp.curve import Boxes, Curve
+from dissectors.zmtp.half import Finding, Half
 from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.opening import Agreement, agree, agree_zws
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.search import Search
-from dissectors.zmtp.security import Security, SecurityState
+from dissectors.zmtp.security import Security
 
 _KIND = "ZMTP connection"
 
@@ -44,117 +46,60 @@ _OTHERS = (
 )
 
 
-class ConnectionState(Part):
-    """A connection's part of a snapshot."""
-
-    flow: int
-    transport: Literal["tcp", "ipc"]
-    addresses: tuple[str, str]
-    from_start: tuple[bool, bool]
-    forced: int | None
-    accepted: bool
-    rejected: bool
-    version: str | None
-    protocol: str | None
-    agreed: bool
-    not_seen: bool
-    refusal: tuple[Side, str, str] | None
-    ambiguous: dict[Side, int] | None  # counts of the search in mid-stream
-    held: bytes  # events, encoded, that wait until it is certain that this is ZMTP
-    security: SecurityState
-    boxes: BoxesState | None
-    client: HalfState
-    server: HalfState
-
-
-class ZmtpConnection:
+class ZmtpConnection(Part):
     """Dissects one TCP connection.
 
     ``client.feed`` and ``server.feed`` take the octets of each side in order. ``client.gap`` and ``server.gap`` report
     missing octets. The connection appends events to ``out``, from the moment it is certain that this is ZMTP.
     ``rejected`` becomes true when it is certain that this is not ZMTP.
+
+    The connection calls ``doubts`` when it ends and may have been ZMTP, but nothing proved it. ``curve`` opens boxes of
+    CURVE.
     """
 
-    __slots__ = (
-        "_agreed",
-        "_doubts",
-        "_final",
-        "_from_start",
-        "_is_news",
-        "_midstream",
-        "_not_seen",
-        "_over",
-        "_refusal",
-        "_searches_other",
-        "accepted",
-        "boxes",
-        "client",
-        "flow",
-        "forced",
-        "halves",
-        "protocol",
-        "rejected",
-        "security",
-        "server",
-        "transport",
-        "version",
-    )
+    out: Live[list[AnyEvent]]
+    flow: int
+    client_address: Live[str]
+    server_address: Live[str]
+    from_start: tuple[bool, bool] = (True, True)  # the capture has the first octets of each side's stream
+    limits: Live[Limits | None] = None
+    forced: int | None = None  # the user knows: nothing, ZMTP of any version (0), or that version (1, 2, 3)
+    transport: Literal["tcp", "ipc"] = "tcp"  # WebSocket over TCP shows by itself
+    doubts: Live[evidence.Doubts | None] = None
+    curve: Live[Curve | None] = None
+    accepted: bool = False
+    rejected: bool = False
+    version: str | None = None
+    protocol: str | None = None  # the sub-protocol of WebSocket, if the server has chosen one
+    security: Security = field(default_factory=Security)
+    client: Half = LATER
+    server: Half = LATER
+    boxes: Live[Boxes | None] = None  # opens the boxes of CURVE; None if nobody has keys
+    _saved_boxes: Boxes | None = None  # the same in a snapshot: who goes on from it may have keys or none
+    _held: bytes = b""  # in a snapshot: the events that wait until it is certain that this is ZMTP
+    _refusal: tuple[Side, str, str] | None = None  # a side that does not speak ZMTP, the problem and its detail
+    _midstream: MidStream | None = None  # there while a side is searched for frames
+    _is_news: Live[bool] = False  # frames were found in a side that has no greeting
+    _searches_other: Live[bool] = False  # one side is searched because of what was found in the other
+    _over: Live[bool] = False  # no more octets will come
+    _not_seen: bool = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
+    _agreed: bool = False  # the greetings of both sides have been compared
 
-    def __init__(
-        self,
-        out: list[AnyEvent],
-        flow: int,
-        client: str,
-        server: str,
-        from_start: tuple[bool, bool] = (True, True),
-        limits: Limits | None = None,
-        forced: int | None = None,
-        transport: Literal["tcp", "ipc"] = "tcp",
-        doubts: evidence.Doubts | None = None,
-        curve: Curve | None = None,
-    ) -> None:
-        """Begin a connection that ``transport`` carries; WebSocket over TCP shows by itself.
-
-        ``from_start`` says for each side whether the capture has the first octets of its stream.
-
-        ``forced`` is what the user knows: None for nothing, 0 for ZMTP of any version, 1, 2 or 3 for that version.
-
-        The connection calls ``doubts`` when it ends and may have been ZMTP, but nothing proved it. ``curve`` opens
-        boxes of CURVE.
-        """
-        limits = limits or Limits()
-        self.flow = flow
-        self.transport = transport
-        self.accepted = False
-        self.rejected = False
-        self.forced = forced
-        self.version: str | None = None
-        self.protocol: str | None = None  # the sub-protocol of WebSocket, if the server has chosen one
-        self.security = Security()
-        self._doubts = doubts
-        self._refusal: tuple[Half, str, str] | None = None
-        self._midstream: MidStream | None = None  # there while a side is searched for frames
-        self._is_news = False  # frames were found in a side that has no greeting
-        self._searches_other = False  # one side is searched because of what was found in the other
-        self._over = False  # no more octets will come
-        self._final = out
-        self._not_seen = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
-        self._from_start = from_start
-        self._agreed = False  # the greetings of both sides have been compared
+    def __post_init__(self) -> None:
+        """Begin with both halves."""
+        limits, forced = self.limits or Limits(), self.forced
         held: list[AnyEvent] = []  # events that wait until it is certain that this is ZMTP
-        security = self.security
-        self.client = one = Half(
-            self, Journal(held, flow, client, server), "client", security, limits, from_start[0], forced
+        names = self.client_address, self.server_address
+        self.client = one = Half.begin(
+            self, Journal(held, self.flow, *names), "client", self.security, limits, self.from_start[0], forced
         )
-        self.server = other = Half(
-            self, Journal(held, flow, server, client), "server", security, limits, from_start[1], forced
+        self.server = other = Half.begin(
+            self, Journal(held, self.flow, *names[::-1]), "server", self.security, limits, self.from_start[1], forced
         )
-        self.halves = (one, other)
         one.opening.other, other.opening.other = other.opening, one.opening
         one.session.other, other.session.other = other.session, one.session
-        self.boxes: Boxes | None = None  # opens the boxes of CURVE; None if nobody has keys
-        if curve is not None:
-            self.boxes = Boxes(curve)
+        if self.curve is not None:
+            self.boxes = Boxes(self.curve)
             for half in self.halves:
                 half.session.use(self.boxes)
         if forced is not None:
@@ -162,6 +107,11 @@ class ZmtpConnection:
         if forced:
             for half in self.halves:
                 half.expect(1 if forced == 1 else 2)
+
+    @property
+    def halves(self) -> tuple[Half, Half]:
+        """Both sides, the client first."""
+        return self.client, self.server
 
     def _other(self, half: Half) -> Half:
         return self.server if half is self.client else self.client
@@ -219,11 +169,12 @@ class ZmtpConnection:
         if self.accepted or self.rejected:
             return
         self.accepted = True
-        self._final.extend(self.client.journal.out)
+        self.out.extend(self.client.journal.out)
         for half in self.halves:
-            half.prove(self._final)
+            half.prove(self.out)
         if self._refusal:
-            self._report_refusal(*self._refusal)
+            side, code, detail = self._refusal
+            self._report_refusal(self.client if side == "client" else self.server, code, detail)
 
     def refuse(self, half: Half, code: str, detail: str) -> None:
         """``half`` does not speak ZMTP. That is a problem only if the other half does."""
@@ -231,7 +182,7 @@ class ZmtpConnection:
         if self.accepted:
             self._report_refusal(half, code, detail)
             return
-        self._refusal = self._refusal or (half, code, detail)
+        self._refusal = self._refusal or (half.side, code, detail)
         other = self._other(half)
         if other.stopped or other.opening.versioned is False:
             self.reject()
@@ -250,8 +201,8 @@ class ZmtpConnection:
         """It is not ZMTP, or nothing proves that it is."""
         midstream = self._midstream
         in_doubt = self._may_have_been() or (midstream is not None and midstream.remains_open(self.halves, self._over))
-        if self._doubts is not None and not self.rejected and in_doubt:
-            self._doubts.add(self.flow, self.client.journal.src, self.server.journal.src)
+        if self.doubts is not None and not self.rejected and in_doubt:
+            self.doubts.add(self.flow, self.client.journal.src, self.server.journal.src)
         self.rejected = True
         nobody: list[AnyEvent] = []
         for half in self.halves:
@@ -441,7 +392,7 @@ class ZmtpConnection:
         handshake = self._handshake()
         if handshake == "incomplete":
             handshake = self._judge_incomplete(end, end_ns)
-        self._final.append(self._summary(end, start_ns, end_ns, handshake, closed_by))
+        self.out.append(self._summary(end, start_ns, end_ns, handshake, closed_by))
 
     def _finish_halves(self, end: End) -> None:
         for half in self.halves:
@@ -478,7 +429,6 @@ class ZmtpConnection:
 
     def release(self) -> None:
         """Break the references between the connection and its halves; it is over or rejected."""
-        self._refusal = None
         for half in self.halves:
             half.release()
 
@@ -495,7 +445,7 @@ class ZmtpConnection:
             return "complete"
         if self.security.hello_is_bad:
             return "failed"
-        late = not all(self._from_start) and not all(half.opening.greeted for half in self.halves)
+        late = not all(self.from_start) and not all(half.opening.greeted for half in self.halves)
         absent = any(half.is_absent for half in self.halves)
         return "not-seen" if late or absent or self._not_seen or self.security.unknown_start else "incomplete"
 
@@ -523,33 +473,7 @@ class ZmtpConnection:
 
     def snapshot(self) -> bytes:
         """The state of a connection that is not over; :meth:`restore` makes a connection from it that goes on."""
-        one, other = self.halves
-        refusal = self._refusal
-        if self.boxes is not None:
-            self.boxes.curve.release(self.boxes)
-        return snapshots.encode(
-            _KIND,
-            ConnectionState(
-                flow=self.flow,
-                transport=self.transport,
-                addresses=(one.journal.src, other.journal.src),
-                from_start=self._from_start,
-                forced=self.forced,
-                accepted=self.accepted,
-                rejected=self.rejected,
-                version=self.version,
-                protocol=self.protocol,
-                agreed=self._agreed,
-                not_seen=self._not_seen,
-                refusal=None if refusal is None else (refusal[0].side, *refusal[1:]),
-                ambiguous=None if self._midstream is None else self._midstream.ambiguous,
-                held=b"" if self.accepted else snapshots.store_events(one.journal.out),
-                security=self.security.snapshot(),
-                boxes=None if self.boxes is None else self.boxes.snapshot(),
-                client=one.snapshot(),
-                server=other.snapshot(),
-            ),
-        )
+        return snapshots.save(_KIND, self)
 
     @classmethod
     def restore(
@@ -566,35 +490,26 @@ class ZmtpConnection:
         :class:`~dissectors.snapshots.SnapshotError` if the octets are no snapshot of a connection, or have another
         format.
         """
-        state = snapshots.decode(octets, _KIND, ConnectionState)
-        connection = cls(
-            out, state.flow, *state.addresses, state.from_start, limits, None, state.transport, doubts, curve
-        )  # fmt: skip
-        connection._go_on(state)
+        connection = cls(out, 0, "", "", limits=limits, doubts=doubts, curve=curve)
+        snapshots.load(_KIND, octets, connection)
         return connection
 
-    def _go_on(self, state: ConnectionState) -> None:
-        self.forced = state.forced
-        self.accepted = state.accepted
-        self.rejected = state.rejected
-        self.version = state.version
-        self.protocol = state.protocol
-        self._agreed = state.agreed
-        self._not_seen = state.not_seen
-        if state.ambiguous is not None:
-            self._midstream = MidStream()
-            self._midstream.ambiguous = state.ambiguous
-        self.security.restore(state.security)
-        if self.boxes is not None and state.boxes is not None:
-            self.boxes.restore(state.boxes)
-        held = self._final if state.accepted else snapshots.fetch_events(state.held)
-        for half, known in zip(self.halves, (state.client, state.server), strict=True):
-            half.opening.forced = state.forced
-            half.journal.out = held
-            half.restore(known)
-            if state.refusal is not None and state.refusal[0] == half.side:
-                self._refusal = (half, *state.refusal[1:])
+    def make(self, kind: type[Part]) -> Part:
+        """Make the evidence of a search in mid-stream, or take the boxes that there are keys for."""
+        return self.boxes or Boxes() if kind is Boxes else MidStream()
+
+    def before_save(self) -> None:
+        """Let no event wait for a key, since a snapshot has none, and save those that wait for something else."""
+        if self.boxes is not None:
+            self.boxes.curve.release(self.boxes)
+        self._saved_boxes = self.boxes
+        self._held = b"" if self.accepted else snapshots.store_events(self.client.journal.out)
+
+    def after_load(self) -> None:
+        """Let both halves write events to one place, and know each other's boxes."""
+        out = self.out if self.accepted else snapshots.fetch_events(self._held)
         for half in self.halves:
+            half.journal.out = out
             half.session.join_inside()
 
 

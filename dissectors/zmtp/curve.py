@@ -22,8 +22,10 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from msgspec import field
+
 from dissectors.events import AnyEvent, Command, Message, MessageRun, Side, at_hand
-from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import wire
 from dissectors.zmtp.curve_keys import KEY_SIZE, KeyRing, SecretKey, SharedKey, Sodium
 from dissectors.zmtp.journal import Journal
@@ -73,68 +75,42 @@ class Introduction(NamedTuple):
     vouch_is_good: bool | None  # None if nobody can open it here
 
 
-class BoxesState(Part):
-    """The boxes' part of a snapshot; it has no secrets."""
-
-    client_side: Side | None
-    client_key: bytes | None
-    server_key: bytes | None
-    hello_for: bytes | None
-    hello: Box | None
-    hello_ns: int
-    welcome: Box | None
-    cookie: bytes | None
-
-
-class Boxes:
+class Boxes(Part):
     """Opens the boxes of one connection."""
 
-    __slots__ = (
-        "_asked",
-        "_asked_before",
-        "_hello_key",
-        "_is_sealed",
-        "_nonces",
-        "_server_secret",
-        "_sodium",
-        "client_key",
-        "client_side",
-        "cookie",
-        "curve",
-        "hello",
-        "hello_for",
-        "hello_ns",
-        "is_open",
-        "key",
-        "ring",
-        "server_key",
-        "wait",
-        "waited",
-        "welcome",
-    )
+    curve: Live["Curve"] = LATER  # has the keys; None for the state in a snapshot, where nobody has keys
+    ring: Live[KeyRing] = LATER
+    _sodium: Live[Sodium] = LATER
+    wait: Live["Wait | None"] = None  # where its events wait for a key, if they do
+    waited: Live[bool] = False  # its events have waited once, and do not wait again
+    client_side: Side | None = None  # which of TCP's sides is CURVE's client
+    client_key: bytes | None = None  # C'
+    server_key: bytes | None = None  # S'
+    hello_for: bytes | None = None  # S, if HELLO was opened
+    hello: Box | None = None
+    hello_ns: int = 0
+    welcome: Box | None = None
+    cookie: bytes | None = None
+    is_open: Live[bool] = False  # a key has opened a box
+    key: Live[bytes] = b""  # k, once it is open; no snapshot has secrets
+    _is_sealed: Live[bool] = False  # no key has opened a MESSAGE that came
+    _nonces: Live[dict[Side, bytes]] = field(default_factory=dict)  # prefixes of those of MESSAGEs, once it is open
+    _server_secret: Live[bytes | None] = None  # s'
+    _hello_key: Live[bytes | None] = None  # opens HELLO and WELCOME
+    _asked: Live[int] = 0  # how many keys the ring had at the last box
+    _asked_before: Live[int] = 0  # and at the one before
 
-    def __init__(self, curve: "Curve") -> None:
-        """Begin with a new connection, and the keys of ``curve``."""
-        self.curve = curve
-        self.ring = curve.ring
-        self._sodium = curve.sodium
-        self.wait: Wait | None = None  # where its events wait for a key, if they do
-        self.waited = False  # its events have waited once, and do not wait again
-        self.client_side: Side | None = None  # which of TCP's sides is CURVE's client
-        self.client_key: bytes | None = None  # C'
-        self.server_key: bytes | None = None  # S'
-        self.hello_for: bytes | None = None  # S, if HELLO was opened
-        self.hello: Box | None = None
-        self.hello_ns = 0
-        self.welcome: Box | None = None
-        self.cookie: bytes | None = None
-        self.is_open = False  # a key has opened a box
-        self.key = b""  # k, once it is open
-        self._is_sealed = False  # no key has opened a MESSAGE that came
-        self._nonces: dict[Side, bytes] = {}  # the prefix of the nonces of each side's MESSAGEs, once it is open
-        self._server_secret: bytes | None = None  # s'
-        self._hello_key: bytes | None = None  # opens HELLO and WELCOME
-        self._asked = self._asked_before = 0  # how many keys the ring had at the last two boxes
+    def __post_init__(self) -> None:
+        """Use the keys of ``curve``."""
+        if self.curve is not None:
+            self.ring = self.curve.ring
+            self._sodium = self.curve.sodium
+
+    def after_load(self) -> None:
+        """Use the keys that the ring has now."""
+        if self.curve is not None:
+            self._open_hello(0)
+            self._open_welcome()
 
     # ------------------------------------------------------------------ the handshake
 
@@ -340,18 +316,6 @@ class Boxes:
             "the secret key given does not open" if len(secrets) == 1 else f"none of {len(secrets)} secret keys opens"
         )
         return f"the client has a wrong key of {server}: {none} its HELLO, and the connection ended with it"
-
-    # ------------------------------------------------------------------ snapshots
-
-    def snapshot(self) -> BoxesState:
-        """What to go on from, without any key."""
-        return fields_of(self, BoxesState)
-
-    def restore(self, state: BoxesState) -> None:
-        """Go on from there, with the keys that the ring has now."""
-        set_fields(self, state)
-        self._open_hello(0)
-        self._open_welcome()
 
 
 def _with_secret(keys: list[SharedKey], ring: KeyRing) -> Iterator[tuple[bytes, bytes | None]]:

@@ -5,16 +5,18 @@ The messages come at once: there is no greeting, no handshake and no socket type
 
 from typing import Literal
 
+from msgspec import field
+
 from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, Cut, End, Message, Octets, Peer, Sides
-from dissectors.snapshots import Part
+from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import wire
-from dissectors.zmtp.buffer import Buffer, BufferState
-from dissectors.zmtp.framing import FrameReaderState, ReaderV1
-from dissectors.zmtp.journal import Journal, JournalState
+from dissectors.zmtp.buffer import Buffer
+from dissectors.zmtp.framing import ReaderV1
+from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
-from dissectors.zmtp.session import Session, SessionState
+from dissectors.zmtp.session import Session
 
 # The first 2 octets of each packet's data are the offset of the first message that begins in it, or say that none does.
 _OFFSET_SIZE = 2
@@ -22,49 +24,29 @@ _NO_MESSAGE = 0xFFFF
 _PLAUSIBLE_LENGTH = 1 << 32
 
 
-class RadioState(Part):
-    """What a sender of UDP says of itself in a snapshot."""
-
-    flow: int
-    addresses: tuple[str, str]
-    journal: JournalState
-    octets: int
-
-
-class MulticastState(Part):
-    """What a sender of PGM says of itself in a snapshot."""
-
-    flow: int
-    transport: Literal["pgm", "epgm"]
-    addresses: tuple[str, str]
-    accepted: bool
-    rejected: bool
-    joined: bool
-    journal: JournalState
-    buffer: BufferState
-    session: SessionState
-    reader: FrameReaderState
-
-
 _RADIO, _MULTICAST = "RADIO over UDP", "ZMTP over PGM"
 
 
-class Radio:
+class Radio(Part):
     """Dissects a RADIO's datagrams: each is a group's length, a group and a body (48/RADISH, libzmq)."""
-
-    __slots__ = ("_journal", "_keep", "_octets")
 
     rejected = False
 
-    def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str, limits: Limits | None = None) -> None:
-        """Append events to ``out``, as sent by ``src`` to ``dst`` in flow ``flow``."""
-        self._journal = Journal(out, flow, src, dst)
-        self._keep = (limits or Limits()).keep
-        self._octets = 0
+    _out: Live[list[AnyEvent]]
+    _flow: Live[int]
+    _src: Live[str]
+    _dst: Live[str]
+    _limits: Live[Limits | None] = None
+    _journal: Journal = LATER
+    _octets: int = 0
+
+    def __post_init__(self) -> None:
+        """Begin with no datagrams."""
+        self._journal = Journal(self._out, self._flow, self._src, self._dst)
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
         """Take a datagram; the capture lacks ``missing`` octets at its end."""
-        journal, keep = self._journal, self._keep
+        journal, keep = self._journal, (self._limits or Limits()).keep
         journal.time_ns, journal.packet = time_ns, packet
         length = len(payload) + missing
         self._octets += length
@@ -101,48 +83,43 @@ class Radio:
 
     def snapshot(self) -> bytes:
         """The state of the flow, from which :meth:`restore` goes on."""
-        journal = self._journal
-        addresses = journal.src, journal.dst
-        state = RadioState(journal.flow, addresses, journal.snapshot(), self._octets)
-        return snapshots.encode(_RADIO, state)
+        return snapshots.save(_RADIO, self)
 
     @classmethod
     def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Radio":
         """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
-        state = snapshots.decode(octets, _RADIO, RadioState)
-        radio = cls(out, state.flow, *state.addresses, limits)
-        radio._journal.restore(state.journal)
-        radio._octets = state.octets
+        radio = cls(out, 0, "", "", limits)
+        snapshots.load(_RADIO, octets, radio)
         return radio
 
 
-class Multicast:
+class Multicast(Part):
     """Dissects what a sender sends over PGM or EPGM.
 
     It reports nothing before a packet shows frames of ZMTP 1.0. ``rejected`` becomes true when a packet shows
     something else.
     """
 
-    def __init__(
-        self,
-        out: list[AnyEvent],
-        flow: int,
-        transport: Literal["pgm", "epgm"],
-        src: str,
-        dst: str,
-        limits: Limits | None = None,
-        forced: bool = False,
-    ) -> None:
-        """Append events to ``out``, as sent by ``src`` to ``dst`` in flow ``flow``; ``forced`` if it must be ZMTP."""
-        self.rejected = False
-        self._transport: Literal["pgm", "epgm"] = transport
-        self._accepted = forced
-        self._joined = False  # frames can be read, since it is known where one begins
-        self._journal = Journal(out, flow, src, dst)
-        self._buffer = Buffer()
+    _out: Live[list[AnyEvent]]
+    _flow: Live[int]
+    _transport: Literal["pgm", "epgm"]
+    _src: Live[str]
+    _dst: Live[str]
+    _limits: Live[Limits | None] = None
+    _accepted: bool = False  # it is ZMTP; the user may know that from the beginning
+    rejected: bool = False
+    _joined: bool = False  # frames can be read, since it is known where one begins
+    _journal: Journal = LATER
+    _buffer: Buffer = field(default_factory=Buffer)
+    _session: Session = LATER
+    _reader: ReaderV1 = LATER
+
+    def __post_init__(self) -> None:
+        """Begin with no packets."""
+        self._journal = Journal(self._out, self._flow, self._src, self._dst)
         security = Security()
         security.skip()
-        self._session = Session(self._journal, "client", security, limits or Limits())
+        self._session = Session(self._journal, "client", security, self._limits or Limits())
         self._reader = ReaderV1(self._buffer, self._session)
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
@@ -232,34 +209,13 @@ class Multicast:
 
     def snapshot(self) -> bytes:
         """The state of the flow, from which :meth:`restore` goes on."""
-        journal = self._journal
-        return snapshots.encode(
-            _MULTICAST,
-            MulticastState(
-                journal.flow,
-                self._transport,
-                (journal.src, journal.dst),
-                self._accepted,
-                self.rejected,
-                self._joined,
-                journal.snapshot(),
-                self._buffer.snapshot(),
-                self._session.snapshot(),
-                self._reader.snapshot(),
-            ),
-        )
+        return snapshots.save(_MULTICAST, self)
 
     @classmethod
     def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Multicast":
         """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
-        state = snapshots.decode(octets, _MULTICAST, MulticastState)
-        multicast = cls(out, state.flow, state.transport, *state.addresses, limits, state.accepted)
-        multicast.rejected = state.rejected
-        multicast._joined = state.joined
-        multicast._journal.restore(state.journal)
-        multicast._buffer.restore(state.buffer)
-        multicast._session.restore(state.session)
-        multicast._reader.restore(state.reader)
+        multicast = cls(out, 0, "pgm", "", "", limits)
+        snapshots.load(_MULTICAST, octets, multicast)
         return multicast
 
 

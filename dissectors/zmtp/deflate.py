@@ -4,9 +4,10 @@ import zlib
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 from weakref import ref
 
-from dissectors.snapshots import Part
+from dissectors.snapshots import LATER, Live, Part
 
 EXTENSION = "permessage-deflate"
 # The most octets of a message, compressed and not. A longer message is lost, and with it all that refer back to it.
@@ -35,29 +36,22 @@ def parameters(extensions: Sequence[str]) -> frozenset[str] | None:
     return None
 
 
-class InflaterState(Part):
-    """What an inflater says of itself in a snapshot."""
-
-    takeover: bool
-    lost: bool
-    window: bytes
-
-
-class Inflater:
+class Inflater(Part, weakref=True):
     """Undoes the compression of one side, message by message."""
 
-    __slots__ = ("__weakref__", "_decoder", "_history", "_lost", "_takeover")
+    takeover: bool = True  # each message may refer back to those before
+    _decoder: Live[Any] = LATER
+    _history: Live[int] = 0  # octets that later messages may refer to
+    _lost: Live[bool] = False
+    _saved: tuple[bool, bytes] = (False, b"")  # for a snapshot: whether it is lost, and the octets of the history
 
-    def __init__(self, takeover: bool) -> None:
-        """``takeover`` says that each message may refer back to those before."""
-        self._takeover = takeover
-        self._decoder = zlib.decompressobj(_MOST_BITS)
-        self._history = 0  # octets that later messages may refer to
-        self._lost = False
+    def __post_init__(self) -> None:
+        """Begin with an empty window."""
+        self._forget()
 
     def lose(self) -> None:
         """A message is missing, and so is what later ones refer to."""
-        self._lost = self._takeover
+        self._lost = self.takeover
         self._forget()
 
     def _forget(self) -> None:
@@ -88,7 +82,7 @@ class Inflater:
         except zlib.error:
             self.lose()
             return None
-        if not self._takeover:
+        if not self.takeover:
             self._forget()
         elif self._decoder.eof:  # a final block, after which zlib would forget the octets that later messages refer to
             self.lose()
@@ -99,8 +93,8 @@ class Inflater:
 
     # ------------------------------------------------------------------ snapshots
 
-    def snapshot(self) -> InflaterState:
-        """The state from which to go on: the window that later messages refer to.
+    def before_save(self) -> None:
+        """Save the window that later messages refer to.
 
         zlib does not give its window away. So a copy of the decoder gets a block that says: repeat your last output.
         If the decoder is inside a block, it reads that block as something else. No honest sender stops there, and then
@@ -116,18 +110,15 @@ class Inflater:
             except zlib.error:
                 is_whole = False
             is_whole = is_whole and len(window) == self._history
-        return InflaterState(self._takeover, self._lost or not is_whole, window if is_whole else b"")
+        self._saved = self._lost or not is_whole, window if is_whole else b""
 
-    @classmethod
-    def restore(cls, state: InflaterState) -> "Inflater":
-        """One that goes on from there."""
-        inflater = cls(state.takeover)
-        inflater._lost = state.lost
-        if state.window:
-            inflater._decoder = zlib.decompressobj(_MOST_BITS, zdict=state.window)
-            inflater._history = len(state.window)
-            _windows.use(inflater)
-        return inflater
+    def after_load(self) -> None:
+        """Make a decoder that has the window."""
+        self._lost, window = self._saved
+        if window:
+            self._decoder = zlib.decompressobj(_MOST_BITS, zdict=window)
+            self._history = len(window)
+            _windows.use(self)
 
 
 def _repeat(size: int) -> bytes:

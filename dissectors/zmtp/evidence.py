@@ -6,7 +6,7 @@ identity of no octets at the beginning, the flags that libzmq 2.1 leaves set, an
 the next.
 """
 
-from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.snapshots import Part
 from dissectors.zmtp import wire
 
 # Bits: of how many others at most one does so.
@@ -28,47 +28,27 @@ _WORTH_A_NOTE = 6
 _MOST_PORTS = 20
 
 
-class EvidenceState(Part):
-    """What the evidence of a side says of itself in a snapshot."""
-
-    begun: bool
-    count: int
-    _after_long: bool
-    _open_is_long: bool
-    _open_flags: int
-    _rare: int
-    _of_first: int
-    _of_message: int
-    _regular: int
-    _is_regular: bool
-    _messages: int
-    _delimited: int
-    _has_delimiter: bool
-
-
-class EvidenceV1:
+class EvidenceV1(Part, gc=False):
     """What one side has sent: its identity, then frames."""
 
-    __slots__ = (
-        *("_after_long", "_delimited", "_has_delimiter", "_is_regular", "_messages", "_of_first", "_of_message"),
-        *("_open_flags", "_open_is_long", "_rare", "_regular", "begun", "count"),
-    )
+    begun: bool = False  # the header of a frame has come behind the identity
+    count: int = 0  # of whole frames
+    _after_long: bool = False  # the frame behind a long frame has not come yet
+    _open_is_long: bool = False  # the frame that is not over is long
+    _open_flags: int = 0  # its flags
+    _rare: int = 0  # bits
+    _of_first: int = 0  # frames of the first message
+    _of_message: int = 0  # frames of the message that is not over
+    _regular: int = 0  # frames of later messages
+    _is_regular: bool = True  # later messages have as many frames as the first
+    _messages: int = 0
+    _delimited: int = 0  # messages that have a delimiter
+    _has_delimiter: bool = False  # so has the message that is not over
 
-    def __init__(self, identity: int, flags: int, is_long: bool = False) -> None:
-        """Begin with an identity of ``identity`` octets, in a frame with these flags; ``is_long`` if that is long."""
-        self.begun = False  # the header of a frame has come behind the identity
-        self.count = 0  # of whole frames
-        self._after_long = is_long  # the frame behind a long frame has not come yet
-        self._open_is_long = False  # the frame that is not over is long
-        self._open_flags = 0  # its flags
-        self._rare = _ANONYMOUS_BITS * (not identity) + _GARBAGE_BITS * (flags > wire.MORE)
-        self._of_first = 0  # frames of the first message
-        self._of_message = 0  # frames of the message that is not over
-        self._regular = 0  # frames of later messages
-        self._is_regular = True  # later messages have as many frames as the first
-        self._messages = 0
-        self._delimited = 0  # messages that have a delimiter
-        self._has_delimiter = False  # so has the message that is not over
+    def identity(self, length: int, flags: int, is_long: bool) -> None:
+        """Begin with an identity of ``length`` octets, in a frame with these flags; ``is_long`` if that is long."""
+        self._after_long = is_long
+        self._rare = _ANONYMOUS_BITS * (not length) + _GARBAGE_BITS * (flags > wire.MORE)
 
     def frames(self, octets: bytes, position: int) -> tuple[int, bool]:
         """Count the whole frames from ``position`` on; returns where they end, and whether what follows may be one."""
@@ -126,17 +106,6 @@ class EvidenceV1:
         if self._is_regular:
             bits += min(self._regular, _MOST_REGULAR_BITS if self._of_first > 1 else _MOST_ZEROS_BITS)
         return bits
-
-    def snapshot(self) -> EvidenceState:
-        """What to go on from."""
-        return fields_of(self, EvidenceState)
-
-    @classmethod
-    def restore(cls, state: EvidenceState) -> "EvidenceV1":
-        """Evidence that goes on from there."""
-        evidence = cls(0, 0)
-        set_fields(evidence, state)
-        return evidence
 
 
 def are_certain(one: EvidenceV1, other: EvidenceV1, at_end: bool) -> bool:

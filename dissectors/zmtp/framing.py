@@ -18,21 +18,12 @@ were certain, the peer sends something that nobody can read.
 from typing import Literal
 
 from dissectors.events import Cut, Message, MessageRun, Octets
-from dissectors.snapshots import Part
+from dissectors.snapshots import Live, Part
 from dissectors.zmtp import wire
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState, collect, skip
+from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, skip
 from dissectors.zmtp.session import Session
 
 Failure = Literal["lost", "unreadable"]
-
-
-class FrameReaderState(Part):
-    """A frame reader's part of a snapshot."""
-
-    framing: int
-    flags: int
-    body: LongBodyState | None
-    begun: tuple[int, int]
 
 
 # So many octets are worth a check whether all messages are alike. This is a copy, since a global is quick to read.
@@ -41,21 +32,20 @@ _ENOUGH_ALIKE = wire.ENOUGH_ALIKE
 _LAST_OF_MESSAGES = wire.LONG | wire.MORE
 
 
-class FrameReader:
+class FrameReader(Part):
     """The interface of both readers, and the code that they share."""
-
-    __slots__ = ("_begun", "_buffer", "_flags", "_session", "body", "failure")
 
     framing = 0  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later
 
-    def __init__(self, buffer: Buffer, session: Session) -> None:
-        """Pass frames to ``session``; ``buffer`` holds what waits for more octets."""
-        self._buffer = buffer
-        self._session = session
-        self._flags = 0  # of the frame whose body the reader collects
-        self._begun = (-1, 0)  # the number of the message that such a frame is in, and when its first octets came
-        self.body: LongBody | None = None  # that the reader collects
-        self.failure: Failure | None = None  # why it reads no further
+    _buffer: Live[Buffer]  # holds octets that wait for more
+    _session: Live[Session]  # takes the frames
+    _flags: int = 0  # of the frame whose body the reader collects
+    _begun: tuple[int, int] = (
+        -1,
+        0,
+    )  # the number of the message that such a frame is in, and when its first octets came
+    body: LongBody | None = None  # that the reader collects
+    failure: Live[Failure | None] = None  # why it reads no further
 
     def read(self, data: bytes, position: int) -> int:
         """Take frames from ``position`` on; returns how far it got."""
@@ -108,17 +98,6 @@ class FrameReader:
             return None
         return Cut(self.body.octets, self.body.length)
 
-    def snapshot(self) -> FrameReaderState:
-        """What to go on from."""
-        body = None if self.body is None else self.body.snapshot()
-        return FrameReaderState(self.framing, self._flags, body, self._begun)
-
-    def restore(self, state: FrameReaderState) -> None:
-        """Go on from there."""
-        self._flags = state.flags
-        self._begun = state.begun
-        self.body = None if state.body is None else LongBody.restore(state.body)
-
     def _fail(self, code: str, detail: str) -> None:
         """No frame can begin so."""
         if self._session.doubtful:
@@ -130,8 +109,6 @@ class FrameReader:
 
 class ReaderV2(FrameReader):
     """Flags, length of 1 or 8 octets, body (15/ZMTP and 23/ZMTP, "Framing")."""
-
-    __slots__ = ()
 
     framing = 2
 
@@ -270,8 +247,6 @@ class ReaderV2(FrameReader):
 
 class ReaderV1(FrameReader):
     """Length of 1 or 9 octets that counts the flags, flags, body (13/ZMTP)."""
-
-    __slots__ = ()
 
     framing = 1
 

@@ -21,23 +21,23 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from msgspec import field
+
 from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
-from dissectors.snapshots import Part, SnapshotError
+from dissectors.snapshots import LATER, Live, Part, SnapshotError
 from dissectors.zmtp import evidence
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import Buffer, BufferState, Read, collect
+from dissectors.zmtp.buffer import Buffer, Read, collect
 from dissectors.zmtp.commands import Fault
-from dissectors.zmtp.evidence import EvidenceState
-from dissectors.zmtp.framing import FrameReader, FrameReaderState, ReaderV1, ReaderV2
-from dissectors.zmtp.journal import Journal, JournalState, Moment
+from dissectors.zmtp.framing import FrameReader, ReaderV1, ReaderV2
+from dissectors.zmtp.journal import Journal, Moment
 from dissectors.zmtp.limits import Limits
-from dissectors.zmtp.long_frames import LongFramesState
-from dissectors.zmtp.opening import Fact, Opening, OpeningState
+from dissectors.zmtp.opening import Fact, Opening
 from dissectors.zmtp.resync import Discovery
-from dissectors.zmtp.search import Piece, Search, SearchState, Segment, StoredSegment, fetch_segments, store_segments
+from dissectors.zmtp.search import Piece, Search, Segment
 from dissectors.zmtp.security import Security
-from dissectors.zmtp.session import Session, SessionState
-from dissectors.zmtp.websocket import MessageSearch, WebSocketReader, WebSocketReaderState
+from dissectors.zmtp.session import Session
+from dissectors.zmtp.websocket import MessageSearch, WebSocketReader
 
 Stage = Literal["opening", "unproven", "frames", "messages", "search", "message search", "over"]
 STAGES: dict[Stage, tuple[Stage, ...]] = {
@@ -104,60 +104,38 @@ def _released(data: bytes, position: int) -> int:
     return len(data)
 
 
-class HalfState(Part):
-    """The state of a half in a snapshot: its stage, and the state of its parts."""
-
-    stage: Stage
-    journal: JournalState
-    buffer: BufferState
-    opening: OpeningState
-    evidence: EvidenceState | None
-    session: SessionState
-    frames: FrameReaderState | None
-    messages: WebSocketReaderState | None
-    search: tuple[SearchState, list[StoredSegment], LongFramesState] | None
-    searched: int | None  # in a message search
-    early: list[StoredSegment]
-
-
-class Half:
+class Half(Part):
     """What one side sends."""
 
-    __slots__ = (
-        "_again",
-        "_early",
-        "_pair",
-        "_read",
-        "buffer",
-        "journal",
-        "opening",
-        "reader",
-        "search",
-        "session",
-        "side",
-        "stage",
-    )
+    _pair: Live["Pair"]
+    side: Live[Side]
+    journal: Journal
+    buffer: Buffer
+    opening: Opening
+    session: Session
+    stage: Stage = "opening"
+    reader: ReaderV1 | ReaderV2 | WebSocketReader | None = None  # of unproven, frames and messages
+    search: Search | MessageSearch | None = None  # of search and message search
+    _early: list[Segment] = field(default_factory=list)  # segments that wait in an opening
+    _read: Live[Read] = LATER
+    _again: Live[deque[Piece] | None] = None  # what was searched and is being read
 
-    def __init__(
-        self, pair: Pair, journal: Journal, side: Side, security: Security, limits: Limits, from_start: bool,
+    @classmethod
+    def begin(
+        cls, pair: "Pair", journal: Journal, side: Side, security: Security, limits: Limits, from_start: bool,
         forced: int | None,
-    ) -> None:  # fmt: skip
-        """Read what ``side`` sends; ``from_start`` if its first octets are the first of its stream.
+    ) -> "Half":  # fmt: skip
+        """A half that reads what ``side`` sends; ``from_start`` if its first octets are the first of its stream.
 
         ``forced`` is as in :class:`~dissectors.zmtp.opening.Opening`.
         """
-        self._pair = pair
-        self.side: Side = side
-        self.journal = journal
-        self.buffer = Buffer()
-        self.opening = Opening(self.buffer, side, from_start, forced)
-        self.session = Session(journal, side, security, limits)
-        self.reader: FrameReader | WebSocketReader | None = None  # of unproven, frames and messages
-        self.search: Search | MessageSearch | None = None  # of search and message search
-        self.stage: Stage = "opening"
-        self._read: Read = self._read_opening
-        self._again: deque[Piece] | None = None  # what was searched and is being read
-        self._early: list[Segment] = []  # those that wait in an opening
+        buffer = Buffer()
+        opening = Opening(buffer, side, from_start, forced)
+        return cls(pair, side, journal, buffer, opening, Session(journal, side, security, limits))
+
+    def __post_init__(self) -> None:
+        """Read the opening first."""
+        self._read = self._read_opening
 
     def _turn(self, stage: Stage) -> None:
         """From now on this is who takes the octets."""
@@ -686,7 +664,7 @@ class Half:
         inflater = self.opening.inflater()
         if inflater is not None:
             inflater.lose()
-        reader = WebSocketReader(self.buffer, self.session, inflater, expects_identity=False)
+        reader = WebSocketReader(self.buffer, self.session, inflater, False)
         self.search = MessageSearch(reader, self.side == "client")
         self._turn("message search")
         return self.search
@@ -765,45 +743,21 @@ class Half:
 
     # ------------------------------------------------------------------ snapshots
 
-    def snapshot(self) -> HalfState:
-        """What to go on from."""
-        reader, search = self.reader, self.search
-        messages = search.reader if isinstance(search, MessageSearch) else reader
-        return HalfState(
-            self.stage,
-            self.journal.snapshot(),
-            self.buffer.snapshot(),
-            *self.opening.snapshot(),
-            self.session.snapshot(),
-            reader.snapshot() if isinstance(reader, FrameReader) else None,
-            messages.snapshot() if isinstance(messages, WebSocketReader) else None,
-            search.snapshot() if isinstance(search, Search) else None,
-            search.searched if isinstance(search, MessageSearch) else None,
-            store_segments(self._early),
-        )
+    def make(self, kind: type[Part]) -> Part:
+        """Make a reader or a search."""
+        if kind is Search:
+            return Search(self.buffer, self._is_believed)
+        if kind is MessageSearch:
+            return MessageSearch(WebSocketReader(self.buffer, self.session, None, False), self.side == "client")
+        if kind is WebSocketReader:
+            return WebSocketReader(self.buffer, self.session, None, False)
+        return (ReaderV1 if kind is ReaderV1 else ReaderV2)(self.buffer, self.session)
 
-    def restore(self, state: HalfState) -> None:
-        """Go on from there."""
-        self.journal.restore(state.journal)
-        self.buffer.restore(state.buffer)
-        self.opening.restore(state.opening, state.evidence)
-        self.session.restore(state.session)
-        self._early = fetch_segments(state.early)
-        if state.frames is not None:
-            self.reader = (ReaderV1 if state.frames.framing == 1 else ReaderV2)(self.buffer, self.session)
-            self.reader.restore(state.frames)
-        if state.messages is not None:
-            reader = WebSocketReader.restore(state.messages, self.buffer, self.session)
-            if state.searched is None:
-                self.reader = reader
-            else:
-                self.search = MessageSearch(reader, self.side == "client", state.searched)
-        if state.search is not None:
-            self.search = Search(self.buffer, self._is_believed)
-            self.search.restore(*state.search)
-        if not self._fits(state.stage):
-            raise SnapshotError(f"not a snapshot: nobody reads {state.stage}")
-        self._turn(state.stage)
+    def after_load(self) -> None:
+        """Go on in the stage of the snapshot."""
+        if not self._fits(self.stage):
+            raise SnapshotError(f"not a snapshot: nobody reads {self.stage}")
+        self._turn(self.stage)
 
     def _fits(self, stage: Stage) -> bool:
         """Whether there is who reads in a stage."""

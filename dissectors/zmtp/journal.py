@@ -1,9 +1,8 @@
 """What the events of one direction have in common: the sender, the receiver, and the packet that was read last."""
 
 from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, MessageRun, Problem, Subscription
-from dissectors.numbers import Number, fetch_number, store_number
 from dissectors.problems import PROBLEMS
-from dissectors.snapshots import Part
+from dissectors.snapshots import Live, Part
 
 Moment = tuple[int, int, int, int]
 """The packet read last: its time in nanoseconds, its number, its stream offset, and what its sender had seen."""
@@ -14,49 +13,21 @@ Tally = tuple[int, int, int]
 _NONE: frozenset[str] = frozenset()
 
 
-class JournalState(Part):
-    """A journal's part of a snapshot."""
-
-    time_ns: int
-    packet: Number
-    begin: int
-    seen: int
-    reported: frozenset[str]
-    tally: tuple[int, Number, int]  # as Tally
-
-
-class Journal:
+class Journal(Part, gc=False):
     """Takes the events of one direction from all parts that read it, and places them in the capture."""
 
-    __slots__ = (
-        "_reported",
-        "begin",
-        "counted",
-        "dst",
-        "earlier",
-        "flow",
-        "out",
-        "packet",
-        "part",
-        "seen",
-        "src",
-        "time_ns",
-    )
-
-    def __init__(self, out: list[AnyEvent], flow: int, src: str, dst: str) -> None:
-        """Append events to ``out``, as sent by ``src`` to ``dst`` in connection ``flow``."""
-        self.out = out
-        self.flow = flow
-        self.src = src
-        self.dst = dst
-        self.time_ns = 0  # of the packet read last
-        self.packet = 0
-        self.begin = 0  # the stream offset of the octets read last
-        self.seen = UNBOUNDED  # so much of the other side's stream their sender can have seen
-        self._reported = _NONE  # problem codes reported so far that need no second report in this direction
-        self.part = 0  # so many messages end in the packet `counted`, and so many in earlier ones
-        self.counted = 0
-        self.earlier = 0
+    out: Live[list[AnyEvent]]
+    flow: int
+    src: str
+    dst: str
+    time_ns: int = 0  # of the packet read last
+    packet: int = 0
+    begin: int = 0  # the stream offset of the octets read last
+    seen: int = UNBOUNDED  # so much of the other side's stream their sender can have seen
+    _reported: frozenset[str] = _NONE  # problem codes reported so far that need no second report in this direction
+    part: int = 0  # so many messages end in the packet `counted`, and so many in earlier ones
+    counted: int = 0
+    earlier: int = 0
 
     def place(self) -> tuple[int, int, int, str, str]:
         """The first fields of every event: time in nanoseconds, packet, flow, sender, receiver."""
@@ -112,21 +83,6 @@ class Journal:
         if code not in self._reported:
             self._reported |= {code}
             self.problem(code, detail)
-
-    def snapshot(self) -> JournalState:
-        """What to go on from."""
-        tally = self.earlier, store_number(self.counted), self.part
-        return JournalState(self.time_ns, store_number(self.packet), self.begin, self.seen, self._reported, tally)
-
-    def restore(self, state: JournalState) -> None:
-        """Go on from there."""
-        self.time_ns = state.time_ns
-        self.packet = fetch_number(state.packet)
-        self.begin = state.begin
-        self.seen = state.seen
-        self._reported = state.reported
-        self.earlier, counted, self.part = state.tally
-        self.counted = fetch_number(counted)
 
 
 def in_causal_order(one: list[AnyEvent], other: list[AnyEvent]) -> list[AnyEvent]:

@@ -9,6 +9,8 @@ import math
 import re
 from typing import NamedTuple
 
+from msgspec import field
+
 from dissectors.snapshots import Part
 from dissectors.zmtp import resync, wire
 
@@ -47,36 +49,12 @@ class Trail(NamedTuple):
     bits: float  # of evidence, if one of them has led to where a segment begins
 
 
-class LongFramesState(Part):
-    """What is known of long frames, in a snapshot."""
-
-    octets: int
-    seen: tuple[int, int]
-    trails: list[tuple[int, int, Trail]]
-
-
-class LongFrames:
+class LongFrames(Part, gc=False):
     """The headers of long frames in a stream that is searched, and the places to which they lead."""
 
-    __slots__ = ("octets", "seen", "trails")
-
-    def __init__(self) -> None:
-        """Begin where the search does."""
-        self.octets = 0  # of the stream so far
-        self.seen = {1: 0, 2: 0}  # headers by framing, true and false
-        self.trails: dict[tuple[int, int], Trail] = {}  # by place and framing
-
-    def snapshot(self) -> LongFramesState:
-        """What to go on from."""
-        return LongFramesState(
-            self.octets, (self.seen[1], self.seen[2]), [(*key, trail) for key, trail in self.trails.items()]
-        )
-
-    def restore(self, state: LongFramesState) -> None:
-        """Go on from there."""
-        self.octets = state.octets
-        self.seen = dict(enumerate(state.seen, 1))
-        self.trails = {(place, framing): trail for place, framing, trail in state.trails}
+    octets: int = 0  # of the stream so far
+    seen: dict[int, int] = field(default_factory=lambda: {1: 0, 2: 0})  # headers by framing, true and false
+    trails: dict[tuple[int, int], Trail] = field(default_factory=dict)  # by place and framing
 
     def skip(self, length: int) -> None:
         """``length`` octets are missing, and with them all frames that begin there."""

@@ -22,7 +22,10 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from msgspec import field
+
 from dissectors.events import Side
+from dissectors.snapshots import Part
 from dissectors.zmtp import resync, wire
 
 _PROOF_BITS = 24.0
@@ -94,14 +97,11 @@ _QUIET = 20
 _QUIET_AT_END = 2
 
 
-class MidStream:
+class MidStream(Part, gc=False):
     """Evidence for ZMTP in a connection whose beginning is not in the capture."""
 
-    __slots__ = ("ambiguous",)
-
-    def __init__(self) -> None:
-        """Begin with no octets."""
-        self.ambiguous: dict[Side, int] = {}  # frames of a side that may be ZMTP as well as something else
+    # Frames of a side that may be ZMTP as well as something else.
+    ambiguous: dict[Side, int] = field(default_factory=dict)
 
     def believes(
         self, one: Sender, other: Sender, octets: bytes, starts: list[int], found: resync.Discovery,

@@ -51,11 +51,12 @@ from typing import Literal
 import msgspec
 
 from dissectors.events import Side
-from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import commands, deflate, greeting, sockets, upgrade, wire
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer
-from dissectors.zmtp.evidence import EvidenceState, EvidenceV1
+from dissectors.zmtp.evidence import EvidenceV1
+from dissectors.zmtp.greeting import GreetingV3, Signature
 from dissectors.zmtp.security import MECHANISMS
 from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 
@@ -136,97 +137,42 @@ _NO_FAULTS: tuple[commands.Fault, ...] = ()
 _NOT_ZMTP = (("not-zmtp", ""),)
 
 
-class OpeningState(Part):
-    """An opening's part of a snapshot, without its evidence."""
-
-    state: State
-    proven: bool
-    ended: bool
-    silent: bool
-    greeted: bool
-    beginning: bytes
-    versioned: bool | None
-    signature: greeting.Signature | None
-    revision: int | None
-    greeting: greeting.GreetingV3 | None
-    version: str | None
-    socket_type: str | None
-    identity: bytes | None
-    upgraded: bool
-    upgrade: Upgrade | None
-    framing: int
-    _identity_left: int
-    _before_hole: bytes
-    _after_hole: int
-
-
-class Opening:
+class Opening(Part):
     """How one side begins."""
 
-    __slots__ = (
-        "_after_hole",
-        "_before_hole",
-        "_buffer",
-        "_from_start",
-        "_identity_left",
-        "beginning",
-        "ended",
-        "evidence",
-        "fact",
-        "faults",
-        "forced",
-        "framing",
-        "greeted",
-        "greeting",
-        "identity",
-        "other",
-        "proven",
-        "revision",
-        "side",
-        "signature",
-        "silent",
-        "socket_type",
-        "state",
-        "upgrade",
-        "upgraded",
-        "version",
-        "versioned",
-    )
+    _buffer: Live[Buffer]  # holds octets that wait
+    side: Live[Side]
+    _from_start: bool = True  # its first octets are the first of its stream
+    forced: int | None = None  # the user knows: nothing, ZMTP of any version (0), or that version (1, 2, 3)
+    other: Live["Opening"] = LATER  # the opening of the other side, as soon as there is one
+    state: State = "start"
+    fact: Live[Fact | None] = None
+    faults: Live[tuple[commands.Fault, ...]] = _NO_FAULTS
+    proven: bool = False  # the connection is known to be ZMTP
+    ended: bool = False  # no more octets will come
+    silent: bool = False  # the capture lacks what it says about versions
+    greeted: bool = False  # its greeting is over, so that frames follow
+    beginning: bytes = b""  # the first octets, to name the protocol if it is not ZMTP
+    # What it announces
+    versioned: bool | None = None  # it begins with a signature; None: not known yet
+    signature: Signature | None = None
+    revision: int | None = None
+    greeting: GreetingV3 | None = None  # 3.x
+    version: str | None = None
+    socket_type: str | None = None  # 2.0
+    identity: bytes | None = None  # 1.0, 2.0
+    upgraded: bool = False  # to WebSocket
+    upgrade: Upgrade | None = None  # what its HTTP head says of ZWS, if that is in the capture
+    framing: int = 0  # of the frames that follow: 1 for ZMTP 1.0, 2 for 2.0 and later, 0 if it is not known
+    evidence: EvidenceV1 | None = None  # there while this looks like ZMTP 1.0 and nothing proves it
+    _identity_left: int = 0
+    _before_hole: bytes = b""
+    _after_hole: int = 0
 
-    def __init__(self, buffer: Buffer, side: Side, from_start: bool = True, forced: int | None = None) -> None:
-        """Read what ``side`` sends; ``from_start`` if its first octets are the first of its stream.
-
-        ``buffer`` holds octets that wait. ``forced`` is what the user knows: None for nothing, 0 for ZMTP of any
-        version, 1, 2 or 3 for that version.
-        """
-        self._buffer = buffer
-        self.side: Side = side
-        self.other = self  # the opening of the other side, as soon as there is one
-        self._from_start = from_start
-        self.forced = forced
-        self.state: State = "start" if from_start else "perhaps start"
-        self.fact: Fact | None = None
-        self.faults = _NO_FAULTS
-        self.proven = False  # the connection is known to be ZMTP
-        self.ended = False  # no more octets will come
-        self.silent = False  # the capture lacks what it says about versions
-        self.greeted = False  # its greeting is over, so that frames follow
-        self.beginning = b""  # the first octets, to name the protocol if it is not ZMTP
-        # What it announces
-        self.versioned: bool | None = None  # it begins with a signature; None: not known yet
-        self.signature: greeting.Signature | None = None
-        self.revision: int | None = None
-        self.greeting: greeting.GreetingV3 | None = None  # 3.x
-        self.version: str | None = None
-        self.socket_type: str | None = None  # 2.0
-        self.identity: bytes | None = None  # 1.0, 2.0
-        self.upgraded = False  # to WebSocket
-        self.upgrade: Upgrade | None = None  # what its HTTP head says of ZWS, if that is in the capture
-        self.framing = 0  # of the frames that follow: 1 for ZMTP 1.0, 2 for 2.0 and later, 0 if it is not known
-        self.evidence: EvidenceV1 | None = None  # there while this looks like ZMTP 1.0 and nothing proves it
-        self._identity_left = 0
-        self._before_hole = b""
-        self._after_hole = 0
+    def __post_init__(self) -> None:
+        """Wait for the first octets."""
+        self.other = self
+        self.begin()
 
     # ------------------------------------------------------------------ what others ask
 
@@ -648,7 +594,8 @@ class Opening:
             self.versioned = False
             self.version = "1.0"
         if not self.proven:
-            self.evidence = EvidenceV1(length - 1, data[position + size - 1], size == 10)
+            self.evidence = EvidenceV1()
+            self.evidence.identity(length - 1, data[position + size - 1], size == 10)
         self._identified(data[position + size : stop], 1)
         return stop
 
@@ -705,17 +652,6 @@ class Opening:
         """The greeting is over: the opening reads no more octets."""
         return position
 
-    # ------------------------------------------------------------------ snapshots
-
-    def snapshot(self) -> tuple[OpeningState, EvidenceState | None]:
-        """What to go on from."""
-        return fields_of(self, OpeningState), None if self.evidence is None else self.evidence.snapshot()
-
-    def restore(self, state: OpeningState, evidence: EvidenceState | None) -> None:
-        """Go on from there."""
-        set_fields(self, state)
-        self.evidence = None if evidence is None else EvidenceV1.restore(evidence)
-
 
 _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
     "absent": Opening._absent,
@@ -741,16 +677,14 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
 
 
 @lru_cache(_ALIKE)
-def _read_signature(octets: bytes) -> tuple[greeting.Signature, bool]:
+def _read_signature(octets: bytes) -> tuple[Signature, bool]:
     """A signature, and whether nothing else begins so."""
     signature = greeting.parse_signature(octets)
     return signature, signature.is_certain
 
 
 @lru_cache(_ALIKE)
-def _read_greeting(
-    revision: int | None, octets: bytes
-) -> tuple[greeting.GreetingV3, str | None, tuple[commands.Fault, ...]]:
+def _read_greeting(revision: int | None, octets: bytes) -> tuple[GreetingV3, str | None, tuple[commands.Fault, ...]]:
     """What follows the revision of a 3.x greeting, the version, and what is wrong; the end may be missing."""
     parsed = greeting.parse_after_revision(octets)
     version = None if revision is None or parsed.minor is None else f"{revision}.{parsed.minor}"
@@ -770,7 +704,7 @@ class Agreement(msgspec.Struct, frozen=True):
     faults: tuple[commands.Fault, ...] = _NO_FAULTS
 
 
-_Announced = tuple[int | None, greeting.GreetingV3 | None, Upgrade | None]
+_Announced = tuple[int | None, GreetingV3 | None, Upgrade | None]
 """What a side announces: its revision, the rest of its greeting, and its upgrade."""
 
 
@@ -802,7 +736,7 @@ def _agree(one: _Announced, other: _Announced) -> Agreement:
     return Agreement(version, mechanism)
 
 
-def _mechanism(said: greeting.GreetingV3 | None, upgrade: Upgrade | None) -> str | None:
+def _mechanism(said: GreetingV3 | None, upgrade: Upgrade | None) -> str | None:
     """The mechanism that a side announces, in its greeting or its upgrade."""
     if said is not None:
         return said.mechanism

@@ -20,12 +20,13 @@ from collections.abc import Callable
 from itertools import zip_longest
 from typing import Literal, NamedTuple
 
+from msgspec import field
+
 from dissectors.events import UNBOUNDED
-from dissectors.numbers import Number, fetch_number, store_number
-from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.snapshots import Live, Part
 from dissectors.zmtp import resync
 from dissectors.zmtp.buffer import Buffer
-from dissectors.zmtp.long_frames import TAIL, LongFrames, LongFramesState
+from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.resync import Discovery
 
 State = Literal["window", "between"]
@@ -58,28 +59,8 @@ class Segment(NamedTuple):
     seen: int  # what its sender had seen of the other side
 
 
-class StoredSegment(Part):
-    """The same in a snapshot."""
-
-    place: int
-    time_ns: int
-    packet: Number
-    begin: int
-    seen: int
-
-
 Piece = tuple[bytes, int, int, int, int]
 """Octets of one segment, with its time, packet, beginning in the stream and what its sender had seen."""
-
-
-def store_segments(segments: list[Segment]) -> list[StoredSegment]:
-    """Segments as they are in a snapshot."""
-    return [StoredSegment(one.place, one.time_ns, store_number(one.packet), one.begin, one.seen) for one in segments]
-
-
-def fetch_segments(stored: list[StoredSegment]) -> list[Segment]:
-    """The segments of :func:`store_segments`."""
-    return [Segment(one.place, one.time_ns, fetch_number(one.packet), one.begin, one.seen) for one in stored]
 
 
 def _pair(one: Segment, other: Segment | None) -> Segment:
@@ -87,67 +68,30 @@ def _pair(one: Segment, other: Segment | None) -> Segment:
     return one if other is None else other._replace(place=one.place, begin=one.begin)
 
 
-class SearchState(Part):
-    """The state of a search in a snapshot, beside its segments and the long frames that it knows."""
+class Search(Part):
+    """A search for frames in one direction, after the octets that a buffer holds.
 
-    state: State
-    framing: int
-    known: bool
-    searched: int
-    missed: int
-    silence: int
-    starts: list[int]
-    try_at: int
-    _between: int
+    While the connection is not known to be ZMTP, the search asks a judge whether a chain of frames is ZMTP.
+    """
 
-
-class Search:
-    """A search for frames in one direction."""
-
-    __slots__ = (
-        "_between",
-        "_buffer",
-        "_judge",
-        "cut",
-        "discovery",
-        "ends",
-        "framing",
-        "hopeless",
-        "known",
-        "long_frames",
-        "missed",
-        "searched",
-        "segments",
-        "silence",
-        "starts",
-        "state",
-        "try_at",
-    )
-
-    def __init__(self, buffer: Buffer, judge: Judge, framing: int = 0, known: bool = False) -> None:
-        """Search after the octets that ``buffer`` holds.
-
-        While the connection is not ``known`` to be ZMTP, the search asks ``judge`` whether a chain of frames is ZMTP.
-        ``framing`` is that of the connection: 1, 2, or 0 if nobody knows.
-        """
-        self._buffer = buffer
-        self._judge = judge
-        self.framing = framing
-        self.known = known
-        self.discovery: Discovery | None = None  # where frames begin, in the octets given last
-        self.hopeless = False  # nothing speaks for it that this is ZMTP
-        self.searched = 0  # octets searched before those held, or missing there
-        self.missed = 0  # those that were missing: they made no work
-        # segments in a row whose sender had seen nothing new of the other side, since the search began
-        self.silence = 0
-        self.starts = [0]  # where segments begin in the octets held
-        self.segments: list[Segment] = []  # what is known of these segments
-        self.cut = 0  # octets that the snaplen took from the end of those held
-        self.ends = False  # a gap comes after the octets held
-        self.state: State = "window"
-        self.try_at = 0  # the number of octets at which the next attempt is made
-        self._between = 0  # octets until the next window
-        self.long_frames = LongFrames()
+    _buffer: Live[Buffer]
+    _judge: Live[Judge]
+    framing: int = 0  # of the connection: 1, 2, or 0 if nobody knows
+    known: bool = False  # the connection is ZMTP
+    discovery: Live[Discovery | None] = None  # where frames begin, in the octets given last
+    hopeless: Live[bool] = False  # nothing speaks for it that this is ZMTP
+    searched: int = 0  # octets searched before those held, or missing there
+    missed: int = 0  # those that were missing: they made no work
+    # segments in a row whose sender had seen nothing new of the other side, since the search began
+    silence: int = 0
+    starts: list[int] = field(default_factory=lambda: [0])  # where segments begin in the octets held
+    segments: list[Segment] = field(default_factory=list)  # what is known of these segments
+    cut: Live[int] = 0  # octets that the snaplen took from the end of those held
+    ends: Live[bool] = False  # a gap comes after the octets held
+    state: State = "window"
+    try_at: int = 0  # the number of octets at which the next attempt is made
+    _between: int = 0  # octets until the next window
+    long_frames: LongFrames = field(default_factory=LongFrames)
 
     def begin_with(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
         """Learn to which segment the first octets belong, if nobody knows it; as in :class:`Segment`."""
@@ -290,13 +234,3 @@ class Search:
     def forget_place(self) -> None:
         """Nobody knows how many octets are missing here."""
         self.long_frames.forget()
-
-    def snapshot(self) -> tuple[SearchState, list[StoredSegment], LongFramesState]:
-        """What to go on from."""
-        return fields_of(self, SearchState), store_segments(self.segments), self.long_frames.snapshot()
-
-    def restore(self, state: SearchState, segments: list[StoredSegment], long_frames: LongFramesState) -> None:
-        """Go on from there."""
-        set_fields(self, state)
-        self.segments = fetch_segments(segments)
-        self.long_frames.restore(long_frames)

@@ -23,9 +23,11 @@ anything: `Security.unknown_start`.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec import field
+
 from dissectors.events import Side
 from dissectors.problems import refusal
-from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.snapshots import Live, Part
 from dissectors.zmtp import commands
 from dissectors.zmtp.commands import Fault
 
@@ -65,48 +67,19 @@ def counts_up(last: bytes, nonce: bytes) -> bool:
     return nonce > last or (any(last[:4]) and nonce[::-1] > last[::-1])
 
 
-class SecurityState(Part):
-    """The security's part of a snapshot."""
-
-    mechanism: str | None
-    unknown_start: bool
-    failed: bool
-    hello_is_bad: bool
-    _assumed: str | None
-    _done: frozenset[Side]
-    _lost: frozenset[Side]
-    _sent: dict[Side, frozenset[str]]
-    _nonces: dict[Side, bytes]
-
-
-class Security:
+class Security(Part, gc=False):
     """How far the handshake of a connection is, and whether its messages are encrypted after that."""
 
-    __slots__ = (
-        "_assumed",
-        "_done",
-        "_lost",
-        "_nonces",
-        "_sent",
-        "failed",
-        "hello_is_bad",
-        "mechanism",
-        "rules",
-        "unknown_start",
-    )
-
-    def __init__(self) -> None:
-        """Begin before the greetings."""
-        self.mechanism: str | None = None  # that both sides announce; None if they differ
-        self.rules = _UNKNOWN  # of that mechanism
-        self._assumed: str | None = None  # the mechanism that commands look like, if the capture lacks the greetings
-        self.unknown_start = False  # the capture may not hold all of the handshake
-        self.failed = False
-        self.hello_is_bad = False  # HELLO was malformed: the handshake fails, unless the peer accepts that
-        self._done = _NOBODY  # sides that have sent the last command of their handshake
-        self._lost = _NOBODY  # sides that lack octets in the capture
-        self._sent: dict[Side, frozenset[str]] = {"client": _NOTHING, "server": _NOTHING}
-        self._nonces: dict[Side, bytes] = {}  # of the last MESSAGE of CURVE
+    mechanism: str | None = None  # that both sides announce; None if they differ
+    rules: Live[Mechanism] = _UNKNOWN  # of that mechanism
+    _assumed: str | None = None  # the mechanism that commands look like, if the capture lacks the greetings
+    unknown_start: bool = False  # the capture may not hold all of the handshake
+    failed: bool = False
+    hello_is_bad: bool = False  # HELLO was malformed: the handshake fails, unless the peer accepts that
+    _done: frozenset[Side] = _NOBODY  # sides that have sent the last command of their handshake
+    _lost: frozenset[Side] = _NOBODY  # sides that lack octets in the capture
+    _sent: dict[Side, frozenset[str]] = field(default_factory=lambda: {"client": _NOTHING, "server": _NOTHING})
+    _nonces: dict[Side, bytes] = field(default_factory=dict)  # of the last MESSAGE of CURVE
 
     def begin(self, mechanism: str) -> None:
         """Both greetings announce ``mechanism``, which may be unknown."""
@@ -220,13 +193,8 @@ class Security:
             self.failed = True
         return faults
 
-    def snapshot(self) -> SecurityState:
-        """What to go on from."""
-        return fields_of(self, SecurityState)
-
-    def restore(self, state: SecurityState) -> None:
-        """Go on from there."""
-        set_fields(self, state)
+    def after_load(self) -> None:
+        """Find the rules of the mechanism."""
         self.rules = MECHANISMS.get(self.mechanism or "", _UNKNOWN)
 
 

@@ -13,8 +13,10 @@ whether the first frames begin a message, or whether they are frames at all: `do
 from collections.abc import Callable
 from typing import Literal
 
+from msgspec import field
+
 from dissectors.events import Command, Cut, Hidden, Message, Octets, Side, Subscription, at_hand, without_first
-from dissectors.snapshots import Part, Stored, fetch, store
+from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.curve import OVERHEAD, Box, Boxes
 from dissectors.zmtp.journal import Journal, Moment
@@ -40,75 +42,46 @@ _MORE_INSIDE, _COMMAND_INSIDE = 0x01, 0x02
 _NO_FAULTS: list[commands.Fault] = []
 
 
-class SessionState(Part):
-    """A session's part of a snapshot."""
-
-    mechanism: str | None
-    socket_type: str | None
-    identity: Stored | None
-    version: str | None
-    topics: list[Stored]
-    parts: list[Stored]
-    parts_octets: int
-    many: int
-    damaged: bool
-    doubtful: int
-    missed: bool
-    inside: "SessionState | None"
-
-
-class Session:
+class Session(Part):
     """Turns the frames of one side into events."""
 
-    __slots__ = (
-        "_parts_octets",
-        "_topics_octets",
-        "boxes",
-        "damaged",
-        "doubtful",
-        "encrypted",
-        "identity",
-        "inside",
-        "journal",
-        "keep",
-        "limits",
-        "many",
-        "mechanism",
-        "missed",
-        "other",
-        "parts",
-        "plain",
-        "security",
-        "side",
-        "socket_type",
-        "topics",
-        "version",
-    )
+    journal: Live[Journal]  # takes the events
+    side: Live[Side]
+    security: Live[Security]  # of the connection
+    limits: Live[Limits]
+    keep: Live[int] = 0  # octets to keep of the body of a frame
+    boxes: Live[Boxes | None] = None  # opens the boxes of the connection; None if nobody has keys
+    inside: "Session | None" = None  # takes the frames in this side's boxes; None until a box has been opened
+    missed: bool = False  # there was a MESSAGE that no key opened
+    encrypted: Live[bool] = False  # this session takes the frames that were in boxes
+    other: Live["Session"] = LATER  # the session of the other side; itself where there is only one
+    mechanism: str | None = None  # that this side announces
+    socket_type: str | None = None
+    identity: Octets | None = None
+    version: str | None = None  # of the connection
+    # That this side subscribes to; not all if they are too many.
+    topics: dict[Octets, None] = field(default_factory=dict)
+    _topics_octets: int = 0  # of memory that they take
+    parts: list[Octets] = field(default_factory=list)  # frames of the message that is not finished
+    _parts_octets: int = 0  # in these frames, counted where there are many
+    many: int = _MANY_FRAMES  # from this many frames of a message on, each frame needs a look
+    damaged: bool = False  # a part of the unfinished message is missing, or may be
+    doubtful: int = 0  # so many of the next frames may be none, or belong to a message that began before them
+    plain: Live[bool | None] = None  # messages need no look: no subscriptions, not encrypted, not damaged
 
-    def __init__(self, journal: Journal, side: Side, security: Security, limits: Limits) -> None:
-        """Take the frames of ``side`` on a connection with this ``security``; write their events to ``journal``."""
-        self.journal = journal
-        self.side = side
-        self.security = security
-        self.limits = limits
-        self.keep = limits.keep  # octets to keep of the body of a frame
-        self.boxes: Boxes | None = None  # opens the boxes of the connection; None if nobody has keys
-        self.inside: Session | None = None  # takes the frames in this side's boxes; None until a box has been opened
-        self.missed = False  # there was a MESSAGE that no key opened
-        self.encrypted = False  # this session takes the frames that were in boxes
-        self.other = self  # the session of the other side; itself where there is only one
-        self.mechanism: str | None = None  # that this side announces
-        self.socket_type: str | None = None
-        self.identity: Octets | None = None
-        self.version: str | None = None  # of the connection
-        self.topics: dict[Octets, None] = {}  # that this side subscribes to; not all if they are too many
-        self._topics_octets = 0  # of memory that they take
-        self.parts: list[Octets] = []  # frames of the message that is not finished
-        self._parts_octets = 0  # in these frames, counted where there are many
-        self.many = _MANY_FRAMES  # from this many frames of a message on, each frame needs a look
-        self.damaged = False  # a part of the unfinished message is missing, or may be
-        self.doubtful = 0  # so many of the next frames may be none, or belong to a message that began before them
-        self.plain: bool | None = None  # messages need no look: no subscriptions, not encrypted, not damaged
+    def __post_init__(self) -> None:
+        """Begin without the other side."""
+        self.keep = self.limits.keep
+        self.other = self
+
+    def make(self, kind: type[Part]) -> Part:
+        """Make the session inside the boxes."""
+        return self._session_inside()
+
+    def _session_inside(self) -> "Session":
+        inside = Session(self.journal, self.side, inside_boxes(), self.limits)
+        inside.encrypted = True
+        return inside
 
     def use(self, boxes: Boxes) -> None:
         """Open boxes with ``boxes`` from now on."""
@@ -621,8 +594,7 @@ class Session:
         """Be ready for frames in boxes, if it is not; if ``damaged``, the first may belong to a message before."""
         if self.inside is not None:
             return
-        self.inside = inside = Session(self.journal, self.side, inside_boxes(), self.limits)
-        inside.encrypted = True
+        self.inside = inside = self._session_inside()
         inside.socket_type = self.socket_type
         inside.version = self.version
         inside.damaged = damaged
@@ -659,45 +631,6 @@ class Session:
         del self.other
         if self.inside is not None:
             del self.inside.other
-
-    # ------------------------------------------------------------------ snapshots
-
-    def snapshot(self) -> SessionState:
-        """What to go on from."""
-        return SessionState(
-            self.mechanism,
-            self.socket_type,
-            None if self.identity is None else store(self.identity),
-            self.version,
-            list(map(store, self.topics)),
-            list(map(store, self.parts)),
-            self._parts_octets,
-            self.many,
-            self.damaged,
-            self.doubtful,
-            self.missed,
-            None if self.inside is None else self.inside.snapshot(),
-        )
-
-    def restore(self, state: SessionState) -> None:
-        """Go on from there."""
-        self.mechanism = state.mechanism
-        self.socket_type = state.socket_type
-        self.identity = None if state.identity is None else fetch(state.identity)
-        self.version = state.version
-        self.topics = dict.fromkeys(map(fetch, state.topics))
-        self._topics_octets = sum(map(_cost, self.topics))
-        self.parts = list(map(fetch, state.parts))
-        self._parts_octets = state.parts_octets
-        self.many = state.many
-        self.damaged = state.damaged
-        self.doubtful = state.doubtful
-        self.missed = state.missed
-        self.plain = None
-        if state.inside is not None:
-            self.begin_inside(self.damaged)
-            assert self.inside is not None
-            self.inside.restore(state.inside)
 
 
 def _cost(topic: Octets) -> int:

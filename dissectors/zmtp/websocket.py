@@ -9,79 +9,38 @@ end it is an octet of flags and one frame of ZMTP.
 """
 
 from dissectors.events import Command, Cut, Octets
-from dissectors.snapshots import Part, fields_of, set_fields
+from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import deflate, wire
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, LongBodyState, collect, skip
+from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, skip
 from dissectors.zmtp.framing import Failure
+from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.session import Session
 
 
-class WebSocketState(Part):
-    """The state of a reader of WebSocket frames in a snapshot, beside its body and its inflater."""
-
-    _first: int
-    _mask: bytes
-    _expects_identity: bool
-    _fragments: list[bytes] | None
-    _fragments_kept: int
-    _compressed: bool
-    _message_length: int
-    _message_whole: bool
-
-
-class WebSocketReaderState(Part):
-    """The whole of it."""
-
-    reader: WebSocketState
-    body: LongBodyState | None
-    inflater: deflate.InflaterState | None
-
-
-class WebSocketReader:
+class WebSocketReader(Part):
     """Reads the WebSocket frames of one side."""
 
-    __slots__ = (
-        "_buffer",
-        "_compressed",
-        "_expects_identity",
-        "_first",
-        "_fragments",
-        "_fragments_kept",
-        "_inflater",
-        "_journal",
-        "_keep",
-        "_mask",
-        "_message_length",
-        "_message_whole",
-        "_session",
-        "body",
-        "failure",
-    )
+    _buffer: Live[Buffer]  # holds octets that wait for more
+    _session: Live[Session]  # takes the frames of ZMTP
+    _inflater: deflate.Inflater | None  # undoes the compression of this side; None where nothing may be compressed
+    _expects_identity: bool  # the first message is the identity (45/ZWS, "No Mechanism")
+    _journal: Live[Journal] = LATER
+    _keep: Live[int] = 0
+    _first: int = 0  # octet of the frame whose payload is being collected
+    _mask: bytes = b""
+    body: LongBody | None = None  # that payload
+    failure: Live[Failure | None] = None  # why it reads no further
+    _fragments: list[bytes] | None = None  # of the message in several frames that is not finished
+    _fragments_kept: int = 0  # octets in them
+    _compressed: bool = False
+    _message_length: int = 0  # octets that it has so far
+    _message_whole: bool = True  # all of these are in the capture
 
-    def __init__(
-        self, buffer: Buffer, session: Session, inflater: deflate.Inflater | None, expects_identity: bool
-    ) -> None:
-        """Pass frames of ZMTP to ``session``; ``buffer`` holds what waits for more octets.
-
-        ``inflater`` undoes the compression of this side, None where nothing may be compressed. With
-        ``expects_identity`` the first message is the identity (45/ZWS, "No Mechanism").
-        """
-        self._buffer = buffer
-        self._session = session
-        self._journal = session.journal
-        self._keep = session.keep
-        self._inflater = inflater
-        self._expects_identity = expects_identity
-        self._first = 0  # octet of the frame whose payload is being collected
-        self._mask = b""
-        self.body: LongBody | None = None  # that payload
-        self.failure: Failure | None = None  # why it reads no further
-        self._fragments: list[bytes] | None = None  # of the message in several frames that is not finished
-        self._fragments_kept = 0  # octets in them
-        self._compressed = False
-        self._message_length = 0  # octets that it has so far
-        self._message_whole = True  # all of these are in the capture
+    def __post_init__(self) -> None:
+        """Write to the session's journal, and keep as much as the session."""
+        self._journal = self._session.journal
+        self._keep = self._session.keep
 
     # ------------------------------------------------------------------ frames of WebSocket
 
@@ -261,40 +220,14 @@ class WebSocketReader:
             name = "PING" if opcode == ws.PING else "PONG"
             out.append(Command(*place, name, context=data or None, incomplete=not whole))
 
-    # ------------------------------------------------------------------ snapshots
 
-    def snapshot(self) -> WebSocketReaderState:
-        """What to go on from."""
-        return WebSocketReaderState(
-            fields_of(self, WebSocketState),
-            None if self.body is None else self.body.snapshot(),
-            None if self._inflater is None else self._inflater.snapshot(),
-        )
-
-    @classmethod
-    def restore(cls, state: WebSocketReaderState, buffer: Buffer, session: Session) -> "WebSocketReader":
-        """A reader that goes on from there."""
-        inflater = None if state.inflater is None else deflate.Inflater.restore(state.inflater)
-        reader = cls(buffer, session, inflater, expects_identity=False)
-        set_fields(reader, state.reader)
-        reader.body = None if state.body is None else LongBody.restore(state.body)
-        return reader
-
-
-class MessageSearch:
+class MessageSearch(Part):
     """A search for messages of WebSocket in a side that has lost its place."""
 
-    __slots__ = ("_masked", "found", "reader", "searched")
-
-    def __init__(self, reader: WebSocketReader, masked: bool, searched: int = 0) -> None:
-        """Search for frames that ``reader`` can read. ``searched`` octets were searched in vain before.
-
-        ``masked`` is whether the sender must mask its frames.
-        """
-        self.reader = reader
-        self.found = False
-        self.searched = searched  # octets
-        self._masked = masked
+    reader: WebSocketReader  # of the frames that are found
+    _masked: Live[bool]  # the sender must mask its frames
+    found: Live[bool] = False
+    searched: int = 0  # octets searched in vain
 
     def read(self, data: bytes, position: int) -> int:
         """Look for a chain of frames; returns where it begins if it is `found`, else the end of ``data``."""

@@ -16,6 +16,7 @@ from dissectors.zmtp.opening import BEHIND_A_HOLE, TRANSITIONS, Agreement, Fact,
 from dissectors.zmtp.upgrade import Upgrade
 from tests.support.dissector_calls import calls, events
 from tests.support.slot_watch import SlotWatch
+from tests.support.successors import successor
 from tests.support.zmtp_octets import SIGNATURE, greeting, greeting_v2
 
 FROM_ANY = {"over", *BEHIND_A_HOLE}
@@ -186,9 +187,7 @@ def test_a_greeting_goes_on_from_a_snapshot(octets: bytes, cut: int) -> None:
         list(facts(one, octets[begin:end]))
         restored = Opening(Buffer(), "client")
         restored.other = other
-        restored.restore(*one.snapshot())
-        assert restored.snapshot() == one.snapshot()
-        one = restored
+        one = successor(one, restored)
 
 
 # ---------------------------------------------------------------------- the table

@@ -1,0 +1,16 @@
+"""Parts that go on from the snapshot of others."""
+
+from typing import TypeVar
+
+from dissectors import snapshots
+from dissectors.snapshots import Part
+
+P = TypeVar("P", bound=Part)
+
+
+def successor(part: Part, new: P) -> P:
+    """``new``, which goes on from a snapshot of ``part``; its own snapshot is the same."""
+    octets = snapshots.save("part", part)
+    snapshots.load("part", octets, new)
+    assert snapshots.save("part", new) == octets
+    return new
