@@ -106,7 +106,7 @@ class Multicast(Part):
     _src: Live[str]
     _dst: Live[str]
     _limits: Live[Limits | None] = None
-    _accepted: bool = False  # it is ZMTP; the user may know that from the beginning
+    accepted: bool = False  # it is ZMTP; the user may know that from the beginning
     rejected: bool = False
     _joined: bool = False  # frames can be read, since it is known where one begins
     _journal: Journal = LATER
@@ -134,7 +134,7 @@ class Multicast(Part):
         data = tsdu[size:]
         offset = int.from_bytes(tsdu[:size], "big") if begins else _NO_MESSAGE
         if len(tsdu) < size or (offset != _NO_MESSAGE and offset > len(data)):
-            if self._accepted:
+            if self.accepted:
                 journal.problem(
                     "bad-message-offset", f"a packet of {len(tsdu)} octets says that a message begins at {offset}"
                 )
@@ -147,10 +147,10 @@ class Multicast(Part):
             if offset == _NO_MESSAGE:
                 return
             data = data[offset:]
-            if not self._accepted and data:
-                self._accepted = _is_zmtp(data)
-                self.rejected = not self._accepted
-            if not self._accepted:
+            if not self.accepted and data:
+                self.accepted = _is_zmtp(data)
+                self.rejected = not self.accepted
+            if not self.accepted:
                 return
             self._joined = True
         whole = buffer.add(data)
@@ -171,7 +171,7 @@ class Multicast(Part):
     def lost(self, packets: int, time_ns: int, packet: int) -> None:
         """Learn that so many packets will never come."""
         journal = self._journal
-        if not self._accepted:
+        if not self.accepted:
             return
         journal.time_ns, journal.packet = time_ns, packet
         what = "1 data packet is" if packets == 1 else f"{packets} data packets are"
@@ -181,13 +181,13 @@ class Multicast(Part):
     def cut(self, time_ns: int, packet: int) -> None:
         """Learn that the capture has only a part of a packet, so the packet is useless."""
         journal = self._journal
-        if self._accepted:
+        if self.accepted:
             journal.time_ns, journal.packet = time_ns, packet
             journal.problem_once("packets-cut", "packets are cut short by the snaplen")
 
     def finish(self, end: End, start_ns: int, end_ns: int, repaired: int = 0, parity: int = 0) -> None:
         """The sender is silent, or the capture is over: the summary."""
-        if not self._accepted:
+        if not self.accepted:
             return
         journal, session = self._journal, self._session
         if repaired:

@@ -149,7 +149,7 @@ def pgm(data: bytes) -> None:
     def listen(number: int, transport: Any, src: Any, dst: Any) -> Any:
         if transport not in ("pgm", "epgm"):
             return Beacons(out, number, src.text, dst.text)
-        return Multicast(out, number, transport, src.text, dst.text, Limits(), forced=True)
+        return Multicast(out, number, transport, src.text, dst.text, Limits(), accepted=True)
 
     table = DatagramTable(listen, lambda: next(numbers), lambda *_: False, is_beacon, FlowLimits(4000, 8000, 4))
     now = 1
