@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import TypeVar
 
+from msgspec import Struct
+
 T = TypeVar("T")
 _CODE = (type, ModuleType, FunctionType, BuiltinFunctionType)
 
@@ -20,6 +22,8 @@ def reachable(root: object) -> Iterator[object]:
             known.add(id(one))
             yield one
             rest += gc.get_referents(one)
+            if isinstance(one, Struct):  # the collector may be told not to look into it
+                rest += [getattr(one, name, None) for name in one.__struct_fields__]
 
 
 def only(kind: type[T], root: object) -> T:
