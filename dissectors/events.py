@@ -8,13 +8,14 @@ Octets from the wire stay ``bytes`` here. Renderers show them as text, as hexade
 converted that nobody looks at.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
 from dissectors.records import internal, meaning, relation
 
 Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # from the worst on
 Side = Literal["client", "server"]
 
 

@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from dissectors.zmtp.sockets import STABLE
 from zmtpsniff.errors import Error
 
 _RULE = re.compile(
     r"(?P<transport>tcp|udp)\.port==(?P<first>\d+)(?:-(?P<last>\d+))?,(?P<protocol>[\w.-]+)(?:/(?P<type>\w+))?"
 )
-SOCKET_TYPES = ("REQ", "REP", "DEALER", "ROUTER", "PUB", "SUB", "XPUB", "XSUB", "PUSH", "PULL", "PAIR")
 _PROTOCOLS = {"zmtp": 0, "zmtp1": 1, "zmtp2": 2, "zmtp3": 3}
 
 
@@ -51,8 +51,6 @@ def parse(rule: str) -> DecodeAs:
     protocol = match["protocol"]  # of ZMTP's messages if it is not ZMTP; which there are is known later
     payload = "" if protocol in _PROTOCOLS else protocol
     kind = (match["type"] or "").upper()
-    if kind and (kind not in SOCKET_TYPES or payload or match["transport"] == "udp"):
-        raise DecodeAsError(
-            f"{match['protocol']}/{match['type']}: a socket type is {', '.join(SOCKET_TYPES)}, behind zmtp/"
-        )
+    if kind and (kind not in STABLE or payload or match["transport"] == "udp"):
+        raise DecodeAsError(f"{match['protocol']}/{match['type']}: a socket type is {', '.join(STABLE)}, behind zmtp/")
     return DecodeAs(match["transport"], first, last, _PROTOCOLS.get(protocol, 0), payload, kind)

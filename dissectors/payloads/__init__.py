@@ -6,6 +6,7 @@ plug-ins are elsewhere; both import from this module only.
 
 from typing import Any, Literal, Protocol, get_args
 
+from dissectors.address import port_of
 from dissectors.events import Hidden, Message, Octets, Payload, Place, at_hand
 
 __all__ = [
@@ -74,8 +75,7 @@ class PayloadConnection:
 
     def port(self, address: str) -> int:
         """The port of one of the addresses."""
-        digits = address.rpartition(":")[2]
-        return int(digits) if digits.isdecimal() else 0
+        return port_of(address)
 
 
 class PayloadDissector(Protocol):

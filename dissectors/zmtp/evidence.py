@@ -6,6 +6,7 @@ identity of no octets at the beginning, the flags that libzmq 2.1 leaves set, an
 the next.
 """
 
+from dissectors.address import port_of
 from dissectors.snapshots import Part
 from dissectors.zmtp import wire
 
@@ -123,12 +124,12 @@ class Doubts:
 
     def __init__(self) -> None:
         """Begin without any."""
-        self._ports: dict[str, tuple[int, str]] = {}  # of the server: how many, and the first
+        self._ports: dict[int, tuple[int, str]] = {}  # of the server: how many, and the first
         self._others = 0  # on ports that are too many
 
     def add(self, flow: int, client: str, server: str) -> None:
         """Take note of a connection, by its number and its ends, as ``address:port``."""
-        port = server.rpartition(":")[2]
+        port = port_of(server)
         if port in self._ports:
             count, first = self._ports[port]
             self._ports[port] = count + 1, first

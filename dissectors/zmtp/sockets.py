@@ -5,6 +5,14 @@ NAMES_V2 = ("PAIR", "PUB", "SUB", "REQ", "REP", "DEALER", "ROUTER", "PULL", "PUS
 
 PUBLISHERS = frozenset({"PUB", "XPUB"})
 SUBSCRIBERS = frozenset({"SUB", "XSUB"})
+WITH_TOPICS = PUBLISHERS | {"RADIO"}  # their messages have a topic or a group
+REQUEST_REPLY = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
+
+# The peer that a socket of each stable type most often has.
+USUAL_PEER = {
+    "REQ": "REP", "REP": "REQ", "DEALER": "ROUTER", "ROUTER": "DEALER", "PUB": "SUB", "SUB": "PUB", "XPUB": "SUB",
+    "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
+}  # fmt: skip
 
 # 37/ZMTP: who sends the commands that only some sockets have
 SENDERS = {
@@ -36,6 +44,10 @@ PEERS: dict[str, frozenset[str]] = {
     "PEER": frozenset({"PEER"}),
     "CHANNEL": frozenset({"CHANNEL"}),
 }
+STABLE = tuple(USUAL_PEER)  # types that every libzmq has
+SENDING = tuple(kind for kind in STABLE if kind != "PULL")
+DRAFTS = PEERS.keys() - USUAL_PEER.keys()
+SINGLE_FRAME = DRAFTS - {"RADIO", "DISH"}  # their messages have one frame
 
 
 def name_v2(number: int) -> str | None:

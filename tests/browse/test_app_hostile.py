@@ -23,7 +23,7 @@ from zmtpsniff.browse.tables import conversations as conversation_table
 from zmtpsniff.browse.tables import problems, services, topics
 from zmtpsniff.browse.virtual_list import LineSource
 from zmtpsniff.browse.wire import WireFinder
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN
+from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 
 class EventFeed:

@@ -17,7 +17,7 @@ from tests.support.live_program import needs_privilege, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from zmtpsniff.capture import interfaces
 from zmtpsniff.capture.engines.engine import ENGINES
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN
+from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "interfaces"]
 WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"]

@@ -20,7 +20,7 @@ from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.check.sarif import rule_ids, uri
 from zmtpsniff.check.text import text
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN
+from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMAS = PROJECT / "tests" / "support" / "schemas"

@@ -25,7 +25,8 @@ from zmtpsniff.cli.extcap import extcap
 from zmtpsniff.errors import Error
 from zmtpsniff.extcap.dialog import FILE, INTERFACES, LIVE, interface_lines, option_lines
 from zmtpsniff.extcap.link import link, personal_folder
-from zmtpsniff.extcap.pdus import LARGEST_PDU, LINK_TYPE, PduEncoder
+from zmtpsniff.extcap.pdus import LARGEST_PDU, PduEncoder
+from zmtpsniff.words.link_types import WIRESHARK_UPPER_PDU
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "extcap"]
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
@@ -57,7 +58,7 @@ class Pdu(NamedTuple):
 def taken_apart(packets: Iterable[Packet]) -> list[Pdu]:
     found = []
     for _, link_type, octets, length, comment in packets:
-        assert link_type == LINK_TYPE
+        assert link_type == WIRESHARK_UPPER_PDU
         tags: dict[int, bytes] = {}
         place = 0
         while 0 not in tags:

@@ -6,12 +6,12 @@ from typing import Any
 
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
-from zmtpsniff.net.encapsulation import RAW
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import CLOSED, FIN, PGM, SYN, UDP
+from zmtpsniff.words.link_types import IP
 
 from .octets import pieces, turns
 from .output import is_safe
@@ -125,7 +125,7 @@ def headers_general(data: bytes) -> None:
         quick, general = HeaderDecoder(), HeaderDecoder()
         found = quick.segments([packet], 1)
         expected = general.segment(number, 1, link, octets, len(octets))
-        assert found == ([] if expected is None else [expected]) or link not in (1, 113, 276, *RAW)
+        assert found == ([] if expected is None else [expected]) or link not in (1, 113, 276, *IP)
 
 
 def fragments(data: bytes) -> None:

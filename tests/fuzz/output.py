@@ -11,7 +11,7 @@ from zmtpsniff.check.model import Rule
 from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.render import make_renderer
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN
+from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 
 def shown(events: list[AnyEvent], formats: Sequence[Any] = ("summary",)) -> None:

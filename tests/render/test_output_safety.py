@@ -27,7 +27,7 @@ from zmtpsniff.cli.main import cli
 from zmtpsniff.render import FORMATS as OUTPUTS
 from zmtpsniff.render import make_renderer
 from zmtpsniff.render.statistics import draw
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN, escape
+from zmtpsniff.words.text import CONTROL_OR_UNSEEN, escape
 
 FOR_PEOPLE = tuple(form for form in OUTPUTS if form != "json")
 
@@ -110,10 +110,10 @@ def statistics(events: Sequence[AnyEvent], color: Any = "never") -> tuple[str, s
 
 
 def is_safe(text: str) -> bool:
-    """Whether a terminal shows all of it; what peers choose goes through escape() of zmtpsniff.render.text."""
+    """Whether a terminal shows all of it; what peers choose goes through escape() of zmtpsniff.words.text."""
     text.encode()  # no lone surrogate
     unsafe = [found[0] for line in text.split("\n") for found in CONTROL_OR_UNSEEN.finditer(line)]
-    assert not unsafe, f"escape these by zmtpsniff.render.text: {unsafe[:5]}"
+    assert not unsafe, f"escape these by zmtpsniff.words.text: {unsafe[:5]}"
     return True
 
 

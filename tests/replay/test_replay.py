@@ -21,13 +21,11 @@ from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES, program
 from tests.support.ports import free_port
 from zmtpsniff.cli.main import cli
-from zmtpsniff.cli.replay import TYPES
 from zmtpsniff.errors import Error
 from zmtpsniff.replay.comparison import Comparison, Publications
 from zmtpsniff.replay.endpoint import parse_endpoint
 from zmtpsniff.replay.plan import make_plan
 from zmtpsniff.replay.player import Player, Score, Tempo
-from zmtpsniff.replay.wire import SENDERS
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 PATIENCE_MS = 60_000  # a machine that does much else may be slow
@@ -494,10 +492,6 @@ def test_without_pyzmq() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "zmtpsniff: replay needs pyzmq, which is not installed: pip install 'zmtpsniff[replay]'\n"
-
-
-def test_types_are_the_same() -> None:
-    assert TYPES == SENDERS
 
 
 @needs_privilege

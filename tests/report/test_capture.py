@@ -17,10 +17,10 @@ from tests.support.footprint import entries
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.cli.main import cli
-from zmtpsniff.render.text import CONTROL_OR_UNSEEN
 from zmtpsniff.report.capture import CaptureReport
 from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.page import page
+from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 
 def make(*options: str) -> tuple[int, str]:

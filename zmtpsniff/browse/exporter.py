@@ -12,7 +12,7 @@ from zmtpsniff.browse.save import SaveError, json_line, save_octets, save_packet
 from zmtpsniff.browse.selection import EveryRow, Selection
 from zmtpsniff.browse.status import StatusBar
 from zmtpsniff.browse.words import record_words
-from zmtpsniff.render.text import escape
+from zmtpsniff.words.text import escape
 
 FILES = {"octets": "frame.bin", "record": "record.json", "packets": "packets.pcapng"}
 """What can be saved, and the proposed name of its file."""

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
+from dissectors.address import port_of
 from dissectors.events import (
     AnyEvent,
     Command,
@@ -19,7 +20,6 @@ from dissectors.events import (
     WireEvent,
 )
 from zmtpsniff.browse.blocks import BlockFile
-from zmtpsniff.render.wording import port_of
 
 ROWS = 256  # of a block
 

@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
+from dissectors.address import host_of, port_of
 from dissectors.events import Message, Octets
 from zmtpsniff.browse.index import RecordIndex, Talk
 from zmtpsniff.browse.panes import RecordClock, time_of
 from zmtpsniff.browse.selection import Selection
 from zmtpsniff.browse.words import record_words
-from zmtpsniff.render.text import escape, quote
+from zmtpsniff.words.text import escape, quote
 
 _TIME = 23  # columns of the time and the packet
 _LEAST, _MOST = 24, 44  # columns of a socket
@@ -103,7 +104,7 @@ def _socket(talk: Talk, address: str) -> str:
     kind = escape(talk.socket_type(address))
     identity: Octets | None = talk.identities.get(address)
     if identity is not None and address == talk.client:
-        host = escape(address.rpartition(":")[0])
+        host = escape(host_of(address))
         return f"{kind} {quote(identity, 12, '…')} {host}".strip()
     return f"{kind} {escape(address)}".strip()
 
@@ -111,5 +112,5 @@ def _socket(talk: Talk, address: str) -> str:
 def _short(name: str) -> str:
     """The name of a socket without its host."""
     words, _, end = name.rpartition(" ")
-    _, _, port = end.rpartition(":")
-    return f"{words} :{port}" if port.isdecimal() and end != port else words
+    port = port_of(end)
+    return f"{words} :{port}" if port and end != str(port) else words

@@ -4,6 +4,7 @@ from rich.text import Text
 from textual import events
 from textual.message import Message
 
+from dissectors.address import port_of
 from dissectors.events import AnyEvent, Connection
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.selection import Selection
@@ -11,8 +12,7 @@ from zmtpsniff.browse.sheet import Sheet, TreeField
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.browse.words import record_words
 from zmtpsniff.render.clock import Clock, Times
-from zmtpsniff.render.text import escape
-from zmtpsniff.render.wording import port_of
+from zmtpsniff.words.text import escape
 
 _NS = 1_000_000_000
 _WIDE = 120  # columns from which on there is room for whole addresses

@@ -10,7 +10,7 @@ from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.record_view import RecordView
 from zmtpsniff.browse.status import StatusBar
 from zmtpsniff.browse.words import record_words
-from zmtpsniff.render.text import escape, quote
+from zmtpsniff.words.text import escape, quote
 
 _SEARCHED = 5000  # rows between two looks at whether somebody wants to stop
 _GROUP = "search"

@@ -8,9 +8,9 @@ from dissectors.events import AnyEvent, Body, Capture, Cut, Hidden, Message, Oct
 from dissectors.records import record_fields
 from dissectors.zmtp.encoder import Name
 from zmtpsniff.browse.wire import WireImage
-from zmtpsniff.render.clock import duration
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
-from zmtpsniff.render.text import escape, quote
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import escape, quote
 
 _SHOWN = 240  # octets of a value on its line
 _MOST = 100_000  # frames, properties or items of a record that have lines

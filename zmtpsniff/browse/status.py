@@ -6,7 +6,7 @@ from textual.widgets import Static
 from zmtpsniff.browse.options import BrowseOptions
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.record_view import RecordView
-from zmtpsniff.render.text import escape
+from zmtpsniff.words.text import escape
 
 _HINTS = "  ? help  f filter  / search  2 conversations  q quit"
 

@@ -7,15 +7,16 @@ from typing import Literal, NamedTuple
 
 from rich.text import Text
 
-from dissectors.events import Connection, Octets, Problem
+from dissectors.events import SEVERITIES, Connection, Octets, Problem
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.statistics.records import AnyRecord, LatencyRow, SocketRow, TopicRow
 from zmtpsniff.browse.index import RecordIndex, Talk
-from zmtpsniff.browse.words import SEVERITIES
-from zmtpsniff.render.clock import duration
 from zmtpsniff.render.figures import short
-from zmtpsniff.render.text import escape, quote
+from zmtpsniff.render.palette import STYLES
 from zmtpsniff.render.wording import ENDS
+from zmtpsniff.words.counts import again
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import escape, quote
 
 _TEXT = 76  # columns of sentences
 _MOST = 20_000  # lines of one view
@@ -103,8 +104,8 @@ def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
     for each in found:
         rows = [(piece.packet, _row_near(index, piece)) for piece in each.evidence]
         first = Target(rows[0][1] if rows else None)
-        often = "" if each.count == 1 else f", {each.count:,} times"
-        lines.append(TableLine((f"{each.severity} {escape(each.code)}{often}",), first, SEVERITIES[each.severity]))
+        often = again(each.count)
+        lines.append(TableLine((f"{each.severity} {escape(each.code)}{often}",), first, STYLES[each.severity]))
         for words in (each.summary, each.known, each.advice):
             lines += [TableLine((f"  {line}",), first) for line in wrap(escape(words), _TEXT)]
         lines += [TableLine((f"    packet {packet}",), Target(row)) for packet, row in rows]
@@ -125,13 +126,13 @@ def problems(index: RecordIndex) -> TableLines:
     for row in list(index.problems):
         event = index.event(row)
         if isinstance(event, Problem):
-            found.setdefault((list(SEVERITIES).index(event.severity), event.code), []).append((row, event))
+            found.setdefault((SEVERITIES.index(event.severity), event.code), []).append((row, event))
     lines = []
     for (_, code), rows in sorted(found.items(), key=lambda item: item[0]):
         severity = rows[0][1].severity
         condition = f'code == "{code}"'
         heading = (severity, escape(code), f"{len(rows):,}", "")
-        lines.append(TableLine(heading, Target(rows[0][0], (), condition), SEVERITIES[severity]))
+        lines.append(TableLine(heading, Target(rows[0][0], (), condition), STYLES[severity]))
         for row, event in rows[:100]:
             cells = ("", f"  packet {event.packet or '-'}", "", escape(event.detail))
             lines.append(TableLine(cells, Target(row)))

@@ -27,7 +27,8 @@ from zmtpsniff.browse.tables import TableLines, Target, conversations, findings,
 from zmtpsniff.browse.trace import trace
 from zmtpsniff.browse.virtual_list import LineSource
 from zmtpsniff.render.statistics import draw
-from zmtpsniff.render.text import escape
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import escape
 
 _Made = TypeVar("_Made")
 
@@ -147,7 +148,7 @@ class Views:
         selection = FlowRows(self._index, flows)
         lines = ConversationLines(self._index, selection, self._clock, self._options.show_secrets)
         talk = self._index.talks.get(flows[0])
-        title = f"flow {flows[0]}" if len(flows) == 1 else f"{len(flows):,} flows"
+        title = f"flow {flows[0]}" if len(flows) == 1 else plural(len(flows), "flow")
         if talk is not None:
             title += f": {escape(talk.client)} {escape(talk.socket_type(talk.client))} → "
             title += f"{escape(talk.server)} {escape(talk.socket_type(talk.server))}"

@@ -15,22 +15,22 @@ from dissectors.events import (
     Subscription,
     Work,
 )
+from zmtpsniff.render.palette import STYLES
 from zmtpsniff.render.payload import frames_to_show, payload_words
-from zmtpsniff.render.text import escape, quote
 from zmtpsniff.render.wording import (
     beacon_words,
     connection_words,
     end_words,
     field_words,
     greeting_words,
-    number,
     relation_words,
     topic_words,
 )
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import escape, quote
 
 _MORE = "…"
 _FRAMES = 12  # of a message on one line
-SEVERITIES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
 
 
 class RecordWords(NamedTuple):
@@ -57,19 +57,19 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
         case Beacon():
             return RecordWords("beacon", "green", f"{beacon_words(event)} uuid {escape(event.uuid)}")
         case Problem():
-            return RecordWords(event.severity, SEVERITIES[event.severity], escape(f"{event.code}: {event.detail}"))
+            return RecordWords(event.severity, STYLES[event.severity], escape(f"{event.code}: {event.detail}"))
         case Comment():
             return RecordWords("comment", "cyan", f'"{escape(event.text)}"')
         case Connection():
-            sent = f"{number(event.messages.client, 'message')} and {number(event.messages.server, 'message')}"
+            sent = f"{plural(event.messages.client, 'message')} and {plural(event.messages.server, 'message')}"
             text = f"{event.transport} {connection_words(event)}, {sent}, {end_words(event)}"
             return RecordWords("connection", "bold", text)
         case Work():
             shares = ", ".join([f"{escape(share.address)} {share.share:.1%}" for share in event.workers[:_FRAMES]])
             return RecordWords("work", "bold", f"of {escape(event.address)}: {shares}")
         case Capture():
-            text = f"{number(event.packets, 'packet')}, {event.dropped:,} dropped, {number(event.flows, 'flow')}, "
-            text += f"{number(event.messages, 'message')}, {number(event.problems, 'problem')}"
+            text = f"{plural(event.packets, 'packet')}, {event.dropped:,} dropped, {plural(event.flows, 'flow')}, "
+            text += f"{plural(event.messages, 'message')}, {plural(event.problems, 'problem')}"
             return RecordWords("capture", "bold", text)
 
 

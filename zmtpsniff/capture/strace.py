@@ -14,8 +14,8 @@ from contextlib import suppress
 from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import Packet, SourceState
 from zmtpsniff.capture.strace_tcp import TcpEnds, make_tcp_ends, pack_end
+from zmtpsniff.words.link_types import USER0
 
-LINK_TYPE = 147  # LINKTYPE_USER0
 PEER = 1 << 63  # set in the name of an end of another program than the traced one
 
 _PIECE = 1 << 20
@@ -278,7 +278,7 @@ def _socket_of(at: _At, what: bytes | None) -> tuple[_Key, bytes | None]:
 
 def _made(time_ns: int, receiver: int, sender: int, octets: bytes, length: int) -> Packet:
     data = receiver.to_bytes(8, "big") + sender.to_bytes(8, "big") + octets
-    return time_ns, LINK_TYPE, data, 16 + length, None
+    return time_ns, USER0, data, 16 + length, None
 
 
 def _time(start: re.Match[bytes]) -> int:

@@ -5,8 +5,7 @@ import struct
 from collections.abc import Container
 
 from zmtpsniff.capture.source import Packet
-
-LINK_TYPE = 101  # LINKTYPE_RAW: an IP header comes first
+from zmtpsniff.words.link_types import RAW
 
 _MOST = 65_000  # octets of a segment, which an IP packet has room for
 _FIN, _SYN, _ACK = 1, 2, 16
@@ -97,4 +96,4 @@ class TcpEnds:
             ip = _IPV6.pack(6 << 28, size, _TCP_PROTOCOL, 64)
         self._next[side] = (self._next[side] + length + bool(flags & (_SYN | _FIN))) % _NUMBERS
         ip += sender[:-2] + receiver[:-2]
-        return time_ns, LINK_TYPE, ip + head + octets, len(ip) + size, None
+        return time_ns, RAW, ip + head + octets, len(ip) + size, None

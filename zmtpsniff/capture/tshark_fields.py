@@ -12,6 +12,7 @@ import msgspec
 
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.words.link_types import RAW, USER0
 
 FIELDS = (
     "frame.time_epoch", "frame.len", "frame.cap_len", "frame.encap_type", "frame.protocols", "frame.comment",
@@ -19,8 +20,6 @@ FIELDS = (
     "tcp.srcport", "tcp.dstport", "tcp.seq_raw", "tcp.ack_raw", "tcp.flags", "tcp.len", "tcp.payload",
 )  # fmt: skip
 TLS_FIELDS = ("tls.record.content_type", "tls.record.opaque_type", "tls.record.length", "tls.app_data", "data.data")
-RAW = 101  # LINKTYPE_RAW: the packet begins with an IP header
-USER0 = 147  # LINKTYPE_USER0, the first of sixteen for private use
 # Wireshark's numbers of what it takes in (WTAP_ENCAP_): link types for private use; and what is no capture, but tshark
 # opens it all the same: MIME, JSON, RFC 7468, MP4 (which it also takes short texts for).
 _ENCAP_USER0 = 45

@@ -11,9 +11,9 @@ from zmtpsniff.check.endpoints import ClientCount, Complaint, Judgement, Require
 from zmtpsniff.check.globs import Glob, literal
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter
-from zmtpsniff.render.clock import duration
-from zmtpsniff.render.text import escape
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import escape
 
 _LEAST_ANSWERS = 10  # with fewer the longest latency is chance, and comparing says nothing
 _LEAST_MESSAGES = 20
@@ -74,12 +74,12 @@ def _outcome(rule: Rule, judgements: Iterable[Judgement], shown: int) -> Outcome
     if complaints:
         offences = [_offence(complaint) for complaint in complaints[:shown]]
         return Outcome(
-            rule, False, f"{number(len(complaints), 'thing')} worse", offences, len(complaints) - len(offences)
+            rule, False, f"{plural(len(complaints), 'thing')} worse", offences, len(complaints) - len(offences)
         )
     unknown = list(dict.fromkeys(judgement.unknown for judgement in every if judgement.unknown))
     if unknown:
         return not_checked(rule, "; ".join(unknown[:_TOLD]))
-    return Outcome(rule, True, f"nothing worse, of {number(len(every), 'thing')} compared")
+    return Outcome(rule, True, f"nothing worse, of {plural(len(every), 'thing')} compared")
 
 
 def _offence(complaint: Complaint) -> Offence:
@@ -130,7 +130,7 @@ def _mechanisms(pair: _Pair) -> Iterator[Judgement]:
     complaints = [Complaint(f"{address} was {words}, is {value}", now.examples[value][0]) for value in weaker]
     unknown = f"no handshake with {address} is in the new capture" if not now.known else ""
     if now.unknown and now.known:
-        unknown = f"{now.unknown:,} of {number(pair.new.working, 'connection')} to {address} do not show it"
+        unknown = f"{now.unknown:,} of {plural(pair.new.working, 'connection')} to {address} do not show it"
     yield Judgement("", complaints, unknown)
 
 
@@ -155,7 +155,7 @@ def _handshakes(pair: _Pair) -> Iterator[Judgement]:
     before, after = (each.failures / max(each.connections, 1) for each in (pair.old, pair.new))
     complaints = []
     if after > before * pair.factor:
-        words = f"{pair.new.failures:,} of {number(pair.new.connections, 'connection')} to {pair.old.address} failed"
+        words = f"{pair.new.failures:,} of {plural(pair.new.connections, 'connection')} to {pair.old.address} failed"
         complaints.append(Complaint(f"{words}, and {pair.old.failures:,} of {pair.old.connections:,} before",
                                     pair.new.failed[0] if pair.new.failed else None))  # fmt: skip
     yield Judgement("", complaints)

@@ -7,6 +7,7 @@ to this machine, and what a problem code is about.
 import ipaddress
 from functools import lru_cache
 
+from dissectors.address import host_of
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Problem
 from dissectors.problems import PROBLEMS
 from zmtpsniff.check.model import Bounds, Filter, Rule
@@ -58,7 +59,7 @@ def _below_3(event: AnyEvent) -> bool:
 @lru_cache(4096)
 def is_loopback(address: str) -> bool:
     """Whether an ``address:port`` is one of the machine itself."""
-    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    host = host_of(address).strip("[]").partition("%")[0]
     try:
         parsed = ipaddress.ip_address(host)
     except ValueError:

@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Sequence
 
-from dissectors.events import AnyEvent, Connection
+from dissectors.events import AnyEvent, Connection, Severity
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.sight import has_handshake
 from zmtpsniff.check.span import Span
 from zmtpsniff.check.trials import Shower, Trial
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
 
-SEVERITIES = ("error", "warning")
+SEVERITIES: tuple[Severity, ...] = ("error", "warning")  # those that a rule can name; a note fails nothing
 FINDING_NAMES = (*FINDINGS, *SEVERITIES)
 # Findings that no hole in the capture can explain: they are about attempts to connect, or about the capture.
 _ALWAYS = frozenset({"capture-late", "capture-lossy", "endpoint-refused", "endpoint-silent", "reconnect-storm"})
@@ -61,7 +61,7 @@ class NoFindings(Trial):
         if found:
             self.offences = [self._offence(finding) for finding in found[: self.shown]]
             self.more = len(found) - len(self.offences)
-            return self.outcome(False, f"{number(len(found), 'finding')}, none allowed")
+            return self.outcome(False, f"{plural(len(found), 'finding')}, none allowed")
         unknown = self._unknown(findings)
         if unknown:
             return not_checked(self.rule, unknown)
@@ -82,10 +82,10 @@ class NoFindings(Trial):
         if not self.seen:
             return "there is no ZMTP connection in the capture"
         if self._late and codes & _BY_HANDSHAKE:
-            return f"{self._late:,} of {number(self.seen, 'connection')} began before the capture"
+            return f"{self._late:,} of {plural(self.seen, 'connection')} began before the capture"
         if codes - _BY_HANDSHAKE:
             if self._untyped:
-                return f"{self._untyped:,} of {number(self.seen, 'connection')} do not show what sockets they join"
+                return f"{self._untyped:,} of {plural(self.seen, 'connection')} do not show what sockets they join"
             if any(finding.code == "capture-lossy" for finding in findings):
                 return "the capture does not have everything"
         return ""

@@ -11,9 +11,9 @@ from dissectors.events import Connection, Side
 from zmtpsniff.check.globs import AddressPattern, Glob, any_matches
 from zmtpsniff.check.latencies import Limits, rank
 from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter, Values
-from zmtpsniff.render.clock import duration
-from zmtpsniff.render.text import quote
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import quote
 
 Agreed = Literal["mechanism", "version", "socket_type", "client_socket_type"]
 TopicKind = Literal["subscriptions", "topics"]
@@ -88,7 +88,7 @@ class AgreedOn(NamedTuple):
             return Judgement("", (), f"no handshake with {address} is in the capture")
         unknown = ""
         if values.unknown:
-            unknown = f"{values.unknown:,} of {number(service.working, 'connection')} to {address} do not show it"
+            unknown = f"{values.unknown:,} of {plural(service.working, 'connection')} to {address} do not show it"
         return Judgement(f"{self._subject(address)} {_or(values.known)}", complaints, unknown)
 
     def absent(self, address: str) -> str | None:
@@ -143,7 +143,7 @@ class RequiredTopics(NamedTuple):
         """Complain of each that is not there."""
         counter = _counter(service, self.kind)
         missing = [glob for glob in self.topics if not any(map(glob.matches, counter.counts))]
-        found = f"{number(len(self.topics), 'topic')} at {service.address}, as expected"
+        found = f"{plural(len(self.topics), 'topic')} at {service.address}, as expected"
         if missing and (unknown := _topics_unknown(service, counter, self.kind, of_all=False)):
             return Judgement(found, (), unknown)
         return Judgement(found, [Complaint(self._words(glob.text, service.address)) for glob in missing])
@@ -173,7 +173,7 @@ class AllowedTopics(NamedTuple):
             Complaint(f"{quote(topic, _SHOWN_OCTETS)} is {verb} at {service.address}, and was not before")
             for topic in others
         ]
-        found = f"{number(len(counter.counts), 'topic')} {verb} at {service.address}, all of them known"
+        found = f"{plural(len(counter.counts), 'topic')} {verb} at {service.address}, all of them known"
         return Judgement(found, complaints, _topics_unknown(service, counter, self.kind, of_all=True))
 
     def absent(self, address: str) -> str | None:
@@ -194,7 +194,7 @@ class AllowedClients(NamedTuple):
         ]
         complaints = [Complaint(f"{service.address} has a new client {host}", example) for host, example in others]
         unknown = f"{service.address} has more hosts as clients than are told apart" if service.clients_cut else ""
-        found = f"{service.address} has clients on {number(len(service.clients), 'host')}, all of them known"
+        found = f"{service.address} has clients on {plural(len(service.clients), 'host')}, all of them known"
         return Judgement(found, complaints, unknown)
 
     def absent(self, address: str) -> str | None:
@@ -211,7 +211,7 @@ class ClientCount(NamedTuple):
         """Complain of too few and of too many."""
         seen = service.most_clients()
         has = f"{seen:,}" if seen else "none"
-        found = f"{service.address} has {number(seen, 'client')}"
+        found = f"{service.address} has {plural(seen, 'client')}"
         if self.most is not None and seen > self.most:
             beyond = service.beyond(int(self.most))
             words = f"{service.address} had {self._bound(self.most, 'at most ')}, has {has}"
@@ -230,7 +230,7 @@ class ClientCount(NamedTuple):
         return f"{address} had {self._bound(self.least, 'at least ')}, has none" if self.least else None
 
     def _bound(self, bound: float, words: str) -> str:
-        return f"{'' if self.least == self.most else words}{number(int(bound), 'client')}"
+        return f"{'' if self.least == self.most else words}{plural(int(bound), 'client')}"
 
 
 class Rate(NamedTuple):
@@ -329,7 +329,7 @@ def _topics_unknown(service: ServiceProfile, counter: TopicCounter, kind: TopicK
     if counter.is_cut:
         return f"{service.address} has more topics than are told apart"
     if service.unseen and (kind == "subscriptions" or service.socket_types.unknown or service.client_types.unknown):
-        return f"{service.unseen:,} of {number(service.working, 'connection')} to {service.address} began before"
+        return f"{service.unseen:,} of {plural(service.working, 'connection')} to {service.address} began before"
     if of_all and not counter.counts:
         return f"there is no topic at {service.address}"
     return ""

@@ -2,7 +2,7 @@
 
 from zmtpsniff.check.report import Report
 from zmtpsniff.check.text import offence_lines, summary
-from zmtpsniff.render.text import escape
+from zmtpsniff.words.text import escape
 
 
 def github(report: Report) -> str:

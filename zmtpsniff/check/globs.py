@@ -3,6 +3,8 @@
 import re
 from collections.abc import Sequence
 
+from dissectors.address import host_of, port_of
+
 _ANYTHING, _ONE = -1, -2
 _ADDRESS = re.compile(r"(?P<host>.+):(?P<port>\*|\d{1,5}(-\d{1,5})?)", re.DOTALL)
 _MOST_PORT = 65535
@@ -68,10 +70,12 @@ class AddressPattern:
 
     def matches(self, address: str) -> bool:
         """Whether an ``address:port`` is meant."""
-        host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdecimal() and len(port) < 6):
-            return False
-        return int(port) in self._ports and self._host.matches(host.encode("utf-8", "surrogateescape"))
+        host = host_of(address)
+        return (
+            host != address
+            and port_of(address) in self._ports
+            and self._host.matches(host.encode("utf-8", "surrogateescape"))
+        )
 
 
 def any_matches(patterns: Sequence[Glob], data: bytes) -> bool:

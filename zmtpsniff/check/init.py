@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 
 from zmtpsniff.check.globs import AddressPattern, literal
 from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter, Values
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
 
 _PLAIN = re.compile(r"[ !#-\[\]-~]*")  # ASCII without escapes, in a basic string of TOML
 _MOST_TOPICS = 50  # in the list of a rule
@@ -36,7 +36,7 @@ def policy_text(services: Services, sets: Sequence[str], subject: str, factor: f
         lines.append("# Something is missing from the capture: what it may lack is left out here.")
     if services.unseen:
         lines.append(
-            f"# {number(services.unseen, 'connection')} began before the capture: what it may lack is left out here."
+            f"# {plural(services.unseen, 'connection')} began before the capture: what it may lack is left out here."
         )
     included = sets if services.is_whole else ()
     lines += ["", f"include = [{', '.join(map(_toml, included))}]"]

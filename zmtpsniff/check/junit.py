@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from zmtpsniff.check.report import Report
 from zmtpsniff.check.text import offence_lines, summary, where
-from zmtpsniff.render.text import escape
+from zmtpsniff.words.text import escape
 
 # Characters that XML 1.0 forbids even as references, beside those that escape() has replaced.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

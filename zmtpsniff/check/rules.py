@@ -13,8 +13,8 @@ from zmtpsniff.check.services import Services
 from zmtpsniff.check.sight import has_handshake
 from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.check.trials import Place, Shower, Trial
-from zmtpsniff.render.clock import duration
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import duration
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
@@ -128,9 +128,9 @@ class _InCapture(Trial):
 
     def finish(self, span: Span) -> Outcome:
         if not self.rule.bounds.mean:
-            return self.counted(self._count, f"found {number(self._count, 'record')}, {self.wanted()}")
+            return self.counted(self._count, f"found {plural(self._count, 'record')}, {self.wanted()}")
         rate = self._count / span.seconds
-        found = f"found {rate:,.2f} records a second ({number(self._count, 'record')} in {span.seconds:,.1f} s)"
+        found = f"found {rate:,.2f} records a second ({plural(self._count, 'record')} in {span.seconds:,.1f} s)"
         return self.counted(rate, f"{found}, {self.wanted()}")
 
 
@@ -170,14 +170,14 @@ class _InConnections(Trial):
             return  # what is missing may have been before the capture
         self._wrong += 1
         if excess is None or len(self.offences) >= self.shown:
-            self.note(connection, number(count, "record"))
+            self.note(connection, plural(count, "record"))
         else:
-            self.offences.append(excess._replace(text=f"{number(count, 'record')}, the first too many: {excess.text}"))
+            self.offences.append(excess._replace(text=f"{plural(count, 'record')}, the first too many: {excess.text}"))
 
     def finish(self, span: Span) -> Outcome:
-        found = f"{self._wrong:,} of {number(self._connections, 'connection')} differ, {self.wanted()} on each"
+        found = f"{self._wrong:,} of {plural(self._connections, 'connection')} differ, {self.wanted()} on each"
         if not self._wrong:
-            found = f"{number(self._connections, 'connection')}, {self.wanted()} on each"
+            found = f"{plural(self._connections, 'connection')}, {self.wanted()} on each"
             if self.unseen or not self.seen:
                 return self.not_checked()
         return self.outcome(not self._wrong, found)
@@ -235,7 +235,7 @@ class _InSeconds(Trial):
         self._seconds += seconds
         if least is not None and count < least:
             if not self._low:
-                self._first_low = f"{number(count, 'record')} in the second from {second - self._start + 1:,} s on"
+                self._first_low = f"{plural(count, 'record')} in the second from {second - self._start + 1:,} s on"
             self._low += seconds
 
     def finish(self, span: Span) -> Outcome:
@@ -243,15 +243,15 @@ class _InSeconds(Trial):
             self._close(max(span.end_ns // SECOND_NS, self._oldest))  # the last one is not whole
         each = f"{self.wanted()} in each"
         if self._high:
-            return self.outcome(False, f"{_seconds(self._high)} with more records, {each}")
+            return self.outcome(False, f"{plural(self._high, 'second')} with more records, {each}")
         if self.unseen and (self._low or self._most is not None):
             return self.not_checked()
         if self._low:
-            found = f"{self._low:,} of {_seconds(self._seconds)} with fewer records, first {self._first_low}"
+            found = f"{self._low:,} of {plural(self._seconds, 'second')} with fewer records, first {self._first_low}"
             return self.outcome(False, f"{found}, {each}")
         if not self._seconds and self.rule.bounds.least:
             return self.outcome(False, f"the capture holds no whole second, {each}")
-        return self.outcome(True, f"{_seconds(self._seconds)}, {each}")
+        return self.outcome(True, f"{plural(self._seconds, 'second')}, {each}")
 
 
 class _InOrder(Trial):
@@ -289,7 +289,7 @@ class _InOrder(Trial):
             self.note(connection, f"only the first {reached} of {len(self._filters)}")
 
     def finish(self, span: Span) -> Outcome:
-        on = f"in this order on {self._complete:,} of {number(self._connections, 'connection')}"
+        on = f"in this order on {self._complete:,} of {plural(self._connections, 'connection')}"
         passed = self._complete == self._connections > 0 if self._each else self.fits(self._complete)
         if not passed and self._late and not self._excess():
             self.unseen, self.offences, self.more = self._late, [], 0
@@ -386,7 +386,7 @@ class _AtEndpoint(Trial):
         if unknown:
             return not_checked(self.rule, "; ".join(unknown[:_TOLD]))
         found = [each.found for each in judgements]
-        return self.outcome(True, found[0] if len(found) == 1 else number(len(found), "service"))
+        return self.outcome(True, found[0] if len(found) == 1 else plural(len(found), "service"))
 
 
 def _trial(rule: Rule, shower: Shower) -> Trial:
@@ -401,7 +401,3 @@ def _trial(rule: Rule, shower: Shower) -> Trial:
     if rule.bounds.per == "second" and not rule.bounds.mean:
         return _InSeconds(rule, shower)
     return _InCapture(rule, shower)
-
-
-def _seconds(count: int) -> str:
-    return "1 second" if count == 1 else f"{count:,} seconds"

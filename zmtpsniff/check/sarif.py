@@ -11,7 +11,7 @@ from urllib.parse import quote
 from zmtpsniff.check.model import Offence, Outcome, Rule
 from zmtpsniff.check.report import Report
 from zmtpsniff.check.text import place, summary
-from zmtpsniff.render.text import escape
+from zmtpsniff.words.text import escape
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 

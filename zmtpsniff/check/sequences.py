@@ -11,14 +11,15 @@ A hole in the capture ends a sequence, and the next number begins another one.
 from collections import defaultdict
 from typing import NamedTuple
 
+from dissectors.address import host_of
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription, at_hand
 from dissectors.problems import BLINDING
+from dissectors.zmtp.sockets import PUBLISHERS, WITH_TOPICS
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.numbers import NotAtHandError, Reader
-from zmtpsniff.check.services import PUBLISHERS
 from zmtpsniff.check.span import Span
 from zmtpsniff.check.trials import Shower, Trial
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
 
 _MOST_SEQUENCES = 50_000
 _MOST_HOLES = 1000  # of one sequence that are told apart
@@ -158,12 +159,12 @@ class Sequences(Trial):
 
     def _key(self, event: Message) -> _Key:
         topic = at_hand(event.frames[0]) if self._by == "topic" and event.frames else b""
-        own = self._by == "connection" or event.socket_type is None or event.socket_type in PUBLISHERS
+        own = self._by == "connection" or event.socket_type is None or event.socket_type in WITH_TOPICS
         return event.flow if own else 0, event.src, topic
 
     def _is_filtered(self, event: Message) -> bool:
         """Whether the receiver may have subscribed to only a part of the counted messages."""
-        if event.socket_type not in PUBLISHERS or event.socket_type == "RADIO":
+        if event.socket_type not in PUBLISHERS:
             return False
         return self._by != "topic" and event.flow not in self._everything
 
@@ -226,7 +227,7 @@ class Sequences(Trial):
             return not_checked(self.rule, f"no message has a number at {self._place()}")
         missing, offences, unsure = self._missing(every)
         faults = missing + self._repeats + self._disorder
-        counted = f"{number(self._numbers, 'number')} of {number(len({key[1] for key, _ in every}), 'sender')}"
+        counted = f"{plural(self._numbers, 'number')} of {plural(len({key[1] for key, _ in every}), 'sender')}"
         parts = [(missing, "missing"), (self._repeats, "repeated"), (self._disorder, "out of order")]
         told = ", ".join(f"{count:,} {words}" for count, words in parts if count)
         most = self.rule.bounds.most or 0
@@ -243,12 +244,12 @@ class Sequences(Trial):
         unsure = "there are more sequences than are told apart" if self._is_cut else ""
         others: defaultdict[tuple[str, bytes], list[Sequence]] = defaultdict(list)
         for (_, sender, topic), sequence in every:
-            others[sender.rpartition(":")[0], topic].append(sequence)
+            others[host_of(sender), topic].append(sequence)
         count, offences = 0, []
         for (flow, sender, topic), sequence in every:
             if not sequence.certain:
                 unsure = unsure or f"what {sender} sends is not all meant for each receiver"
-            siblings = others[sender.rpartition(":")[0], topic]
+            siblings = others[host_of(sender), topic]
             for hole in sequence.holes:
                 if not sequence.certain:
                     continue

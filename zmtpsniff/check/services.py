@@ -8,16 +8,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Sides, Subscription
 from dissectors.problems import BLINDING
+from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.check.latencies import Latencies
 from zmtpsniff.check.sight import certain_type, has_handshake
 from zmtpsniff.check.span import Span
-from zmtpsniff.render.wording import port_of
 
 NO_MECHANISM = "none"
-PUBLISHERS = frozenset({"PUB", "XPUB", "RADIO"})
-_FIRST_EPHEMERAL = 32768  # Linux gives ports from here on to those who ask for any
 _MOST_SERVICES = 10_000
 _MOST_TOPICS = 10_000  # of one kind at one service
 _MOST_LIFETIMES = 20_000
@@ -128,7 +127,7 @@ class ServiceProfile:
     @property
     def has_fixed_port(self) -> bool:
         """Whether its port is one that somebody chose, and not any that was free."""
-        return 0 < port_of(self.address) < _FIRST_EPHEMERAL
+        return 0 < port_of(self.address) < FIRST_CLIENT_PORT
 
     @property
     def working(self) -> int:
@@ -187,7 +186,7 @@ class ServiceProfile:
         self._live(connection)
 
     def _live(self, connection: Connection) -> None:
-        host = connection.client.address.rpartition(":")[0]
+        host = host_of(connection.client.address)
         if host in self.clients or len(self.clients) < _MOST_HOSTS:
             self.clients.setdefault(host, connection)
         else:
@@ -236,7 +235,7 @@ class Services:
             if type(event) is Message:
                 if event.latency_ns is not None:
                     self._flow(event.flow).latencies.add(event.latency_ns)
-                if event.socket_type in PUBLISHERS and event.frames:
+                if event.socket_type in WITH_TOPICS and event.frames:
                     self._flow(event.flow).topics.add(event.frames[0])
             elif isinstance(event, Command):
                 if event.name == "MESSAGE":

@@ -6,8 +6,8 @@ from itertools import groupby
 from zmtpsniff.check.model import Offence, Outcome, Verdict
 from zmtpsniff.check.report import Report
 from zmtpsniff.render.palette import Palette
-from zmtpsniff.render.text import escape
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import escape
 
 _LABELS: dict[Verdict, str] = {"passed": "ok", "failed": "FAIL", "warning": "WARN", "not checked": "?"}
 _PLAIN = Palette()
@@ -88,7 +88,7 @@ def place(offence: Offence) -> str:
 def summary(report: Report, palette: Palette = _PLAIN) -> str:
     """One line that says what came out."""
     counts = report.counts
-    rules = number(len(report.outcomes), "rule")
+    rules = plural(len(report.outcomes), "rule")
     if counts["failed"]:
         verdict = palette.paint(palette.error, f"{counts['failed']:,} of {rules} failed")
     elif counts["passed"] == len(report.outcomes):
@@ -96,7 +96,7 @@ def summary(report: Report, palette: Palette = _PLAIN) -> str:
     else:
         verdict = palette.paint(palette.good, f"{counts['passed']:,} of {rules} passed")
     if counts["warning"]:
-        verdict += f", {palette.paint(palette.warning, number(counts['warning'], 'warning'))}"
+        verdict += f", {palette.paint(palette.warning, plural(counts['warning'], 'warning'))}"
     if counts["not checked"]:
         unchecked = f"{counts['not checked']:,} not checked"
         verdict += f", {palette.paint(palette.note, unchecked)}"
@@ -104,6 +104,6 @@ def summary(report: Report, palette: Palette = _PLAIN) -> str:
     if totals is None:
         return f"{verdict}: {escape(report.subject)}"
     return (
-        f"{verdict}: {escape(report.subject)}, {number(totals.packets, 'packet')}, "
-        f"{number(totals.zmtp_flows, 'ZMTP connection')}, {number(totals.messages, 'message')}"
+        f"{verdict}: {escape(report.subject)}, {plural(totals.packets, 'packet')}, "
+        f"{plural(totals.zmtp_flows, 'ZMTP connection')}, {plural(totals.messages, 'message')}"
     )

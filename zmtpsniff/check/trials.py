@@ -7,7 +7,7 @@ from dissectors.events import AnyEvent, Connection
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.span import Span
 from zmtpsniff.render.summary import SummaryRenderer
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
 
 Place = Callable[[int], tuple[str, int] | None]
 """The file that has the packet of this number, and its number there."""
@@ -93,7 +93,7 @@ class Trial:
         """The outcome where connections do not show what the rule asks for."""
         if not self.seen:
             return not_checked(self.rule, "there is no ZMTP connection in the capture")
-        which = f"{self.unseen:,} of {number(self.seen, 'connection')}"
+        which = f"{self.unseen:,} of {plural(self.seen, 'connection')}"
         return not_checked(self.rule, f"{which} began before the capture, which does not show what the rule asks for")
 
     def fits(self, count: float) -> bool:

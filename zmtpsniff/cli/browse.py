@@ -100,7 +100,7 @@ def browse(
         except FilterError as error:
             raise click.UsageError(f"-Y: {error}") from None
     from zmtpsniff.browse.options import BrowseOptions
-    from zmtpsniff.render.text import escape
+    from zmtpsniff.words.text import escape
 
     title = escape(", ".join(captures or live.interfaces))
     options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)

@@ -374,7 +374,7 @@ def _write_reports(report: "Report", settings: CheckSettings) -> None:
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.cli.output import open_output
     from zmtpsniff.render.palette import make_palette
-    from zmtpsniff.render.text import encodable
+    from zmtpsniff.words.text import encodable
 
     for output, file in settings.targets:
         name = file if file != _STANDARD_OUTPUT else settings.file

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def tell(text: str) -> None:
     """Say a line on standard error."""
-    from zmtpsniff.render.text import escape
+    from zmtpsniff.words.text import escape
 
     click.echo(f"zmtpsniff: {escape(text)}", err=True)
 

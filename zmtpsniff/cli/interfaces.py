@@ -91,7 +91,7 @@ def _cells(each: "Interface") -> "dict[str, Text]":
     """What each column says, by its title."""
     from rich.text import Text
 
-    from zmtpsniff.render.text import escape
+    from zmtpsniff.words.text import escape
 
     state, style = "", ""
     if each.up is not None:

@@ -155,7 +155,7 @@ def _search(
 ) -> "Iterator[str]":
     """Look for the keys of the connections in captures; yields those that are found as lines of a key file."""
     from zmtpsniff.host.memory import SEARCH_SECONDS
-    from zmtpsniff.render.wording import number
+    from zmtpsniff.words.counts import plural
 
     seconds = SEARCH_SECONDS if seconds is None else seconds
     connections = _unopened(captures)
@@ -168,7 +168,7 @@ def _search(
     for line in chain.from_iterable(searches):
         found += 1
         yield line
-    _tell(f"{number(found, 'key')} found, of {number(len(connections), 'connection')}")
+    _tell(f"{plural(found, 'key')} found, of {plural(len(connections), 'connection')}")
 
 
 def _write(file: str | None, lines: "Iterator[str]") -> None:
@@ -187,14 +187,14 @@ def _put(capture: str, keys: "Sequence[Key]") -> None:
     """Put keys into a capture, but for those that certainly belong to other connections."""
     from dissectors.zmtp.curve_keys import SharedKey, format_key
     from zmtpsniff.capture.key_block import put_keys
-    from zmtpsniff.render.wording import number
+    from zmtpsniff.words.counts import plural
 
     clients = {each.client_key for each in _unopened([capture])} | {None}
     fitting = [format_key(key) for key in keys if not isinstance(key, SharedKey) or key.client in clients]
     if not fitting:
         raise CaptureError(f"{capture}: none of the keys belongs to a connection in it")
     put_keys(capture, fitting)
-    _tell(f"{number(len(fitting), 'key')} put into {capture}")
+    _tell(f"{plural(len(fitting), 'key')} put into {capture}")
 
 
 def _unopened(captures: "Sequence[str]") -> "Sequence[UnopenedConnection]":
@@ -269,6 +269,6 @@ def _search_cores(
 
 
 def _tell(text: str) -> None:
-    from zmtpsniff.render.text import escape
+    from zmtpsniff.words.text import escape
 
     click.echo(f"zmtpsniff: {escape(text)}", err=True)

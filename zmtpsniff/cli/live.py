@@ -81,7 +81,7 @@ def live(
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.engine.sniffer import Collaborators
-    from zmtpsniff.render.text import escape
+    from zmtpsniff.words.text import escape
 
     fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = live._replace(pids=pids, command=command)

@@ -147,7 +147,7 @@ def settle_capture(
     ``records``, ``count``, ``keys`` and ``more_keys`` are those of make_saver(). What is needed afterwards must have
     been imported: where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
     """
-    from zmtpsniff.render.text import escape
+    from zmtpsniff.words.text import escape
 
     source = capture.source
     try:

@@ -133,7 +133,7 @@ def _fail(reason: str) -> int:
 
 
 def _tell(text: str) -> None:
-    from zmtpsniff.render.text import escape
+    from zmtpsniff.words.text import escape
 
     # It may name a file or an interface, whose name may hold anything.
     click.echo(f"zmtpsniff: {escape(' '.join(text.split()))}", err=True)

@@ -5,8 +5,8 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine, leads_to_a_program
-from zmtpsniff.render.clock import duration
 from zmtpsniff.render.figures import rate
+from zmtpsniff.words.durations import duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

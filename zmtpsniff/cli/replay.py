@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dissectors.zmtp.sockets import SENDING
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten, undisturbed
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from zmtpsniff.replay.player import Score
 
 PATIENCE = 5.0  # seconds
-# As zmtpsniff.replay.wire has them, which is not imported at start-up; a test compares.
-TYPES = ("REQ", "REP", "DEALER", "ROUTER", "PUB", "XPUB", "SUB", "XSUB", "PUSH", "PAIR")
 SIDES = ("clients", "servers")
 _DIFFERENT = 1  # exit status
 
@@ -34,7 +33,7 @@ _DIFFERENT = 1  # exit status
 @click.option(
     "--as",
     "as_whom",
-    type=click.Choice((*TYPES, *SIDES), case_sensitive=False),
+    type=click.Choice((*SENDING, *SIDES), case_sensitive=False),
     metavar="TYPE",
     help="Send what sockets of this type sent: REQ, SUB. clients and servers are all of a side; by default clients, or "
     "servers if clients sent nothing.",
@@ -138,9 +137,9 @@ def _ask(plan: "Plan", endpoint: "Endpoint") -> None:
 
 def summary(score: "Score") -> str:
     """What a replay did, on one line."""
-    from zmtpsniff.render.wording import number
+    from zmtpsniff.words.counts import plural
 
-    parts = [f"{number(score.sent, 'message')} sent in {score.seconds:.1f} s"]
+    parts = [f"{plural(score.sent, 'message')} sent in {score.seconds:.1f} s"]
     if score.subscriptions:
         parts.append(f"{score.subscriptions:,} subscriptions and cancellations sent")
     if score.incomplete:

@@ -17,6 +17,7 @@ from zmtpsniff.cli.options import (
     table_format,
 )
 from zmtpsniff.net.limits import FlowLimits
+from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
     from zmtpsniff.decode_as import DecodeAs
@@ -222,12 +223,8 @@ def _lines(done: "IngestOutcome", output: str) -> list[str]:
         if found:
             names = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
             said = of_one if len(found) == 1 else of_many
-            lines.append(f"{len(found):,} of {_counted(all_files, 'file')} {said}: {names}")
-    return [*lines, f"{_counted(done.files, 'file')}{known}: {_counted(done.rows, 'row')} into {output}"]
-
-
-def _counted(count: int, name: str) -> str:
-    return f"{count:,} {name}{'' if count == 1 else 's'}"
+            lines.append(f"{len(found):,} of {plural(all_files, 'file')} {said}: {names}")
+    return [*lines, f"{plural(done.files, 'file')}{known}: {plural(done.rows, 'row')} into {output}"]
 
 
 @spark.command(short_help="Make few large files of many small ones, and forget.")

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -74,6 +74,6 @@ class StatusLine:
             self._rate = (self._messages - self._rate_messages) / elapsed
             self._rate_since, self._rate_messages = now, self._messages
         self._line.draw(
-            f"{number(self._capture.packets, 'packet')} · {number(len(self._open), 'ZMTP connection')} · "
-            f"{number(self._messages, 'message')}, {self._rate:,.0f}/s · {self._capture.dropped:,} dropped"
+            f"{plural(self._capture.packets, 'packet')} · {plural(len(self._open), 'ZMTP connection')} · "
+            f"{plural(self._messages, 'message')}, {self._rate:,.0f}/s · {self._capture.dropped:,} dropped"
         )

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from dissectors.address import port_of
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
 from zmtpsniff.errors import Error
@@ -188,7 +189,7 @@ class Metrics:
         self._now = now
 
     def _latencies_of(self, reply: Message) -> list[int]:
-        service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=_port))
+        service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=port_of))
         return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 
     def _label(self, server: str) -> str:
@@ -249,8 +250,3 @@ def _cumulated(buckets: Sequence[int]) -> list[tuple[str, float]]:
         total += count
         made.append((bound, float(total)))
     return made
-
-
-def _port(address: str) -> int:
-    digits = address.rpartition(":")[2]
-    return int(digits) if digits.isdecimal() else 0

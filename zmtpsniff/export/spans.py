@@ -12,12 +12,14 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
 
+from dissectors.address import host_of, port_of
 from dissectors.events import AnyEvent, Message, Place
+from dissectors.zmtp.sockets import REQUEST_REPLY
 from zmtpsniff import __version__
 from zmtpsniff.errors import Error
 
 _MOST_REQUESTS = 65_536  # that wait for a reply; the oldest give way
-_REQUESTERS = frozenset({"REQ", "DEALER", "ROUTER"})
+_REQUESTERS = REQUEST_REPLY - {"REP"}
 # Made now: it looks for installed packages, which may be out of reach once privileges have been given up.
 _RESOURCE = Resource.create({"service.name": "zmtpsniff", "service.version": __version__})
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -71,13 +73,12 @@ class Spans:
         request = self._find(place)
         if request is None:
             return
-        address, _, port = reply.src.rpartition(":")
-        client, _, client_port = reply.dst.rpartition(":")
+        port, client_port = port_of(reply.src), port_of(reply.dst)
         attributes: dict[str, str | int] = {
             "messaging.system": "zeromq",
             "network.transport": "tcp",
-            "server.address": address.strip("[]"),
-            "client.address": client.strip("[]"),
+            "server.address": host_of(reply.src).strip("[]"),
+            "client.address": host_of(reply.dst).strip("[]"),
             "zmtp.request.socket_type": request.socket_type,
             "zmtp.reply.socket_type": reply.socket_type or "",
             "zmtp.flow": reply.flow,
@@ -86,8 +87,8 @@ class Spans:
             "zmtp.reply.packet": reply.packet,
             "zmtp.reply.part": reply.part,
         }
-        attributes |= {"server.port": int(port)} if port.isdecimal() else {}
-        attributes |= {"client.port": int(client_port)} if client_port.isdecimal() else {}
+        attributes |= {"server.port": port} if port else {}
+        attributes |= {"client.port": client_port} if client_port else {}
         span = ReadableSpan(
             name=f"{request.socket_type} {reply.src}",
             context=request.context,

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zmtpsniff.extcap.pdus import LINK_TYPE, ZMTP
+from zmtpsniff.extcap.pdus import ZMTP
+from zmtpsniff.words.link_types import WIRESHARK_UPPER_PDU
 
 LIVE = "zmtpsniff"
 FILE = "zmtpsniff_file"
@@ -55,7 +56,7 @@ def interface_lines(version: str) -> Iterator[str]:
 
 def link_type_lines() -> Iterator[str]:
     """The answer to ``--extcap-dlts``."""
-    yield _line("dlt", number=str(LINK_TYPE), name="WIRESHARK_UPPER_PDU", display="Wireshark exported PDUs")
+    yield _line("dlt", number=str(WIRESHARK_UPPER_PDU), name="WIRESHARK_UPPER_PDU", display="Wireshark exported PDUs")
 
 
 def option_lines(interface: str, names: Sequence[str]) -> Iterator[str]:

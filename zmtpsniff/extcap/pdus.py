@@ -31,8 +31,8 @@ from dissectors.zmtp.encoder import encodings, frame_head
 from dissectors.zmtp.wire import MORE
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.render.payload import frames_to_show
+from zmtpsniff.words.link_types import WIRESHARK_UPPER_PDU
 
-LINK_TYPE = 252  # LINKTYPE_WIRESHARK_UPPER_PDU
 # the most octets of a packet, with its tags, that Wireshark reads (WTAP_MAX_PACKET_SIZE_STANDARD)
 LARGEST_PDU = 262_144
 ZMTP = "zmtp"  # the dissector that takes frames; any other takes bodies
@@ -110,7 +110,7 @@ def _framed(frames: Sequence[Octets]) -> tuple[bytes, int]:
 
 def _packet(event: WireEvent, dissector: str, octets: bytes, length: int, comment: str | None = None) -> Packet:
     tags = _tags(event, dissector)
-    return event.time_ns, LINK_TYPE, tags + octets[: LARGEST_PDU - len(tags)], len(tags) + length, comment
+    return event.time_ns, WIRESHARK_UPPER_PDU, tags + octets[: LARGEST_PDU - len(tags)], len(tags) + length, comment
 
 
 def _tags(event: WireEvent, dissector: str) -> bytes:

@@ -10,7 +10,7 @@ from zmtpsniff.filters.paths import Value
 from zmtpsniff.filters.source import SourceCode
 from zmtpsniff.filters.structures import RELATIONS
 from zmtpsniff.filters.values import text_of
-from zmtpsniff.render.text import as_text
+from zmtpsniff.words.text import as_text
 
 Relation = Literal["==", "!=", "<", "<=", ">", ">=", "contains", "matches"]
 Quantifier = Literal["any", "all"]

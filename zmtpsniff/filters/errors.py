@@ -1,7 +1,7 @@
 """What is wrong with a filter."""
 
 from zmtpsniff.errors import Error
-from zmtpsniff.render.text import escape
+from zmtpsniff.words.text import escape
 
 
 class FilterError(Error, ValueError):

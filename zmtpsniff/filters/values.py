@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from dissectors.events import Command, Cut, Hidden, Octets, at_hand
-from zmtpsniff.render.text import as_text
+from zmtpsniff.words.text import as_text
 
 
 def length_of(octets: Octets) -> int:

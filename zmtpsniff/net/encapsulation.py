@@ -13,6 +13,8 @@ IP itself is read by ``packets.py``, which also looks for tunnels in it.
 import struct
 from collections.abc import Callable
 
+from zmtpsniff.words import link_types
+
 Next = tuple[int, int]
 """What comes after a header, and where it begins."""
 Header = Callable[[bytes, int, int], Next]
@@ -22,11 +24,6 @@ LINK_TYPE, LLC_SAP, SNAP_OUI, PPP, IP_PROTOCOL, UDP_PORT, FAMILY, OTHER = (numbe
 
 # Why nothing follows. The last two are for UDP only: octets of another program, and a header with no packet inside.
 CUT, MALFORMED, NO_TUNNEL, NO_TCP = -1, -2, -3, -4
-
-# Link types: https://www.tcpdump.org/linktypes.html
-NULL, ETHERNET, PPP_LINK, PPP_HDLC, PPPOE_LINK, C_HDLC, LOOP, LINUX_SLL = 0, 1, 9, 50, 51, 104, 108, 113
-PPP_PPPD, PPP_WITH_DIRECTION, NFLOG, LINUX_SLL2 = 166, 204, 239, 276
-RAW = frozenset((12, 14, 101, 228, 229))
 
 # EtherTypes: https://www.iana.org/assignments/ieee-802-numbers
 IPV4, IPV6 = 0x0800, 0x86DD
@@ -316,18 +313,18 @@ def _gtp(data: bytes, start: int, stop: int) -> Next:
 
 
 HEADERS: dict[int, Header] = {
-    LINK_TYPE | NULL: _loopback,
-    LINK_TYPE | ETHERNET: _ethernet,
-    LINK_TYPE | PPP_LINK: _ppp,
-    LINK_TYPE | PPP_HDLC: _ppp_hdlc,
-    LINK_TYPE | PPPOE_LINK: _pppoe,
-    LINK_TYPE | C_HDLC: _cisco_hdlc,
-    LINK_TYPE | LOOP: _loopback,
-    LINK_TYPE | LINUX_SLL: _cooked,
-    LINK_TYPE | PPP_PPPD: _ppp_pppd,
-    LINK_TYPE | PPP_WITH_DIRECTION: _ppp_with_direction,
-    LINK_TYPE | NFLOG: _nflog,
-    LINK_TYPE | LINUX_SLL2: _cooked_2,
+    LINK_TYPE | link_types.NULL: _loopback,
+    LINK_TYPE | link_types.ETHERNET: _ethernet,
+    LINK_TYPE | link_types.PPP: _ppp,
+    LINK_TYPE | link_types.PPP_HDLC: _ppp_hdlc,
+    LINK_TYPE | link_types.PPPOE: _pppoe,
+    LINK_TYPE | link_types.C_HDLC: _cisco_hdlc,
+    LINK_TYPE | link_types.LOOP: _loopback,
+    LINK_TYPE | link_types.LINUX_SLL: _cooked,
+    LINK_TYPE | link_types.PPP_PPPD: _ppp_pppd,
+    LINK_TYPE | link_types.PPP_WITH_DIRECTION: _ppp_with_direction,
+    LINK_TYPE | link_types.NFLOG: _nflog,
+    LINK_TYPE | link_types.LINUX_SLL2: _cooked_2,
     MPLS: _mpls,
     MPLS_MULTICAST: _mpls,
     PPPOE: _pppoe,
@@ -339,7 +336,7 @@ HEADERS: dict[int, Header] = {
     IP_PROTOCOL | GRE: _gre,
     IP_PROTOCOL | MPLS_IN_IP: _mpls,
 }
-HEADERS |= {LINK_TYPE | link: _ip for link in RAW} | dict.fromkeys(VLAN_TAGS, _vlan)
+HEADERS |= {LINK_TYPE | link: _ip for link in link_types.IP} | dict.fromkeys(VLAN_TAGS, _vlan)
 
 IP_TUNNELS = frozenset((IP_IN_IP, IPV6_IN_IP, GRE, MPLS_IN_IP))  # protocols of IP whose header is read
 UDP_TUNNELS: dict[int, Header] = {VXLAN_PORT: _vxlan, GENEVE_PORT: _geneve, GTP_PORT: _gtp}

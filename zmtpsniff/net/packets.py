@@ -8,28 +8,24 @@ from typing import Any, NamedTuple
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.encapsulation import (
     CUT,
-    ETHERNET,
     HEADERS,
     IP_PROTOCOL,
     IP_TUNNELS,
     IPV4,
     IPV6,
     LINK_TYPE,
-    LINUX_SLL,
-    LINUX_SLL2,
-    LOOP,
     MALFORMED,
     NO_TCP,
     NO_TUNNEL,
-    NULL,
-    RAW,
     UDP_TUNNELS,
 )
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment
-from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind, were
+from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind
+from zmtpsniff.words import link_types
+from zmtpsniff.words.counts import were
 
-UNIX = 147  # LINKTYPE_USER0 as sockdump uses it: receiver and sender, 8 octets each, then the octets sent
+UNIX = link_types.USER0  # as sockdump uses it: receiver and sender, 8 octets each, then the octets sent
 
 TCP = 6
 HOP_BY_HOP, ROUTING, FRAGMENT, AUTHENTICATION, DESTINATION = 0, 43, 44, 51, 60
@@ -71,12 +67,12 @@ def _shape(ip: int, protocol: int, ipv4: bytes, ipv6: bytes) -> Shape:
 
 
 SHAPES = {
-    ETHERNET: _shape(14, 12, b"\x08\x00", b"\x86\xdd"),
-    LINUX_SLL: _shape(16, 14, b"\x08\x00", b"\x86\xdd"),
-    LINUX_SLL2: _shape(20, 0, b"\x08\x00", b"\x86\xdd"),
-    NULL: _shape(4, 0, b"\x02\0\0\0", b"\x1e\0\0\0"),
-    LOOP: _shape(4, 0, b"\0\0\0\x02", b"\0\0\0\x18"),
-} | dict.fromkeys(RAW, _shape(0, 0, b"", b""))
+    link_types.ETHERNET: _shape(14, 12, b"\x08\x00", b"\x86\xdd"),
+    link_types.LINUX_SLL: _shape(16, 14, b"\x08\x00", b"\x86\xdd"),
+    link_types.LINUX_SLL2: _shape(20, 0, b"\x08\x00", b"\x86\xdd"),
+    link_types.NULL: _shape(4, 0, b"\x02\0\0\0", b"\x1e\0\0\0"),
+    link_types.LOOP: _shape(4, 0, b"\0\0\0\x02", b"\0\0\0\x18"),
+} | dict.fromkeys(link_types.IP, _shape(0, 0, b"", b""))
 
 _UNKNOWN = _shape(0, 0, b"", b"")._replace(ipv4=b"-", ipv6=b"-")  # no field is so, and everything goes the general way
 
@@ -180,7 +176,7 @@ class HeaderDecoder:
         """The TCP segment of any packet, whatever headers it has in front; None if it has none."""
         if link == UNIX and len(data) >= _UNIX_SIZE:
             return self._unix(time, number, data, wire)
-        if not data and (link in RAW or not wire):  # as an engine gives a packet that it has looked into
+        if not data and (link in link_types.IP or not wire):  # as an engine gives a packet that it has looked into
             return None
         size = len(data)
         return self._network(time, number, LINK_TYPE | link, data, 0, wire if wire > size else size)

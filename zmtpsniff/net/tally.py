@@ -27,6 +27,7 @@ from zmtpsniff.net.encapsulation import (
     UDP_PORT,
     VXLAN_PORT,
 )
+from zmtpsniff.words.counts import were
 
 PLAIN_UDP = IP_PROTOCOL | 17
 TOO_DEEP = OTHER | 2  # tunnels in tunnels
@@ -310,8 +311,3 @@ def _description(kind: int) -> str:
         return str(name)
     text = _REGISTRIES[registry].format(number)
     return f"{text} ({name})" if name else text
-
-
-def were(count: int, noun: str, which: str = "") -> str:
-    """``1 packet was``, ``1,204 packets of IP protocol 50 (ESP) were``."""
-    return f"1 {noun}{which} was" if count == 1 else f"{count:,} {noun}s{which} were"

@@ -6,10 +6,12 @@ This module decrypts nothing. If the plaintext of a record is unknown, it is a h
 import socket
 from typing import NamedTuple, Protocol
 
+from dissectors.address import host_of
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.dissection import End, FlowDissection, Side
 from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
+from zmtpsniff.words.counts import were
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
 _TYPES = range(20, 25)
@@ -71,8 +73,8 @@ class Tls:
         """Problem codes for octets that were not decrypted, each with a sentence that says how much."""
         if not self._count:
             return []
-        were = "1 TLS connection was" if self._count == 1 else f"{self._count:,} TLS connections were"
-        told = f"{were} not decrypted ({'' if self._count == 1 else 'the first: '}{self._first})"
+        example = self._first if self._count == 1 else f"the first: {self._first}"
+        told = f"{were(self._count, 'TLS connection')} not decrypted ({example})"
         if self.decrypted is None:
             return [("tls-no-keys", f"{told}: no keys were given (--tls-keys FILE)")]
         return [("tls-not-decrypted", f"{told}: no key fits, or the handshake is not in the capture")]
@@ -300,7 +302,7 @@ def _begins(octets: bytes | bytearray, position: int = 0) -> bool:
 
 def _key(source: Address, destination: Address) -> bytes:
     """The key of a direction, as in a segment."""
-    hosts = [end.text.rpartition(":")[0] for end in (source, destination)]
+    hosts = [host_of(end.text) for end in (source, destination)]
     family = socket.AF_INET6 if hosts[0].startswith("[") else socket.AF_INET
     octets = [socket.inet_pton(family, host.strip("[]")) for host in hosts]
     return b"".join(octets) + source.port.to_bytes(2, "big") + destination.port.to_bytes(2, "big")

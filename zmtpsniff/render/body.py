@@ -8,7 +8,8 @@ import msgspec
 from dissectors.events import Octets
 from zmtpsniff.render.look import Look
 from zmtpsniff.render.palette import Palette
-from zmtpsniff.render.text import as_text, at_hand, escape, hex_dump, plain_texts, quote, quote_text
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import as_text, at_hand, escape, hex_dump, plain_texts, quote, quote_text
 
 # The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
 _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -51,7 +52,7 @@ def _any_lines(frame: Octets, look: Look) -> list[str]:
             lines += _dump(data, palette)
     if len(data) < length:
         left = length - len(data)
-        lines.append(palette.paint(palette.dim, f"{look.signs.more} {left:,} more octet{'' if left == 1 else 's'}"))
+        lines.append(palette.paint(palette.dim, f"{look.signs.more} {plural(left, 'more octet')}"))
     return lines
 
 

@@ -3,10 +3,10 @@
 import time
 from typing import Literal, get_args
 
+from zmtpsniff.words.durations import NS
+
 Times = Literal["absolute", "relative", "delta"]
 TIMES: tuple[Times, ...] = get_args(Times)
-
-_NS = 1_000_000_000
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
 
     def time(self, time_ns: int) -> str:
         """The time of day, as in ``12:00:00.123456``."""
-        second, rest = divmod(time_ns, _NS)
+        second, rest = divmod(time_ns, NS)
         if second != self._second:  # packets come many to a second
             self._second = second
             self._start = self._format("%H:%M:%S", second)
@@ -62,7 +62,7 @@ class Stopwatch:
         span = time_ns - (time_ns if self._start is None else self._start)
         if self._start is None or self._since_last:
             self._start = time_ns
-        seconds, rest = divmod(abs(span), _NS)
+        seconds, rest = divmod(abs(span), NS)
         text = f"{'-' if span < 0 else ''}{seconds}.{rest:09d}"
         return f"{text if self._digits == 9 else text[:-3]:>{self.columns}}"
 
@@ -70,14 +70,3 @@ class Stopwatch:
 def make_clock(times: Times, utc: bool, digits: int) -> Clock | Stopwatch:
     """What tells times in one of the ways that a user can choose."""
     return Clock(utc, digits) if times == "absolute" else Stopwatch(times == "delta", digits)
-
-
-def duration(length_ns: int) -> str:
-    """A span of time in the unit that suits it, as in ``0.850 ms``, ``1.250 s``, ``2 min 5 s``."""
-    if length_ns < _NS:
-        return f"{length_ns / 1_000_000:.3f} ms"
-    if length_ns < 60 * _NS:
-        return f"{length_ns / _NS:.3f} s"
-    minutes, seconds = divmod(length_ns // _NS, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"

@@ -4,9 +4,9 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
+from dissectors.address import port_of
 from zmtpsniff.render.palette import Palette
-from zmtpsniff.render.text import escape
-from zmtpsniff.render.wording import port_of
+from zmtpsniff.words.text import escape
 
 _BETWEEN = len(" > ") + 6  # between addresses, and a blank behind every column
 _PORT = 5

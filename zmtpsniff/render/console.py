@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.render.color import Color
-from zmtpsniff.render.text import encodable
+from zmtpsniff.words.text import encodable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -5,12 +5,13 @@ from dataclasses import dataclass, field
 from math import log10
 from typing import TextIO
 
+from dissectors.address import host_of, port_of
 from dissectors.events import AnyEvent, Connection, Message, Problem
-from zmtpsniff.analysis.statistics.overview import HostPair, HostPairKey, host_of
+from zmtpsniff.analysis.statistics.overview import HostPair, HostPairKey
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.analysis.statistics.table import Table
-from zmtpsniff.render.text import encodable, escape
-from zmtpsniff.render.wording import number, port_of
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import encodable, escape
 
 _PAIRS = 1000  # at least; twice as many at most
 _OPEN = 20_000  # connections that are not known to be over
@@ -133,10 +134,10 @@ def _edge(key: HostPairKey, pair: HostPair) -> str:
     words = [] if key.client_socket_type is None else [escape(key.client_socket_type)]
     words.append(f"{traffic.messages_in:,} / {traffic.messages_out:,} messages")
     if traffic.connections > 1:
-        words.append(number(traffic.connections, "connection"))
+        words.append(plural(traffic.connections, "connection"))
     severity = worst(pair.problems)
     if severity is not None and severity != "note":
-        words.append(number(pair.problems[severity], severity))
+        words.append(plural(pair.problems[severity], severity))
     width = 1 + log10(1 + traffic.messages_in + traffic.messages_out)
     return f'label={_quoted(chr(10).join(words))}, penwidth={width:.1f}, color="{_COLORS[severity]}"'
 

@@ -5,7 +5,7 @@ from typing import TextIO
 
 from dissectors.events import AnyEvent, Message, Octets
 from zmtpsniff.render.payload import frames_to_show
-from zmtpsniff.render.text import at_hand
+from zmtpsniff.words.text import at_hand
 
 _RULE = "-" * 40
 

@@ -1,15 +1,11 @@
-"""Numbers, spans of time and cells as tables for people have them."""
+"""Numbers and cells as tables for people have them."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from zmtpsniff.render.clock import duration
-
 if TYPE_CHECKING:
     from rich.text import Text
 
-_NS = 1_000_000_000
-_UNITS = ((_NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 _PREFIXES = ("", "k", "M", "G", "T", "P")
 
 
@@ -44,11 +40,3 @@ def rate(count: float | None, unit: str = "", per: str = "/s") -> str:
         return ""
     digits, prefix = _scaled(count)
     return f"{digits}{' ' if unit or prefix else ''}{prefix}{unit}{per}"
-
-
-def brief(length_ns: int) -> str:
-    """A span of time with three digits, such as ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
-    if length_ns >= 60 * _NS:
-        return duration(length_ns)
-    digits, unit = next((length_ns / size, unit) for size, unit in _UNITS if abs(length_ns) >= size or size == 1)
-    return f"{digits:.3g} {unit}" if abs(digits) < 999.5 else f"{digits:.0f} {unit}"

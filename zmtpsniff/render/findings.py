@@ -4,15 +4,16 @@ import textwrap
 from collections.abc import Sequence
 from typing import TextIO
 
-from dissectors.events import Capture
+from dissectors.events import SEVERITIES, Capture
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
 from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import Palette, make_palette
-from zmtpsniff.render.text import encodable, escape
-from zmtpsniff.render.wording import number
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import encodable, escape
 
 _NO_TERMINAL = 120  # columns
 _LEAST = 40
@@ -47,7 +48,7 @@ def draw(
 
 
 def _finding(finding: Finding, palette: Palette, clock: Clock, columns: int) -> list[str]:
-    style = {"error": palette.error, "warning": palette.warning, "note": palette.note}[finding.severity]
+    style = getattr(palette, finding.severity)
     certainty = "" if finding.certainty == "certain" else f" ({finding.certainty})"
     head = _wrapped(f"{escape(finding.summary)} [{finding.code}{certainty}]", columns)
     lines = [f"{palette.paint(style, f'{finding.severity:<8}')} {palette.paint(palette.title, head[0])}"]
@@ -77,12 +78,12 @@ def _wrapped(text: str, columns: int) -> list[str]:
 
 def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette) -> str:
     """The line that matters most to somebody in a hurry."""
-    counts = {severity: sum(one.severity == severity for one in findings) for severity in ("error", "warning", "note")}
+    counts = {severity: sum(one.severity == severity for one in findings) for severity in SEVERITIES}
     if counts["error"] or counts["warning"]:
-        told = ", ".join(number(count, severity) for severity, count in counts.items() if count)
+        told = ", ".join(plural(count, severity) for severity, count in counts.items() if count)
         verdict = palette.paint(palette.error if counts["error"] else palette.warning, told)
     else:
-        notes = f" ({number(counts['note'], 'note')})" if counts["note"] else ""
+        notes = f" ({plural(counts['note'], 'note')})" if counts["note"] else ""
         waiting = any(one.waits for one in findings)
         words = "no error and no warning, but somebody waits" if waiting else "nothing is wrong that can be seen"
         verdict = palette.paint(palette.note if waiting else palette.good, words) + notes
@@ -91,10 +92,10 @@ def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette)
     if not capture.zmtp_flows and not (counts["error"] or counts["warning"]):
         return (
             f"{palette.paint(palette.warning, 'no ZMTP is in the capture')}, so nothing can be said of it: "
-            f"{number(capture.packets, 'packet')}, {number(capture.flows, 'connection')}; look at the interface and "
+            f"{plural(capture.packets, 'packet')}, {plural(capture.flows, 'connection')}; look at the interface and "
             "the filter, or name the port with -d tcp.port==N,zmtp"
         )
     return (
-        f"{verdict}: {number(capture.packets, 'packet')} in {duration(capture.duration_ns)}, "
-        f"{number(capture.zmtp_flows, 'ZMTP connection')}, {number(capture.messages, 'message')}"
+        f"{verdict}: {plural(capture.packets, 'packet')} in {duration(capture.duration_ns)}, "
+        f"{plural(capture.zmtp_flows, 'ZMTP connection')}, {plural(capture.messages, 'message')}"
     )

@@ -27,7 +27,7 @@ from dissectors.events import (
 )
 from dissectors.records import record_fields
 from dissectors.zmtp.limits import Limits
-from zmtpsniff.render.text import UNSEEN_IN_JSON, as_text, at_hand
+from zmtpsniff.words.text import UNSEEN_IN_JSON, as_text, at_hand
 
 DEFAULT_MAX_BYTES = Limits().body_octets  # what is kept
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from dissectors.events import Octets
 from zmtpsniff.render.fit import columns, fitted
 from zmtpsniff.render.palette import Palette, Signs
-from zmtpsniff.render.text import quote
+from zmtpsniff.words.text import quote
 
 _AROUND_TEXT = 26  # columns for the number and length of a frame and quotes around it
 _LEAST_TEXT = 32

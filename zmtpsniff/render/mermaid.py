@@ -5,8 +5,9 @@ from typing import TextIO
 
 from dissectors.events import AnyEvent, Beacon, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.steps import step_words
-from zmtpsniff.render.text import encodable, escape
-from zmtpsniff.render.wording import ENDS, connection_words, number
+from zmtpsniff.render.wording import ENDS, connection_words
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import encodable, escape
 
 DEFAULT_MAX_BYTES = 32
 _PLAIN = frozenset(" .,:_-/()'\"=+*!?|~^@[]")
@@ -66,11 +67,11 @@ class MermaidRenderer:
                 connection_words(event),
                 *(escape(peer.type_name or "?") for peer in (event.client, event.server)),
             ]
-            messages = number(event.messages.client + event.messages.server, "message")
+            messages = plural(event.messages.client + event.messages.server, "message")
             text = f"{words[1]} - {words[2]}, {words[0]}, {messages}, {ENDS[event.end]}"
             lines.append(f"    Note over {client},{server}: {_text(text)}")
         elif isinstance(event, Capture):
-            lines.append(f"    %% {number(event.packets, 'packet')}, {number(event.messages, 'message')}")
+            lines.append(f"    %% {plural(event.packets, 'packet')}, {plural(event.messages, 'message')}")
 
     def _participant(self, address: str, lines: list[str]) -> str:
         name = self._participants.get(address)

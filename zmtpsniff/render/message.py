@@ -9,8 +9,9 @@ from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.origin import Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.runs import Run
-from zmtpsniff.render.text import escape
-from zmtpsniff.render.wording import has_relations, length_on_wire, message_words, number, relation_words
+from zmtpsniff.render.wording import has_relations, length_on_wire, message_words, relation_words
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import escape
 
 _FRAMES = 32  # of a message, unless everything is asked for
 _KEPT = 1024  # titles and labels
@@ -105,7 +106,7 @@ class MessageTree:
             if len(body) > 1:
                 lines += [" " * columns + line for line in body[1:]]
         if len(frames) > len(shown):
-            left = number(len(frames) - len(shown), "frame").replace(" ", " more ", 1)
+            left = plural(len(frames) - len(shown), "frame").replace(" ", " more ", 1)
             lines.append(INDENT + paint(palette.dim, f"{self._look.signs.more} {left}"))
 
     def _add_payload(self, event: Message, lines: list[str]) -> None:

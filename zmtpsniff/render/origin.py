@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from functools import lru_cache
 
+from dissectors.address import port_of
 from dissectors.events import Beacon, Command, Comment, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.clock import Clock, Stopwatch
 from zmtpsniff.render.palette import Palette, Signs
-from zmtpsniff.render.text import escape
-from zmtpsniff.render.wording import port_of
+from zmtpsniff.words.text import escape
 
 _SENDERS = 512  # whose part of the line is kept
 

@@ -7,7 +7,7 @@ from typing import TextIO
 from zmtpsniff.render.color import Color
 
 # The look of each part, in rich's words. Only named colours, so that the terminal's own theme decides the shades.
-_STYLES = {
+STYLES = {
     "time": "dim",
     "place": "dim",
     "client": "cyan",
@@ -98,7 +98,7 @@ def make_palette(stream: TextIO, color: Color) -> Palette:
     system = COLOR_SYSTEMS[console.color_system or "standard"]
     sequences = {}
     for field in fields(Palette):
-        if field.name in _STYLES:
+        if field.name in STYLES:
             # rich puts the text between two sequences, which begin and end a style. Only the first is needed, once.
-            sequences[field.name] = Style.parse(_STYLES[field.name]).render("x", color_system=system).split("x")[0]
+            sequences[field.name] = Style.parse(STYLES[field.name]).render("x", color_system=system).split("x")[0]
     return Palette(**sequences, reset="\x1b[0m")

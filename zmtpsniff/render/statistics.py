@@ -21,16 +21,18 @@ from zmtpsniff.analysis.statistics.records import (
 )
 from zmtpsniff.render import chart
 from zmtpsniff.render.chart import Blocks, make_blocks
-from zmtpsniff.render.clock import Clock, duration
+from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import columns, drawn
-from zmtpsniff.render.figures import brief as _brief
 from zmtpsniff.render.figures import lines as _lines
 from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
-from zmtpsniff.render.palette import Signs, make_signs
-from zmtpsniff.render.text import escape, quote
-from zmtpsniff.render.wording import ENDS, number, process_words, protocol
+from zmtpsniff.render.palette import STYLES, Signs, make_signs
+from zmtpsniff.render.wording import ENDS, process_words, protocol
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import NS, duration
+from zmtpsniff.words.durations import brief as _brief
+from zmtpsniff.words.text import escape, quote
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
 
     from dissectors.events import Peer, Side
 
-_NS = 1_000_000_000
 _NO_TERMINAL = 100  # columns where no terminal says how many there are
 _BAR = 40
 _HEIGHT = 6
@@ -133,24 +134,24 @@ class _Drawing:
 
     def _total(self, row: TotalRow) -> None:
         self._print(
-            f"{number(row.packets, 'packet')} in {duration(row.duration_ns)}, "
-            f"{number(row.flows, 'flow')}, {row.zmtp_flows:,} of them ZMTP"
+            f"{plural(row.packets, 'packet')} in {duration(row.duration_ns)}, "
+            f"{plural(row.flows, 'flow')}, {row.zmtp_flows:,} of them ZMTP"
             if row.packets
             else "No packets"
         )
         if row.dropped:
-            self._print(f"{number(row.dropped, 'packet')} dropped", "bold yellow")
+            self._print(f"{plural(row.dropped, 'packet')} dropped", "bold yellow")
         if row.zmtp_flows:
             self._print(
-                f"{number(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}"
+                f"{plural(row.messages, 'message')}{_per_second(row.messages, row.duration_ns)}"
                 f"{f' and {row.encrypted:,} encrypted' if row.encrypted else ''}, "
-                f"{number(row.octets, 'octet')}, {number(row.problems, 'problem')}"
+                f"{plural(row.octets, 'octet')}, {plural(row.problems, 'problem')}"
             )
         if row.beacons:
-            self._print(f"{number(row.beacons, 'beacon')} of {number(row.beacon_peers, 'peer')}")
+            self._print(f"{plural(row.beacons, 'beacon')} of {plural(row.beacon_peers, 'peer')}")
         if row.subscriptions_not_followed:
             self._print(
-                f"{number(row.subscriptions_not_followed, 'subscription')} not followed: too many at a time",
+                f"{plural(row.subscriptions_not_followed, 'subscription')} not followed: too many at a time",
                 "bold yellow",
             )
 
@@ -223,7 +224,7 @@ class _Drawing:
     def _findings(self, findings: Sequence[Finding]) -> None:
         table = self._table("Finding", ">Count", "What (zmtpsniff diagnose says what to do)")
         for one in findings:
-            style = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}[one.severity]
+            style = STYLES[one.severity]
             name = _lines(f"{one.severity} {one.code}", styles=(style,))
             table.add_row(name, _short(one.count), _lines(escape(one.summary)))
         self._console.print(table)
@@ -231,7 +232,7 @@ class _Drawing:
     def _problems(self, rows: list[ProblemRow]) -> None:
         table = self._table("Problem", ">Count", ">First #", "What")
         for row in rows:
-            style = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}[row.severity]
+            style = STYLES[row.severity]
             table.add_row(
                 _lines(f"{row.severity} {row.code}", styles=(style,)),
                 _short(row.count),
@@ -282,7 +283,7 @@ class _Drawing:
         counts = [0] * -(-intervals // joined)
         for row in rows:
             counts[(row.start_ns - start_ns) // interval_ns // joined] += row.messages
-        seconds = interval_ns * joined / _NS
+        seconds = interval_ns * joined / NS
         most = _rate(max(counts) / seconds)
         if len(most) >= margin:  # less than one in an hour
             most = "<0.01/s"
@@ -323,4 +324,4 @@ def _kinds(counts: dict[str, int]) -> "Text":
 
 
 def _per_second(count: int, length_ns: int) -> str:
-    return f" ({_rate(count * _NS / length_ns)})" if length_ns > 0 and count else ""
+    return f" ({_rate(count * NS / length_ns)})" if length_ns > 0 and count else ""

@@ -2,15 +2,9 @@
 
 from dissectors.events import AnyEvent, Beacon, Command, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.payload import frames_to_show, payload_words
-from zmtpsniff.render.text import escape, quote
-from zmtpsniff.render.wording import (
-    beacon_words,
-    command_words,
-    greeting_words,
-    number,
-    relation_words,
-    topic_words,
-)
+from zmtpsniff.render.wording import beacon_words, command_words, greeting_words, relation_words, topic_words
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.text import escape, quote
 
 _FRAMES = 4  # of a message
 _MORE = "…"
@@ -44,7 +38,7 @@ def _message(event: Message, max_bytes: int, show_secrets: bool) -> str:
         frames = frames_to_show(event, show_secrets)
         said = [quote(frame, max_bytes, _MORE) for frame in frames[:_FRAMES]]
         if len(frames) > _FRAMES:
-            said.append(f"{_MORE} {number(len(frames) - _FRAMES, 'more frame')}")
+            said.append(f"{_MORE} {plural(len(frames) - _FRAMES, 'more frame')}")
     remarks = relation_words(event)
     if event.incomplete:
         remarks.append("incomplete")

@@ -16,14 +16,13 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from zmtpsniff.render.clock import Times, duration, make_clock
+from zmtpsniff.render.clock import Times, make_clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.columns import COMPACT, Columns, Widths
 from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import make_palette
 from zmtpsniff.render.payload import frames_to_show, payload_words
 from zmtpsniff.render.runs import Run, runs
-from zmtpsniff.render.text import encodable, escape, plain_texts, quote
 from zmtpsniff.render.wording import (
     beacon_words,
     connection_words,
@@ -36,6 +35,9 @@ from zmtpsniff.render.wording import (
     relation_words,
     topic_words,
 )
+from zmtpsniff.words.counts import plural_noun
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import encodable, escape, plain_texts, quote
 
 DEFAULT_MAX_BYTES = 32
 _FRAMES = 8  # frames of a message, and topics of a connection, on one line, unless the user asks for all
@@ -269,4 +271,4 @@ def _totals(event: Capture) -> str:
 
 def _plain(count: int, noun: str) -> str:
     """A number with its noun and without thousands separators, for people who split lines with awk."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+    return f"{count} {noun if count == 1 else plural_noun(noun)}"

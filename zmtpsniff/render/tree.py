@@ -18,7 +18,7 @@ from dissectors.events import (
     Subscription,
     Work,
 )
-from zmtpsniff.render.clock import Times, duration, make_clock
+from zmtpsniff.render.clock import Times, make_clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.fit import columns as width_of
 from zmtpsniff.render.look import INDENT, Look
@@ -26,7 +26,6 @@ from zmtpsniff.render.message import MessageTree, relations
 from zmtpsniff.render.origin import Origin
 from zmtpsniff.render.palette import make_palette, make_signs
 from zmtpsniff.render.runs import Run, runs
-from zmtpsniff.render.text import encodable, escape, quote
 from zmtpsniff.render.wording import (
     ENDS,
     beacon_words,
@@ -34,11 +33,13 @@ from zmtpsniff.render.wording import (
     command_words,
     greeting_words,
     length_on_wire,
-    number,
     process_words,
     protocol,
     topic_words,
 )
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import encodable, escape, quote
 
 DEFAULT_MAX_BYTES = 64
 _TOPICS = 8  # or workers, unless everything is asked for
@@ -262,11 +263,11 @@ class TreeRenderer:
         """Add the workers of a PUSH socket with their shares."""
         paint, palette = self._paint, self._palette
         title = f"work of {escape(event.address)}"
-        workers, messages = number(len(event.workers), "worker"), number(event.messages, "message")
+        workers, messages = plural(len(event.workers), "worker"), plural(event.messages, "message")
         lines.append(f"{paint(palette.title, title)}  {workers}, {messages}")
         shown = event.workers if self._look.everything else event.workers[:_TOPICS]
         lines += [
-            f"{INDENT}{share.share:6.1%}  {escape(share.address)}  {number(share.messages, 'message')}"
+            f"{INDENT}{share.share:6.1%}  {escape(share.address)}  {plural(share.messages, 'message')}"
             for share in shown
         ]
         if left := len(event.workers) - len(shown):
@@ -279,8 +280,8 @@ class TreeRenderer:
             escape(peer.address),
             escape(peer.type_name or "") + (" (inferred)" if peer.inferred else ""),
             protocol(peer.version) if peer.version is not None else "",
-            number(messages, "message"),
-            number(octets, "octet"),
+            plural(messages, "message"),
+            plural(octets, "octet"),
             f"identity {quote(identity, self._look.max_bytes, self._look.more)}" if identity else "",
             f"beacon #{peer.beacon}" if peer.beacon is not None else "",
             process_words(peer),
@@ -290,12 +291,12 @@ class TreeRenderer:
         """The totals of the run."""
         paint, palette = self._paint, self._palette
         dropped = paint(palette.error, f"{event.dropped:,} dropped") if event.dropped else ""
-        problems = number(event.problems, "problem")
+        problems = plural(event.problems, "problem")
         parts = [
-            number(event.packets, "packet"),
+            plural(event.packets, "packet"),
             dropped,
-            f"{number(event.flows, 'flow')}, {event.zmtp_flows:,} of ZMTP",
-            number(event.messages, "message"),
+            f"{plural(event.flows, 'flow')}, {event.zmtp_flows:,} of ZMTP",
+            plural(event.messages, "message"),
             paint(palette.warning, problems) if event.problems else problems,
             duration(event.duration_ns),
         ]

@@ -2,8 +2,9 @@
 
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription
 from dissectors.records import record_fields
-from zmtpsniff.render.clock import duration
-from zmtpsniff.render.text import at_hand, escape, quote
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import at_hand, escape, quote
 
 # The ends of a connection as the wire shows them, in words.
 ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still open"}
@@ -16,20 +17,9 @@ _TOLD_APART = frozenset(
 )  # the last two: properties
 
 
-def number(count: int, noun: str) -> str:
-    """A count with its noun, as in ``1 frame``, ``1,200 octets``."""
-    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def protocol(version: str) -> str:
     """A version with the name of its protocol, as in ``ZMTP 3.1``, ``ZWS 2.0``."""
     return escape(f"ZWS {version[3:]}" if version.startswith("ZWS") else f"ZMTP {version}")
-
-
-def port_of(address: str) -> int:
-    """The port of an ``address:port``, 0 if it has none."""
-    digits = address.rpartition(":")[2]
-    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 6 else 0
 
 
 def length_on_wire(octets: Octets) -> int:
@@ -60,7 +50,7 @@ def beacon_words(event: Beacon) -> str:
 def message_words(socket_type: str | None, frames: int, octets: int) -> str:
     """The sender and the size of a message, as in ``REQ message, 2 frames, 45 octets``."""
     kind = "message" if socket_type is None else f"{escape(socket_type)} message"
-    return f"{kind}, {number(frames, 'frame')}, {number(octets, 'octet')}"
+    return f"{kind}, {plural(frames, 'frame')}, {plural(octets, 'octet')}"
 
 
 def has_relations(event: Message) -> bool:

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from dissectors.events import AnyEvent, Connection, Message, Octets, Peer, Side, Subscription
+from dissectors.zmtp.sockets import DRAFTS, SENDING
 from zmtpsniff.errors import Error
-from zmtpsniff.replay.wire import DRAFTS, SENDERS
 
 Key = tuple[str, int | str]
 """What senders have in common that are played by one socket."""
@@ -110,7 +110,7 @@ def _sender(connection: Connection, side: Side, socket_type: str | None, bound: 
         raise Error(f"the capture does not show the type of {own.address}'s socket; name it with --as")
     if kind in DRAFTS:
         raise Error(f"{kind} sockets cannot be replayed: pyzmq's libzmq has no sockets that are drafts")
-    if kind not in SENDERS:
+    if kind not in SENDING:
         raise Error(f"{kind} sockets cannot be replayed")
     key: Key
     if bound:

@@ -5,9 +5,6 @@ from collections.abc import Sequence
 from dissectors.events import Message
 from dissectors.payloads import body_start
 
-# What pyzmq can be, and may send something.
-SENDERS = ("REQ", "REP", "DEALER", "ROUTER", "PUB", "XPUB", "SUB", "XSUB", "PUSH", "PAIR")
-DRAFTS = frozenset({"CLIENT", "SERVER", "RADIO", "DISH", "SCATTER", "GATHER", "PEER", "CHANNEL"})
 _CORRELATION_OCTETS = 4  # of the number in front of the delimiter, with ZMQ_REQ_CORRELATE
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dissectors.events import AnyEvent
+from dissectors.events import SEVERITIES, AnyEvent
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
@@ -11,7 +11,6 @@ from zmtpsniff.analysis.statistics.overview import Overview
 from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, Record, SocketRow
 from zmtpsniff.analysis.statistics.report import report as rows_of
 from zmtpsniff.analysis.statistics.rows import Topic
-from zmtpsniff.analysis.statistics.severities import SEVERITIES
 from zmtpsniff.analysis.statistics.statistics import ROWS
 from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.results import (

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from zmtpsniff.analysis.statistics.severities import SEVERITIES, Severities, add_severities, worst
-from zmtpsniff.render.text import escape, quote
+from dissectors.events import SEVERITIES
+from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.report.results import ReportPair, ReportReplies, ReportTimeline, ReportVersion, Results
 from zmtpsniff.report.sections import agreements, severity_words
+from zmtpsniff.words.text import escape, quote
 
 _NODES = 40  # on each side of the picture
 _STACKED = 8  # services

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from zmtpsniff.analysis.statistics.severities import worst
-from zmtpsniff.render.figures import brief
-from zmtpsniff.render.text import escape as safe
-from zmtpsniff.render.wording import number
 from zmtpsniff.report.results import ReportConversation, ReportStep
 from zmtpsniff.report.sections import moment, severity_words
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import brief
+from zmtpsniff.words.text import escape as safe
 
 
 def ladders(conversations: Sequence[ReportConversation], anchors: Mapping[str, str]) -> Iterator[str]:
@@ -23,7 +23,7 @@ def _ladder(conversation: ReportConversation, anchors: Mapping[str, str], is_ope
     problems = severity_words(conversation.problems)
     marks = f', <span class="{worst(conversation.problems)}">{problems}</span>' if problems else ""
     yield f'<details class="ladder"{" open" if is_open else ""}>\n<summary>{client} {kinds[0]} - {server} {kinds[1]}, '
-    yield f"{number(conversation.messages, 'message')}{marks}</summary>\n"
+    yield f"{plural(conversation.messages, 'message')}{marks}</summary>\n"
     anchor = anchors.get(conversation.server)
     link = f'<a href="#{anchor}">{server}</a>' if anchor else server
     yield f'<p class="dim">Connection {conversation.flow}, from {moment(conversation.start_ns)} on, '

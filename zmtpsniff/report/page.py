@@ -13,13 +13,14 @@ from html import escape
 from importlib.resources import files
 
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
-from zmtpsniff.render.figures import brief, short
-from zmtpsniff.render.text import escape as safe
-from zmtpsniff.render.wording import number
+from zmtpsniff.render.figures import short
 from zmtpsniff.report.charts import charts
 from zmtpsniff.report.ladder import ladders
 from zmtpsniff.report.results import ReportPair, ReportSocket, Results
 from zmtpsniff.report.sections import Cell, Section, headline, sections, severity_words
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import brief
+from zmtpsniff.words.text import escape as safe
 
 _SCRIPTS = ("echarts.min.js", "page.js")
 _PEERS = 12  # of a service, the busiest
@@ -131,8 +132,8 @@ class _Page:
         yield f'<article id="{name}">\n<h3><a href="#{name}">{escape(safe(row.address))}</a> '
         yield f'<span class="dim">{escape(safe(kinds))}</span></h3>\n'
         facts = [
-            f"{number(row.connections, 'connection')}, {row.open:,} of them open at the end",
-            f"{number(row.messages_in, 'message')} in, {row.messages_out:,} out",
+            f"{plural(row.connections, 'connection')}, {row.open:,} of them open at the end",
+            f"{plural(row.messages_in, 'message')} in, {row.messages_out:,} out",
             f"{short(row.octets_in)} octets in, {short(row.octets_out)} out",
         ]
         yield f"<p>{escape('; '.join(facts))}.</p>\n"
@@ -142,7 +143,7 @@ class _Page:
                     f"{share} {brief(value)}"
                     for share, value in (("p50", latency.p50_ns), ("p95", latency.p95_ns), ("p99", latency.p99_ns))
                 )
-                yield f'<p><a href="#latency">{number(latency.count, "reply").replace("replys", "replies")}</a>: '
+                yield f'<p><a href="#latency">{plural(latency.count, "reply")}</a>: '
                 yield f"{escape(times)}, slowest {escape(brief(latency.max_ns))}.</p>\n"
         place = self._time_lines.get(safe(row.address))
         if place is not None:
@@ -158,7 +159,7 @@ class _Page:
             shown.append(
                 f"<li>{escape(safe(pair.client))} "
                 f'<span class="dim">{escape(safe(pair.client_socket_type or "?"))}</span>: '
-                f"{number(pair.messages_in, 'message')} sent, {pair.messages_out:,} received"
+                f"{plural(pair.messages_in, 'message')} sent, {pair.messages_out:,} received"
                 + (f', <span class="{worst(pair.problems)}">{problems}</span>' if problems else "")
                 + "</li>\n"
             )

@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from dissectors.events import Severity
+from dissectors.events import SEVERITIES, Severity
 from zmtpsniff.analysis.statistics.records import Record
-from zmtpsniff.analysis.statistics.severities import SEVERITIES, Severities, worst
+from zmtpsniff.analysis.statistics.severities import Severities, worst
 from zmtpsniff.render.clock import Clock
-from zmtpsniff.render.figures import brief, short
-from zmtpsniff.render.text import escape, quote
-from zmtpsniff.render.wording import number, protocol
+from zmtpsniff.render.figures import short
+from zmtpsniff.render.wording import protocol
 from zmtpsniff.report.results import (
     ReportClock,
     ReportDelay,
@@ -27,6 +26,9 @@ from zmtpsniff.report.results import (
     ReportVersion,
     Results,
 )
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import brief
+from zmtpsniff.words.text import escape, quote
 
 _TOPIC_OCTETS = 48
 _RANK = 1 << 40  # more than there are problems
@@ -62,17 +64,17 @@ class Section:
 
 def headline(total: ReportTotal) -> list[str]:
     """All together, in lines."""
-    lines = [f"{number(total.files, 'file')}, {number(total.packets, 'packet')}"]
+    lines = [f"{plural(total.files, 'file')}, {plural(total.packets, 'packet')}"]
     if total.start_ns is not None and total.end_ns is not None:
         lines[0] += f" from {moment(total.start_ns)} to {moment(total.end_ns)} (UTC)"
     if total.dropped:
-        lines.append(f"{number(total.dropped, 'packet')} lost while the files were written")
+        lines.append(f"{plural(total.dropped, 'packet')} lost while the files were written")
     if total.damaged:
-        lines.append(f"{number(total.damaged, 'file')} could not be read, or not to the end")
+        lines.append(f"{plural(total.damaged, 'file')} could not be read, or not to the end")
     encrypted = f" and {total.encrypted:,} encrypted" if total.encrypted else ""
     lines.append(
-        f"{number(total.connections, 'connection')}, {number(total.messages, 'message')}{encrypted}, "
-        f"{number(total.octets, 'octet')}, {number(total.problems, 'problem')}"
+        f"{plural(total.connections, 'connection')}, {plural(total.messages, 'message')}{encrypted}, "
+        f"{plural(total.octets, 'octet')}, {plural(total.problems, 'problem')}"
     )
     return lines
 
@@ -133,7 +135,7 @@ def _counts(*counts: int) -> tuple[Cell, ...]:
 
 def severity_words(problems: Severities) -> str:
     """Numbers of problems, as in ``2 errors, 1 warning``; without any of them empty."""
-    return ", ".join(number(problems[severity], severity) for severity in SEVERITIES if problems.get(severity))
+    return ", ".join(plural(problems[severity], severity) for severity in SEVERITIES if problems.get(severity))
 
 
 def _severities(problems: Severities) -> Cell:

@@ -4,7 +4,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import columns, drawn
-from zmtpsniff.render.palette import make_signs
+from zmtpsniff.render.palette import STYLES, make_signs
 from zmtpsniff.report.results import Results
 from zmtpsniff.report.sections import Cell, headline, sections
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 _NO_TERMINAL = 100  # columns where no terminal says how many there are
 _STYLES = {"Client": "cyan", "Server": "magenta", "Socket bound at": "magenta", "Replies, by server": "magenta"}
 _STYLES |= {"Topic": "green", "Subscription": "green", "Host": "cyan"}
-_SEVERITIES = {"error": "bold red", "warning": "bold yellow", "note": "cyan"}
 
 
 def draw(results: Results, stream: IO[Any], color: Color = "auto", width: int | None = None) -> None:
@@ -47,4 +46,4 @@ def _draw(results: Results, console: "Console", more: str) -> None:
 
 
 def _style(title: str, cell: Cell) -> str:
-    return _SEVERITIES[cell.severity] if cell.severity else _STYLES.get(title, "")
+    return STYLES[cell.severity] if cell.severity else _STYLES.get(title, "")

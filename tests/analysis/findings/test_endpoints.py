@@ -11,11 +11,11 @@ from zmtpsniff import decode_as
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim
-from zmtpsniff.analysis.findings.inquiry import span
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Attempt, Outcome
+from zmtpsniff.words.durations import about
 
 MS = 1_000_000
 SERVER = "10.0.0.5:5567"
@@ -86,7 +86,7 @@ def test_who_goes_away_and_comes_back(back_ms: int, severity: str | None) -> Non
     assert (claim.code, claim.severity) == ("service-away", severity)
     assert (claim.occurrences.first_ns, claim.occurrences.last_ns) == (2990 * MS, back_ms * MS)
     assert claim.summary == (
-        f"{SERVER} was away for {span((back_ms - 2990) * MS)}, and came back: 1 connection cut, {len(tries)} attempts "
+        f"{SERVER} was away for {about((back_ms - 2990) * MS)}, and came back: 1 connection cut, {len(tries)} attempts "
         "refused, of 10.0.0.9"
     )
 

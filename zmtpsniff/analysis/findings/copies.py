@@ -32,8 +32,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
 from zmtpsniff.net.witness import Stall
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import about
 
 _WAITING = 20_000  # messages of one side of a comparison
 _ROOM = 500_000  # messages of all comparisons together
@@ -514,7 +516,7 @@ class Copies(Inquiry):
             if lost.count:
                 yield Claim(
                     "messages-dropped",
-                    f"{stream.server} dropped at least {times(lost.count, 'message')} for its subscriber "
+                    f"{stream.server} dropped at least {plural(lost.count, 'message')} for its subscriber "
                     f"{stream.address}, which got {got:,}; others got them",
                     "others got copies between messages that this subscriber got, too",
                     lost,
@@ -524,6 +526,6 @@ class Copies(Inquiry):
                 late = stream.late
                 if not late.count:
                     late.add(stream.last_ns, stream.last_packet or None, stream.flow)
-                summary = f"the subscriber {stream.address} is {span(stream.lag_ns)} behind others of {stream.server}"
+                summary = f"the subscriber {stream.address} is {about(stream.lag_ns)} behind others of {stream.server}"
                 known = "others got the same messages so much earlier"
                 yield Claim("subscriber-slow", summary, known, late, ends, subject=stream.address)

@@ -26,11 +26,14 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from dissectors.address import host_of, port_of
 from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, some, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
 from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.net.witness import Attempt
+from zmtpsniff.words.counts import listed, plural
+from zmtpsniff.words.durations import about
 
 _LEAST_ATTEMPTS = 3
 _LEAST_REFUSED_NS = 1_000_000_000
@@ -169,7 +172,7 @@ class Endpoints(Inquiry):
         certainty, why = self._certainty(address, tries)
         answered = endpoint.answers or address in self._servers.entries  # before the capture, perhaps
         any_more = " any more" if answered else ""
-        summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {some(tries.hosts)}"
+        summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {listed(tries.hosts)}"
         # Programs that end together end one after the other.
         least_ns = _LEAST_STOPPED_NS if answered else _LEAST_REFUSED_NS
         severity = "note" if _is_short(tries, least_ns) else self._severity(certainty)
@@ -179,8 +182,8 @@ class Endpoints(Inquiry):
     def _silent(self, address: str, tries: _Tries) -> Claim:
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
-        often = f"{times(seen.count, 'SYN')} in {span(seen.span_ns)}"
-        summary = f"{address} does not answer: {often} by {some(tries.hosts)}"
+        often = f"{plural(seen.count, 'SYN')} in {about(seen.span_ns)}"
+        summary = f"{address} does not answer: {often} by {listed(tries.hosts)}"
         severity = self._severity(certainty)
         return Claim("endpoint-silent", summary, f"no packet comes back; {why}", seen, [address], severity, certainty)
 
@@ -193,14 +196,14 @@ class Endpoints(Inquiry):
     def _certainty(self, address: str, tries: _Tries) -> tuple[Certainty, str]:
         if address in self._servers.entries:
             return "certain", "ZMTP was spoken there"
-        port = address.rpartition(":")[2]
-        if port.isdecimal() and first_match(self._rules, "tcp", int(port)) is not None:
+        port = port_of(address)
+        if port and first_match(self._rules, "tcp", port) is not None:
             return "certain", "-d names its port"
         if tries.has_rhythm:
             return "likely", "the attempts have the rhythm of libzmq, 100 to 200 ms apart"
         speakers = [host for host in tries.hosts if host in self._hosts.entries]
         if speakers:
-            return "likely", f"{some(speakers)} speaks ZMTP elsewhere, but nobody did there"
+            return "likely", f"{listed(speakers)} speaks ZMTP elsewhere, but nobody did there"
         return "possible", f"nothing proves that it is ZeroMQ; if it is, say -d tcp.port=={port},zmtp"
 
 
@@ -235,12 +238,12 @@ def _away(absences: list[_Absence]) -> Claim:
         seen.since(one.since_ns)
         seen.add(one.until_ns, None, None, 0)
         hit.update(dict.fromkeys((*one.cut.values(), *one.tries.hosts)))
-    connections = times(sum(len(one.cut) for one in absences), "connection")
+    connections = plural(sum(len(one.cut) for one in absences), "connection")
     return Claim(
         "service-away",
-        f"{some(one.address for one in absences)} {'was' if len(absences) == 1 else 'were'} away for "
-        f"{span(seen.span_ns)}, and came back: {connections} cut, {times(seen.count, 'attempt')} refused, of "
-        f"{some(hit)}",
+        f"{listed(one.address for one in absences)} {'was' if len(absences) == 1 else 'were'} away for "
+        f"{about(seen.span_ns)}, and came back: {connections} cut, {plural(seen.count, 'attempt')} refused, of "
+        f"{listed(hit)}",
         "its connections ended, a RST answered SYNs after that, and then one was accepted",
         seen,
         [one.address for one in absences],
@@ -258,7 +261,7 @@ def _together(endpoints: dict[str, _Tries], words: str, advice: str) -> Claim:
     for tries in endpoints.values():
         every.seen.merge(tries.seen)
         every.hosts.update(tries.hosts)
-    summary = words.format(some(endpoints), f"{_tries(every)} by {some(every.hosts)}")
+    summary = words.format(listed(endpoints), f"{_tries(every)} by {listed(every.hosts)}")
     known = "a RST answers each of these SYNs; ZMTP was spoken there"
     return Claim("endpoint-refused", summary, known, every.seen, endpoints, "note", advice=advice)
 
@@ -273,5 +276,5 @@ def _refusals(tries: _Tries, address: str) -> str:
 
 def _tries(tries: _Tries) -> str:
     """How many there were in which time."""
-    attempts = times(tries.seen.count, "attempt")
-    return attempts if tries.seen.count == 1 else f"{attempts} in {span(tries.seen.span_ns)}"
+    attempts = plural(tries.seen.count, "attempt")
+    return attempts if tries.seen.count == 1 else f"{attempts} in {about(tries.seen.span_ns)}"

@@ -5,14 +5,13 @@ from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
-from dissectors.events import Severity
+from dissectors.events import SEVERITIES, Severity
 from dissectors.records import meaning
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 
 Certainty = Literal["certain", "likely", "possible"]
 _MOST_EVIDENCE = 5
 _CODES = list(FINDINGS)
-_SEVERITIES = ("error", "warning", "note")
 
 
 class Evidence(msgspec.Struct, frozen=True, gc=False):
@@ -131,4 +130,4 @@ def finding(claim: Claim) -> Finding:
 
 def by_harm(found: Iterable[Finding]) -> list[Finding]:
     """The most harmful first: by severity, then in the order of the catalogue, then by number."""
-    return sorted(found, key=lambda one: (_SEVERITIES.index(one.severity), _CODES.index(one.code), -one.count))
+    return sorted(found, key=lambda one: (SEVERITIES.index(one.severity), _CODES.index(one.code), -one.count))

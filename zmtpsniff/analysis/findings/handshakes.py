@@ -22,10 +22,13 @@ that it connects to. Many connections that end soon for none of these reasons ar
 
 from collections.abc import Iterable
 
+from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Octets, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import may_talk
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, quoted, some, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
+from zmtpsniff.words.counts import again, listed, plural
+from zmtpsniff.words.text import quoted
 
 _NAMES = 100
 _STORM = 5  # connections
@@ -284,7 +287,7 @@ class Handshakes(Inquiry):
         """Handshakes that fail, storms, passwords in clear and old versions."""
         for (code, host, server), failures in self._failures.entries.items():
             seen = failures.seen
-            often = "" if seen.count == 1 else f", {seen.count:,} times"
+            often = again(seen.count)
             known = "; ".join(failures.details)
             advice = None
             if code == "credentials-refused":
@@ -298,18 +301,18 @@ class Handshakes(Inquiry):
         for (host, server), short in self._short.entries.items():
             yield from self._storm(host, server, short)
         for server, seen in self._passwords.entries.items():
-            words = f"user names and passwords for {server} cross the network in clear, {times(seen.count, 'time')}"
+            words = f"user names and passwords for {server} cross the network in clear, {plural(seen.count, 'time')}"
             yield Claim("password-in-clear", words, "PLAIN's HELLO holds them", seen, [server])
         for version, old in self._old.entries.items():
             speak = "speaks" if len(old.names) == 1 else "speak"
-            words = f"{some(old.names)} {speak} ZMTP {version}"
+            words = f"{listed(old.names)} {speak} ZMTP {version}"
             yield Claim("version-old", words, "their greetings say so", old.seen, old.names)
 
     def _refusal_words(self, host: str, server: str, failures: _Failures) -> tuple[str, str | None]:
         """What a server refuses, and the advice. The capture may have only the server's side."""
         mechanisms = failures.mechanisms or self._mechanisms.at(server)
         if failures.users or "PLAIN" in mechanisms:
-            user = f" as {some(failures.users)}" if failures.users else ""
+            user = f" as {listed(failures.users)}" if failures.users else ""
             return f"{server} refuses {host}{user}: its user name or password is wrong", _PLAIN_ADVICE
         if "CURVE" in mechanisms:
             return f"{server} refuses {host}: its key is not known there", _CURVE_ADVICE
@@ -320,7 +323,7 @@ class Handshakes(Inquiry):
         if not wanted or not offered or wanted.keys() & offered.keys():
             return f"{host} and {server} want different security mechanisms: {next(iter(failures.details))}"
         failures.certainty = "certain"  # both sides say what they want, though perhaps not on the same connection
-        return f"{host} and {server} want different security mechanisms: {some(wanted)} and {some(offered)}"
+        return f"{host} and {server} want different security mechanisms: {listed(wanted)} and {listed(offered)}"
 
     def _failure_words(self, code: str, host: str, server: str, failures: _Failures) -> str:
         if code == "server-key-wrong":
@@ -340,7 +343,7 @@ class Handshakes(Inquiry):
                 severity = "note"  # programs that only look whether somebody is there
             handshakes = "all" if short.complete == seen.count else f"{short.complete:,} of them"
             known += f"; {handshakes if short.complete else 'none'} with a whole handshake"
-            often = times(seen.count, "time")
+            often = plural(seen.count, "time")
             summary = f"{host} connects to {server} again and again, {often}, and each connection ends at once"
             is_mute = short.mute == seen.count
             if is_mute:
@@ -349,6 +352,6 @@ class Handshakes(Inquiry):
                 "reconnect-storm", summary, known, seen, [server], severity, advice=_MUTE_ADVICE if is_mute else None
             )
         elif (failed := seen.count - short.complete) > 0:
-            summary = f"{times(failed, 'connection')} from {host} to {server} ended before the handshake was done"
+            summary = f"{plural(failed, 'connection')} from {host} to {server} ended before the handshake was done"
             severity = "warning" if failed >= _FAILED_ALONE else "note"
             yield Claim("handshake-failed", summary, "nothing on the wire says why", seen, [server], severity)

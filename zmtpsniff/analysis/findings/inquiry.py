@@ -4,12 +4,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
-from dissectors.events import Capture, Command, Connection, Greeting, Message, Octets, Problem, Subscription, at_hand
+from dissectors.events import Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
-_NS = 1_000_000_000
-_SHOWN = 48  # octets of a topic
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -115,47 +113,3 @@ class Ledger(Generic[Key, Value]):
         self.entries[key] = entry
         if len(self.entries) > self._limit:
             self.entries.popitem(last=False)
-
-
-def host_of(address: str) -> str:
-    """An address without its port."""
-    return address.rpartition(":")[0]
-
-
-def times(count: int, noun: str) -> str:
-    """A number with its noun: ``1 attempt``, ``1,200 attempts``; with a noun in ``y``, ``3 replies``."""
-    if count == 1:
-        return f"1 {noun}"
-    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
-
-
-def span(length_ns: int) -> str:
-    """A span of time in words, as in ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``."""
-    if length_ns < _NS:
-        return f"{length_ns / 1e6:.3g} ms"
-    seconds = length_ns / _NS
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
-
-
-def some(names: Iterable[str], most: int = 3) -> str:
-    """Names in words: ``a``, ``a and b``, ``a, b, c and 4 others``."""
-    every = list(names)
-    if len(every) > most:
-        rest = len(every) - most
-        return f"{', '.join(every[:most])} and {rest:,} other{'s' if rest > 1 else ''}"
-    return f"{', '.join(every[:-1])} and {every[-1]}" if len(every) > 1 else "".join(every)
-
-
-def quoted(topic: Octets) -> str:
-    """A topic in quotes, or its octets as digits."""
-    data = at_hand(topic)
-    more = "..." if len(data) > _SHOWN else ""
-    try:
-        text = data[:_SHOWN].decode()
-    except UnicodeDecodeError:
-        text = ""
-    if text.isprintable() and (text or not data):
-        return f'"{text}{more}"'
-    return f"0x{data[:_SHOWN].hex()}{more}"

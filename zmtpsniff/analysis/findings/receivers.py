@@ -15,11 +15,14 @@ wait. So this is a warning.
 
 from collections.abc import Generator, Iterable
 
+from dissectors.address import host_of
 from dissectors.events import Connection
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, some, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
 from zmtpsniff.net.witness import Stall
+from zmtpsniff.words.counts import listed, plural
+from zmtpsniff.words.durations import about
 
 _LEAST_NS = 1_000_000_000
 _LONGER = 3  # so many times as long as ever before is another thing than being slow
@@ -49,9 +52,9 @@ class _Receiver:
     def did(self) -> str:
         """How it let the sender wait, in words."""
         if self.seen.count == 1 and self.is_open:
-            return f"made no room for messages for {span(self.total_ns)}, then went on"
+            return f"made no room for messages for {about(self.total_ns)}, then went on"
         if not self.is_open and self.last_ns >= max(_LEAST_NS, _LONGER * self.before_ns):
-            return f"has made no room for messages for the last {span(self.last_ns)}"
+            return f"has made no room for messages for the last {about(self.last_ns)}"
         return "takes messages too slowly"
 
 
@@ -99,7 +102,7 @@ class Receivers(Inquiry):
             kind = self._kinds.get(key)
             if kind is None or receiver.total_ns < _LEAST_NS:
                 continue  # of another protocol, or only for a moment
-            known = f"its TCP window was closed, {times(receiver.seen.count, 'time')}, while there was more to send"
+            known = f"its TCP window was closed, {plural(receiver.seen.count, 'time')}, while there was more to send"
             yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
         told = yield from self._silent_hosts()
         for key, receiver in self._unreached.entries.items():
@@ -107,9 +110,9 @@ class Receivers(Inquiry):
             if kind is None or (key in told and kind not in SUBSCRIBERS):
                 continue
             did = "acknowledged nothing for a while" if receiver.is_open else "acknowledges nothing any more"
-            known = f"the same octets were sent again {times(receiver.attempts, 'time')} before it acknowledged them"
+            known = f"the same octets were sent again {plural(receiver.attempts, 'time')} before it acknowledged them"
             if not receiver.is_open:
-                known = f"the same octets were sent again {times(receiver.attempts, 'time')}, and never acknowledged"
+                known = f"the same octets were sent again {plural(receiver.attempts, 'time')}, and never acknowledged"
             yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
 
     def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
@@ -134,8 +137,8 @@ class Receivers(Inquiry):
             send = "sends" if len(waiting) == 1 else "send"
             yield Claim(
                 "host-silent",
-                f"{host} acknowledges nothing that {some(waiting)} {send} any more, "
-                f"for {span(waited_ns)} on {times(len(keys), 'connection')}",
+                f"{host} acknowledges nothing that {listed(waiting)} {send} any more, "
+                f"for {about(waited_ns)} on {plural(len(keys), 'connection')}",
                 "the same octets were sent again and again on each of them, and never acknowledged",
                 seen,
                 [address for _, address in keys],
@@ -158,9 +161,9 @@ class Receivers(Inquiry):
             is_over = all(receiver.is_open for _, receiver in receivers)
             yield Claim(
                 "network-one-way",
-                f"what {host} sends {'did' if is_over else 'does'} not reach {some(addresses)}"
+                f"what {host} sends {'did' if is_over else 'does'} not reach {listed(addresses)}"
                 f"{' for a while' if is_over else ''}: octets that it had acknowledged were sent again "
-                f"{times(copies, 'time')} in {span(lasted_ns)}",
+                f"{plural(copies, 'time')} in {about(lasted_ns)}",
                 f"the acknowledgments of {host} are in the capture, but {other} does not know of them",
                 seen,
                 [address for one, receiver in receivers for address in (one, receiver.sender)],
@@ -174,7 +177,7 @@ class Receivers(Inquiry):
 def _claim(address: str, kind: str, receiver: _Receiver, did: str, known: str, advice: str | None = None) -> Claim:
     return Claim(
         "subscriber-slow",
-        f"the {kind} at {address} {did}: {receiver.sender} waited {span(receiver.total_ns)} for it",
+        f"the {kind} at {address} {did}: {receiver.sender} waited {about(receiver.total_ns)} for it",
         known,
         receiver.seen,
         [address, receiver.sender],

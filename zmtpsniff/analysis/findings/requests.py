@@ -20,14 +20,17 @@ from collections.abc import Iterable, Sequence
 from heapq import heappush, heappushpop
 from typing import Literal, NamedTuple
 
+from dissectors.address import host_of
 from dissectors.events import Connection, Message, Problem, Severity, at_hand
+from dissectors.zmtp.sockets import REQUEST_REPLY
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, host_of, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Attempt, Pause, Stall
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import about
 
-_KINDS = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
 _PENDING = 64  # requests to remember of one connection
 _TURNS = 5  # so many replies show that a service answers its peer
@@ -258,7 +261,7 @@ class Requests(Inquiry):
     def begin(self, contact: Contact) -> Listener | None:
         """Hear the messages of request-reply sockets."""
         kinds = set(contact.kinds.values())
-        if not kinds <= _KINDS:
+        if not kinds <= REQUEST_REPLY:
             return None
         exchange = self._exchanges[contact.flow] = _Exchange(
             self._pauses.at(contact.flow), strict=bool(kinds & {"REQ", "REP"})
@@ -348,7 +351,7 @@ class Requests(Inquiry):
             missing = suspect.asked - suspect.answered
             # Of sockets that may answer in any order it is not known which of their requests is left.
             is_known = missing == 1 and suspect.strict
-            which = f"the request of packet {suspect.oldest[1]}" if is_known else times(missing, "request")
+            which = f"the request of packet {suspect.oldest[1]}" if is_known else plural(missing, "request")
             yield Claim(
                 "worker-closed",
                 f"the worker {suspect.replier} of {suspect.asker} closed its connection with {which} in hand",
@@ -368,11 +371,11 @@ class Requests(Inquiry):
                 continue
             told.add(suspect.flow)
             missing = suspect.asked - suspect.answered
-            since = "" if not suspect.answered else f", after {times(suspect.answered, 'reply')}"
+            since = "" if not suspect.answered else f", after {plural(suspect.answered, 'reply')}"
             yield Claim(
                 "worker-silent",
-                f"the worker {suspect.replier} of {suspect.asker} answers nothing: {times(missing, 'request')} in "
-                f"{span(waited_ns)}{since}, while others gave {times(others, 'reply')}",
+                f"the worker {suspect.replier} of {suspect.asker} answers nothing: {plural(missing, 'request')} in "
+                f"{about(waited_ns)}{since}, while others gave {plural(others, 'reply')}",
                 "the requests are in the capture, and no message comes back on that connection"
                 + self._not_reached(suspect.flow, suspect.replier),
                 self._seen(suspect, missing),
@@ -389,12 +392,12 @@ class Requests(Inquiry):
             if suspect.strict or suspect.flow in told or waited_ns < self._timeout_ns or not (by_others or by_turns):
                 continue
             missing = suspect.asked - suspect.answered
-            while_others = f", while others got {times(others, 'reply')}" if by_others else ""
-            before = f", after {times(suspect.answered, 'reply')}" if by_turns else ""
+            while_others = f", while others got {plural(others, 'reply')}" if by_others else ""
+            before = f", after {plural(suspect.answered, 'reply')}" if by_turns else ""
             yield Claim(
                 "request-unanswered",
-                f"{suspect.replier} does not answer {suspect.asker}: {times(missing, 'request')} without a reply for "
-                f"{span(waited_ns)}{while_others}{before}",
+                f"{suspect.replier} does not answer {suspect.asker}: {plural(missing, 'request')} without a reply for "
+                f"{about(waited_ns)}{while_others}{before}",
                 f"no message comes back on that connection{self._not_reached(suspect.flow, suspect.replier)}"
                 f"{_INFERRED if suspect.is_inferred else ''}",
                 self._seen(suspect, missing),
@@ -419,8 +422,8 @@ class Requests(Inquiry):
         waited_ns = max(ends, default=0) - (seen.first_ns or 0)
         has_last_word = seen.count == len(unanswered.flows)  # else others may have been answered between them
         is_long = unanswered.has_waited and waited_ns >= _RECENT_NS
-        lasted = f" for {span(waited_ns)}" if has_last_word and is_long else ""
-        summary = f"{replier} does not answer {host}: {times(seen.count, 'request')} without a reply{lasted}"
+        lasted = f" for {about(waited_ns)}" if has_last_word and is_long else ""
+        summary = f"{replier} does not answer {host}: {plural(seen.count, 'request')} without a reply{lasted}"
         # Programs that end do so while they wait, too.
         is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
         # Packets without events may have passed meanwhile, but patterns know the time only from events.
@@ -441,14 +444,14 @@ class Requests(Inquiry):
         slowest = sorted(service.slowest, reverse=True)
         takes = slowest[0].takes if slowest else "service"
         if median_ns > _SLOW_MEDIAN_NS:
-            replies = times(latencies.count, "reply")
-            half = f"half of its {replies} took over {span(median_ns)}, the slowest {span(latencies.maximum)}"
+            replies = plural(latencies.count, "reply")
+            half = f"half of its {replies} took over {about(median_ns)}, the slowest {about(latencies.maximum)}"
             summary = f"{address} is slow: {half}" if takes == "service" else f"the way of {address} is slow: {half}"
         elif latencies.maximum > slow_ns:
             summary = (
                 f"some replies of {address} are slow: the slowest of {latencies.count:,} took "
-                f"{span(latencies.maximum)}, 1 in 100 over {span(latencies.percentile(0.99))}, half of them under "
-                f"{span(max(median_ns, 1))}"
+                f"{about(latencies.maximum)}, 1 in 100 over {about(latencies.percentile(0.99))}, half of them under "
+                f"{about(max(median_ns, 1))}"
             )
             slowest = [one for one in slowest if one.latency_ns > slow_ns]
             few = max(latencies.above(slow_ns), len(slowest)) < _FEW_SLOW * latencies.count
@@ -463,7 +466,7 @@ class Requests(Inquiry):
         elif takes == "transfer":
             where, advice = _transfer(slowest[0]), _TRANSFER_ADVICE
         else:
-            where, advice = f"{_RESENT}{span(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
+            where, advice = f"{_RESENT}{about(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
         known = f"from the request to its reply, as captured{where}{_INFERRED if service.is_inferred else ''}"
         yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice)
 
@@ -476,7 +479,7 @@ class Requests(Inquiry):
             latency_ns, acked_ns = acked[0].latency_ns, acked[0].acked_ns or 0
             told = (
                 f"; its host acknowledged the request of {'the slowest' if acked[0] is slowest[0] else 'a slow one'} "
-                f"after {span(max(acked_ns, 1))}, and the reply came {span(latency_ns - acked_ns)} after that"
+                f"after {about(max(acked_ns, 1))}, and the reply came {about(latency_ns - acked_ns)} after that"
             )
             if 2 * acked_ns < latency_ns:
                 return f"{told}: the time passes in the service"
@@ -486,14 +489,14 @@ class Requests(Inquiry):
         if way_ns is None:
             return ""
         where = "in the service" if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
-        return f"; its host answers a SYN after {span(max(way_ns, 1))}, so the time passes {where}"
+        return f"; its host answers a SYN after {about(max(way_ns, 1))}, so the time passes {where}"
 
 
 def _transfer(slow: _SlowReply) -> str:
     """How the time of a reply divides whose octets took long to come."""
     before_ns = max(slow.latency_ns - slow.transfer_ns, 1)
-    lost = f", {span(slow.resent_ns)} of it until octets were sent again" if slow.resent_ns else ""
+    lost = f", {about(slow.resent_ns)} of it until octets were sent again" if slow.resent_ns else ""
     return (
-        f"; the first octets of the slowest came after {span(before_ns)}, and the others took "
-        f"{span(slow.transfer_ns)}{lost}: the time passes in the transfer"
+        f"; the first octets of the slowest came after {about(before_ns)}, and the others took "
+        f"{about(slow.transfer_ns)}{lost}: the time passes in the transfer"
     )

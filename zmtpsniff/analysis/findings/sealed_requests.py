@@ -16,10 +16,13 @@ finding about it.
 
 from collections.abc import Iterable
 
+from dissectors.address import host_of
 from dissectors.events import Command, Connection, at_hand
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, host_of, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import about
 
 _AUTHENTICATOR = 16  # octets of a box beside its content
 _IDENTIFIED = 128  # octets of INITIATE's box before the metadata: the client's key, and the vouch
@@ -117,8 +120,8 @@ class SealedRequests(Inquiry):
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Each REP that does not answer a host."""
         for (host, replier), silence in self._silences.entries.items():
-            after = f", after {times(silence.answered, 'reply')}" if silence.answered else ""
-            requests = f"{times(silence.seen.count, 'request')} under CURVE"
+            after = f", after {plural(silence.answered, 'reply')}" if silence.answered else ""
+            requests = f"{plural(silence.seen.count, 'request')} under CURVE"
             summary = f"{replier} does not answer {host}: {requests} without a reply for "
-            summary += f"{span(silence.longest_ns)}{after}"
+            summary += f"{about(silence.longest_ns)}{after}"
             yield Claim("request-unanswered", summary, _KNOWN, silence.seen, [replier], certainty="likely")

@@ -26,7 +26,10 @@ from typing import Literal
 from dissectors.events import Connection, Message, Severity, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener, quoted, some, span, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
+from zmtpsniff.words.counts import listed, plural
+from zmtpsniff.words.durations import about
+from zmtpsniff.words.text import quoted
 
 _PUBLISHED = 500  # different beginnings of messages to remember for each publisher
 _LONGEST = 64  # octets of them
@@ -292,7 +295,7 @@ class Topics(Inquiry):
         for address, server, contact, end_ns in self._without:
             seen = Occurrences()
             seen.add(contact.start_ns, contact.packet, contact.flow)
-            lasted = span(end_ns - contact.start_ns)
+            lasted = about(end_ns - contact.start_ns)
             summary = f"the subscriber {address} of {server} has not subscribed to anything in {lasted}"
             advice = "Call zmq_setsockopt with ZMQ_SUBSCRIBE: a SUB socket gets nothing before. An empty topic is all."
             known = "its connection has no subscription"
@@ -313,18 +316,18 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     addresses = dict.fromkeys(suspect.address for suspect in suspects)
     publisher = suspects[0].publisher
     topics = list(dict.fromkeys(suspect.topic for suspect in suspects))
-    named = f"the topic{'s' if len(topics) > 1 else ''} {some(quoted(topic) for topic in topics)}"
-    waited = span(max(suspect.waited_ns for suspect in suspects))
-    who = f"{some(addresses)} got nothing"
+    named = f"the topic{'s' if len(topics) > 1 else ''} {listed(quoted(topic) for topic in topics)}"
+    waited = about(max(suspect.waited_ns for suspect in suspects))
+    who = f"{listed(addresses)} got nothing"
     what = f"{who} of {named} in {waited}{'' if got_nothing else ', though others of its topics match'}"
-    copies = times(max(suspect.sent for suspect in suspects), "message")
+    copies = plural(max(suspect.sent for suspect in suspects), "message")
     suggestion = None
     certainty: Certainty = "certain"
     severity: Severity | None = "note"
     advice: str | None = _WAITING_ADVICE
     if reason == "missed":
         missed = max(suspect.wish.missed for suspect in suspects)
-        what += f", while others got at least {times(missed, 'message')} of it"
+        what += f", while others got at least {plural(missed, 'message')} of it"
         known = f"messages of {server} that begin with {quoted(topics[0])} are on other connections, not on this one"
         severity, advice = None, _MISSED_ADVICE
     elif reason == "silence":
@@ -337,7 +340,7 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
         certainty, advice = "possible", None
         known = (
             f"{server} sent {copies} to others meanwhile, none of which begins with "
-            f"{some((quoted(topic) for topic in topics), 1)}; they got {some(_examples(publisher))}"
+            f"{listed((quoted(topic) for topic in topics), 1)}; they got {listed(_examples(publisher))}"
         )
         if near is not None:
             what += f"; did you mean {quoted(near)}?"

@@ -6,8 +6,9 @@ from typing import NamedTuple
 from dissectors.events import Capture, Connection, Problem
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, some, times
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
 from zmtpsniff.net.witness import Attempt
+from zmtpsniff.words.counts import listed, plural
 
 _FLOWS = 50_000
 
@@ -96,12 +97,12 @@ class Vantage(Inquiry):
         words = []
         advice: dict[str, None] = {}
         if self._dropped:
-            words.append(f"{times(self._dropped, 'packet')} dropped while capturing")
+            words.append(f"{plural(self._dropped, 'packet')} dropped while capturing")
             advice[_BUFFER] = None
             seen.add(None, None, None, self._dropped)
         for code, losses in self._losses.entries.items():
             loss = _LOSSES[code]
-            words.append(loss.words if losses.count == 1 else f"{loss.words} ({times(losses.count, 'time')})")
+            words.append(loss.words if losses.count == 1 else f"{loss.words} ({plural(losses.count, 'time')})")
             advice[loss.advice] = None
             seen.add(losses.first_ns, None, None, losses.count)
             for one in losses.evidence:
@@ -116,7 +117,7 @@ class Vantage(Inquiry):
             yield Claim("capture-lossy", summary, known, seen, [], advice=" ".join(filter(None, advice)) or _ORDER)
         if self._late.count:
             summary = (
-                f"the capture begins after {self._late.count:,} of {times(self._zmtp, 'connection')} "
-                f"{'was' if self._late.count == 1 else 'were'} made, with {some(self._late_servers)}"
+                f"the capture begins after {self._late.count:,} of {plural(self._zmtp, 'connection')} "
+                f"{'was' if self._late.count == 1 else 'were'} made, with {listed(self._late_servers)}"
             )
             yield Claim("capture-late", summary, "their handshakes are not in it", self._late, self._late_servers)

@@ -3,10 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from dissectors.address import host_of, port_of
 from dissectors.events import Problem, Severity
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, host_of, some, times
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.words.counts import again, listed
 
 _LOST_HEARTBEATS = {"ping-unanswered": "dst", "heartbeat-late": "src"}  # each with the one who is silent
 # Problems that other inquiries explain.
@@ -79,7 +81,7 @@ class Violations(Inquiry):
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """What was lost, and what was broken."""
         for address, seen in self._silent.entries.items():
-            often = "" if seen.count == 1 else f", {times(seen.count, 'time')}"
+            often = again(seen.count)
             summary = f"{address} fell silent: its heartbeats stopped{often}"
             yield Claim("heartbeat-lost", summary, self._details[address], seen, [address])
         services = Counter((code, severity) for code, severity, _ in self._breaches.entries)
@@ -91,11 +93,11 @@ class Violations(Inquiry):
             (key[:2], breach) for key, breach in self._breaches.entries.items() if services[key[:2]] <= _MOST_SERVICES
         )
         for (code, severity), breach in (*together.items(), *alone):
-            often = "" if breach.seen.count == 1 else f", {breach.seen.count:,} times"
+            often = again(breach.seen.count)
             where = ""
             if breach.places and not any(end in breach.detail for place in breach.places for end in place):
                 senders, receivers = (_names(place[side] for place in breach.places) for side in (0, 1))
-                where = f", from {some(senders)} to {some(receivers)}"
+                where = f", from {listed(senders)} to {listed(receivers)}"
             endpoints = [end for place in breach.places for end in place]
             kind = PROBLEMS.get(code)
             yield Claim(
@@ -112,12 +114,7 @@ class Violations(Inquiry):
 def _service(event: Problem) -> str:
     """The address of the service that a problem most likely is about: the one with the lower port."""
     ends = [end for end in (event.src, event.dst) if end is not None]
-    return min(ends, key=_port, default="")
-
-
-def _port(address: str) -> int:
-    port = address.rpartition(":")[2]
-    return int(port) if port.isdecimal() else 0
+    return min(ends, key=port_of, default="")
 
 
 def _names(addresses: Iterable[str]) -> list[str]:

@@ -6,6 +6,7 @@ from copy import copy
 from functools import partial
 from typing import Any
 
+from dissectors.address import port_of
 from dissectors.events import (
     UNBOUNDED,
     AnyEvent,
@@ -21,7 +22,7 @@ from dissectors.events import (
     at_hand,
 )
 from dissectors.problems import BLINDING
-from dissectors.zmtp.sockets import PEERS, PUBLISHERS, SUBSCRIBERS, may_talk
+from dissectors.zmtp.sockets import PEERS, PUBLISHERS, REQUEST_REPLY, SINGLE_FRAME, SUBSCRIBERS, USUAL_PEER, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
@@ -30,9 +31,8 @@ from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
-from zmtpsniff.analysis.patterns.request_reply import SOCKET_TYPES as REQUEST_REPLY
 from zmtpsniff.analysis.patterns.request_reply import Exchange, request_reply
-from zmtpsniff.analysis.patterns.single_frame import SINGLE_FRAME, RadioDish, SingleFrame
+from zmtpsniff.analysis.patterns.single_frame import RadioDish, SingleFrame
 from zmtpsniff.decode_as import DecodeAs, first_match
 
 _SETTLE_NS = 1_000_000_000
@@ -44,11 +44,6 @@ _PUBLISHERS = 10_000
 _LONGEST_IDENTITY = 255
 
 
-# The peers of a socket whose type the user declares.
-_USUAL_PEERS = {
-    "REP": "REQ", "REQ": "REP", "ROUTER": "DEALER", "DEALER": "ROUTER", "PUB": "SUB", "XPUB": "SUB", "SUB": "PUB",
-    "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR",
-}  # fmt: skip
 NO_HORIZONS: Mapping[int, int] = {}
 Notice = tuple[int, Refusal | Doubt | Delay]
 """What flows tell that is no event, and how many events of its batch come before it."""
@@ -245,11 +240,11 @@ class Patterns:
     def _infer(self, conversation: Conversation, one: str, other: str) -> None:
         """Infer the socket types from the messages, unless the user has declared them."""
         for bound, peer in ((one, other), (other, one)):
-            port = bound.rpartition(":")[2]
-            rule = first_match(self._rules_of_user, "tcp", int(port)) if port.isdecimal() else None
+            port = port_of(bound)
+            rule = first_match(self._rules_of_user, "tcp", port) if port else None
             if rule is not None:
                 conversation.is_declared = True
-                usual = _USUAL_PEERS[rule.socket_type]
+                usual = USUAL_PEER[rule.socket_type]
                 self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
                 return
         conversation.inference = Inference(one, other, self._senders)

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 
+from dissectors.address import host_of
 from dissectors.events import Beacon, Connection, Peer
 
 _REMEMBERED = 10_000
@@ -18,8 +19,7 @@ class BeaconPeers:
     def beacon(self, event: Beacon) -> None:
         """A peer announces itself, or takes leave."""
         if event.port:
-            host = event.src.rpartition(":")[0]
-            self._remember(f"{host}:{event.port}", event.packet)
+            self._remember(f"{host_of(event.src)}:{event.port}", event.packet)
             self._remember(bytes.fromhex(event.uuid), event.packet)
             self._remember(_IDENTITY + bytes.fromhex(event.uuid), event.packet)
 

@@ -3,6 +3,7 @@
 from collections import OrderedDict, defaultdict
 from typing import NamedTuple
 
+from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
 from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Subject
 
@@ -136,7 +137,7 @@ class ConnectionLog:
         )
         if ends_storm and not self._storms:
             return
-        pair = (event.client.address.rpartition(":")[0], event.server.address)
+        pair = (host_of(event.client.address), event.server.address)
         if ends_storm:
             self._storms.pop(pair, None)
             return

@@ -35,7 +35,9 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
+from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
+from dissectors.zmtp.sockets import REQUEST_REPLY, USUAL_PEER
 
 _TURNS = 3  # requests with their replies
 _CLEARLY = 2  # times longer is clearly longer
@@ -49,8 +51,6 @@ _MOST = 1000  # after so many messages of one connection, no further one will te
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
 _ADDRESSES = 10_000
-_PEER_OF = {"PUB": "SUB", "XPUB": "SUB", "SUB": "PUB", "XSUB": "PUB", "PUSH": "PULL", "PULL": "PUSH", "PAIR": "PAIR"}
-_FIRST_CHOSEN_PORT = 32_768  # the first port that Linux chooses for a client; other systems begin later
 _LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
 _CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
@@ -149,8 +149,8 @@ class BoundSockets:
             kind = self._kinds.get(bound)
             if kind == "REP":
                 return {bound: Guess(kind), peer: Guess("REQ", "DEALER")}
-            if kind in _PEER_OF:
-                return {bound: Guess(kind), peer: Guess(_PEER_OF[kind])}
+            if kind in USUAL_PEER and kind not in REQUEST_REPLY:
+                return {bound: Guess(kind), peer: Guess(USUAL_PEER[kind])}
         return None
 
     def settle(self, guesses: Guesses) -> Guesses:
@@ -424,7 +424,7 @@ class Inference:
         self._senders.at(sender).kind = kind
         if kind == "PUB" and self._frames == _GROUP_FRAMES:
             return {sender: Guess(kind, "RADIO"), receiver: Guess("SUB", "DISH")}
-        return {sender: Guess(kind), receiver: Guess(_PEER_OF[kind])}
+        return {sender: Guess(kind), receiver: Guess(USUAL_PEER[kind])}
 
     def _by_topics(self, event: Message) -> str | None:
         """Messages whose first frames repeat have topics, if the bound side sends them."""
@@ -463,7 +463,7 @@ class Inference:
 
     def _client(self) -> str | None:
         """The side that connected, if only one has a port of those that systems choose; else None."""
-        chosen = [end for end in self._ends if int(end.rpartition(":")[2] or 0) >= _FIRST_CHOSEN_PORT]
+        chosen = [end for end in self._ends if port_of(end) >= FIRST_CLIENT_PORT]
         return chosen[0] if len(chosen) == 1 else None
 
     def _other(self, address: str) -> str:

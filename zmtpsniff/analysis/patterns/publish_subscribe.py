@@ -5,6 +5,7 @@ from collections import Counter
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.words.counts import plural
 
 _CANCELLED = 100  # cancelled topics to remember of one connection: their messages may still be on their way
 _LENGTHS = 256  # different lengths of topics; each costs one look-up for every message
@@ -126,8 +127,8 @@ class PublishSubscribe(Rules):
         self._findings.report(
             "slow-joiner",
             event,
-            f"the first subscription on this connection, after the publisher had sent {missed:,} "
-            f"message{'' if missed == 1 else 's'} to another subscriber{meanwhile}",
+            f"the first subscription on this connection, after the publisher had sent "
+            f"{plural(missed, 'message')} to another subscriber{meanwhile}",
         )
 
     # ------------------------------------------------------------------ messages

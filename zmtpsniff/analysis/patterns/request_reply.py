@@ -29,7 +29,6 @@ from zmtpsniff.analysis.patterns.conversation import (
 )
 from zmtpsniff.analysis.patterns.proxies import Proxies
 
-SOCKET_TYPES = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
 _ALIKE = 1024  # of these the most with the same envelope
 _LOOKED_THROUGH = 1024  # so many of them to compare with the envelope of a reply of a REP

@@ -4,7 +4,6 @@ from dissectors.events import Command, Connection, Message, Octets, at_hand
 from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
 
 # 41/CLISRV, 49/SCATTERGATHER, 51/P2P, 52/CHANNEL
-SINGLE_FRAME = frozenset({"CLIENT", "SERVER", "SCATTER", "GATHER", "PEER", "CHANNEL"})
 _DONE = 100  # groups that were left or reported
 _GROUP_COST = 150  # octets that a group takes beside its own
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
+from dissectors.address import host_of
 from dissectors.events import AnyEvent, Connection, Message, Octets, Problem, Severity
+from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.statistics.activity import Activity
 from zmtpsniff.analysis.statistics.intervals import Intervals
 from zmtpsniff.analysis.statistics.octets import length_of, shortened
@@ -26,7 +28,6 @@ _HOSTS = 300  # with the intervals in which they sent
 _AGREEMENTS = 10
 _PROBLEMS = 2000  # of different codes and hosts
 _ENDED = 10_000  # closed connections whose problems may still come
-_PUBLISH = frozenset({"PUB", "XPUB", "RADIO"})
 _BEHIND = 5  # intervals without a message that are silence
 _SENDING = 5  # intervals with messages before the silence, at least
 _FACTOR = 3  # silence is so many times longer than the longest pause before it
@@ -149,7 +150,7 @@ class Overview:
             flow.activity = Activity()
         flow.activity.add(self.intervals, event.time_ns, octets, event.latency_ns)
         flow.sent[event.src] = flow.sent.get(event.src, 0) + 1
-        if event.socket_type in _PUBLISH and event.frames:
+        if event.socket_type in WITH_TOPICS and event.frames:
             _count_topic(self.topics, event.frames[0], octets)
         matched = event.frames[0] if event.socket_type == "RADIO" else event.matched
         if matched is not None:
@@ -263,12 +264,6 @@ def silence_of(places: Sequence[int], end: int) -> Silence | None:
     if length <= max(_BEHIND, _FACTOR * longest):
         return None
     return Silence(places[-1], length, longest)
-
-
-def host_of(address: str) -> str:
-    """An address without its port."""
-    host, colon, port = address.rpartition(":")
-    return host if colon and port.isdecimal() else address
 
 
 def _count_topic(topics: Table[Octets, Topic], topic: Octets, octets: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TypeVar
 
-from dissectors.events import Octets
+from dissectors.events import SEVERITIES, Octets
 from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
 from zmtpsniff.analysis.statistics.records import (
     AnyRecord,
@@ -25,7 +25,6 @@ from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.statistics import Statistics
 
 _NS = 1_000_000_000
-_SEVERITIES = ("error", "warning", "note")
 _Some = TypeVar("_Some", bound=Record)
 
 
@@ -136,7 +135,7 @@ def _latency(pattern: Pattern, service: str | None, sketch: Sketch) -> LatencyRo
 
 
 def _how_bad(row: ProblemRow) -> tuple[int, int, str]:
-    return _SEVERITIES.index(row.severity), -row.count, row.code
+    return SEVERITIES.index(row.severity), -row.count, row.code
 
 
 def _total(statistics: Statistics) -> TotalRow:

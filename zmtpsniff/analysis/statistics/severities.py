@@ -1,10 +1,8 @@
 """Numbers of problems by how bad they are."""
 
-from dissectors.events import Severity
+from dissectors.events import SEVERITIES, Severity
 
 Severities = dict[Severity, int]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
-"""From the worst on."""
 
 
 def add_severities(counts: Severities, more: Severities) -> None:

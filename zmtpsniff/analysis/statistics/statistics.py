@@ -17,6 +17,7 @@ from dissectors.events import (
     Subscription,
     at_hand,
 )
+from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.statistics.octets import LONGEST, length_of, shortened
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow
@@ -30,7 +31,6 @@ ROWS = 5000  # that are kept of each kind, at least; twice as many at most
 _SERVICES = 250  # each with its sketches
 _SKETCHES = 1000  # of open connections
 _FOLLOWED = 50_000  # subscriptions of open connections
-_HAVE_TOPICS = frozenset({"PUB", "XPUB", "RADIO"})
 _NS = 1_000_000_000
 
 
@@ -148,7 +148,7 @@ class Statistics:
                     if sketch is None:
                         sketch = self._answers(event.flow).requests
                     sketch.add(event.latency_ns)
-                if event.matched is not None or event.socket_type in _HAVE_TOPICS:
+                if event.matched is not None or event.socket_type in WITH_TOPICS:
                     self._topic(event)
             else:
                 self._take_other(event)

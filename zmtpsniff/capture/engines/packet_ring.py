@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from zmtpsniff.capture.engines.bpf import ARPHRD_ETHERNET, ARPHRD_LOOPBACK
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.words.link_types import ETHERNET, RAW
 
 # linux/if_packet.h
 _SOL_PACKET = 263
@@ -24,7 +25,6 @@ _HEADER = struct.Struct("=IIIIIIHHIIH")  # tpacket3_hdr up to the VLAN's protoco
 _ADDRESS = struct.Struct("=HHiHB")  # sockaddr_ll behind it, up to the packet's type
 _ADDRESS_OFFSET = 48
 _LIKE_ETHERNET = (ARPHRD_ETHERNET, ARPHRD_LOOPBACK)
-_ETHERNET, _RAW = 1, 101  # LINKTYPE_ numbers
 _ETHER_TYPE_VLAN = 0x8100
 
 
@@ -100,10 +100,10 @@ def packets_of(count: int, block: bytes) -> list[Packet]:
                 protocol = tag_type if status & _VLAN_TPID_VALID else _ETHER_TYPE_VLAN
                 octets = octets[:12] + struct.pack(">HH", protocol, tag & 0xFFFF) + octets[12:]
                 length += 4
-            batch.append((time, _ETHERNET, octets, length, None))
+            batch.append((time, ETHERNET, octets, length, None))
         else:  # a tunnel, or the like: from the IP header on
             skipped = network - link
             start = position + network
-            batch.append((time, _RAW, block[start : start + size - skipped], length - skipped, None))
+            batch.append((time, RAW, block[start : start + size - skipped], length - skipped, None))
         position += step
     return batch

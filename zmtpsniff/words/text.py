@@ -26,6 +26,7 @@ _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # Unicode categ
 # Octets of ASCII characters that are shown as they are, in text that is surely no JSON.
 _PLAIN = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\{[')
 
+_IN_SENTENCE = 48  # octets
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
@@ -117,6 +118,11 @@ def quote(octets: Octets, max_bytes: int = 0, more: str = "...") -> str:
     readable = as_text(first, whole)
     shown = f"0x{first.hex()}" if readable is None else quote_text(readable)
     return shown if whole else shown + more.format(f"{length - len(first):,}")
+
+
+def quoted(octets: Octets) -> str:
+    """The first octets of a topic or a name, as a sentence quotes them."""
+    return quote(octets, _IN_SENTENCE)
 
 
 def quote_text(text: str) -> str:

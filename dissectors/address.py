@@ -1,0 +1,15 @@
+"""Addresses as records have them: ``192.0.2.1:5555``, ``[2001:db8::1]:5555``."""
+
+FIRST_CLIENT_PORT = 32_768  # the first port that Linux chooses for a client; other systems begin later
+
+
+def host_of(address: str) -> str:
+    """The host of an address, without the port if it has one."""
+    host, colon, port = address.rpartition(":")
+    return host if colon and port.isdecimal() else address
+
+
+def port_of(address: str) -> int:
+    """The port of an address; 0 if the address has none."""
+    digits = address.rpartition(":")[2]
+    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 6 else 0

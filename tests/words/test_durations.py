@@ -1,0 +1,22 @@
+"""Lengths of time in words."""
+
+import pytest
+
+from zmtpsniff.words.durations import about, brief, duration
+
+MS = 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("length_ns", "exact", "short", "said"),
+    [
+        (850_000, "0.850 ms", "850 us", "0.85 ms"),
+        (350 * MS, "350.000 ms", "350 ms", "350 ms"),
+        (1250 * MS, "1.250 s", "1.25 s", "1.2 s"),
+        (30_000 * MS, "30.000 s", "30 s", "30 s"),
+        (125_000 * MS, "2 min 5 s", "2 min 5 s", "125 s"),
+        (7_500_000 * MS, "2 h 5 min", "2 h 5 min", "125 min"),
+    ],
+)
+def test_a_length_of_time(length_ns: int, exact: str, short: str, said: str) -> None:
+    assert [duration(length_ns), brief(length_ns), about(length_ns)] == [exact, short, said]

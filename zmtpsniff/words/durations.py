@@ -1,0 +1,33 @@
+"""Lengths of time in words."""
+
+NS = 1_000_000_000  # nanoseconds of a second
+_UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
+
+
+def duration(length_ns: int) -> str:
+    """A length of time in the unit that suits it, to three places: ``0.850 ms``, ``1.250 s``, ``2 min 5 s``."""
+    if length_ns < NS:
+        return f"{length_ns / 1_000_000:.3f} ms"
+    if length_ns < 60 * NS:
+        return f"{length_ns / NS:.3f} s"
+    minutes, seconds = divmod(length_ns // NS, 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+
+
+def brief(length_ns: int) -> str:
+    """A length of time with three digits, for a table: ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
+    if length_ns >= 60 * NS:
+        return duration(length_ns)
+    digits, unit = next((length_ns / size, unit) for size, unit in _UNITS if abs(length_ns) >= size or size == 1)
+    return f"{digits:.3g} {unit}" if abs(digits) < 999.5 else f"{digits:.0f} {unit}"
+
+
+def about(length_ns: int) -> str:
+    """A length of time as people say it: ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``."""
+    if length_ns < NS:
+        return f"{length_ns / 1e6:.3g} ms"
+    seconds = length_ns / NS
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
