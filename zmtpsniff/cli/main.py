@@ -30,6 +30,7 @@ _MODULES = {
     "schema": "zmtpsniff.cli.schema",
     "spark": "zmtpsniff.cli.spark",
     "stats": "zmtpsniff.cli.stats",
+    "trace": "zmtpsniff.cli.trace",
 }
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
@@ -86,8 +87,8 @@ def cli() -> None:
     zmtpsniff read -T json capture.pcap | jq .   JSON Lines for programs
     sudo zmtpsniff live -i any -T summary        as it happens, a line each
     zmtpsniff diagnose capture.pcap              what is wrong here
+    zmtpsniff trace capture.pcap                 where each request went
     zmtpsniff stats capture.pcap                 who talks to whom, how fast
-    zmtpsniff report capture.pcap -o FILE.html   one page to pass on
     zmtpsniff check capture.pcap --policy FILE   traffic as a test
     """
 

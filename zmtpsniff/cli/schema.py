@@ -8,9 +8,10 @@ from zmtpsniff.cli.help import CommandWithHelp
 @click.command(cls=CommandWithHelp, short_help="Print the JSON Schema of the records.")
 @click.option("--stats", is_flag=True, help="Print that of the records of zmtpsniff stats.")
 @click.option("--diagnose", is_flag=True, help="Print that of the records of zmtpsniff diagnose.")
+@click.option("--trace", is_flag=True, help="Print that of the records of zmtpsniff trace.")
 @click.option("--report", is_flag=True, help="Print that of the records of zmtpsniff spark report.")
 @click.option("--version", "version", is_flag=True, help="Print only the version of the records.")
-def schema(stats: bool, diagnose: bool, report: bool, version: bool) -> None:
+def schema(stats: bool, diagnose: bool, trace: bool, report: bool, version: bool) -> None:
     """Print the JSON Schema (2020-12) of the records that -T json writes.
 
     Their version is MAJOR.MINOR: records and fields that are new raise MINOR, what programs that read them may trip
@@ -20,6 +21,7 @@ def schema(stats: bool, diagnose: bool, report: bool, version: bool) -> None:
     zmtpsniff schema > record.schema.json
     zmtpsniff schema --stats
     zmtpsniff schema --diagnose
+    zmtpsniff schema --trace
     zmtpsniff schema --report
     zmtpsniff schema --version
     """
@@ -30,8 +32,8 @@ def schema(stats: bool, diagnose: bool, report: bool, version: bool) -> None:
     if version:
         click.echo(VERSION)
         return
-    if stats + diagnose + report > 1:
-        raise click.UsageError("--stats, --diagnose and --report: give one of them")
+    if stats + diagnose + trace + report > 1:
+        raise click.UsageError("--stats, --diagnose, --trace and --report: give one of them")
     if stats:
         from zmtpsniff.analysis.findings.finding import Finding
         from zmtpsniff.analysis.statistics.records import AnyRecord
@@ -46,6 +48,10 @@ def schema(stats: bool, diagnose: bool, report: bool, version: bool) -> None:
         made = json_schema(
             Finding | Capture, "zmtpsniff findings", "One line of the output of `zmtpsniff diagnose -T json`."
         )
+    elif trace:
+        from zmtpsniff.analysis.ways.records import Way
+
+        made = json_schema(Way, "zmtpsniff ways", "One line of the output of `zmtpsniff trace -T json`.")
     elif report:
         from zmtpsniff.report.results import AnyReportRecord
 

@@ -57,11 +57,12 @@ def json_schema(
 ) -> dict[str, Any]:
     """The JSON Schema (2020-12) that every record fulfils, which tells the record types apart by ``type``.
 
-    ``records`` is the union of their types. Properties that it does not name are allowed: later versions add some.
+    ``records`` is the union of their types, or the only one. Properties that it does not name are allowed: later
+    versions add some.
     """
     made: dict[type, type] = {}
     # The definition of Payload is there whether a record has one or not, like that of Octets.
-    parts = [_as_written(part, made) for part in (*typing.get_args(records), Payload)]
+    parts = [_as_written(part, made) for part in (*(typing.get_args(records) or (records,)), Payload)]
     (*references, _), definitions = msgspec.json.schema_components(
         parts, schema_hook=_octets_reference, ref_template="#/$defs/{name}"
     )

@@ -19,7 +19,7 @@ _LONGEST_IDENTITY = 255  # octets
 _OWN_IDENTITY = 5  # octets of an identity that libzmq makes: a zero and a counter of four
 
 
-class Leg(NamedTuple):
+class RelayedReply(NamedTuple):
     """A reply on its way back."""
 
     place: Place
@@ -34,7 +34,9 @@ class Proxies:
         # By the hash of the frames, and the flow that they came on; and those flows by that hash.
         self._requests: OrderedDict[tuple[int, int], Alike[Place]] = OrderedDict()
         self._senders: dict[int, set[int]] = {}
-        self._replies: OrderedDict[tuple[int, int], Alike[Leg]] = OrderedDict()  # by their next flow, and that hash
+        self._replies: OrderedDict[tuple[int, int], Alike[RelayedReply]] = (
+            OrderedDict()
+        )  # by their next flow, and that hash
         # The flow of a peer, by the identity that it announced; and by the identity that a ROUTER gave to it, with the
         # address of the socket that sends on what the ROUTER got. The ROUTERs of two proxies may give the same ones.
         self._announced: OrderedDict[bytes, int] = OrderedDict()
@@ -115,9 +117,9 @@ class Proxies:
                 self._replies.popitem(last=False)
         else:
             self._replies.move_to_end(what)
-        alike.add(Leg(Place(event.flow, event.packet, event.part), answers))
+        alike.add(RelayedReply(Place(event.flow, event.packet, event.part), answers))
 
-    def forwarded_reply(self, event: Message) -> Leg | None:
+    def forwarded_reply(self, event: Message) -> RelayedReply | None:
         """Where a reply of a ROUTER came from, if that is certain."""
         if not self._replies:
             return None

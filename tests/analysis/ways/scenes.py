@@ -1,0 +1,54 @@
+"""Events of sockets that say what a test lets them say, a millisecond after each other."""
+
+from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Octets, Peer, Sides
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.ways import Ways
+
+MS = 1_000_000
+
+
+class Scene:
+    """Connections between sockets, and what they say."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.events: list[AnyEvent] = []
+        self.now_ns = 0
+        self._packet = 0
+        self._ends: dict[int, tuple[str, str]] = {}  # client and server by connection
+
+    def connect(self, flow: int, client: str, server: str, *, types: tuple[str, str], far_ns: int = 0) -> None:
+        """A client and a server greet each other; the answer of the client comes ``far_ns`` later."""
+        self._ends[flow] = client, server
+        for src, dst in ((client, server), (server, client)):
+            self.events.append(Greeting(self.now_ns, 1, flow, src, dst, version="3.1", mechanism="NULL"))
+        for src, dst, kind in zip((client, server), (server, client), types, strict=True):
+            time_ns = self.now_ns + (far_ns if src == client else 0)
+            self.events.append(Command(time_ns, 1, flow, src, dst, "READY", {"Socket-Type": kind.encode()}, kind))
+
+    def say(
+        self, flow: int, *frames: Octets, by_server: bool = False, answers: Message | None = None, after_ms: float = 1
+    ) -> Message:
+        """A message on a connection, so long after the one before; ``answers`` is the request of a reply."""
+        self.now_ns += round(after_ms * MS)
+        self._packet += 1
+        client, server = self._ends[flow]
+        src, dst = (server, client) if by_server else (client, server)
+        message = Message(self.now_ns, self._packet, flow, src, dst, list(frames))
+        if answers is not None:
+            message.request = answers.packet
+        self.events.append(message)
+        return message
+
+    def close(self, flow: int, *, by_server: bool = False) -> None:
+        """One side closes a connection."""
+        client, server = (Peer(address) for address in self._ends[flow])
+        zero = Sides(0, 0)
+        closer = "server" if by_server else "client"
+        self.events.append(Connection(flow, "tcp", client, server, zero, zero, 0, self.now_ns, "fin", closed_by=closer))  # type: ignore[arg-type]
+
+    def ways(self, *, wait_ms: float = 10_000) -> list[Way]:
+        """The ways so far, if nothing more comes for a while."""
+        ways = Ways()
+        found = ways.take(self.events) + ways.finish(self.now_ns + round(wait_ms * MS))
+        return [record for way in found if (record := ways.record(way)) is not None]

@@ -1,0 +1,93 @@
+"""A service asks another one before it answers: whose request that is."""
+
+from dissectors.events import Message
+from tests.analysis.ways.scenes import Scene
+
+REQ_REP = ("REQ", "REP")
+
+
+def service(clients: int, lanes: int) -> Scene:
+    """Clients of a service (flows from 1 on), which has connections to a database (flows from 11 on)."""
+    scene = Scene()
+    for number in range(clients):
+        scene.connect(1 + number, f"10.0.0.{number + 1}:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    for number in range(lanes):
+        scene.connect(11 + number, f"10.0.1.1:4100{number}", "10.0.2.1:7777", types=REQ_REP)
+    return scene
+
+
+def ask_database(scene: Scene, lane: int, question: bytes) -> None:
+    asked = scene.say(lane, b"", question)
+    scene.say(lane, b"", b"result", by_server=True, answers=asked)
+
+
+def packets(scene: Scene) -> list[list[int]]:
+    return [[leg.packet for leg in way.legs] for way in scene.ways()]
+
+
+def test_a_number_that_both_have_is_certain() -> None:
+    scene = service(clients=2, lanes=1)
+    one = scene.say(1, b"", b'{"order": "A-1001"}')
+    other = scene.say(2, b"", b'{"order": "A-1002"}')
+    ask_database(scene, 11, b"select A-1002")  # 3, 4
+    ask_database(scene, 11, b"select A-1001")  # 5, 6
+    scene.say(1, b"", b"done", by_server=True, answers=one)
+    scene.say(2, b"", b"done", by_server=True, answers=other)
+    first, second = scene.ways()
+    assert [leg.packet for leg in first.legs] == [1, 5, 6, 7]
+    assert [leg.packet for leg in second.legs] == [2, 3, 4, 8]
+    assert all(leg.certain for way in (first, second) for leg in way.legs)
+    assert first.legs[1].joined == "correlation"
+
+
+def test_a_token_that_many_have_says_nothing() -> None:
+    scene = service(clients=2, lanes=1)
+    asked = [scene.say(flow, b"", b"on 2026-11-25") for flow in (1, 2)]
+    ask_database(scene, 11, b"rate of 2026-11-25")
+    for flow, request in enumerate(asked, 1):
+        scene.say(flow, b"", b"ok", by_server=True, answers=request)
+    assert not any(leg.joined == "correlation" for way in scene.ways() for leg in way.legs)
+
+
+def test_one_open_request_is_likely_never_certain() -> None:
+    scene = service(clients=1, lanes=1)
+    asked = scene.say(1, b"", b"price?")
+    ask_database(scene, 11, b"select")
+    ask_database(scene, 11, b"and more")
+    scene.say(1, b"", b"42", by_server=True, answers=asked)
+    (way,) = scene.ways()
+    assert [leg.packet for leg in way.legs] == [1, 2, 3, 4, 5, 6]
+    assert [leg.joined for leg in way.legs][1] == "order"
+    assert not any(leg.certain for leg in way.legs[1:])
+
+
+def test_workers_take_turns() -> None:
+    """Three workers of a service: what each asks between two answers of the service is of one request."""
+    scene = service(clients=3, lanes=3)
+    asked: list[Message] = []
+    for _ in range(4):
+        asked = [scene.say(flow, b"", b"?") for flow in (1, 2, 3)]
+        for lane in (12, 11, 13):
+            ask_database(scene, lane, b"select")
+            if lane == 12:
+                scene.say(1, b"", b"!", by_server=True, answers=asked[0])
+            elif lane == 11:
+                scene.say(2, b"", b"!", by_server=True, answers=asked[1])
+            else:
+                scene.say(3, b"", b"!", by_server=True, answers=asked[2])
+    ways = scene.ways()
+    assert len(ways) == 12
+    assert {tuple(leg.flow for leg in way.legs) for way in ways} == {
+        (1, 12, 12, 1),
+        (2, 11, 11, 2),
+        (3, 13, 13, 3),
+    }
+    assert not any(all(leg.certain for leg in way.legs) for way in ways)
+
+
+def test_a_service_that_asks_nobody_answers_alone() -> None:
+    scene = service(clients=1, lanes=1)
+    asked = scene.say(1, b"", b"price?")
+    scene.say(1, b"", b"42", by_server=True, answers=asked)
+    ask_database(scene, 11, b"a thing of its own")
+    assert packets(scene) == [[1, 2], [3, 4]]

@@ -1,0 +1,150 @@
+"""The way of a message: every leg that is certain is right, over brokers, balancers and services."""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dissectors.events import AnyEvent, Message, Place
+from tests.support.broker_world import SCRIPTS, BrokerWorld
+from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.ways.hops import OpenWay
+from zmtpsniff.analysis.ways.records import Leg, Way
+from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.dissection import open_files
+from zmtpsniff.settings import Settings
+
+BROKERS = FIXTURES / "brokers"
+
+
+def traced(path: Path) -> tuple[list[Way], dict[tuple[Place, str], Message]]:
+    """The ways of a capture, and its messages by place and sender."""
+    ways = Ways()
+    found: list[OpenWay] = []
+    messages: dict[tuple[Place, str], Message] = {}
+    for events in open_files([path], Settings()).batches():
+        found += ways.take(events)
+        messages |= {(event.place, event.src): event for event in events if isinstance(event, Message)}
+    found += ways.finish()
+    return [record for way in found if (record := ways.record(way)) is not None], messages
+
+
+def message_of(leg: Leg, messages: dict[tuple[Place, str], Message]) -> Message:
+    return messages[Place(leg.flow, leg.packet, leg.part), leg.src]
+
+
+def number(event: Message) -> str | None:
+    """The number in a body, which all messages of a way have."""
+    found = re.search(rb'"id": ?"([^"]+)"', event.frames[-1]) if isinstance(event.frames[-1], bytes) else None
+    return found[1].decode() if found else None
+
+
+@pytest.mark.parametrize(("name", "legs"), [("two_brokers", 6), ("load_balancing", 4)])
+def test_requests_cross_brokers(name: str, legs: int) -> None:
+    ways, messages = traced(BROKERS / f"{name}.pcap.gz")
+    lengths: Counter[int] = Counter()
+    told = [(leg.flow, leg.packet, leg.part, leg.src) for way in ways for leg in way.legs]
+    assert len(told) == len(set(told))  # no leg is in two ways
+    for way in ways:
+        numbers = {number(message_of(leg, messages)) for leg in way.legs}
+        if numbers == {None}:
+            continue  # READY of a worker that got no job
+        assert len(numbers) == 1
+        assert way.kind == "request"
+        assert all(leg.certain for leg in way.legs)
+        assert way.answered is (way.legs[-1].dst == way.legs[0].src)
+        lengths[len(way.legs)] += 1
+    assert lengths.most_common(1)[0][0] == legs
+
+
+def test_a_request_that_a_broker_drops_ends_there() -> None:
+    ways, _ = traced(BROKERS / "two_brokers.pcap.gz")
+    lost = [way for way in ways if way.ended is not None and way.ended.why == "not-forwarded"]
+    assert len(lost) == 5
+    assert {str(way.ended and way.ended.at) for way in lost} == {"10.9.0.37:6206"}
+    assert {len(way.legs) for way in lost} == {2}
+    assert any(way.again is not None for way in ways)
+
+
+@pytest.mark.parametrize("name", ["app_majordomo_mdp01", "app_majordomo_mdp02"])
+def test_requests_cross_majordomo(name: str) -> None:
+    ways, _ = traced(FIXTURES / f"{name}.pcap")
+    whole = [way for way in ways if len(way.legs) >= 4]
+    assert whole
+    assert all(way.answered for way in whole)
+    for way in whole:
+        assert [leg.reply for leg in way.legs] == sorted(leg.reply for leg in way.legs)  # there, then back
+
+
+def test_what_a_kernel_publishes_belongs_to_the_request() -> None:
+    ways, messages = traced(FIXTURES / "app_jupyter.pcap")
+    outputs = 0
+    for way in ways:
+        published = [leg for leg in way.legs if leg.joined == "correlation"]
+        if not published or way.kind != "request":
+            continue
+        outputs += len(published)
+        request = message_of(way.legs[0], messages)
+        asked = next(json.loads(frame)["msg_id"] for frame in request.frames if b'"msg_id"' in frame)  # type: ignore[arg-type, operator]
+        for leg in published:
+            assert asked.encode() in b"".join(message_of(leg, messages).frames)  # type: ignore[arg-type]
+    assert outputs >= 10
+
+
+def test_publications_cross_a_proxy() -> None:
+    ways, messages = traced(FIXTURES / "rec_forwarder_ok.pcap")
+    passed = [way for way in ways if way.kind == "publication" and len(way.legs) > 1]
+    assert passed
+    for way in passed:
+        assert len({tuple(message_of(leg, messages).frames) for leg in way.legs}) == 1
+        assert way.legs[1].joined == "body"
+
+
+def test_a_request_without_a_broker_is_a_way_of_two_legs() -> None:
+    ways, _ = traced(FIXTURES / "m31_req_rep.pcap")
+    assert {len(way.legs) for way in ways} == {2}
+    assert all(way.answered and way.slowest is not None and way.slowest.what == "inside" for way in ways)
+
+
+def of_world(world: BrokerWorld) -> list[Way]:
+    events: list[AnyEvent] = Patterns().take(world.events)
+    ways = Ways()
+    found = ways.take(events) + ways.finish()
+    return [record for way in found if (record := ways.record(way)) is not None]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    clients=st.lists(st.sampled_from(["req", "rel", "correlate", "dealer"]), min_size=1, max_size=4),
+    workers=st.lists(st.sampled_from(["REP", "DEALER"]), min_size=1, max_size=3),
+    script=SCRIPTS,
+)
+def test_no_certain_leg_is_wrong(clients: list[str], workers: list[str], script: list[Any]) -> None:
+    """All bodies are the same: nothing but envelopes tells the messages apart."""
+    world = BrokerWorld(clients, workers)
+    world.play(script)
+    told = set()
+    for way in of_world(world):
+        first = way.legs[0].packet
+        for leg in way.legs:
+            assert leg.packet not in told
+            told.add(leg.packet)
+        if all(leg.certain for leg in way.legs) and first in world.first.values():
+            assert {world.first[leg.packet] for leg in way.legs} == {first}
+
+
+def test_ids_that_nobody_announced_are_found_out() -> None:
+    world = BrokerWorld(["req", "req"], ["REP"])
+    for _ in range(2):  # both ask the same at a time: which is which, nobody knows yet
+        world.play([("ask", 0, 1), ("ask", 1, 1), ("forward", 0, 1), ("forward", 0, 1)])
+        world.play([("answer", 0, 1), ("back", 0, 1), ("answer", 0, 1), ("back", 0, 1)])
+    ways = of_world(world)
+    assert [len(way.legs) for way in ways] == [4, 4, 4, 4]
+    for way in ways:
+        assert {world.first[leg.packet] for leg in way.legs} == {way.legs[0].packet}

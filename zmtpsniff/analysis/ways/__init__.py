@@ -1,0 +1,1 @@
+"""Ways: what happened to one request, job or publication, from socket to socket."""

@@ -1,0 +1,61 @@
+"""Joins messages by a number or id that both have, and that no other message has that the same host holds.
+
+A token that several messages had, such as a date, names none of them. So tokens of messages that are gone are
+remembered for a while, too.
+"""
+
+from collections import Counter, OrderedDict, deque
+
+from zmtpsniff.analysis.ways.hops import Hop
+
+_HELD = 4096  # messages at one host
+_TOKENS = 262_144  # of all hosts that are remembered
+_HOSTS = 10_000
+
+
+class Correlation:
+    """Messages that hosts hold, by the tokens in them."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._fresh: OrderedDict[str, deque[Hop]] = OrderedDict()  # by host: those whose tokens nobody has asked for
+        # By host and token: the message that alone had it; None if several had it.
+        self._owners: OrderedDict[tuple[str, bytes], Hop | None] = OrderedDict()
+
+    def add(self, hop: Hop) -> None:
+        """A host holds one more message."""
+        hops = self._fresh.get(hop.line.dst_host)
+        if hops is None:
+            hops = self._fresh[hop.line.dst_host] = deque(maxlen=_HELD)
+            if len(self._fresh) > _HOSTS:
+                self._fresh.popitem(last=False)
+        hops.append(hop)
+
+    def find(self, hop: Hop) -> Hop | None:
+        """The message at the sender's host that alone has a token of this one; None if there is none, or several."""
+        host = hop.line.src_host
+        if host not in self._fresh:
+            return None
+        self._index(host)
+        votes: Counter[int] = Counter()
+        hops: dict[int, Hop] = {}
+        for token in hop.tokens:
+            owner = self._owners.get((host, token))
+            if owner is not None and not owner.is_passed and owner.leg.time_ns <= hop.leg.time_ns:
+                votes[id(owner)] += 1
+                hops[id(owner)] = owner
+        best = votes.most_common(2)
+        if not best or (len(best) > 1 and best[0][1] == best[1][1]):
+            return None
+        return hops[best[0][0]]
+
+    def _index(self, host: str) -> None:
+        fresh = self._fresh[host]
+        owners = self._owners
+        while fresh:
+            hop = fresh.popleft()
+            for token in hop.tokens:
+                key = (host, token)
+                owners[key] = None if key in owners else hop
+        while len(owners) > _TOKENS:
+            owners.popitem(last=False)

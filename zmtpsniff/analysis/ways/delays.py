@@ -1,0 +1,78 @@
+"""How long each place had the message of a way, and what it did meanwhile.
+
+From the moment a message arrives at a program until the program passes it on, or answers it, three things can happen.
+The program works on it (*inside*). It works on others, which came before (*queue*): a program that has one thread sends
+the others first, so the last message of another way that it sent shows until when. Or the socket to which the message
+goes has no connection yet (*away*): its peer was away, and the program could do nothing.
+
+If the capture point is not on the program's host, the time also has the way of the packets to that host and back
+(*network*). The handshake of the connection shows how long that takes.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.records import Slowest, What
+
+_WHATS: tuple[What, ...] = ("inside", "queue", "network")
+
+
+class Passage(NamedTuple):
+    """The time that a program had a message."""
+
+    taken: Hop
+    passed: Hop
+    queue_ns: int
+    inside_ns: int
+    away_ns: int
+    network_ns: int
+
+    @property
+    def at(self) -> str:
+        """The address of the socket that took the message."""
+        return self.taken.leg.dst
+
+
+def passages(way: OpenWay) -> Iterator[Passage]:
+    """The times that programs had the message of a way, in their order."""
+    for hop in way.hops:
+        before = hop.before
+        if before is None:
+            continue
+        taken_ns = before.leg.time_ns
+        left_ns = hop.leg.time_ns - taken_ns
+        if left_ns <= 0:
+            yield Passage(before, hop, 0, 0, 0, 0)
+            continue
+        network_ns = away_ns = queue_ns = 0
+        if before.line.round_trip_ns:
+            network_ns = min(before.line.round_trip_ns, left_ns)
+            left_ns -= network_ns
+        if hop.line.connected_ns > taken_ns:
+            away_ns = min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
+            left_ns -= away_ns
+        if hop.others_until_ns > taken_ns:
+            queue_ns = min(max(hop.others_until_ns - taken_ns - network_ns - away_ns, 0), left_ns)
+            left_ns -= queue_ns
+        yield Passage(before, hop, queue_ns, left_ns, away_ns, network_ns)
+
+
+def slowest(way: OpenWay) -> Slowest | None:
+    """Where most of the time of a way went; None if it has one leg."""
+    last: dict[int, Passage] = {}  # of each message that was passed on: until it went on for the last time
+    for one in passages(way):
+        last[id(one.taken)] = one
+    places: dict[str, list[int]] = {}  # by address: inside, queue, network
+    for one in last.values():
+        place = places.get(one.at)
+        if place is None:
+            place = places[one.at] = [0, 0, 0]
+        place[0] += one.inside_ns
+        place[1] += one.queue_ns + one.away_ns
+        place[2] += one.network_ns
+    if not places:
+        return None
+    at = max(places, key=lambda each: sum(places[each]))
+    parts = places[at]
+    return Slowest(at, sum(parts), _WHATS[parts.index(max(parts))])

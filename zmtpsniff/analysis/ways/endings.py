@@ -1,0 +1,132 @@
+"""Where and why a way ended, and the record of it."""
+
+from collections import OrderedDict
+
+from dissectors.events import Connection
+from zmtpsniff.analysis.ways.delays import slowest
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.programs import Programs
+from zmtpsniff.analysis.ways.records import Leg, Terminus, Way, Why
+
+_CONNECTIONS = 65_536  # that are over and remembered
+_RECENT_NS = 1_000_000_000  # a capture that ends so soon shows nothing of what a worker would have sent
+_AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
+_LONGER = 4
+_AGAIN_NS = 10_000_000_000  # a client asks again so soon
+
+
+class Endings:
+    """Makes the record of a way that is over."""
+
+    def __init__(self, programs: Programs) -> None:
+        """``programs`` has the sockets of each program."""
+        self._programs = programs
+        self._over: OrderedDict[int, Connection] = OrderedDict()
+        self._blind: set[str] = set()  # hosts, some of whose messages the capture may lack
+        self._is_blind = False  # packets of any host may be missing
+        self._until_ns = 0
+
+    def blind(self, *hosts: str) -> None:
+        """The capture may lack messages between these hosts, or of any host if none is given."""
+        self._blind.update(hosts)
+        self._is_blind = self._is_blind or not hosts
+
+    def end(self, event: Connection) -> None:
+        """A connection is over, or the capture."""
+        if event.end in ("fin", "rst"):
+            self._over[event.flow] = event
+            if len(self._over) > _CONNECTIONS:
+                self._over.popitem(last=False)
+        self._until_ns = max(self._until_ns, event.end_ns)
+
+    def pass_time(self, now_ns: int) -> None:
+        """It is ``now_ns`` in the capture."""
+        self._until_ns = max(self._until_ns, now_ns)
+
+    def may_go_on(self, way: OpenWay) -> bool:
+        """Whether somebody has the message of a way, and has not passed it on or answered yet."""
+        if way.kind == "publication":
+            return False
+        if way.kind == "request":
+            return not way.first.answered
+        return self._programs.at(way.hops[-1].leg.dst).longest_ns >= 0
+
+    def record(self, way: OpenWay) -> Way:
+        """The record of a way."""
+        legs = [hop.leg for hop in way.hops]
+        if way.kind == "publication":
+            legs.sort(key=lambda leg: leg.time_ns)
+        first, last = legs[0], legs[-1]
+        answered_ns = way.answered_ns
+        until_ns = answered_ns or last.seen_ns or last.time_ns
+        return Way(
+            way.kind,
+            first.time_ns,
+            max(until_ns - first.time_ns, 0),
+            legs,
+            None if way.kind != "request" else answered_ns is not None,
+            slowest(way),
+            self.ended(way),
+            self._asked_before(way),
+        )
+
+    def _asked_before(self, way: OpenWay) -> Leg | None:
+        """The first leg of the request that its client gave up, and asks again with this one."""
+        earlier = way.earlier
+        if earlier is None:
+            return None
+        first, last = way.first.leg, earlier.first.leg
+        answered_ns = earlier.answered_ns
+        if first.time_ns - last.time_ns > _AGAIN_NS or (answered_ns is not None and answered_ns <= first.time_ns):
+            return None
+        return last if last.flow == first.flow or last.flow in self._over else None
+
+    # ------------------------------------------------------------------ where it ended
+
+    def ended(self, way: OpenWay) -> Terminus | None:
+        """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
+        if way.kind == "publication" or way.answered_ns is not None:
+            return None
+        last = way.hops[-1]
+        if self._is_blind or last.line.dst_host in self._blind:
+            return None
+        why = self._why(way, last)
+        return None if why is None else Terminus(last.leg.dst, why)
+
+    def _why(self, way: OpenWay, last: Hop) -> Why | None:
+        leg = last.leg
+        program = self._programs.at(leg.dst)
+        longest_ns = None if program.longest_ns < 0 else program.longest_ns
+        if way.kind == "job" and longest_ns is None:
+            return None  # it has arrived
+        patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
+        over = self._over.get(leg.flow)
+        has_closed = over is not None and _closer(over) in (leg.dst, None)
+        if over is not None and has_closed and (longest_ns is None or over.end_ns - leg.time_ns < patience_ns):
+            return "closed"
+        if leg.reply:
+            return self._why_not_back(way, last, patience_ns)
+        if over is not None and longest_ns is None:
+            return "reply-to-nobody"
+        if self._until_ns - leg.time_ns < patience_ns:
+            return "capture-ended"
+        return "not-answered" if longest_ns is None or program.answers else "not-forwarded"
+
+    def _why_not_back(self, way: OpenWay, reply: Hop, patience_ns: int) -> Why:
+        """Why a broker did not pass a reply on."""
+        waiting = [
+            hop
+            for hop in way.hops
+            if not hop.leg.reply and not hop.answered and hop.line.dst_host == reply.line.dst_host
+        ]
+        over = self._over.get(waiting[-1].leg.flow) if waiting else None
+        if over is not None and over.end_ns <= reply.leg.time_ns + _AT_ONCE_NS:
+            return "reply-to-nobody"
+        return "capture-ended" if self._until_ns - reply.leg.time_ns < patience_ns else "reply-not-forwarded"
+
+
+def _closer(connection: Connection) -> str | None:
+    """The address of the side that closed a connection first, None if nobody knows."""
+    if connection.closed_by is None:
+        return None
+    return connection.client.address if connection.closed_by == "client" else connection.server.address

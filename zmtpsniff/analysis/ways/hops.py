@@ -1,0 +1,148 @@
+"""A message on its way, and the way that it belongs to, while more of it may come."""
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from dissectors.events import Octets, at_hand
+from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
+
+_TOKENS_OCTETS = 4096  # of a message that are searched for tokens
+_MOST_TOKENS = 64
+# A word with a digit, of at least four characters: a number, an id, a UUID. Of traceparent (W3C Trace Context) the id
+# of the trace alone, which all its spans have.
+_TOKEN = re.compile(rb"\b00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\b|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
+_DIGIT = re.compile(rb"\d")
+
+
+class Turns(msgspec.Struct):
+    """How often a side of a connection asked, and got an answer."""
+
+    asked: int = 0
+    answered: int = 0
+
+
+class Line(msgspec.Struct):
+    """What a connection says of each message that one of its sides sends."""
+
+    src_kind: str  # socket types; "" for one that is not known
+    dst_kind: str
+    src_host: str
+    dst_host: str
+    turns: Turns
+    connected_ns: int = 0  # when the connection was made
+    round_trip_ns: int = 0  # from the capture point to the receiver's host and back
+    answered_ns: int = 0  # when the message came that the receiver answered last
+    given: dict[int, "Hop"] = {}  # messages that the sender passed on, and that are not answered
+
+
+class Hop(msgspec.Struct, eq=False):
+    """A message that arrives at a socket."""
+
+    leg: Leg
+    line: Line
+    frames: Sequence[Octets]
+    way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
+    before: "Hop | None" = None
+    held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
+    number: int = 0  # of a request, in which order they came to its receiver's host
+    asks: bool = False  # as far as it is known when it is sent, it waits for an answer
+    answered: bool = False  # its receiver answered on the same connection
+    is_doubtful: bool = False  # another message may be the one that was passed on in its place
+    is_passed: bool = False  # its receiver sent it, or what came of it, to another socket
+    is_wanted: bool = False  # the user's filter lets it pass
+    routing_id: Octets = b""  # of a request that a broker passed on: of the connection that it came on
+    topic: Octets = b""  # of a publication
+    copied: set[int] | None = None  # of a publication: the connections that its receiver passed it on
+    sent_on: set[int] | None = None  # of a publication: the connections that its publisher sent it on
+    others_until_ns: int = 0  # its sender worked on other messages until then
+    free_ns: int = -1  # of a service with a worker for each connection: until when this one worked on others
+    tokens_: frozenset[bytes] | None = None
+
+    @property
+    def tokens(self) -> frozenset[bytes]:
+        """The numbers and ids in the message, by which another one can be told to speak of the same."""
+        if self.tokens_ is None:
+            found: set[bytes] = set()
+            left = _TOKENS_OCTETS
+            for frame in self.frames:
+                octets = at_hand(frame)[:left]
+                left -= len(octets)
+                for match in _TOKEN.finditer(octets):
+                    token = match[1] or match[2]
+                    if _DIGIT.search(token):
+                        found.add(token)
+                if left <= 0 or len(found) >= _MOST_TOKENS:
+                    break
+            self.tokens_ = frozenset(found)
+        return self.tokens_
+
+    def note_request(self) -> None:
+        """It may ask for something: a REQ always does, other sockets if most of their messages were answered before."""
+        turns = self.line.turns
+        self.asks = self.line.src_kind == "REQ" or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
+        turns.asked += 1
+
+    def note_answer(self) -> None:
+        """Its receiver answered."""
+        self.answered = True
+        self.line.given.pop(id(self), None)
+        self.line.turns.answered += 1
+
+    def let_go(self) -> None:
+        """Forget the octets: nothing can be joined to this message any more."""
+        self.frames = ()
+
+
+class OpenWay(msgspec.Struct, eq=False):
+    """A way of which more may come."""
+
+    kind: Kind
+    hops: list[Hop]
+    last_ns: int
+    is_over: bool = False  # it has been told, is a part of another way, or is none
+    earlier: "OpenWay | None" = None  # of a request: the one before, of a client on the same host
+
+    @classmethod
+    def begin(cls, kind: Kind, first: Hop) -> "OpenWay":
+        """Begin with the first message."""
+        way = first.way = cls(kind, [first], first.leg.time_ns)
+        return way
+
+    @property
+    def first(self) -> Hop:
+        """Its first message."""
+        return self.hops[0]
+
+    @property
+    def answered_ns(self) -> int | None:
+        """When the reply came to the first sender."""
+        first = self.first.leg
+        return next((hop.leg.time_ns for hop in self.hops if hop.leg.flow == first.flow and hop.leg.reply), None)
+
+    def add(self, hop: Hop, before: Hop, joined: Joined, *, certain: bool, reply: bool = False) -> None:
+        """Go on with a message that comes of ``before``."""
+        hop.way, hop.before = self, before
+        hop.leg.joined, hop.leg.certain, hop.leg.reply = joined, certain, reply
+        self.hops.append(hop)
+        if hop.leg.time_ns > self.last_ns:
+            self.last_ns = hop.leg.time_ns
+
+    def join_copy(self, hop: Hop, first: Hop) -> None:
+        """A publisher sends the same to one more subscriber as it sent in ``first``."""
+        hop.way, hop.before = self, first.before
+        hop.leg.joined, hop.leg.certain = first.leg.joined, first.leg.certain
+        self.hops.append(hop)
+        self.last_ns = max(self.last_ns, hop.leg.time_ns)
+
+    def take_over(self, other: "OpenWay", before: Hop, joined: Joined, *, certain: bool) -> None:
+        """Go on with all of another way, whose first message comes of ``before``."""
+        other.is_over = True
+        other.first.before = before
+        other.first.leg.joined = joined
+        for hop in other.hops:
+            hop.way = self
+            hop.leg.certain = hop.leg.certain and certain
+        self.hops += other.hops
+        self.last_ns = max(self.last_ns, other.last_ns)

@@ -1,0 +1,196 @@
+"""Lanes: a host that takes a request asks another one before it answers.
+
+The request that a service sends has nothing of the envelope of the one that it works on. Three things can show whose it
+is: a number or id that both have (certain), that the host holds one request only, or the turns that the connections of
+the service take.
+
+*Turns.* A service that works on several requests at once has a connection for each worker, since a REQ waits for its
+reply. Such a connection is a *lane*: all that it asks between two answers of the service belongs to one request, which
+the host took before. When the service answers a request, the lane whose questions are all answered is the one that
+worked on it. If several lanes may be, the one whose turn it is: a DEALER gives requests to its workers in turns. A
+connection that asks while its host has no request of somebody else is no lane, but a client that runs there, too.
+"""
+
+from collections import Counter, OrderedDict
+from itertools import islice
+from typing import NamedTuple
+
+from zmtpsniff.analysis.ways.correlation import Correlation
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.records import Joined
+
+_HOSTS = 10_000
+_REQUESTS = 4096  # at one host
+_LANES = 1024
+_LOOKED_AT = 8  # requests, to find one of somebody else
+_ALONE = 10  # a service asks at most once in so many times for no request
+_CLEAR = 5  # times that a lane had its turn, with no other
+
+
+class Inner(NamedTuple):
+    """The message of a way after which a service goes on."""
+
+    before: Hop
+    joined: Joined
+    is_certain: bool
+
+
+class _Lane:
+    """A connection on which a host asks."""
+
+    __slots__ = ("alone", "asked", "free_ns", "is_client", "pieces")
+
+    def __init__(self) -> None:
+        self.pieces: list[OpenWay] = []  # what it asked since its last turn
+        self.free_ns = 0  # when the service answered what it had asked the last one for
+        self.asked = 0
+        self.alone = 0  # how often while the host had no request of somebody else
+        self.is_client = False  # it asks on its own account
+
+    def ask(self, has_reason: bool) -> bool:
+        """It asks once more, perhaps since the host has a request. Returns whether it may do so for that."""
+        self.asked += 1
+        if not has_reason:
+            self.alone += 1
+            self.is_client = self.is_client or self.alone == self.asked or _ALONE * self.alone > self.asked
+        return has_reason and not self.is_client
+
+
+class _Service:
+    """A host with the requests that it has not answered, and the connections on which it asks."""
+
+    __slots__ = ("lanes", "requests", "taken", "turns")
+
+    def __init__(self) -> None:
+        self.requests: OrderedDict[int, Hop] = OrderedDict()
+        self.taken = 0
+        self.lanes: OrderedDict[int, _Lane] = OrderedDict()  # by connection
+        self.turns: Counter[tuple[int, int]] = Counter()  # by connection and turn
+
+    def lane(self, flow: int) -> _Lane:
+        """A connection on which the host asks."""
+        lane = self.lanes.get(flow)
+        if lane is None:
+            lane = self.lanes[flow] = _Lane()
+            if len(self.lanes) > _LANES:
+                self.lanes.popitem(last=False)
+        return lane
+
+    def has_request(self, asker: str) -> bool:
+        """Whether the host has a request that this socket did not send itself."""
+        return any(request.way.first.leg.src != asker for request in islice(self.requests.values(), _LOOKED_AT))
+
+
+class Lanes:
+    """Requests of services for the requests that they work on."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._services: OrderedDict[str, _Service] = OrderedDict()  # by host
+        self._related = Correlation()
+
+    def expect(self, host: str) -> None:
+        """A host has a socket that asks others."""
+        if host not in self._services:
+            self._services[host] = _Service()
+            if len(self._services) > _HOSTS:
+                self._services.popitem(last=False)
+
+    def receive(self, hop: Hop) -> None:
+        """A host has taken a request."""
+        service = self._services.get(hop.line.dst_host)
+        if service is None:
+            return
+        service.requests[id(hop)] = hop
+        hop.number = service.taken
+        service.taken += 1
+        if len(service.requests) > _REQUESTS:
+            service.requests.popitem(last=False)
+        self._related.add(hop)
+
+    def drop(self, hop: Hop) -> None:
+        """A request is answered, or passed on by its envelope."""
+        service = self._services.get(hop.line.dst_host)
+        if service is not None:
+            service.requests.pop(id(hop), None)
+
+    def related(self, hop: Hop) -> Hop | None:
+        """The request at the host of a sender that alone has a number or id that the message has, too."""
+        if hop.line.src_host not in self._services:
+            return None
+        found = self._related.find(hop)
+        return found if found is not None and not found.way.is_over else None
+
+    def asks(self, way: OpenWay) -> Inner | None:
+        """A host sends a request that begins ``way``; returns the message of which it comes, if that is known now."""
+        hop = way.first
+        service = self._services.get(hop.line.src_host)
+        if service is None:
+            return None
+        lane = service.lane(hop.leg.flow)
+        if not lane.ask(service.has_request(hop.leg.src)):
+            return None
+        hop.free_ns = lane.free_ns
+        related = self.related(hop)
+        if related is not None and id(related) in service.requests:
+            return Inner(_last_at(related.way, related), "correlation", True)
+        lane.pieces.append(way)
+        return None
+
+    def answered(self, asked: Hop, reply: Hop) -> Inner | None:
+        """A service answers a request. What it asked for it becomes a part of the way of the request."""
+        service = self._services.get(asked.line.dst_host)
+        self.drop(asked)
+        if service is None:
+            return None
+        last = _last_at(asked.way, asked)
+        if last is not asked:
+            self._free(service, asked, reply)
+            return Inner(last, "envelope", all(hop.leg.certain for hop in asked.way.hops))
+        lane = _lane(service, asked, reply)
+        if lane is None:
+            return None
+        pieces, lane.pieces = lane.pieces, []
+        before = asked
+        for piece in pieces:
+            asked.way.take_over(piece, before, "order", certain=False)
+            before = asked.way.hops[-1]
+        self._free(service, asked, reply)
+        return Inner(before, "order", False)
+
+    @staticmethod
+    def _free(service: _Service, asked: Hop, reply: Hop) -> None:
+        """A service has answered: the connections on which it asked for that are free for the next request."""
+        reply.free_ns = 0
+        for hop in asked.way.hops:
+            lane = service.lanes.get(hop.leg.flow)
+            if lane is not None:
+                lane.free_ns = reply.leg.time_ns
+
+
+def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
+    """The connection on which a service asked for a request, before it answers the request."""
+    fits = [
+        flow
+        for flow, lane in service.lanes.items()
+        if lane.pieces
+        and not lane.is_client
+        and lane.pieces[0].first.leg.time_ns >= asked.leg.time_ns
+        and all(piece.first.answered and piece.last_ns <= reply.leg.time_ns for piece in lane.pieces)
+    ]
+    if not fits:
+        return None
+    turn = asked.number % len(service.lanes)
+    if len(fits) == 1:
+        service.turns[fits[0], turn] += 1
+        return service.lanes[fits[0]]
+    mine = [flow for flow in fits if service.turns[flow, turn] >= _CLEAR]
+    return min((service.lanes[flow] for flow in mine or fits), key=lambda lane: lane.pieces[-1].last_ns)
+
+
+def _last_at(way: OpenWay, asked: Hop) -> Hop:
+    """The last message of a way that came to the host that has a request; the request itself if there is no later."""
+    for hop in reversed(way.hops):
+        if hop.line.dst_host == asked.line.dst_host:
+            return hop
+    return asked

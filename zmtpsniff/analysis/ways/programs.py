@@ -1,0 +1,86 @@
+"""Which sockets one program has, when it last sent, and whether it works on several messages at once.
+
+A program that passes a message on has the socket that took it and the one that sent it. So each join tells that two
+sockets belong together. A socket is the address that it is bound to, or the address of one of its connections.
+"""
+
+from collections import OrderedDict
+
+import msgspec
+
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+
+_SOCKETS = 65_536
+
+
+class Program(msgspec.Struct, eq=False):
+    """The sockets of one program, and how it works."""
+
+    sockets: list[str]
+    longest_ns: int = -1  # how long it took at most to pass something on; negative: it passes nothing on
+    answers: bool = False  # it answers some messages itself, or the capture lacks whom it asks
+    is_parallel: bool = False  # it has answered a message before one that came earlier on the same connection
+    sent_ns: int = 0  # when it last sent a message
+    way: OpenWay | None = None  # the way of that message
+    other_ns: int = 0  # when it last sent one of another way
+
+
+class Programs:
+    """The programs that send messages, by their sockets."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._programs: OrderedDict[str, Program] = OrderedDict()
+
+    def at(self, address: str) -> Program:
+        """The program of a socket."""
+        program = self._programs.get(address)
+        if program is None:
+            program = self._programs[address] = Program([address])
+            if len(self._programs) > _SOCKETS:
+                self._programs.popitem(last=False)
+        return program
+
+    def pass_on(self, before: Hop, hop: Hop, length_ns: int) -> None:
+        """A program took a message, and sent what came of it after so long."""
+        taken_at, sent_at = before.leg.dst, hop.leg.src
+        program = self.at(taken_at)
+        if taken_at == sent_at:
+            program.answers = True
+            if program.longest_ns < 0:
+                return
+        else:
+            other = self.at(sent_at)
+            if other is not program:
+                self._merge(program, other)
+        if length_ns > program.longest_ns:
+            program.longest_ns = length_ns
+
+    def _merge(self, program: Program, other: Program) -> None:
+        """Two programs turn out to be one."""
+        for address in other.sockets:
+            self._programs[address] = program
+        program.sockets += other.sockets
+        program.longest_ns = max(program.longest_ns, other.longest_ns)
+        program.answers |= other.answers
+        program.is_parallel |= other.is_parallel
+        if other.sent_ns > program.sent_ns:
+            program.sent_ns, program.way, program.other_ns = other.sent_ns, other.way, other.other_ns
+
+    def send(self, hop: Hop) -> None:
+        """A program sends a message: note until when it worked on others, if it works on one at a time."""
+        program = self.at(hop.leg.src)
+        before = hop.before
+        if before is not None and before.leg.flow == hop.leg.flow:
+            line, taken_ns = before.line, before.leg.time_ns
+            if taken_ns < line.answered_ns:
+                program.is_parallel = True
+            line.answered_ns = taken_ns
+        if program.way is not hop.way:
+            program.other_ns = program.sent_ns
+            program.way = hop.way
+        if hop.free_ns >= 0:
+            hop.others_until_ns = hop.free_ns
+        elif not program.is_parallel:
+            hop.others_until_ns = program.other_ns
+        program.sent_ns = hop.leg.time_ns

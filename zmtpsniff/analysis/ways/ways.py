@@ -1,0 +1,426 @@
+"""Follows requests, jobs and publications from socket to socket, over any number of brokers and services.
+
+Theory
+------
+
+A *way* is what happened to one request, job or publication. Its *legs* are messages. A message is *held* at the host
+that took it, until the host passes it on or answers it. For each message that a host sends, this module looks for the
+message of which it comes, by the strongest evidence that there is:
+
+1. *envelope*: the frames of a held message, with the routing id of its connection in front or without it
+   (:mod:`~zmtpsniff.analysis.ways.envelopes`); or the answer on the same connection, which the patterns have paired.
+2. *body*: the same octets, passed on in the same order: publications, jobs.
+3. *correlation*: a number or id that one held message alone has, and the new one, too.
+4. *order*: the host holds one request only, or takes turns. That is never certain.
+
+A message without any of these begins a way. What comes later may show that it was a piece of another one.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+
+from dissectors.address import host_of
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem
+from dissectors.problems import BLINDING
+from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
+from zmtpsniff.analysis.ways.correlation import Correlation
+from zmtpsniff.analysis.ways.endings import Endings
+from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
+from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
+from zmtpsniff.analysis.ways.lanes import Lanes
+from zmtpsniff.analysis.ways.programs import Programs
+from zmtpsniff.analysis.ways.records import Joined, Leg, Way
+
+_WAYS = 65_536  # that are open; the oldest is told as it is
+_PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
+_FAR_NS = 1_000_000  # what takes less may be the program and not the network
+_GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
+_HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
+
+
+class _Connection:
+    """A connection while it lasts."""
+
+    __slots__ = ("greeted_ns", "kinds", "lines", "round_trip_ns", "since_ns")
+
+    def __init__(self, since_ns: int) -> None:
+        self.since_ns = since_ns  # when the first side said what it is
+        self.kinds: dict[str, str] = {}  # socket types by address
+        self.greeted_ns: dict[str, int] = {}
+        # By address: how long the packets of the other side take to that host, and its answer back to the capture
+        # point. libzmq sends READY as soon as it has the greeting of the other side (23/ZMTP).
+        self.round_trip_ns: dict[str, int] = {}
+        self.lines: dict[str, Line] = {}  # by sender
+
+    def line(self, event: Message) -> Line:
+        """What the connection says of the messages of a sender."""
+        line = self.lines.get(event.src)
+        if line is None or line.src_kind != (event.socket_type or line.src_kind):
+            kinds = self.kinds
+            line = self.lines[event.src] = Line(
+                event.socket_type or kinds.get(event.src, ""),
+                kinds.get(event.dst, ""),
+                host_of(event.src),
+                host_of(event.dst),
+                Turns(),
+                self.since_ns,
+                self.round_trip_ns.get(event.dst, 0),
+            )
+        return line
+
+
+class Ways:
+    """Takes all events of a capture in batches, and gives the ways in the order of their beginnings."""
+
+    def __init__(self, passes: Callable[[AnyEvent], bool] | None = None) -> None:
+        """``passes`` says of a message whether its way is wanted; None: all are."""
+        self._passes = passes
+        self._connections: dict[int, _Connection] = {}
+        self._held = Custody()
+        self._envelopes = Envelopes(self._held)
+        self._correlation = Correlation()
+        self._lanes = Lanes()
+        self.programs = Programs()
+        self.endings = Endings(self.programs)
+        # By flow, packet and part: those that may be answered on their connection.
+        self._hops: dict[tuple[int, int, int], Hop] = {}
+        # By host and envelope: those that a broker passed on over a connection that has ended since.
+        self._orphans: OrderedDict[tuple[str, int], Hop] = OrderedDict()
+        self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
+        self._ways: deque[OpenWay] = deque()
+        self._first_copies: OrderedDict[tuple[str, int], list[Hop]] = OrderedDict()
+        self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
+        self._now_ns = 0
+
+    def take(self, events: Sequence[AnyEvent]) -> list[OpenWay]:
+        """Look at a batch of all events. Returns the ways that are known to be over."""
+        for event in events:
+            if type(event) is Message:
+                self.message(event)
+            elif isinstance(event, Greeting | Command):
+                self.announce(event)
+            elif isinstance(event, Connection):
+                self.end(event)
+            elif isinstance(event, Problem):
+                self.problem(event)
+            elif isinstance(event, Capture) and event.end_ns is not None:
+                self._now_ns = max(self._now_ns, event.end_ns)
+        return self.over()
+
+    def announce(self, event: Greeting | Command) -> None:
+        """A side of a connection says what it is."""
+        connection = self._connections.get(event.flow)
+        if connection is None:
+            connection = self._connections[event.flow] = _Connection(event.time_ns)
+        if isinstance(event, Greeting):
+            connection.greeted_ns[event.src] = event.time_ns
+        if event.socket_type is None:
+            return
+        asked_ns = connection.greeted_ns.get(event.dst)
+        if asked_ns is not None and isinstance(event, Command):
+            took_ns = event.time_ns - asked_ns
+            if took_ns >= _FAR_NS:
+                connection.round_trip_ns[event.src] = took_ns
+        connection.kinds[event.src] = event.socket_type
+        if event.socket_type == "REQ":
+            self._lanes.expect(host_of(event.src))
+        connection.lines.clear()
+        if event.identity:
+            self._envelopes.ids.announce(event.flow, event.dst, event.identity)
+
+    def problem(self, event: Problem) -> None:
+        """Learn what the capture may lack."""
+        if event.code in BLINDING:
+            self.endings.blind(*[host_of(address) for address in (event.src, event.dst) if address is not None])
+
+    def end(self, event: Connection) -> None:
+        """A connection is over."""
+        connection = self._connections.pop(event.flow, None)
+        if connection is not None and event.end in ("fin", "rst"):
+            self._take_back(connection)
+        self._jobs.pop(event.flow, None)
+        self._envelopes.ids.forget(event.flow)
+        self.endings.end(event)
+
+    def _take_back(self, connection: _Connection) -> None:
+        """A connection is over: a sender may send again what had not arrived, and a receiver may answer on another."""
+        for line in connection.lines.values():
+            for hop in line.given.values():
+                self._orphans[line.dst_host, _envelope_of(hop)] = hop
+                if len(self._orphans) > _WAYS:
+                    self._orphans.popitem(last=False)
+                before = hop.before
+                if before is not None and before.held_as is None and not before.way.is_over:
+                    before.is_passed = False
+                    self._held.add(before)
+
+    def over(self) -> list[OpenWay]:
+        """The ways of which no more will come, in the order of their beginnings; each is returned once."""
+        self.endings.pass_time(self._now_ns)
+        found = []
+        while self._ways:
+            way = self._ways[0]
+            if not way.is_over:
+                patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
+                if self._now_ns - way.last_ns < patience_ns and len(self._ways) < _WAYS:
+                    break
+                self._close(way)
+                found.append(way)
+            self._ways.popleft()
+        return found
+
+    def finish(self, now_ns: int = 0) -> list[OpenWay]:
+        """The capture is over, at ``now_ns`` or with the last event: the ways that are left."""
+        self._now_ns = max(self._now_ns, now_ns)
+        self.endings.pass_time(self._now_ns)
+        return [way for way in self._ways if not way.is_over]
+
+    def record(self, way: OpenWay) -> Way | None:
+        """The record of a way that is over; None if it is not wanted."""
+        if self._passes is not None and not any(hop.is_wanted for hop in way.hops):
+            return None
+        if way.kind == "request" and len(way.hops) == 1 and not way.first.asks:
+            return None  # nobody knows whether it asks for anything
+        return self.endings.record(way)
+
+    def _close(self, way: OpenWay) -> None:
+        way.is_over = True
+        for hop in way.hops:
+            self._held.remove(hop)
+            leg = hop.leg
+            self._hops.pop((leg.flow, leg.packet, leg.part), None)
+            hop.let_go()
+
+    # ------------------------------------------------------------------ messages
+
+    def message(self, event: Message) -> None:
+        """Find the way of a message."""
+        if not event.frames:
+            return  # the capture lacks all of it
+        if event.time_ns > self._now_ns:
+            self._now_ns = event.time_ns
+        connection = self._connections.get(event.flow)
+        if connection is None:
+            connection = self._connections[event.flow] = _Connection(0)
+        line = connection.line(event)
+        kind = line.src_kind
+        leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
+        hop = Hop(leg, line, event.frames)
+        if kind in WITH_TOPICS:
+            hop.topic = event.frames[0]
+            self._publication(hop)
+        elif kind == "PUSH":
+            self._job(hop)
+        elif kind in SUBSCRIBERS or event.frames == [b""] or _is_housekeeping(event):
+            return  # a subscription in an odd form, ZMQ_PROBE_ROUTER, heartbeats of an application
+        else:
+            self._request_or_reply(hop, event)
+        if self._passes is not None:
+            hop.is_wanted = self._passes(event)
+        if hop.before is not None:
+            self._note_passage(hop.before, hop)
+        self.programs.send(hop)
+
+    def _note_passage(self, before: Hop, hop: Hop) -> None:
+        """A program had a message for some time. The network cannot have taken longer."""
+        leg = before.leg
+        total_ns = max(hop.leg.time_ns - leg.time_ns, 0)
+        if before.line.dst_host == hop.line.src_host or len(hop.frames) == len(before.frames) + (
+            -1 if hop.leg.reply else 1
+        ):
+            self.programs.pass_on(before, hop, total_ns)  # else the capture may lack a leg in between
+        if total_ns < before.line.round_trip_ns:
+            before.line.round_trip_ns = total_ns
+
+    def _publication(self, hop: Hop) -> None:
+        """A publication, or a copy that a proxy passes on."""
+        flow = hop.leg.flow
+        options = [one for one in self._equal(hop) if one.copied is None or flow not in one.copied]
+        if options:
+            before = options[0]
+            before.copied = (before.copied or set()) | {flow}
+            before.is_passed = True
+            before.way.add(hop, before, "body", certain=len(options) == 1)
+        else:
+            self._publish(hop)
+        self._held.add(hop)
+
+    def _equal(self, hop: Hop) -> list[Hop]:
+        """The messages with the same octets that the sender's host has taken, at another socket than it sends from."""
+        frames, leg, host = list(hop.frames), hop.leg, hop.line.src_host
+        return [
+            one
+            for one in self._held.alike(frames[-1])
+            if one.line.dst_host == host
+            and one.leg.flow != leg.flow
+            and one.leg.src != leg.src
+            and list(one.frames) == frames
+        ]
+
+    def _publish(self, hop: Hop) -> None:
+        """A publication of its publisher. What it sent to another subscriber before is the same publication."""
+        key = (hop.leg.src, hash(tuple(hop.frames)))
+        firsts = self._first_copies.setdefault(key, [])
+        self._first_copies.move_to_end(key)
+        if len(self._first_copies) > _WAYS:
+            self._first_copies.popitem(last=False)
+        flow = hop.leg.flow
+        for first in firsts:
+            if first.sent_on is not None and flow not in first.sent_on:
+                first.sent_on.add(flow)
+                first.way.join_copy(hop, first)
+                return
+        firsts.append(hop)
+        hop.sent_on = {flow}
+        request = self._lanes.related(hop)
+        if request is not None:  # such as the output of a Jupyter kernel, while it works on a request
+            request.way.add(hop, request, "correlation", certain=True)
+        else:
+            self._begin(OpenWay.begin("publication", hop))
+
+    def _job(self, hop: Hop) -> None:
+        """A job that is pushed, or the result of one."""
+        alike = [one for one in self._equal(hop) if one.line.dst_kind == "PULL"]
+        if alike:
+            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1)
+        elif (related := self._correlation.find(hop)) is not None:
+            self._pass_job_on(hop, related, "correlation", is_certain=True)
+        else:
+            self._begin(OpenWay.begin("job", hop))
+        self._held.add(hop)
+        self._correlation.add(hop)
+
+    def _pass_job_on(self, hop: Hop, before: Hop, joined: Joined, *, is_certain: bool) -> None:
+        before.is_passed = True
+        self._held.remove(before)
+        before.way.add(hop, before, joined, certain=is_certain)
+
+    def _request_or_reply(self, hop: Hop, event: Message) -> None:
+        job = self._jobs.get(hop.leg.flow)
+        if job is not None and job.leg.dst == hop.leg.src and job.line.dst_kind == "REQ" and not job.answered:
+            self._answer(hop, job)  # of a REQ that works for a broker: what it sends next
+        else:
+            asked = self._asked(event)
+            join = self._envelopes.find(hop, asked)
+            for piece, its_join in self._envelopes.settled():
+                self._join_piece(piece, its_join)
+            if join is not None:
+                self._join(hop, join)
+            elif asked is not None and not asked.answered:
+                self._answer(hop, asked)
+            elif (orphan := self._orphan(hop)) is not None:
+                self._answer(hop, orphan)
+            elif job is not None and job.leg.dst == hop.leg.src and job.routing_id in hop.frames[:-1]:
+                job.way.add(hop, job, "envelope", certain=True, reply=True)  # one more part of the answer
+            else:
+                self._ask(hop)
+        self._hold(hop)
+
+    def _hold(self, hop: Hop) -> None:
+        """The receiver of a message may answer it, or pass it on."""
+        self._held.add(hop)
+        if not hop.leg.reply:
+            self._lanes.receive(hop)
+        leg = hop.leg
+        self._hops[leg.flow, leg.packet, leg.part] = hop
+
+    def _orphan(self, hop: Hop) -> Hop | None:
+        """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
+        if not self._orphans or len(hop.frames) < 2:
+            return None
+        orphan = self._orphans.pop((hop.line.src_host, _envelope_of(hop)), None)
+        return None if orphan is None or orphan.answered or orphan.way.is_over else orphan
+
+    def _asked(self, event: Message) -> Hop | None:
+        return None if event.request is None else self._hops.get((event.flow, event.request, event.request_part))
+
+    def _join(self, hop: Hop, join: Join) -> None:
+        """A broker passes a message on."""
+        before = join.before
+        before.is_passed = True
+        self._lanes.drop(before)
+        before.way.add(hop, before, "envelope", certain=join.is_certain, reply=join.is_back)
+        if join.is_back:
+            self._mark_answered(hop)
+            return
+        hop.routing_id = join.routing_id
+        hop.line.given[id(hop)] = hop
+        self._jobs[hop.leg.flow] = hop
+        if hop.line.dst_kind == "REQ":
+            self._drop_ready(hop)
+
+    def _join_piece(self, hop: Hop, join: Join) -> None:
+        """The way that begins with this message is a piece of another one."""
+        join.before.is_passed = True
+        if hop.way is not join.before.way and hop is hop.way.first:
+            join.before.way.take_over(hop.way, join.before, "envelope", certain=join.is_certain)
+            hop.leg.reply = join.is_back
+
+    def _drop_ready(self, job: Hop) -> None:
+        """A broker gives a request to a REQ: what that one said before, READY, is no request."""
+        for way in reversed(self._ways):
+            first = way.first
+            if first.leg.flow == job.leg.flow and first.line.src_kind == "REQ" and len(way.hops) == 1:
+                way.is_over = True
+                self._held.remove(first)
+                return
+            if way.last_ns < job.leg.time_ns - _GRACE_NS:
+                return
+
+    def _answer(self, hop: Hop, asked: Hop) -> None:
+        """The receiver of a request answers on the same connection."""
+        asked.note_answer()
+        self._held.remove(asked)
+        way = asked.way
+        inner = self._lanes.answered(asked, hop)
+        if inner is not None:
+            way.add(hop, inner.before, inner.joined, certain=inner.is_certain, reply=True)
+        else:
+            way.add(hop, asked, "envelope", certain=True, reply=True)
+
+    def _mark_answered(self, reply: Hop) -> None:
+        """A reply passes a broker: the request of the same way on its connection is answered."""
+        for one in reply.way.hops:
+            if one.leg.flow == reply.leg.flow and one.leg.src == reply.leg.dst and not one.answered:
+                one.note_answer()
+                self._held.remove(one)
+                return
+
+    def _ask(self, hop: Hop) -> None:
+        """A request that nobody passes on: it begins a way, or a service needs it for another request."""
+        way = OpenWay.begin("request", hop)
+        if hop.line.src_kind == "DEALER":
+            self._lanes.expect(hop.line.src_host)
+        outer = self._lanes.asks(way)
+        if outer is not None:
+            outer.before.way.add(hop, outer.before, outer.joined, certain=outer.is_certain)
+            return
+        hop.note_request()
+        self._begin(way)
+        self._note_again(way)
+
+    def _note_again(self, way: OpenWay) -> None:
+        """A client that asks again gave up the request before."""
+        first = way.first
+        if first.line.src_kind != "REQ":
+            return
+        key = (first.line.src_host, first.leg.dst)
+        last = self._last_asked.pop(key, None)
+        self._last_asked[key] = way
+        if len(self._last_asked) > _WAYS:
+            self._last_asked.popitem(last=False)
+        way.earlier = last
+
+    def _begin(self, way: OpenWay) -> None:
+        self._ways.append(way)
+
+
+def _is_housekeeping(event: Message) -> bool:
+    """Whether a message is of a broker and its worker alone (7/MDP, 18/MDP)."""
+    payload = event.payload
+    return payload is not None and payload.protocol == "mdp" and payload.fields.get("command") in _HOUSEKEEPING
+
+
+def _envelope_of(hop: Hop) -> int:
+    """A number for all frames of a message but the last."""
+    return hash(tuple(hop.frames[:-1]))

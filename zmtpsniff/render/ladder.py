@@ -1,0 +1,111 @@
+"""Ways for people: a line for each message, with the time since the beginning and the time at each place."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TextIO
+
+from dissectors.address import host_of
+from zmtpsniff.analysis.ways.records import Leg, Way
+from zmtpsniff.render.clock import Clock
+from zmtpsniff.render.color import Color
+from zmtpsniff.render.console import terminal_width
+from zmtpsniff.render.fit import fitted
+from zmtpsniff.render.palette import make_palette
+from zmtpsniff.render.wording import place_words
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import brief
+from zmtpsniff.words.text import encodable, escape
+
+_NO_TERMINAL = 120  # columns
+_WHY = {
+    "closed": "{at} closed the connection while it had the message",
+    "not-forwarded": "{at} took it and passed nothing on",
+    "not-answered": "{at} took it and did not answer",
+    "reply-not-forwarded": "{at} took the reply and did not pass it on",
+    "reply-to-nobody": "{at} had nobody to send the reply to: the one who asked had closed",
+    "not-taken": "{at} never acknowledged it",
+    "capture-ended": "the capture ended while {at} had it",
+}
+_WHAT = {"inside": "inside {at}", "queue": "at {at}, which worked on others", "network": "in the network before {at}"}
+
+
+class LadderRenderer:
+    """Writes ways to a stream."""
+
+    def __init__(self, stream: TextIO, utc: bool = False, color: Color = "auto", width: int | None = None) -> None:
+        """Write as wide as the terminal of the stream, or ``width`` columns."""
+        self._stream = stream
+        self._palette = make_palette(stream, color)
+        self._width = width or terminal_width(stream) or _NO_TERMINAL
+        self._clock = Clock(utc, digits=6)
+        self._change = encodable(getattr(stream, "encoding", None))
+        self._is_first = True
+        self._count: Counter[str] = Counter()  # of ways, by kind
+        self._left_out: Counter[str] = Counter()
+
+    def write(self, ways: Sequence[Way]) -> None:
+        """Write some ways. What was published or pushed to one socket, and ended well there, is only counted."""
+        for way in ways:
+            self._count[way.kind] += 1
+            if way.kind != "request" and len(way.legs) == 1 and way.ended is None:
+                self._left_out[way.kind] += 1
+                continue
+            self._write(self._lines(way))
+
+    def finish(self) -> None:
+        """Write the line that sums up."""
+        told = [plural(count, kind) for kind, count in self._count.items()]
+        hidden = [plural(count, kind) for kind, count in self._left_out.items()]
+        line = ", ".join(told) or "no message went anywhere"
+        if hidden:
+            line += f"; not shown, since they went to one socket only: {', '.join(hidden)}"
+        self._write([line])
+
+    def _write(self, lines: Sequence[str]) -> None:
+        text = "\n".join([*([] if self._is_first else [""]), *(fitted(line, self._width) for line in lines)]) + "\n"
+        self._is_first = False
+        self._stream.write(self._change(text) if self._change else text)
+
+    def _lines(self, way: Way) -> list[str]:
+        palette = self._palette
+        lasted = brief(way.duration_ns)
+        if way.kind != "request":
+            legs = f"{plural(len(way.legs), 'leg')} in {lasted}"
+            verdict = legs if way.ended is None else palette.paint(palette.error, "lost")
+        elif way.answered:
+            verdict = palette.paint(palette.good, f"answered after {lasted}")
+        else:
+            verdict = palette.paint(palette.error, "not answered")
+        head = f"{palette.paint(palette.title, way.kind)} at {self._clock.time(way.time_ns)}, {verdict}"
+        if way.again is not None:
+            head += f", asks again for {place_words(way.again.packet, way.again.part)}"
+        lines = [head]
+        widest = max(max(len(leg.src), len(leg.dst)) for leg in way.legs)
+        taken: dict[str, Leg] = {}
+        before: Leg | None = None
+        for leg in way.legs:
+            if way.kind == "publication":
+                before = taken.get(host_of(leg.src))
+                taken[host_of(leg.dst)] = leg
+            lines.append(self._leg(leg, before, way.time_ns, widest))
+            before = leg
+        if way.slowest is not None and (way.answered or way.kind != "request"):
+            place = _WHAT[way.slowest.what].format(at=escape(way.slowest.at))
+            lines.append(f"  {palette.paint(palette.label, 'slowest:')} {brief(way.slowest.ns)} {place}")
+        if way.ended is not None:
+            why = _WHY[way.ended.why].format(at=escape(way.ended.at))
+            lines.append(f"  {palette.paint(palette.error, 'ended:')} {why}")
+        return lines
+
+    def _leg(self, leg: Leg, before: Leg | None, start_ns: int, widest: int) -> str:
+        palette = self._palette
+        here = "" if before is None else brief(leg.time_ns - before.time_ns)
+        arrow = "◀─" if leg.reply else "─▶"
+        ends = (leg.dst, leg.src) if leg.reply else (leg.src, leg.dst)
+        colour = palette.server if leg.reply else palette.client
+        doubt = "" if leg.certain else " ?"
+        return (
+            f"{palette.paint(palette.time, f'{brief(leg.time_ns - start_ns):>9}')}  "
+            f"{palette.paint(colour, f'{escape(ends[0]):>{widest}} {arrow} {escape(ends[1]):<{widest}}')} "
+            f"{here:>8}  {place_words(leg.packet, leg.part)}{doubt}"
+        )
