@@ -16,6 +16,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
+from zmtpsniff.analysis.findings.relays import Relays
 from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.topics import Topics
@@ -34,10 +35,12 @@ class Diagnosis:
 
     def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
         """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
+        relays = Relays()
         self.inquiries: list[Inquiry] = [
             Endpoints(rules),
             Handshakes(),
-            Requests(timeout_seconds),
+            Requests(relays.passes_on, timeout_seconds),
+            relays,
             SealedRequests(timeout_seconds),
             Receivers(),
             Topics(),
@@ -207,7 +210,13 @@ class Diagnosis:
 
     def _begin(self, contact: Contact) -> None:
         """Both sides have said what they are."""
-        listeners = [listener for one in self.inquiries if (listener := one.begin(contact)) is not None]
+        listeners = []
+        for one in self.inquiries:
+            listener = one.begin(contact)
+            if listener is not None:
+                listeners.append(listener)
+                for flow in one.earlier():
+                    self._on_message[flow] = (*self._on_message.get(flow, ()), listener)
         if listeners:
             self._on_message[contact.flow] = listeners
         early, contact.early = contact.early, []

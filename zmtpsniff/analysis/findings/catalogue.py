@@ -117,6 +117,16 @@ FINDINGS: dict[str, FindingKind] = {
         "worker finish its requests before it closes, and let requesters give up and ask again.",
         waits=True,
     ),
+    "not-passed-on": FindingKind(
+        "error",
+        "A broker took requests or replies and did not pass them on, or a worker took jobs and nothing comes of them "
+        "any more, though it passed others on before.",
+        "The messages arrive at one of its sockets, and neither they nor what could come of them leaves another one. "
+        "`zmtpsniff trace --lost capture.pcap` shows the way of each. Who waits for them is not to blame.",
+        "Look at that program and its log: it may drop what it cannot parse or route, hang, or have no peer to send to "
+        "(a ROUTER drops messages to an identity that it does not have).",
+        waits=True,
+    ),
     "request-unanswered": FindingKind(
         "error",
         "Requests got no reply within `--timeout`, or before their connection was closed.",
@@ -153,7 +163,8 @@ FINDINGS: dict[str, FindingKind] = {
         "The time from the request to its reply, as captured. What passes after the first octets of the reply is the "
         "transfer. The first acknowledgment of the request splits the rest: the time before it was spent on the "
         "network, the rest in the service. If the capture lacks it, zmtpsniff takes the time in which the service's "
-        "host answers a SYN. If most of the time passes before octets that are sent again, the network has lost them.",
+        "host answers a SYN. If most of the time passes before octets that are sent again, the network has lost them. "
+        "Where programs pass requests on, zmtpsniff follows each, as `trace` does, and names the place that had it.",
         "Look at what the service did at the time named. If requests wait behind others, more workers help.",
     ),
     "subscription-unmatched": FindingKind(

@@ -45,6 +45,10 @@ class Inquiry:
         Returns what takes its messages, None if nothing does.
         """
 
+    def earlier(self) -> Sequence[int]:
+        """Connections that have begun before, and whose messages the listener of :meth:`begin` wants from here on."""
+        return ()
+
     def meet(self, contact: Contact, reply: Message) -> Listener | None:
         """A reply has its request, on a connection whose sockets have not announced their types.
 

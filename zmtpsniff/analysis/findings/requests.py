@@ -16,7 +16,7 @@ the queue stops, too, the whole system was stopped, and nobody is to blame.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import heappush, heappushpop
 from typing import Literal, NamedTuple
 
@@ -231,8 +231,12 @@ class _Backlog:
 class Requests(Inquiry):
     """Requests and their replies."""
 
-    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
-        """``timeout_seconds`` is how long a request may wait for its reply."""
+    def __init__(self, passes_on: Callable[[str], bool], timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``passes_on`` says of a socket whether its program passes on what it takes, so that it waits for others.
+
+        ``timeout_seconds`` is how long a request may wait for its reply.
+        """
+        self._passes_on = passes_on
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._exchanges: dict[int, _Exchange] = {}
         self._asked_by_peers: Ledger[str, _Service] = Ledger(_Service)
@@ -336,11 +340,14 @@ class Requests(Inquiry):
             if unanswered.flows <= told or not (unanswered.has_waited or not unanswered.is_at_end):
                 continue
             told |= unanswered.flows
+            if self._passes_on(replier):
+                continue  # the place where the way of the request ends is to blame
             yield self._claim_unanswered(host, replier, unanswered)
         for service in self._asked_by_peers.entries.values():
             yield from self._silent_service(service, told)
         for address, service in self._asked_by_peers.entries.items():
-            yield from self._slow(address, service)
+            if not self._passes_on(address):
+                yield from self._slow(address, service)
 
     def _closed_workers(self, service: _Service, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
@@ -389,6 +396,8 @@ class Requests(Inquiry):
             others = service.answered - suspect.answered
             by_others = not suspect.answered and service.answers
             by_turns = suspect.took_turns and suspect.asked > suspect.answered
+            if self._passes_on(suspect.replier):
+                continue
             if suspect.strict or suspect.flow in told or waited_ns < self._timeout_ns or not (by_others or by_turns):
                 continue
             missing = suspect.asked - suspect.answered
@@ -468,7 +477,7 @@ class Requests(Inquiry):
         else:
             where, advice = f"{_RESENT}{about(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
         known = f"from the request to its reply, as captured{where}{_INFERRED if service.is_inferred else ''}"
-        yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice)
+        yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice, subject=address)
 
     def _where(self, address: str, slowest: list[_SlowReply]) -> str:
         """Where the time passes: on the way to the service, or in it."""

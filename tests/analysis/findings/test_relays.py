@@ -1,0 +1,89 @@
+"""Where messages wait or end: the place is named, and not each socket that waits for it.
+
+The captures are of real systems, every program on a host of its own, with one fault each.
+"""
+
+import json
+
+import pytest
+
+from dissectors.events import Message
+from tests.analysis.ways.scenes import Scene
+from tests.support.paths import FIXTURES
+from tests.support.runner import run
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.dissection import open_files
+from zmtpsniff.settings import Settings
+
+SYSTEMS = FIXTURES / "systems"
+FAULTS = {  # the finding, and the socket where the fault is
+    "broker_sleeps": ("replies-slow", "10.9.0.35:8274"),
+    "far_worker": ("replies-slow", "10.9.0.15:51378"),
+    "head_of_line": ("replies-slow", "10.9.0.23:41400"),
+    "slow_database": ("replies-slow", "10.9.0.21:7320"),
+    "slow_worker": ("replies-slow", "10.9.0.55:46502"),
+    "worker_stops": ("not-passed-on", "10.9.0.62:45334"),
+    "proxy_drops": ("not-passed-on", "10.9.0.42:41008"),
+    "worker_dies": ("worker-closed", "10.9.0.31:33278"),
+}
+
+
+def diagnosed(name: str) -> list[Finding]:
+    diagnosis = Diagnosis()
+    for events in open_files([SYSTEMS / f"{name}.pcap.gz"], Settings()).batches():
+        diagnosis.take(events)
+    return [one for one in diagnosis.findings() if one.severity != "note"]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_place_of_the_fault_is_named_and_no_other(name: str) -> None:
+    (finding,) = diagnosed(name)
+    assert (finding.code, finding.endpoints[0]) == FAULTS[name]
+
+
+def test_a_healthy_service_behind_another_is_not_accused() -> None:
+    assert diagnosed("healthy_service") == []
+
+
+def test_every_capture_has_its_fault_here() -> None:
+    names = {path.name.partition(".")[0] for path in SYSTEMS.glob("*.pcap.gz")}
+    assert names == {*FAULTS, "healthy_service"}
+
+
+def test_who_waits_is_named_as_waiting() -> None:
+    words = " ".join(run("diagnose", SYSTEMS / "broker_sleeps.pcap.gz").stdout.split())
+    assert "messages wait inside 10.9.0.35:8274" in words
+    assert "between taking a message and passing it on" in words
+    assert "waits for it" in words or "wait for it" in words
+
+
+def test_statistics_have_the_same_findings() -> None:
+    rows = [
+        json.loads(line) for line in run("stats", "-T", "json", SYSTEMS / "worker_stops.pcap.gz").stdout.splitlines()
+    ]
+    assert [row["code"] for row in rows if row["type"] == "finding" and row["severity"] == "error"] == ["not-passed-on"]
+
+
+def told(scene: Scene) -> list[Finding]:
+    diagnosis = Diagnosis()
+    diagnosis.take(scene.events)
+    return [one for one in diagnosis.findings() if one.severity != "note"]
+
+
+def two_services() -> Scene:
+    """Two programs on one host ask two services there; nobody passes anything on."""
+    scene = Scene()
+    for flow, port in ((1, 5555), (2, 6666)):
+        scene.connect(flow, f"127.0.0.1:4000{flow}", f"127.0.0.1:{port}", types=("REQ", "REP"))
+    return scene
+
+
+def test_clients_on_the_host_of_services_pass_nothing_on() -> None:
+    scene = two_services()
+    for _ in range(50):
+        asked: list[Message] = [scene.say(flow, b"", b"?") for flow in (1, 2)]
+        for flow, request in enumerate(asked, 1):
+            scene.say(flow, b"", b"!", by_server=True, answers=request, after_ms=30 if flow == 1 else 1)
+    assert told(scene) == []
+    assert {len(way.legs) for way in scene.ways()} == {2}

@@ -1,0 +1,380 @@
+"""Programs that pass messages on, and the places where messages wait or end: replies-slow, not-passed-on.
+
+Theory
+------
+
+Where one program waits for another one, each socket on the way shows the same delay. Only the way of the request tells
+where the time passed: between taking a message and passing it on, or answering it. So a delay is held against the place
+that had the message meanwhile. Time in which a service waits for another service is that one's. Time in which a broker
+could not pass a message on, since its next peer had gone away, is nobody's here: that peer is found by its absence.
+
+A program that passed on what it took, and then took messages that went no further, has lost them, or holds them.
+Whether that matters for a single job, nobody knows: a worker may have no result to give. So a worker is named only if
+nothing comes of it any more.
+
+Following messages costs time, so this inquiry hears only connections of hosts that may pass something on: those with a
+socket that takes messages and another one that sends them, to a third.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from heapq import heappush, heappushpop
+from typing import NamedTuple
+
+from dissectors.address import host_of
+from dissectors.events import Command, Connection, Greeting, Message, Octets, Problem, Severity
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.ways.delays import Passage, passages
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.words.counts import listed, plural
+from zmtpsniff.words.durations import about
+
+_SLOW_NS = 100_000_000
+_SLOW_TIMES = 20
+_SLOW_MEDIAN_NS = 1_000_000_000
+_FEW_SLOW = 0.02  # this part may be late on any busy machine
+_LEAST_SLOW = 3
+_LEAST = 5  # messages that a program has passed on, before anybody says that it passes on
+_PART = 0.25  # of what it passed on: a program that loses more does so on purpose
+_TEAM_TIMES = 8  # longer than others that do the same
+_TOPICS = 1000
+_STOPPED = 3  # messages in a row that went no further
+_STOPPED_NS = 1_000_000_000
+_SLOWEST = 4
+_SOCKETS = 4096  # of one host that are remembered
+
+_TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publication", "XSUB": "publication"}
+_SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "job", "PUB": "publication"}
+_SENDS |= {"XPUB": "publication"}
+_NOUNS = {"reply-not-forwarded": "reply"}
+_LOST = {  # why a way ended: what the place did, in words
+    "not-forwarded": "took {count} and passed none of them on",
+    "reply-not-forwarded": "took {count} and passed none of them back",
+}
+
+
+class _Socket(NamedTuple):
+    """An end of a connection."""
+
+    address: str
+    kind: str
+    other: str
+
+
+class _Host:
+    """The sockets of a host, and whether it may pass something on."""
+
+    def __init__(self) -> None:
+        self.sockets: list[_Socket] = []
+        self.flows: list[int] = []
+        self.passes = False
+
+    def add(self, socket: _Socket, flow: int) -> bool:
+        """One more end of a connection; returns whether the host may pass something on from now on."""
+        if len(self.sockets) >= _SOCKETS:
+            return False
+        self.flows.append(flow)
+        begins = not self.passes and any(
+            _may_pass(*pair) for one in self.sockets for pair in ((one, socket), (socket, one))
+        )
+        self.sockets.append(socket)
+        self.passes = self.passes or begins
+        return begins
+
+
+def _may_pass(takes: _Socket, sends: _Socket) -> bool:
+    """Whether a message that comes to one socket can go on from the other, to a third."""
+    kind = _TAKES.get(takes.kind)
+    return (
+        kind is not None
+        and kind == _SENDS.get(sends.kind)
+        and takes.address != sends.address
+        and takes.address != sends.other
+        and takes.other != sends.address
+    )
+
+
+class _SlowPassage(NamedTuple):
+    """A message that a place had for long; the slower is the greater."""
+
+    own_ns: int
+    time_ns: int
+    packet: int
+    flow: int
+    waiting: str  # the host that waits for the program
+    words: str
+
+
+class _Place:
+    """A program that messages of ways came to."""
+
+    def __init__(self) -> None:
+        self.at = ""  # the socket that took the first
+        self.giver = ""  # the socket that gave the first
+        self.inside = Sketch()  # how long it worked on each message
+        self.queued = Sketch()  # the same with the time in which it worked on others, if there was any
+        self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
+        self.slowest: list[_SlowPassage] = []  # a heap
+        self.waits: dict[str, None] = {}  # hosts that wait for what it lost
+        self.passed = 0
+        self.first = 0  # of them those that are on their way there, not back
+        self.passed_ns = 0  # the last time
+        self.lost: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
+        # Of publications, by topic: those that went no further since the last one of that topic that did.
+        self.missing: OrderedDict[Octets, list[Hop]] = OrderedDict()
+
+    def add(self, one: Passage) -> None:
+        """The program passed a message on, or answered it."""
+        taken, passed = one.taken.leg, one.passed.leg
+        is_service = passed.joined in ("order", "process", "correlation") and one.taken.line.dst_kind != "PULL"
+        own_ns = one.inside_ns
+        self.inside.add(own_ns)
+        if one.queue_ns and not is_service:
+            own_ns += one.queue_ns
+            self.queued.add(own_ns)
+        if one.network_ns:
+            self.network.add(one.network_ns)
+        self.giver = self.giver or taken.src
+        self.passed += 1
+        self.first += not taken.reply
+        self.passed_ns = max(self.passed_ns, passed.time_ns)
+        if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
+            waiting = host_of(passed.dst if taken.reply else taken.src)
+            slow = _SlowPassage(own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one))
+            (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
+
+    @property
+    def usual_ns(self) -> int:
+        """How long it usually has a message, with the way to its host and back."""
+        return self.inside.percentile(0.5) + self.network_ns
+
+    @property
+    def network_ns(self) -> int:
+        """How long the packets usually are on their way to its host and back; 0 if that is not known of most."""
+        return self.network.percentile(0.5) if 2 * self.network.count > self.inside.count else 0
+
+    def lose(self, kind: str, why: str, hop: Hop) -> None:
+        """A message went no further."""
+        seen = self.lost.setdefault((kind, why), Occurrences())
+        leg = hop.leg
+        self.giver = self.giver or leg.src
+        seen.add(leg.time_ns, leg.packet, leg.flow)
+        self.waits[host_of(hop.way.first.leg.src if leg.reply else leg.src)] = None
+
+    def publish(self, hop: Hop) -> None:
+        """The program took a publication. If it went on, those of its topic before it that did not are lost."""
+        topic = hop.topic
+        if hop.is_passed:
+            for missing in self.missing.pop(topic, ()):
+                self.lose("publication", "not-forwarded", missing)
+            self.missing[topic] = []
+            if len(self.missing) > _TOPICS:
+                self.missing.popitem(last=False)
+        elif topic in self.missing and len(self.missing[topic]) < _TOPICS:
+            self.missing[topic].append(hop)
+
+
+def _doing(one: Passage) -> str:
+    """What a program did with a message while it had it, in words."""
+    if one.taken.leg.flow == one.passed.leg.flow:
+        return "between taking a request and answering it"
+    if one.passed.leg.reply:
+        return "between taking a reply and passing it back"
+    return "between taking a message and passing it on"
+
+
+def _wait(hosts: Iterable[str]) -> str:
+    """Hosts that wait for a program, in words."""
+    names = list(dict.fromkeys(hosts))
+    return f"{listed(names)} {'waits' if len(names) == 1 else 'wait'} for it"
+
+
+class Relays(Inquiry):
+    """Programs where messages of ways wait or end."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._ways = Ways()
+        self._hosts: Ledger[str, _Host] = Ledger(_Host)
+        self._places: Ledger[str, _Place] = Ledger(_Place)
+        self._earlier: list[int] = []
+        self._heard: set[int] = set()  # connections whose messages come here
+
+    # ------------------------------------------------------------------ listening
+
+    def greeting(self, contact: Contact, event: Greeting) -> None:
+        """Learn types and identities."""
+        self._ways.announce(event)
+
+    def command(self, contact: Contact, event: Command) -> None:
+        """Learn types and identities."""
+        self._ways.announce(event)
+
+    def begin(self, contact: Contact) -> Listener | None:
+        """Hear the messages of hosts that may pass something on."""
+        (one, kind), (other, other_kind) = contact.kinds.items()
+        hosts = [(host_of(one), _Socket(one, kind, other)), (host_of(other), _Socket(other, other_kind, one))]
+        for name, socket in hosts:
+            host = self._hosts.at(name)
+            if host.add(socket, contact.flow):
+                self._earlier += host.flows
+        if not any(self._hosts.at(name).passes for name, _ in hosts):
+            return None
+        self._heard.add(contact.flow)
+        return self.take
+
+    def earlier(self) -> Sequence[int]:
+        """Connections that began before, and whose messages matter now."""
+        found = set(self._earlier) - self._heard
+        self._earlier.clear()
+        self._heard |= found
+        return sorted(found)
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Follow messages."""
+        for message in messages:
+            self._ways.message(message)
+        for way in self._ways.over():
+            self._take_way(way)
+
+    def problem(self, event: Problem) -> None:
+        """The capture may lack messages."""
+        self._ways.problem(event)
+
+    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+        """A connection is over."""
+        self._heard.discard(event.flow)
+        self._ways.end(event)
+
+    def passes_on(self, address: str) -> bool:
+        """Whether the program of this socket has passed on what it took, so that others may be to blame."""
+        return self._ways.programs.at(address).longest_ns >= 0
+
+    # ------------------------------------------------------------------ places
+
+    def _take_way(self, way: OpenWay) -> None:
+        """A way is over."""
+        if len(way.hops) > 1:
+            for one in passages(way):
+                self._place(one.at).add(one)
+        if way.kind == "publication":
+            for hop in way.hops:
+                if self.passes_on(hop.leg.dst):
+                    self._place(hop.leg.dst).publish(hop)
+            return
+        ended = self._ways.endings.ended(way)
+        if ended is not None:
+            self._place(ended.at).lose(way.kind, ended.why, way.hops[-1])
+
+    def _place(self, address: str) -> _Place:
+        place = self._places.at(self._ways.programs.at(address).sockets[0])
+        place.at = place.at or address
+        return place
+
+    # ------------------------------------------------------------------ results
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """Programs that are slow, or that lose messages."""
+        for way in self._ways.finish(now_ns):
+            self._take_way(way)
+        teams: dict[str, list[_Place]] = {}  # places that one program gives messages to
+        for place in self._places.entries.values():
+            teams.setdefault(self._ways.programs.at(place.giver).sockets[0], []).append(place)
+        for place in self._places.entries.values():
+            team = [one for one in teams[self._ways.programs.at(place.giver).sockets[0]] if one is not place]
+            yield from self._slow(place, team)
+            yield from self._lost(place, now_ns)
+
+    def _slow(self, place: _Place, team: list[_Place]) -> Iterable[Claim]:
+        """A place that takes long now and then, always, or longer than others that do the same work."""
+        count = place.inside.count
+        if count < _LEAST:
+            return
+        severity: Severity | None = None
+        median_ns, network_ns, usual_ns = place.inside.percentile(0.5), place.network_ns, place.usual_ns
+        others = [one.usual_ns for one in team if one.inside.count >= _LEAST]
+        longest_ns = max(place.inside.maximum, place.queued.maximum) + network_ns
+        slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
+        slowest = sorted(place.slowest, reverse=True)
+        where, words = f"messages wait inside {place.at}", slowest[0].words
+        if median_ns > _SLOW_MEDIAN_NS:
+            often = f"half of its {plural(count, 'message')} took over {about(median_ns)}"
+        elif others and usual_ns > max(_SLOW_NS / 2, _TEAM_TIMES * max(others)):
+            often = (
+                f"half of its {plural(count, 'message')} took over {about(usual_ns)}, those of "
+                f"others that do the same under {about(max(*others, 1))}"
+            )
+            if network_ns > median_ns:
+                where, words = f"messages wait in the network between {place.at} and its peers", "for each way and back"
+        elif network_ns > _SLOW_NS:
+            where = f"messages wait in the network between {place.at} and its peers"
+            words = "for each way and back"
+            often = f"half of {plural(count, 'message')} took over {about(network_ns)}"
+        elif place.inside.maximum > slow_ns:  # others may have waited behind that
+            slowest = [one for one in slowest if one.own_ns > slow_ns]
+            slow = max(place.inside.above(slow_ns) + place.queued.above(slow_ns), len(slowest))
+            often = (
+                f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}, half of them under "
+                f"{about(max(median_ns, 1))}"
+            )
+            few = slow < max(_LEAST_SLOW, _FEW_SLOW * place.first)
+            severity = "note" if few and longest_ns < _SLOW_MEDIAN_NS else None
+        else:
+            return
+        seen = Occurrences()
+        for one in slowest:
+            seen.add(one.time_ns, one.packet, one.flow)
+        yield Claim(
+            "replies-slow",
+            f"{where}, up to {about(longest_ns)} {words}: {often}",
+            f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}",
+            seen,
+            [place.at],
+            severity,
+            subject=place.at,
+        )
+
+    def _lost(self, place: _Place, now_ns: int) -> Iterable[Claim]:
+        """A place that passed messages on, and then took some that went no further."""
+        for (kind, why), seen in place.lost.items():
+            if (kind, why) == ("job", "closed"):
+                yield from self._closed(place, seen)
+            if why not in _LOST or place.passed < _LEAST:
+                continue
+            count = plural(seen.count, _NOUNS.get(why, kind))
+            severity: Severity | None = None
+            begun_ns = seen.first_ns or 0
+            if seen.count >= _STOPPED and begun_ns >= place.passed_ns - _STOPPED_NS <= now_ns - 2 * _STOPPED_NS:
+                words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
+            elif seen.count <= _PART * place.passed:
+                words = _LOST[why].format(count=count) + f", while it passed on {place.passed:,}"
+                severity = "warning" if kind == "job" else None  # perhaps nothing comes of some jobs
+            else:
+                continue
+            yield Claim(
+                "not-passed-on",
+                f"{place.at} {words}; {_wait(place.waits)}",
+                "the messages arrive there, others of the same kind go on from there, and these do not",
+                seen,
+                [place.at],
+                severity,
+                certainty="likely",
+                subject=place.at,
+            )
+
+    def _closed(self, place: _Place, seen: Occurrences) -> Iterable[Claim]:
+        """A worker closed its connection while it had jobs, and its pusher goes on without it."""
+        pusher = place.giver
+        if self._ways.programs.at(pusher).sent_ns - (seen.last_ns or 0) < _STOPPED_NS:
+            return
+        yield Claim(
+            "worker-closed",
+            f"the worker {place.at} of {pusher} closed its connection with {plural(seen.count, 'job')} in hand",
+            f"it closes the connection first, nothing comes of the jobs, and {pusher} goes on without it",
+            seen,
+            [place.at, pusher],
+            certainty="likely",
+        )
