@@ -23,7 +23,7 @@ from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_o
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver import SaverSettings, fail_if_unsaved, saver_options
 from zmtpsniff.cli.tshark import TsharkSettings, open_packets, plan_tshark, tshark_options
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.hops import OpenWay
@@ -105,7 +105,7 @@ def _trace_files(settings: TraceSettings) -> None:
     from zmtpsniff.analysis.ways.ways import Ways
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     fail_if_overwritten(settings.captures, settings.file)
     ways = Ways(settings.passes)
@@ -126,7 +126,7 @@ def _trace_files(settings: TraceSettings) -> None:
 def _trace_live(settings: TraceSettings) -> None:
     from zmtpsniff.analysis.ways.ways import Ways
     from zmtpsniff.dissection import Dissection
-    from zmtpsniff.sniffer import Collaborators
+    from zmtpsniff.engine.sniffer import Collaborators
 
     live, dissection = settings.live, settings.dissection
     dissectors = load_dissection(dissection)

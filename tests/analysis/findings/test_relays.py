@@ -14,7 +14,7 @@ from tests.support.runner import run
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.dissection import open_files
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 SYSTEMS = FIXTURES / "systems"
 FAULTS = {  # the finding, and the socket where the fault is

@@ -18,7 +18,7 @@ from zmtpsniff.analysis.ways.hops import OpenWay
 from zmtpsniff.analysis.ways.records import Leg, Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.dissection import open_files
-from zmtpsniff.settings import Settings
+from zmtpsniff.engine.settings import Settings
 
 BROKERS = FIXTURES / "brokers"
 

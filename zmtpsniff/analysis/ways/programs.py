@@ -13,7 +13,7 @@ from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 _SOCKETS = 65_536
 
 
-class Program(msgspec.Struct, eq=False):
+class Node(msgspec.Struct, eq=False):
     """The sockets of one program, and how it works."""
 
     sockets: list[str]
@@ -30,13 +30,13 @@ class Programs:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._programs: OrderedDict[str, Program] = OrderedDict()
+        self._programs: OrderedDict[str, Node] = OrderedDict()
 
-    def at(self, address: str) -> Program:
+    def at(self, address: str) -> Node:
         """The program of a socket."""
         program = self._programs.get(address)
         if program is None:
-            program = self._programs[address] = Program([address])
+            program = self._programs[address] = Node([address])
             if len(self._programs) > _SOCKETS:
                 self._programs.popitem(last=False)
         return program
@@ -56,7 +56,7 @@ class Programs:
         if length_ns > program.longest_ns:
             program.longest_ns = length_ns
 
-    def _merge(self, program: Program, other: Program) -> None:
+    def _merge(self, program: Node, other: Node) -> None:
         """Two programs turn out to be one."""
         for address in other.sockets:
             self._programs[address] = program
