@@ -41,6 +41,7 @@ ALLOWED = {
     },
     "zmtpsniff/analysis/ways": {
         "zmtpsniff.analysis.ways",
+        "zmtpsniff.net.witness",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.records",

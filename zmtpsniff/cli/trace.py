@@ -110,7 +110,11 @@ def _trace_files(settings: TraceSettings) -> None:
     fail_if_overwritten(settings.captures, settings.file)
     ways = Ways(settings.passes)
     plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
-    capture = Dissection(open_packets(settings.captures, plan), settings.dissection, Collaborators(tls=plan.tls))
+    capture = Dissection(
+        open_packets(settings.captures, plan),
+        settings.dissection,
+        Collaborators(tls=plan.tls, acknowledge=ways.acknowledge),
+    )
     line = make_progress_line(capture, settings.file)
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
         writer = _Writer(settings, stream)
@@ -137,7 +141,9 @@ def _trace_live(settings: TraceSettings) -> None:
     with open_output(settings.file, binary=settings.output_format == "json") as stream:
         writer = _Writer(settings, stream)
         try:
-            collaborators = Collaborators(clock=time.time_ns, tls=started.tls, dissectors=dissectors)
+            collaborators = Collaborators(
+                clock=time.time_ns, tls=started.tls, acknowledge=ways.acknowledge, dissectors=dissectors
+            )
             writer.write(_found(Dissection(source, dissection, collaborators), dissection, ways, None))
         finally:
             source.close()

@@ -1,7 +1,7 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from bisect import bisect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.witness import Witness
+from zmtpsniff.net.witness import Acknowledgment, Witness
 
 if TYPE_CHECKING:  # few runs need them
     from zmtpsniff.engine.selector import PacketSelector
@@ -53,6 +53,8 @@ class Collaborators(NamedTuple):
     """Takes out of TLS what has been decrypted."""
     witness: Witness | None = None
     """Is told what connections show below their octets."""
+    acknowledge: Callable[[Iterable[Acknowledgment]], None] | None = None
+    """Is told what receivers acknowledge, before the events of the same packets come."""
     host: "LocalHost | None" = None
     """Says which processes of this machine have the connections."""
     selector: "PacketSelector | None" = None
@@ -83,6 +85,7 @@ class Sniffer:
         self._patterns = Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None
         self._payloads = _make_payloads(settings, collaborators) if settings.payload else None
         self._tls = collaborators.tls
+        self._acknowledge = collaborators.acknowledge
         self._events: list[AnyEvent] = []
         self._doubts = Doubts()
         self._curve = Curve(KeyRing(settings.curve_keys))
@@ -279,6 +282,8 @@ class Sniffer:
                     of_datagrams.append((datagram[1], key))
             segments = segments[begin:]
         self._flows.take(segments)
+        if self._acknowledge is not None:
+            self._acknowledge(self._flows.acknowledgments(all_segments))
         if self._selector is not None:
             self._selector.take(packets, first, all_segments, of_datagrams, self._headers.fragments)
 

@@ -4,7 +4,8 @@ The function ``connect`` chooses who takes the octets of a flow. A flow that nob
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence, ValuesView
+from collections.abc import Callable, Iterable, Iterator, Sequence, ValuesView
+from functools import lru_cache
 from operator import itemgetter
 
 import msgspec
@@ -36,7 +37,7 @@ from zmtpsniff.net.segment import (
     store_segment,
 )
 from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
-from zmtpsniff.net.witness import Attempt, Witness
+from zmtpsniff.net.witness import Acknowledgment, Attempt, Witness
 
 _SWEEP_NS = 1_000_000_000  # how often the table looks for flows that are over, in time of the capture
 _SWEEP_PART = 4096  # flows that it looks at in one go
@@ -170,6 +171,16 @@ class FlowTable:
         return [
             ("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ by about {by}")
         ]
+
+    def acknowledgments(self, segments: Iterable[Segment]) -> Iterator[Acknowledgment]:
+        """What these segments acknowledge, which the table has taken, of flows whose octets somebody wants."""
+        for time_ns, _, key, _, ack, flags, _, _ in segments:
+            direction = self._directions.get(key)
+            if direction is None or not flags & ACK or not direction.flow.begun or direction.flow.unwanted:
+                continue
+            offset = direction.other.place(ack)
+            if offset is not None:
+                yield Acknowledgment(time_ns, direction.flow.number, _sender(direction.other.key), offset)
 
     def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
         """Octets of a flow are presumed lost."""
@@ -1110,3 +1121,9 @@ def _is_of_others(direction: FlowDirection, syn: Segment) -> bool:
     if mine is not None and not 0 <= distance(mine, syn[3]) <= WINDOW:
         return True
     return bool(syn[5] & ACK) and theirs is not None and abs(distance(theirs, syn[4])) > WINDOW
+
+
+@lru_cache(4096)
+def _sender(key: bytes) -> str:
+    """The address and port of the sender of a direction."""
+    return addresses(key)[0].text

@@ -51,6 +51,15 @@ class Pause(NamedTuple):
     resends: bool = False  # the pause ended with octets that had come before: the network may have lost them
 
 
+class Acknowledgment(NamedTuple):
+    """A receiver says how many octets of a stream have come."""
+
+    time_ns: int
+    flow: int
+    sender: str  # of the octets: address and port
+    offset: int  # the stream offset behind the last octet that has come
+
+
 class Witness(Protocol):
     """Whom the flow table reports to."""
 

@@ -68,7 +68,8 @@ class LadderRenderer:
 
     def _lines(self, way: Way) -> list[str]:
         palette = self._palette
-        lasted = brief(way.duration_ns)
+        back = [leg for leg in way.legs if leg.reply and leg.dst == way.legs[0].src]
+        lasted = brief(back[0].time_ns - way.time_ns if back else way.duration_ns)
         if way.kind != "request":
             legs = f"{plural(len(way.legs), 'leg')} in {lasted}"
             verdict = legs if way.ended is None else palette.paint(palette.error, "lost")

@@ -3,6 +3,7 @@
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Octets, Peer, Sides
 from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.net.witness import Acknowledgment
 
 MS = 1_000_000
 
@@ -34,7 +35,7 @@ class Scene:
         self._packet += 1
         client, server = self._ends[flow]
         src, dst = (server, client) if by_server else (client, server)
-        message = Message(self.now_ns, self._packet, flow, src, dst, list(frames))
+        message = Message(self.now_ns, self._packet, flow, src, dst, list(frames), offset=10 * self._packet)
         if answers is not None:
             message.request = answers.packet
         self.events.append(message)
@@ -47,8 +48,10 @@ class Scene:
         closer = "server" if by_server else "client"
         self.events.append(Connection(flow, "tcp", client, server, zero, zero, 0, self.now_ns, "fin", closed_by=closer))  # type: ignore[arg-type]
 
-    def ways(self, *, wait_ms: float = 10_000) -> list[Way]:
-        """The ways so far, if nothing more comes for a while."""
+    def ways(self, *, wait_ms: float = 10_000, acknowledged: list[Acknowledgment] | None = None) -> list[Way]:
+        """The ways so far, if nothing more comes for a while. None: it is not known what was acknowledged."""
         ways = Ways()
+        if acknowledged is not None:
+            ways.acknowledge(acknowledged)
         found = ways.take(self.events) + ways.finish(self.now_ns + round(wait_ms * MS))
         return [record for way in found if (record := ways.record(way)) is not None]

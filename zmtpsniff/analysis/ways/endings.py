@@ -25,6 +25,7 @@ class Endings:
         self._blind: set[str] = set()  # hosts, some of whose messages the capture may lack
         self._is_blind = False  # packets of any host may be missing
         self._until_ns = 0
+        self.knows_acknowledged = False  # whether legs say when they were acknowledged
 
     def blind(self, *hosts: str) -> None:
         """The capture may lack messages between these hosts, or of any host if none is given."""
@@ -57,14 +58,15 @@ class Endings:
         if way.kind == "publication":
             legs.sort(key=lambda leg: leg.time_ns)
         first, last = legs[0], legs[-1]
-        answered_ns = way.answered_ns
-        until_ns = answered_ns or last.seen_ns or last.time_ns
+        reply = way.reply
+        end = reply or last
+        until_ns = end.seen_ns or end.time_ns
         return Way(
             way.kind,
             first.time_ns,
             max(until_ns - first.time_ns, 0),
             legs,
-            None if way.kind != "request" else answered_ns is not None,
+            None if way.kind != "request" else reply is not None,
             slowest(way),
             self.ended(way),
             self._asked_before(way),
@@ -104,6 +106,13 @@ class Endings:
         has_closed = over is not None and _closer(over) in (leg.dst, None)
         if over is not None and has_closed and (longest_ns is None or over.end_ns - leg.time_ns < patience_ns):
             return "closed"
+        if (
+            self.knows_acknowledged
+            and leg.seen_ns is None
+            and over is None
+            and self._until_ns - leg.time_ns > _RECENT_NS
+        ):
+            return "not-taken"
         if leg.reply:
             return self._why_not_back(way, last, patience_ns)
         if over is not None and longest_ns is None:

@@ -45,6 +45,7 @@ class Hop(msgspec.Struct, eq=False):
     frames: Sequence[Octets]
     way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
     before: "Hop | None" = None
+    offset: int = 0  # in the stream of its sender, where the octets begin that completed it
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
     number: int = 0  # of a request, in which order they came to its receiver's host
     asks: bool = False  # as far as it is known when it is sent, it waits for an answer
@@ -116,10 +117,16 @@ class OpenWay(msgspec.Struct, eq=False):
         return self.hops[0]
 
     @property
+    def reply(self) -> Leg | None:
+        """The reply to the first sender."""
+        first = self.first.leg
+        return next((hop.leg for hop in self.hops if hop.leg.flow == first.flow and hop.leg.reply), None)
+
+    @property
     def answered_ns(self) -> int | None:
         """When the reply came to the first sender."""
-        first = self.first.leg
-        return next((hop.leg.time_ns for hop in self.hops if hop.leg.flow == first.flow and hop.leg.reply), None)
+        reply = self.reply
+        return None if reply is None else reply.time_ns
 
     def add(self, hop: Hop, before: Hop, joined: Joined, *, certain: bool, reply: bool = False) -> None:
         """Go on with a message that comes of ``before``."""

@@ -17,7 +17,7 @@ A message without any of these begins a way. What comes later may show that it w
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.address import host_of
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem
@@ -30,9 +30,11 @@ from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Joined, Leg, Way
+from zmtpsniff.net.witness import Acknowledgment
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
+_UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
 _FAR_NS = 1_000_000  # what takes less may be the program and not the network
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
@@ -91,6 +93,14 @@ class Ways:
         self._first_copies: OrderedDict[tuple[str, int], list[Hop]] = OrderedDict()
         self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
         self._now_ns = 0
+        self._acknowledgments: list[Acknowledgment] = []
+        # By flow and sender: messages that were not acknowledged yet.
+        self._unseen: dict[tuple[int, str], deque[Hop]] = {}
+
+    def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
+        """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""
+        self.endings.knows_acknowledged = True
+        self._acknowledgments.extend(acknowledgments)
 
     def take(self, events: Sequence[AnyEvent]) -> list[OpenWay]:
         """Look at a batch of all events. Returns the ways that are known to be over."""
@@ -105,7 +115,19 @@ class Ways:
                 self.problem(event)
             elif isinstance(event, Capture) and event.end_ns is not None:
                 self._now_ns = max(self._now_ns, event.end_ns)
+        if self._acknowledgments:
+            self._note_acknowledged()
         return self.over()
+
+    def _note_acknowledged(self) -> None:
+        """Note when messages were acknowledged."""
+        for time_ns, flow, sender, offset in self._acknowledgments:
+            hops = self._unseen.get((flow, sender))
+            while hops and hops[0].offset < offset:
+                leg = hops.popleft().leg
+                if leg.time_ns <= time_ns:
+                    leg.seen_ns = time_ns
+        self._acknowledgments.clear()
 
     def announce(self, event: Greeting | Command) -> None:
         """A side of a connection says what it is."""
@@ -140,6 +162,8 @@ class Ways:
             self._take_back(connection)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
+        for peer in (event.client, event.server):
+            self._unseen.pop((event.flow, peer.address), None)
         self.endings.end(event)
 
     def _take_back(self, connection: _Connection) -> None:
@@ -206,6 +230,9 @@ class Ways:
         kind = line.src_kind
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
         hop = Hop(leg, line, event.frames)
+        if self.endings.knows_acknowledged:
+            hop.offset = event.offset
+            self._unseen.setdefault((event.flow, event.src), deque(maxlen=_UNSEEN)).append(hop)
         if kind in WITH_TOPICS:
             hop.topic = event.frames[0]
             self._publication(hop)
