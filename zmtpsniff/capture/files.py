@@ -53,6 +53,13 @@ class Captures:
         self._files: list[FileIO | IO[bytes]] = []
         self._captures: list[Iterator[list[Packet]]] = []
 
+    def set_clocks(self, ahead_ns: Sequence[int]) -> None:
+        """Take from the times of each file's packets by how much its clock is ahead."""
+        self._captures = [
+            _shifted(capture, ahead) if ahead else capture
+            for capture, ahead in zip(self._captures, ahead_ns, strict=True)
+        ]
+
     def add(self, name: str | IO[bytes], chunk_size: int) -> None:
         """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
         if not isinstance(name, str):
@@ -179,6 +186,12 @@ def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
         positions[place] = stop
         if batch:
             heappush(heads, (batch[stop][0], place))
+
+
+def _shifted(batches: Iterator[list[Packet]], ahead_ns: int) -> Iterator[list[Packet]]:
+    """The packets of a file whose clock is ahead, with the right times."""
+    for batch in batches:
+        yield [(packet[0] - ahead_ns, *packet[1:]) for packet in batch]
 
 
 def _recognise(

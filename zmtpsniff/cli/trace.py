@@ -1,11 +1,13 @@
 """``zmtpsniff trace``."""
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
+from zmtpsniff.capture.files import Captures
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CommandWithHelp
 from zmtpsniff.cli.host import tell_sealed
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.progress import ProgressLine
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.render.color import Color
+
+
+_TOLD_NS = 1_000_000  # a clock that differs by less is put right without a word
 
 
 class TraceSettings(NamedTuple):
@@ -110,8 +115,11 @@ def _trace_files(settings: TraceSettings) -> None:
     fail_if_overwritten(settings.captures, settings.file)
     ways = Ways(settings.passes)
     plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
+    source = open_packets(settings.captures, plan)
+    if isinstance(source, Captures) and len(settings.captures) > 1:
+        _set_clocks(source, settings.captures)
     capture = Dissection(
-        open_packets(settings.captures, plan),
+        source,
         settings.dissection,
         Collaborators(tls=plan.tls, acknowledge=ways.acknowledge),
     )
@@ -125,6 +133,28 @@ def _trace_files(settings: TraceSettings) -> None:
             writer.finish()
             raise PartialOutputError("interrupted: the ways are those of what was read until then") from interrupt
         writer.finish()
+
+
+def _set_clocks(source: Captures, names: Sequence[str]) -> None:
+    """Give the files of several hosts one clock, and say which differ."""
+    if not all(map(os.path.isfile, names)):
+        return  # they can be read only once
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.net.skew import clock_differences
+    from zmtpsniff.words.durations import duration
+
+    files = [open_captures([name]) for name in names]
+    try:
+        differences = clock_differences([file.batches() for file in files])
+    finally:
+        for file in files:
+            file.close()
+    for name, ahead_ns in zip(names, differences, strict=True):
+        if ahead_ns is not None and abs(ahead_ns) >= _TOLD_NS:
+            word = "ahead of" if ahead_ns > 0 else "behind"
+            words = f"its clock is {duration(abs(ahead_ns))} {word} that of {names[0]}; its times are put right"
+            click.echo(f"zmtpsniff: {name}: {words}", err=True)
+    source.set_clocks([ahead_ns or 0 for ahead_ns in differences])
 
 
 def _trace_live(settings: TraceSettings) -> None:
