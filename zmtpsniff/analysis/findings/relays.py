@@ -197,7 +197,7 @@ class Relays(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._ways = Ways()
+        self._ways = Ways(in_order=False)
         self._hosts: Ledger[str, _Host] = Ledger(_Host)
         self._places: Ledger[str, _Place] = Ledger(_Place)
         self._earlier: list[int] = []

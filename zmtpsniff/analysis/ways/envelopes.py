@@ -249,6 +249,6 @@ def _flow(hop: Hop, before: Hop, is_back: bool) -> int:
 def _in_front(longer: Sequence[Octets], shorter: Sequence[Octets]) -> Sequence[Octets]:
     """The frames of the longer message that may be the routing id of the sender of the shorter one."""
     extra = len(longer) - len(shorter)
-    if list(longer[extra:]) == list(shorter):
+    if longer[extra:] == shorter:
         return longer[extra - 1 : extra]
     return longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between

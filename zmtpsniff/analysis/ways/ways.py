@@ -74,8 +74,11 @@ class _Connection:
 class Ways:
     """Takes all events of a capture in batches, and gives the ways in the order of their beginnings."""
 
-    def __init__(self, passes: Callable[[AnyEvent], bool] | None = None) -> None:
-        """``passes`` says of a message whether its way is wanted; None: all are."""
+    def __init__(self, passes: Callable[[AnyEvent], bool] | None = None, *, in_order: bool = True) -> None:
+        """``passes`` says of a message whether its way is wanted; None: all are.
+
+        With ``in_order`` the ways come in the order of their beginnings, else each request as soon as it is answered.
+        """
         self._passes = passes
         self._connections: dict[int, _Connection] = {}
         self._held = Custody()
@@ -89,7 +92,9 @@ class Ways:
         # By host and envelope: those that a broker passed on over a connection that has ended since.
         self._orphans: OrderedDict[tuple[str, int], Hop] = OrderedDict()
         self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
-        self._ways: deque[OpenWay] = deque()
+        self._ways: dict[int, OpenWay] = {}  # by their id(), in the order of their beginnings
+        self._in_order = in_order
+        self._answered: list[OpenWay] = []
         self._first_copies: OrderedDict[tuple[str, int], list[Hop]] = OrderedDict()
         self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
         self._now_ns = 0
@@ -179,25 +184,28 @@ class Ways:
                     self._held.add(before)
 
     def over(self) -> list[OpenWay]:
-        """The ways of which no more will come, in the order of their beginnings; each is returned once."""
+        """The ways of which no more will come; each is returned once."""
         self.endings.pass_time(self._now_ns)
-        found = []
+        found, self._answered = self._answered, []
+        for way in found:
+            self._close(way)
         while self._ways:
-            way = self._ways[0]
-            if not way.is_over:
-                patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
-                if self._now_ns - way.last_ns < patience_ns and len(self._ways) < _WAYS:
-                    break
+            way = next(iter(self._ways.values()))
+            patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
+            if not way.is_over and self._now_ns - way.last_ns < patience_ns and len(self._ways) < _WAYS:
+                break
+            if way.is_over:
+                del self._ways[id(way)]
+            else:
                 self._close(way)
                 found.append(way)
-            self._ways.popleft()
         return found
 
     def finish(self, now_ns: int = 0) -> list[OpenWay]:
         """The capture is over, at ``now_ns`` or with the last event: the ways that are left."""
         self._now_ns = max(self._now_ns, now_ns)
         self.endings.pass_time(self._now_ns)
-        return [way for way in self._ways if not way.is_over]
+        return [*self._answered, *(way for way in self._ways.values() if not way.is_over)]
 
     def record(self, way: OpenWay) -> Way | None:
         """The record of a way that is over; None if it is not wanted."""
@@ -209,6 +217,7 @@ class Ways:
 
     def _close(self, way: OpenWay) -> None:
         way.is_over = True
+        self._ways.pop(id(way), None)
         for hop in way.hops:
             self._held.remove(hop)
             leg = hop.leg
@@ -247,6 +256,9 @@ class Ways:
         if hop.before is not None:
             self._note_passage(hop.before, hop)
         self.programs.send(hop)
+        if leg.reply and not self._in_order and leg.flow == hop.way.first.leg.flow and not hop.way.is_over:
+            hop.way.is_over = True
+            self._answered.append(hop.way)
 
     def _note_passage(self, before: Hop, hop: Hop) -> None:
         """A program had a message for some time. The network cannot have taken longer."""
@@ -385,7 +397,7 @@ class Ways:
 
     def _drop_ready(self, job: Hop) -> None:
         """A broker gives a request to a REQ: what that one said before, READY, is no request."""
-        for way in reversed(self._ways):
+        for way in reversed(self._ways.values()):
             first = way.first
             if first.leg.flow == job.leg.flow and first.line.src_kind == "REQ" and len(way.hops) == 1:
                 way.is_over = True
@@ -439,7 +451,7 @@ class Ways:
         way.earlier = last
 
     def _begin(self, way: OpenWay) -> None:
-        self._ways.append(way)
+        self._ways[id(way)] = way
 
 
 def _is_housekeeping(event: Message) -> bool:
