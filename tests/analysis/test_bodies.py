@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.analysis.test_plugins import capture_of
 from tests.support.paths import FIXTURES
-from tests.support.streams import CLIENT
+from tests.world.conversation import CLIENT
 from zmtpsniff.analysis.bodies import decode
 from zmtpsniff.cli.main import cli
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.made_up import greetings, message
 from tests.support.paths import PROJECT
 from tests.support.saved_files import save
-from tests.support.streams import CLIENT, SERVER, Conversation, Piece, packets, segments
+from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, greetings
+from tests.world.network import packets, segments
+from tests.world.octets import message
 from zmtpsniff.analysis.plugins import installed, load_dissectors, load_file
 from zmtpsniff.errors import PluginError
 from zmtpsniff.testing import dissect_capture, dissect_message, new_connection

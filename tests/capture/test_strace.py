@@ -15,8 +15,9 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message
 from tests.support.live_program import wait_for
 from tests.support.settings import WIRE
-from tests.support.streams import Packets, check_records
-from tests.support.zmtp_octets import frame, peers, problems
+from tests.world.events import check_records, problems
+from tests.world.octets import frame, peers
+from tests.world.tap import Packets
 from zmtpsniff.capture.engines import strace
 from zmtpsniff.capture.engines.strace import StraceEngine
 from zmtpsniff.capture.files import open_captures, open_stream

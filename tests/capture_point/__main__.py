@@ -9,9 +9,11 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.world.tap import save
+
 from .families import FAMILIES, make
 from .oracle import judge
-from .tap import packets, save
+from .tap import packets
 
 
 def main() -> int:

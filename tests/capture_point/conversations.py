@@ -11,20 +11,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, NamedTuple
 
-CLIENT, SERVER = 0, 1
+from tests.world.conversation import CLIENT, SERVER, text_body
+from tests.world.octets import NUMBERS, SIGNATURE, command, frame, frame_v1, prop
+
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 
 End = Literal["fin", "rst", "open"]
 
-_NUMBERS = {
-    name: number
-    for number, name in enumerate(
-        ("PAIR", "PUB", "SUB", "REQ", "REP", "DEALER", "ROUTER", "PULL", "PUSH", "XPUB", "XSUB")
-    )
-}
 _IDENTIFIED = frozenset({"REQ", "DEALER", "ROUTER"})  # libzmq sends Identity from these only
-_SIGNATURE = b"\xff" + bytes(7) + b"\x01\x7f"
-_WORDS = b"temperature pressure humidity station value unit reading 20.5 17.25 ok error ,.;:{}[]\"'".split()
 
 
 class Write(NamedTuple):
@@ -100,32 +94,12 @@ class Conversation:
 # ---------------------------------------------------------------------- octets
 
 
-def frame(body: bytes, more: bool = False, command: bool = False) -> bytes:
-    """A frame of ZMTP 2.0 and later."""
-    flags = more | command << 2
-    if len(body) < 256:
-        return bytes([flags, len(body)]) + body
-    return struct.pack("!BQ", flags | 2, len(body)) + body
-
-
-def frame_v1(body: bytes, more: bool = False) -> bytes:
-    """A frame of ZMTP 1.0."""
-    length = len(body) + 1
-    return (bytes([length]) if length < 255 else struct.pack("!BQ", 255, length)) + bytes([more]) + body
-
-
 def metadata(socket_type: str, identity: bytes) -> bytes:
     """What READY and INITIATE carry."""
     pairs = [(b"Socket-Type", socket_type.encode())]
     if socket_type in _IDENTIFIED:
         pairs.append((b"Identity", identity))
-    return b"".join(bytes([len(name)]) + name + struct.pack("!I", len(value)) + value for name, value in pairs)
-
-
-def text(random: Random, length: int) -> bytes:
-    """Words, so many octets of them."""
-    out = b" ".join(random.choices(_WORDS, k=length // 4 + 1))
-    return out[:length]
+    return b"".join(prop(name, value) for name, value in pairs)
 
 
 # ---------------------------------------------------------------------- scripts
@@ -193,11 +167,11 @@ class Script:
         """A body that is like no other of the conversation."""
         self._serial += 1
         length = self.random.randrange(self.most)
-        return b"%s%d %s" % (name, self._serial, text(self.random, length))
+        return b"%s%d %s" % (name, self._serial, text_body(self.random, length))
 
     def command(self, side: int, name: bytes, data: bytes = b"") -> None:
         """Put a command into a side's next write."""
-        self.say(side, frame(bytes([len(name)]) + name + data, command=True))
+        self.say(side, command(name, data))
         if name not in (b"SUBSCRIBE", b"CANCEL"):  # which are shown as subscriptions
             self.talk.commands[side].append(name.decode())
 
@@ -231,7 +205,7 @@ def _open(script: Script, style: str) -> None:
         if talk.versions[side] == "1.0":
             script.say(side, frame_v1(b""))
         else:
-            script.say(side, _SIGNATURE)
+            script.say(side, SIGNATURE)
         if style == "steps" or talk.version == "1.0":
             script.flush(side, needs=0)
     if talk.version == "1.0":
@@ -244,7 +218,7 @@ def _open(script: Script, style: str) -> None:
     begun = script.count[SERVER], script.count[CLIENT]
     if talk.version == "2.0":
         for side in (CLIENT, SERVER):
-            script.say(side, bytes([_NUMBERS[talk.types[side]]]) + frame(b""))
+            script.say(side, bytes([NUMBERS[talk.types[side].encode()]]) + frame(b""))
             script.flush(side, needs=begun[side])
         return
     mechanism = (talk.mechanism or "NULL").encode()

@@ -3,7 +3,8 @@
 import struct
 from random import Random
 
-from .conversations import CLIENT, SERVER
+from tests.world.conversation import CLIENT, SERVER
+
 from .protocol_octets import Turns, len32, some, u16, word
 
 # ---------------------------------------------------------------------- directories, desktops

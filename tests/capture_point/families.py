@@ -5,8 +5,11 @@ from dataclasses import replace
 from random import Random
 from typing import Literal
 
-from .conversations import CLIENT, MS, SECOND, SERVER, US, Conversation, converse
-from .network import FIN, RST, SYN, Link, Segment, Session, connect
+from tests.world.conversation import CLIENT, SERVER
+from zmtpsniff.net.segment import FIN, RST, SYN
+
+from .conversations import MS, SECOND, US, Conversation, converse
+from .network import Link, Segment, Session, connect
 from .oracle import Case
 from .protocols import PROTOCOLS, speak
 from .tap import Record, Records, duplicate, jitter, late, swap, watch, without

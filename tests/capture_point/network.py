@@ -4,18 +4,18 @@ Offsets count the octets of a side's stream, so a SYN has -1 and a FIN the lengt
 exactly what its sender had received when it sent it, never more: this is what makes causality visible in a capture.
 """
 
-import struct
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 from random import Random
 
-from .conversations import CLIENT, MS, SERVER, US, Conversation
+from tests.world.conversation import CLIENT, SERVER
+from tests.world.network import tcp_packet
+from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN
 
-FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
+from .conversations import MS, US, Conversation
+
 _MODULO = 1 << 32
 _MOST_SEGMENTS = 300  # of a connection, about; a case is to take milliseconds
-_ETHERNET = bytes(12) + b"\x08\0"
-_HEADERS = struct.Struct("!BBHHHBBH4s4sHHIIBBHHH")
 
 
 @dataclass
@@ -81,17 +81,15 @@ class Segment:
     def octets(self) -> bytes:
         """The packet: Ethernet, IPv4 and TCP."""
         session, side = self.session, self.side
-        isn = session.isn
-        payload = self.payload
-        return (
-            _ETHERNET
-            + _HEADERS.pack(
-                0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0, session.hosts[side], session.hosts[1 - side],
-                session.ports[side], session.ports[1 - side], (isn[side] + 1 + self.offset) % _MODULO,
-                (isn[1 - side] + 1 + self.ack) % _MODULO if self.flags & ACK else 0, 0x50, self.flags, 65_535, 0, 0,
-            )
-            + payload
-        )  # fmt: skip
+        hosts, ports, isn = session.hosts, session.ports, session.isn
+        ack = isn[1 - side] + 1 + self.ack if self.flags & ACK else 0
+        return tcp_packet(
+            (hosts[side], hosts[1 - side]),
+            (ports[side], ports[1 - side]),
+            (isn[side] + 1 + self.offset, ack),
+            self.flags,
+            self.payload,
+        )
 
     def __repr__(self) -> str:
         """One line, as tcpdump has them."""

@@ -13,13 +13,16 @@ from dataclasses import dataclass, field
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
 from tests.support.settings import RELATIONS
+from tests.world.conversation import CLIENT, SERVER
+from tests.world.tap import Packets
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.limits import FlowLimits
+from zmtpsniff.net.segment import FIN, RST, SYN
 
-from .conversations import CLIENT, SERVER, SentMessage
-from .network import FIN, RST, SYN, Segment, Session
-from .tap import Packets, Records, joined, packets
+from .conversations import SentMessage
+from .network import Segment, Session
+from .tap import Records, joined, packets
 
 # Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
 TRUE_NOTES = frozenset({"plain-credentials", "heartbeat-inside-message", "older-peer", "slow-joiner"})
@@ -62,7 +65,7 @@ class Verdict:
 
 def sniff(given: Sequence[list[Packet]], batch: int = 100, live: bool = False) -> list[AnyEvent]:
     """All events of packets of these files, as `zmtpsniff read` gets them, or `zmtpsniff live`."""
-    source = Packets(given, batch, live)
+    source = Packets(joined(given), batch, live)
     sniffer = Sniffer(source, RELATIONS, Collaborators(clock=source.clock if live else None))
     return [event for events in sniffer.events() for event in events]
 

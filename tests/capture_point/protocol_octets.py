@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 from random import Random
 
-from .conversations import text
+from tests.world.conversation import text_body
 
 Turns = Iterator[tuple[int, bytes]]
 """Who says what, in the order in which it is said."""
@@ -36,7 +36,7 @@ def host_name(random: Random) -> bytes:
 
 def some(random: Random, most: int = 400) -> bytes:
     """A text of any length."""
-    return text(random, random.randrange(1, most))
+    return text_body(random, random.randrange(1, most))
 
 
 def base64(random: Random, length: int) -> bytes:

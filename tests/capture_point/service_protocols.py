@@ -3,7 +3,8 @@
 import struct
 from random import Random
 
-from .conversations import CLIENT, SERVER
+from tests.world.conversation import CLIENT, SERVER
+
 from .protocol_octets import Turns, base64, host_name, len16, len32, some, u16, u32, word
 
 # ---------------------------------------------------------------------- databases

@@ -4,23 +4,19 @@ A :class:`Record` is a packet in a file: the time stamped on it, and its segment
 return lists of records and get a ``Random`` where they use chance.
 """
 
-import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from pathlib import Path
 from random import Random
 from typing import Literal, NamedTuple
 
+from tests.world.network import START_NS
 from zmtpsniff.capture.files import merged
-from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.capture.source import Packet
 
 from .network import Segment, Session
 
-START_NS = 1_700_000_000_000_000_000
 _TIME = itemgetter(0)
 _LONG_PAUSE_NS = 1_000_000_000
-_TICK_NS = 300_000_000  # between two looks of a live capture at its clock
-_AWAKE_NS = 1_500_000_000  # so long before a packet it looks at all
 
 
 class Record(NamedTuple):
@@ -107,48 +103,8 @@ def packets(records: Iterable[Record]) -> list[Packet]:
     return out
 
 
-class Packets:
-    """A source of packets that are at hand, as if they came from files that are merged by time."""
-
-    def __init__(self, files: Sequence[list[Packet]], batch: int = 100, live: bool = False) -> None:
-        """Give out the packets in batches of so many; ``live`` says whether time passes without packets, too."""
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
-        self.now_ns = 0
-        self._files = files
-        self._batch = batch
-        self._live = live
-
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield the packets."""
-        packets = joined(self._files)
-        for at in range(0, len(packets), self._batch):
-            if self._live:
-                # Often enough for time to pass: a capture that gives nothing for long stands still.
-                until_ns = packets[at][0] - 1
-                for now_ns in (*range(until_ns - _AWAKE_NS, until_ns, _TICK_NS), until_ns):
-                    if now_ns > self.now_ns:
-                        self.now_ns = now_ns
-                        yield []
-            yield packets[at : at + self._batch]
-
-    def clock(self) -> int:
-        """The time, nanoseconds since the Unix epoch: that just before the next packet."""
-        return self.now_ns
-
-
 def joined(files: Sequence[list[Packet]]) -> list[Packet]:
     """The packets of files in the order in which they are read together."""
     if len(files) == 1:
         return files[0]
     return [packet for batch in merged([iter([file]) for file in files]) for packet in batch]
-
-
-def save(path: Path, packets: Sequence[Packet]) -> None:
-    """Write a capture file: pcap with nanoseconds."""
-    with path.open("wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1))
-        for time, _, data, length, _ in packets:
-            file.write(struct.pack("<IIII", time // 10**9, time % 10**9, len(data), length) + data)

@@ -16,10 +16,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.live_program import wait_for
-from tests.support.made_up import pushes
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
-from tests.support.streams import packets, segments, write_pcap
+from tests.world.conversation import pushes
+from tests.world.network import packets, segments
+from tests.world.tap import save
 from zmtpsniff.cli.main import cli
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
@@ -253,7 +254,7 @@ def waiting_octets(pipe: int) -> int:
 def test_an_interrupt_while_the_reader_is_slow_breaks_no_line(tmp_path: Path) -> None:
     # So many messages that they fill the pipe.
     capture = tmp_path / "long.pcap"
-    write_pcap(capture, packets(segments(pushes(3, Random(1), 3000, batch=200))))
+    save(capture, packets(segments(pushes(3, Random(1), 3000, batch=200))))
     with subprocess.Popen(
         [*PROGRAM, "read", "-T", "json", str(capture)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as program:

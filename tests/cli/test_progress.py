@@ -19,10 +19,11 @@ from random import Random
 import pytest
 
 from dissectors.events import Comment
-from tests.support.made_up import pushes
 from tests.support.paths import FIXTURES
-from tests.support.streams import packets, segments, write_pcap
 from tests.support.terminal import Terminal
+from tests.world.conversation import pushes
+from tests.world.network import packets, segments
+from tests.world.tap import save
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.cli.progress import ProgressLine
 
@@ -35,7 +36,7 @@ SLOW_SECONDS = 1.3  # for which nobody reads what the program writes: it waits, 
 def long_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One whose records are more than a pipe or a terminal takes at once."""
     path = tmp_path_factory.mktemp("progress") / "long.pcap"
-    write_pcap(path, packets(segments(pushes(3, Random(1), 3000, batch=200))))
+    save(path, packets(segments(pushes(3, Random(1), 3000, batch=200))))
     path.with_suffix(".pcap.gz").write_bytes(gzip.compress(path.read_bytes()))
     return path
 

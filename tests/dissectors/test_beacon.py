@@ -19,7 +19,8 @@ from tests.support.live_program import live, needs_privilege
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.support.settings import WIRE
-from tests.support.streams import Packets, check_records
+from tests.world.events import check_records
+from tests.world.tap import Packets
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer

@@ -8,21 +8,8 @@ from dissectors.events import AnyEvent, Command, Connection, Message, Problem, S
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.paths import PROJECT
-from tests.support.zmtp_octets import (
-    CLIENT,
-    SERVER,
-    SIGNATURE,
-    command,
-    dissect,
-    frame,
-    frame_v1,
-    greeting,
-    greeting_v2,
-    peers,
-    problems,
-    prop,
-    ready,
-)
+from tests.world.events import CLIENT, SERVER, dissect, problems
+from tests.world.octets import SIGNATURE, command, frame, frame_v1, greeting, greeting_v2, peers, prop, ready
 
 BEFORE, AFTER = frame(b"before"), frame(b"after")
 PLAIN = [(0, greeting(b"PLAIN")), (1, greeting(b"PLAIN"))]

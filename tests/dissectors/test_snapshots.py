@@ -23,7 +23,8 @@ from dissectors.zmtp.limits import Limits
 from tests.dissectors.zmtp.test_websocket_compressed import OFFERS, conversation
 from tests.support.dissector_calls import Call, Successor, calls, events, talks
 from tests.support.successors import successor
-from tests.support.zmtp_octets import CLIENT, SERVER, frame, frame_v1, peers
+from tests.world.events import CLIENT, SERVER
+from tests.world.octets import frame, frame_v1, peers
 
 LIMITS = Limits(0)
 

@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from dissectors.events import AnyEvent, Capture
-from tests.support.made_up import greetings, message
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.saved_files import ORIGIN, program, read, records
-from tests.support.streams import CLIENT, SERVER, START_NS, Conversation, Packets, Piece, packets, segments
+from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, greetings
+from tests.world.network import START_NS, packets, segments
+from tests.world.octets import message
+from tests.world.tap import Packets
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.saver import KeySavingSource, Saver
 from zmtpsniff.capture.source import Packet, Source

@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from tests.support.paths import PROJECT
-from tests.support.streams import folders
+from tests.world.recordings import folders
 
 from .material import of_corpus, real, simulated
 

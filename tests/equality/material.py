@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.capture_point.families import FAMILIES, make
-from tests.capture_point.tap import packets, save
+from tests.capture_point.tap import packets
 from tests.fuzz.octets import turns
 from tests.fuzz.targets import conversation_packets
 from tests.support.paths import PROJECT
+from tests.world.tap import save
 
 _CORPUS = PROJECT / "tests" / "fuzz" / "corpus"
 _FILES = ("pcap", "pcapng", "compressed")  # parts of the corpus whose inputs are capture files

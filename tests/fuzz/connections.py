@@ -8,6 +8,8 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.limits import Limits
 from tests.support.footprint import reachable
+from tests.world.events import CLIENT, SERVER
+from tests.world.octets import SIGNATURE
 from zmtpsniff.net.datagrams import DatagramTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import Order, parse_pgm
@@ -16,8 +18,6 @@ from zmtpsniff.net.segment import PGM, UDP
 from .octets import pieces, told, turns
 from .output import shown
 
-CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
-SIGNATURE = b"\xff" + bytes(8) + b"\x7f"
 MECHANISMS = (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI")
 
 

@@ -5,7 +5,8 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve as Opener
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, format_key, parse_key
 from tests.support.curve_octets import Curve, Sent
-from tests.support.zmtp_octets import CLIENT, SERVER, frame, peers
+from tests.world.events import CLIENT, SERVER
+from tests.world.octets import frame, peers
 
 from .octets import turns
 from .output import is_safe, shown

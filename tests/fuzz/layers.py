@@ -8,11 +8,12 @@ from dissectors.zmtp import deflate as permessage
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
+from tests.world.events import CLIENT, SERVER
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
 
-from .connections import CLIENT, SERVER, converse, same_however_cut, upgrade
+from .connections import converse, same_however_cut, upgrade
 from .octets import told, turns
 from .output import shown
 

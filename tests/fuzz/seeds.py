@@ -14,7 +14,9 @@ import zstandard
 import zmtpsniff
 from dissectors.zmtp.curve_keys import format_key
 from tests.support.curve_octets import Curve
-from tests.support.streams import ROOT, Conversation, from_capture
+from tests.support.paths import FIXTURES
+from tests.world.conversation import Conversation
+from tests.world.recordings import from_capture
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 
@@ -24,7 +26,6 @@ from .connections import MECHANISMS
 from .octets import packed
 from .targets import TARGETS
 
-FIXTURES = ROOT / "fixtures"
 _MOST = 3000  # octets of one seed
 _GREETINGS = {1: 2, 2: 14, 3: 64}
 

@@ -12,6 +12,9 @@ from typing import Any
 from dissectors.events import AnyEvent, Message, Problem
 from dissectors.payloads import PayloadConnection
 from dissectors.payloads.registry import built_in
+from tests.world.events import CLIENT, SERVER
+from tests.world.network import tcp_packet
+from tests.world.octets import SIGNATURE
 from zmtpsniff.analysis import protobuf as proto
 from zmtpsniff.analysis.bodies import decode
 from zmtpsniff.analysis.payloads import Payloads
@@ -27,9 +30,6 @@ from zmtpsniff.render.statistics import draw
 
 from .below import Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
 from .connections import (
-    CLIENT,
-    SERVER,
-    SIGNATURE,
     converse,
     greetings,
     halves,
@@ -188,19 +188,18 @@ def conversation_packets(said: Iterable[tuple[int, bytes]]) -> list[Packet]:
     sent = [0, 0]
     for number, (mark, octets) in enumerate([(0x12, b""), (0x13, b""), *said]):
         side = mark & 1
-        hosts = (b"\x0a\0\0\1", b"\x0a\0\0\2")[:: -1 if side else 1]
+        hosts, ports = (b"\x0a\0\0\1", b"\x0a\0\0\2"), (40_000, 5555)
+        if side:
+            hosts, ports = hosts[::-1], ports[::-1]
         if mark & 4 and number > 1:
             packets.append((number * 1_000_000, 1, _datagram(hosts[0], octets), 42 + len(octets), None))
             continue
-        ports = (b"\x9c\x40", b"\x15\xb3")[:: -1 if side else 1]
         opens = number < 2
         flags = SYN | side << 4 if opens else 0x18
-        tcp = b"".join([*ports, (1000 + sent[side]).to_bytes(4, "big"), (1000 + sent[1 - side]).to_bytes(4, "big")])
-        tcp += bytes([0x50, flags, 1, 0, 0, 0, 0, 0])
-        ip = b"\x45\0" + (40 + len(octets)).to_bytes(2, "big") + b"\0\0\x40\0\x40\6\0\0" + hosts[0] + hosts[1]
+        packet = tcp_packet(hosts, ports, (1000 + sent[side], 1000 + sent[1 - side]), flags, octets)
         sent[side] += len(octets) + opens
         if mark & 2 or opens:  # else it is lost
-            packets.append((number * 1_000_000, 1, bytes(12) + b"\x08\0" + ip + tcp + octets, 54 + len(octets), None))
+            packets.append((number * 1_000_000, 1, packet, len(packet), None))
     return packets
 
 

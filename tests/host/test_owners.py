@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dissectors.events import Connection, End, Greeting, Peer, Process, Sides
-from tests.support.streams import Packets
+from tests.world.tap import Packets
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.host.local import LocalHost
 from zmtpsniff.host.owners import ConnectionOwners

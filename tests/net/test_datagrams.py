@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Capture, Connection, Cut, Message, Problem
 from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
-from tests.support.streams import Packets, check_records, is_subsequence, sniff
-from tests.support.zmtp_octets import frame_v1, problems
+from tests.world.events import check_records, is_subsequence, problems, sniff
+from tests.world.octets import frame_v1
+from tests.world.tap import Packets
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse

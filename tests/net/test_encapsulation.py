@@ -24,7 +24,7 @@ from tests.support.encapsulations import (
     recorded,
     wrapped,
 )
-from tests.support.streams import sniff
+from tests.world.events import sniff
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder

@@ -4,8 +4,9 @@ from random import Random
 
 from dissectors.events import Connection, Message
 from tests.net.test_flows import SECOND, Wire
-from tests.support.made_up import pushes
-from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, packets, segments, sniff
+from tests.world.conversation import CLIENT, SERVER, pushes
+from tests.world.events import complaints, sniff
+from tests.world.network import SentSegment, packets, segments
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN
 
 

@@ -10,7 +10,7 @@ from dissectors.events import Capture, Problem
 from dissectors.problems import PROBLEMS
 from tests.support.encapsulations import CONVERSATIONS, OUTER, OUTER6, captured, datagram, frame, ip, labels, recorded
 from tests.support.footprint import only
-from tests.support.streams import sniff
+from tests.world.events import sniff
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.encapsulation import UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder

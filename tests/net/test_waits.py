@@ -6,8 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.streams import Conversation, Packets, Piece, SentSegment, conversations, packets, segments
-from tests.support.zmtp_octets import frame, greeting, ready
+from tests.world.conversation import Conversation, Piece
+from tests.world.network import SentSegment, packets, segments
+from tests.world.octets import frame, greeting, ready
+from tests.world.recordings import conversations
+from tests.world.tap import Packets
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture.source import Packet

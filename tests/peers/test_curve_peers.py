@@ -13,14 +13,14 @@ from dissectors.events import AnyEvent, Command, Connection, Message, Subscripti
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve as Opener
 from dissectors.zmtp.curve_keys import Key, KeyRing, SecretKey
-from tests.support import zmtp_octets
 from tests.support.curve_octets import CLIENT, SERVER, Curve, RealPeer, Sent
-from tests.support.zmtp_octets import problems
+from tests.world import events as world_events
+from tests.world.events import problems
 
 
 def dissect(sent: Sent, keys: list[Key]) -> list[AnyEvent]:
     out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, zmtp_octets.CLIENT, zmtp_octets.SERVER, curve=Opener(KeyRing(keys)))
+    connection = ZmtpConnection(out, 1, world_events.CLIENT, world_events.SERVER, curve=Opener(KeyRing(keys)))
     for number, (side, octets) in enumerate(sent, 1):
         connection.halves[side].feed(octets, number * 1000, number)
     connection.finish("open", 0, len(sent) * 1000)

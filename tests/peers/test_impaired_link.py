@@ -33,11 +33,13 @@ from tests.support.impaired_link import (
     needs_tcpdump,
 )
 from tests.support.live_program import Record, live
-from tests.support.made_up import frame, pushes
 from tests.support.namespaces import needs_namespaces
 from tests.support.saved_files import read as packets_of
 from tests.support.saved_files import save
-from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, is_subsequence, packets, segments, sniff
+from tests.world.conversation import CLIENT, SERVER, pushes
+from tests.world.events import complaints, is_subsequence, sniff
+from tests.world.network import SentSegment, packets, segments
+from tests.world.octets import COMMAND, frame
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.main import cli
 from zmtpsniff.net.segment import ACK, FIN, RST
@@ -203,7 +205,7 @@ def test_a_check_that_fails_says_which_problem_it_found() -> None:
 
 def test_what_never_arrived_was_not_lost_by_the_capture() -> None:
     """A heartbeat that the network loses while its receiver leaves, captured where that one is: nobody got it."""
-    heartbeat = frame(b"\4PING\0\0", command=True)
+    heartbeat = frame(b"\4PING\0\0", COMMAND)
     sent = segments(pushes(3, Random(1), 20), fin=False)
     client, server = (max(segment.end for segment in sent if segment.side == side) for side in (CLIENT, SERVER))
     after = server + len(heartbeat)
@@ -219,7 +221,7 @@ def test_what_never_arrived_was_not_lost_by_the_capture() -> None:
 @pytest.mark.parametrize("resets", [(CLIENT,), (SERVER,), (CLIENT, SERVER)])
 def test_what_a_reset_leaves_lost_was_not_lost_by_the_capture(resets: Sequence[int]) -> None:
     """The network loses a PING, the PONG behind it comes, and a RST ends the connection before TCP can mend that."""
-    ping, pong = frame(b"\4PING\0\0", command=True), frame(b"\4PONG", command=True)
+    ping, pong = frame(b"\4PING\0\0", COMMAND), frame(b"\4PONG", COMMAND)
     sent = segments(pushes(3, Random(1), 20), fin=False)
     client, server = (max(segment.end for segment in sent if segment.side == side) for side in (CLIENT, SERVER))
     after = server + len(ping)

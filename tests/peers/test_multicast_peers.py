@@ -14,7 +14,7 @@ from tests.support.draft_peers import fingerprint
 from tests.support.live_program import Record, live, needs_privilege
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from tests.support.paths import program
-from tests.support.streams import is_subsequence
+from tests.world.events import is_subsequence
 from zmtpsniff.capture.files import open_captures
 
 GROUP = "239.192.7.7"

@@ -14,7 +14,8 @@ from dissectors.events import AnyEvent, Command, Cut, Message, Problem
 from dissectors.zmtp import deflate
 from tests.support import attacks
 from tests.support.settings import WIRE
-from tests.support.streams import Packets
+from tests.world.octets import frame
+from tests.world.tap import Packets
 from zmtpsniff.engine.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_ATTACKS") == "all"
@@ -53,6 +54,6 @@ def test_compressed_messages_are_inflated_as_far_as_they_may(takeover: bool) -> 
 
 def test_attacks_are_what_they_say() -> None:
     """The handshake of those that go on after it is understood, so that what follows is looked at."""
-    events = sniffed(attacks.stream(attacks.frame(b"a" * 300) + b"\1\0\0\0"))
+    events = sniffed(attacks.stream(frame(b"a" * 300) + b"\1\0\0\0"))
     assert [event.name for event in events if isinstance(event, Command)] == ["READY", "READY"]
     assert [event.frames for event in events if isinstance(event, Message)] == [[b"a" * 300], [b"", b""]]

@@ -16,7 +16,9 @@ from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.saved_files import read
 from tests.support.settings import RELATIONS
-from tests.support.streams import Conversation, Packets, Piece, packets, segments, write_pcap
+from tests.world.conversation import Conversation, Piece
+from tests.world.network import packets, segments
+from tests.world.tap import Packets, save
 from zmtpsniff.engine.sniffer import Sniffer
 
 CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
@@ -47,7 +49,7 @@ def apart(tmp_path: Path) -> tuple[Path, Path]:
     """The capture without its keys, and a file with these."""
     given, source = read(CAPTURE)
     capture, keys = tmp_path / "capture.pcap", tmp_path / "keys"
-    write_pcap(capture, given)
+    save(capture, given)
     keys.write_text("\n".join(source.key_lines) + "\n")
     return capture, keys
 

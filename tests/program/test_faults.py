@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from dissectors.events import AnyEvent, Greeting, Message, Subscription
+from tests.support.paths import PROJECT
 from tests.support.settings import WIRE
-from tests.support.streams import ROOT, is_subsequence, sniff
+from tests.world.events import is_subsequence, sniff
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.decode_as import parse
@@ -26,7 +27,7 @@ from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import SYN, Segment
 
 ALL = os.environ.get("ZMTPSNIFF_FAULTS") == "all"
-CAPTURES = sorted(ROOT.glob("fixtures/*.pcap*"))
+CAPTURES = sorted(PROJECT.glob("fixtures/*.pcap*"))
 FLIPS = 10_000  # of all captures together
 SHARE = 40  # one of so many faults is looked at where not all are
 STEP = 97  # octets
@@ -213,7 +214,7 @@ def test_any_octet_of_a_packet_changed(path: Path) -> None:
 
 def test_an_answer_that_comes_after_data_begins_its_stream() -> None:
     """The SYN ACK is captured after data of the client that acknowledge what the server sent meanwhile."""
-    path = ROOT / "fixtures" / "rec_dealer_dealer_ipv6.pcap"
+    path = PROJECT / "fixtures" / "rec_dealer_dealer_ipv6.pcap"
     given = list(packets_of(path))
     places = [place for place, packet in enumerate(given) if any(one[5] == SYN | 0x10 for one in _segments(packet))]
     late = next(
@@ -230,7 +231,7 @@ def test_an_answer_that_comes_after_data_begins_its_stream() -> None:
 
 def test_what_is_cut_or_lost_is_found() -> None:
     """The checks above would not pass if messages were made up, or taken from where they were not sent."""
-    path = ROOT / "fixtures" / "m31_push_pull.pcap"
+    path = PROJECT / "fixtures" / "m31_push_pull.pcap"
     assert sum(map(len, sent(path).values())) > 10
     events = sniff(packets_of(path))
     message = next(event for event in events if isinstance(event, Message))

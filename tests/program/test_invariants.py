@@ -10,23 +10,10 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Message
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
-from tests.support.made_up import message, publications, pushes, request_reply
-from tests.support.streams import (
-    CLIENT,
-    SERVER,
-    Conversation,
-    Piece,
-    complaints,
-    duplicate,
-    overlap,
-    packets,
-    reorder,
-    resegment,
-    segments,
-    sniff,
-    told,
-    whole_messages,
-)
+from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, publications, pushes, request_reply
+from tests.world.events import complaints, sniff, told, whole_messages
+from tests.world.network import duplicate, overlap, packets, reorder, resegment, segments
+from tests.world.octets import message
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder

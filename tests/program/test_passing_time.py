@@ -8,16 +8,18 @@ import pytest
 from dissectors.events import Command, Connection
 from tests.capture_point.oracle import sniff
 from tests.support.live_packets import LivePackets, Stall, sniff_live
-from tests.support.made_up import frame, pushes
 from tests.support.settings import RELATIONS
-from tests.support.streams import CLIENT, SERVER, SentSegment, complaints, packets, segments, told
+from tests.world.conversation import CLIENT, SERVER, pushes
+from tests.world.events import complaints, told
+from tests.world.network import SentSegment, packets, segments
+from tests.world.octets import COMMAND, frame
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.segment import ACK, FIN, RST
 
 SECOND = 1_000_000_000
 _AT = itemgetter(0)
-PING, PONG = frame(b"\4PING\0\0", command=True), frame(b"\4PONG", command=True)
+PING, PONG = frame(b"\4PING\0\0", COMMAND), frame(b"\4PONG", COMMAND)
 _BEGUN = segments(pushes(3, Random(1), 20), fin=False)
 _CLIENT, _SERVER = (max(segment.end for segment in _BEGUN if segment.side == side) for side in (CLIENT, SERVER))
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Command, Message
 from tests.support.paths import FIXTURES
-from tests.support.zmtp_octets import command, dissect, frame, greeting, peers, prop, ready
+from tests.world.events import dissect
+from tests.world.octets import command, frame, greeting, peers, prop, ready
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors

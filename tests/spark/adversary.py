@@ -5,13 +5,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
-from tests.support.made_up import binary_body, frame, frame_v1, greetings, message, numbers_body, ready, text_body
-from tests.support.streams import (
+from tests.world.conversation import (
     CLIENT,
     SERVER,
-    START_NS,
     Conversation,
     Piece,
+    binary_body,
+    greetings,
+    numbers_body,
+    text_body,
+)
+from tests.world.network import (
+    START_NS,
     SentSegment,
     duplicate,
     early_acks,
@@ -22,6 +27,7 @@ from tests.support.streams import (
     segments,
     stray_resets,
 )
+from tests.world.octets import COMMAND, frame, frame_v1, message, ready
 from zmtpsniff.capture.source import Packet
 
 Body = Callable[[Random, int], bytes]
@@ -39,9 +45,9 @@ def nested_body(random: Random, length: int) -> bytes:
     while len(out) < length:
         out += random.choice(
             [
-                frame(text_body(random, random.randrange(30)), more=random.random() < 0.3),
+                frame(text_body(random, random.randrange(30)), flags=random.random() < 0.3),
                 frame(random.choice([b"\0", b"\1"]) + b"topic"),
-                frame(random.choice(_COMMANDS), command=True),
+                frame(random.choice(_COMMANDS), COMMAND),
                 frame(bytes(random.randrange(300))),
                 frame_v1(text_body(random, random.randrange(20))),
                 ready(b"DEALER"),
@@ -103,9 +109,9 @@ def conversation(random: Random) -> Conversation:
 
 def _sent(random: Random, version: int, bodies: list[Body], most: int) -> bytes:
     if version > 1 and random.random() < 0.05:
-        return frame(random.choice(_COMMANDS[:6]), command=True)
+        return frame(random.choice(_COMMANDS[:6]), COMMAND)
     if version > 1 and random.random() < 0.004:
-        return frame(random.choice(_COMMANDS), command=True) if random.random() < 0.7 else random.randbytes(9)
+        return frame(random.choice(_COMMANDS), COMMAND) if random.random() < 0.7 else random.randbytes(9)
     parts = [random.choice(bodies)(random, random.randrange(most)) for _ in range(random.choice([1, 1, 1, 2, 3]))]
     if random.random() < 0.1:
         parts.insert(0, b"")
@@ -121,7 +127,7 @@ def _curve(random: Random) -> list[Piece]:
     names = (b"\x05HELLO" + b"\1\0" + random.randbytes(192), b"\x07WELCOME" + random.randbytes(160),
              b"\x08INITIATE" + random.randbytes(200), b"\x05READY" + random.randbytes(40))  # fmt: skip
     return [Piece(CLIENT, signature + rest), Piece(SERVER, signature + rest)] + [
-        Piece(number % 2, frame(body, command=True)) for number, body in enumerate(names)
+        Piece(number % 2, frame(body, COMMAND)) for number, body in enumerate(names)
     ]
 
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from dissectors.events import AnyEvent, Message
-from tests.support.made_up import pushes, request_reply
-from tests.support.streams import Conversation, packets, segments
+from tests.world.conversation import Conversation, pushes, request_reply
+from tests.world.network import packets, segments
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Segment
 from zmtpsniff.spark.connections import Connections, StateError

@@ -10,7 +10,9 @@ from dissectors.zmtp.curve_keys import KeyRing
 from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES
 from tests.support.saved_files import read
-from tests.support.streams import Conversation, Piece, packets, segments, write_pcap
+from tests.world.conversation import Conversation, Piece
+from tests.world.network import packets, segments
+from tests.world.tap import save
 from zmtpsniff.engine.key_file import read_keys
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import Connections
@@ -33,7 +35,7 @@ def apart(tmp_path: Path) -> tuple[Path, Path]:
     """The capture without its keys, and a file with these."""
     given, source = read(CAPTURE)
     capture, keys = tmp_path / "capture.pcap", tmp_path / "keys"
-    write_pcap(capture, given)
+    save(capture, given)
     keys.write_text("\n".join(source.key_lines) + "\n")
     return capture, keys
 

@@ -15,14 +15,18 @@ import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 import zstandard
 
 from tests.support.paths import FIXTURES
+from tests.world.network import START_NS, tcp_packet
+from tests.world.octets import frame, greeting, ready
+from tests.world.tap import save
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.net.segment import ACK, PSH, SYN
 
-SYN, ACK, PSH = 0x02, 0x10, 0x08
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01NULL" + bytes(48)
+GREETING = greeting()
 MIB = 1 << 20
 
 # A small process starts the program, because the peak memory of one includes that of the process it was forked from.
@@ -61,41 +65,33 @@ def segment(
     client: bool, seq: int, payload: bytes = b"", flags: int = ACK | PSH, port: int = 40_000, host: int = 1
 ) -> bytes:
     """A packet of Ethernet, IPv4 and TCP; the server is always the same."""
-    hosts = [struct.pack("!I", 0x0A000000 | host), b"\x0a\xff\xff\xfe"]
-    ports = [port, 5555]
+    ends = (struct.pack("!I", 0x0A000000 | host), b"\x0a\xff\xff\xfe"), (port, 5555)
     if not client:
-        hosts.reverse()
-        ports.reverse()
-    tcp = struct.pack("!HHIIBBHHH", *ports, seq & 0xFFFF_FFFF, 1, 0x50, flags, 65535, 0, 0)
-    ip = struct.pack("!BBHHHBBH", 0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0)
-    return b"".join([bytes(12), b"\x08\0", ip, *hosts, tcp, payload])
+        ends = ends[0][::-1], ends[1][::-1]
+    return tcp_packet(*ends, (seq, 1), flags, payload)
 
 
-def write_pcap(file: IO[bytes], packets: Iterable[bytes]) -> None:
-    """A pcap file of these packets, a microsecond from one to the next."""
-    file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1))
-    for number, octets in enumerate(packets):
-        seconds, micros = divmod(number, 1_000_000)
-        file.write(struct.pack("<IIII", 1_700_000_000 + seconds, micros, len(octets), len(octets)) + octets)
+def captured(octets: Iterable[bytes]) -> Iterator[Packet]:
+    """Packets a microsecond from one to the next."""
+    for number, packet in enumerate(octets):
+        yield START_NS + number * 1000, 1, packet, len(packet), None
 
 
 def capture(make: Callable[[int], Iterator[bytes]]) -> Callable[[Path, int], None]:
     """What writes a pcap file of the packets that ``make`` makes."""
 
     def write(path: Path, percent: int) -> None:
-        with path.open("wb") as file:
-            write_pcap(file, make(percent))
+        save(path, captured(make(percent)))
 
     return write
 
 
 def opening(port: int = 40_000, host: int = 1) -> Iterator[bytes]:
     """A connection whose handshake is done; both sides' next sequence number is 1 + their greeting and READY."""
-    ready = b"\x04\x1a\x05READY\x0bSocket-Type\0\0\0\x04"
     yield segment(True, 0, b"", SYN, port, host)
     yield segment(False, 0, b"", SYN | ACK, port, host)
-    yield segment(True, 1, GREETING + ready + b"PUSH", port=port, host=host)
-    yield segment(False, 1, GREETING + ready + b"PULL", port=port, host=host)
+    yield segment(True, 1, GREETING + ready(b"PUSH"), port=port, host=host)
+    yield segment(False, 1, GREETING + ready(b"PULL"), port=port, host=host)
 
 
 NEXT = 1 + 64 + 28
@@ -106,10 +102,6 @@ def stream(octets: bytes, size: int = 60_000) -> Iterator[bytes]:
     yield from opening()
     for at in range(0, len(octets), size):
         yield segment(True, NEXT + at, octets[at : at + size])
-
-
-def frame(body: bytes, flags: int = 0) -> bytes:
-    return struct.pack("!BQ", flags | 2, len(body)) + body
 
 
 # ---------------------------------------------------------------------- connections

@@ -12,7 +12,7 @@ from tests.support import peers
 from tests.support.live_program import Record
 from tests.support.namespaces import Side
 from tests.support.paths import program
-from tests.support.streams import is_subsequence
+from tests.world.events import is_subsequence
 
 Logs = dict[str, list[dict[str, Any]]]  # what the server and the client logged
 EVERYTHING = tuple(name for name in peers.EXCHANGES if name != "flood" and not name.startswith("curve_"))

@@ -10,7 +10,7 @@ from random import Random
 import nacl.bindings as sodium
 
 from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey
-from tests.support.zmtp_octets import command, frame, greeting, prop
+from tests.world.octets import command, frame, greeting, prop
 
 CLIENT, SERVER = 0, 1
 Sent = list[tuple[int, bytes]]

@@ -9,10 +9,11 @@ from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from tests.fuzz.connections import upgrade
-from tests.support.made_up import publications, pushes, request_reply
 from tests.support.paths import FIXTURES
-from tests.support.streams import from_capture
-from tests.support.zmtp_octets import CLIENT, SERVER, SIGNATURE, frame_v1
+from tests.world.conversation import publications, pushes, request_reply
+from tests.world.events import CLIENT, SERVER
+from tests.world.octets import SIGNATURE, frame_v1
+from tests.world.recordings import from_capture
 
 Sent = list[tuple[int, bytes]]
 Call = tuple[int, str, tuple[Any, ...]]  # side, method of a half, arguments

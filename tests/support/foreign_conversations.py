@@ -4,8 +4,16 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from tests.support.made_up import binary_body, json_body, numbers_body, text_body
-from tests.support.streams import CLIENT, SERVER, Conversation, Piece
+from tests.world.conversation import (
+    CLIENT,
+    SERVER,
+    Conversation,
+    Piece,
+    binary_body,
+    json_body,
+    numbers_body,
+    text_body,
+)
 
 Turns = list[tuple[bytes, bytes]]  # what the client sends, what the server answers
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Connection, Greeting
-from tests.capture_point.tap import Packets
+from tests.world.tap import Packets
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine.settings import Settings
@@ -20,7 +20,7 @@ def packets_of(path: Path) -> list[Packet]:
 
 def events_of(packets: list[Packet], settings: Settings) -> list[AnyEvent]:
     """What is shown of packets."""
-    return [event for batch in Sniffer(Packets([packets]), settings).events() for event in batch]
+    return [event for batch in Sniffer(Packets(packets), settings).events() for event in batch]
 
 
 def without_beginnings(path: Path, share: float = 0.0) -> list[Packet]:

@@ -10,7 +10,7 @@ from random import Random
 
 from tests.support.foreign_conversations import PROTOCOLS as FOREIGN
 from tests.support.foreign_conversations import Turns
-from tests.support.made_up import binary_body, json_body, numbers_body, text_body
+from tests.world.conversation import binary_body, json_body, numbers_body, text_body
 
 Body = Callable[[Random, int], bytes]
 

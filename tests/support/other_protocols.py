@@ -9,8 +9,7 @@ from collections.abc import Callable
 from random import Random
 
 from tests.support.foreign_conversations import PROTOCOLS, converse
-from tests.support.made_up import binary_body, text_body
-from tests.support.streams import CLIENT, SERVER
+from tests.world.conversation import CLIENT, SERVER, binary_body, text_body
 
 Talk = list[tuple[int, bytes]]  # side and what it sends, in order
 Make = Callable[[Random], Talk]

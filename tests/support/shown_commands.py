@@ -12,10 +12,12 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.capture_point.conversations import CLIENT, MS, converse
+from tests.capture_point.conversations import MS, converse
 from tests.capture_point.network import Link, connect
-from tests.capture_point.tap import late, packets, save, watch
+from tests.capture_point.tap import late, packets, watch
 from tests.support.paths import FIXTURES, PROJECT
+from tests.world.conversation import CLIENT
+from tests.world.tap import save
 from zmtpsniff.capture.source import Packet
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]

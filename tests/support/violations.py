@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.support import draft_sockets as zmq
-from tests.support.zmtp_octets import command, frame, greeting, prop, ready
+from tests.world.octets import command, frame, greeting, prop, ready
 
 AFTER = b"after"
 PING = command(b"PING", b"\0\0")

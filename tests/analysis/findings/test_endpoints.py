@@ -4,9 +4,9 @@ import msgspec
 import pytest
 
 from dissectors.events import Connection, Peer, Sides
-from tests.capture_point.tap import Packets
 from tests.support.paths import FIXTURES
 from tests.support.settings import RELATIONS
+from tests.world.tap import Packets
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
@@ -152,7 +152,7 @@ def test_a_capture_that_has_the_rsts_alone(name: str, said: tuple[str, str, str]
     ]
     assert 0 < len(of_servers) < len(given)
     diagnosis = Diagnosis()
-    for events in Sniffer(Packets([of_servers], 100, False), RELATIONS, Collaborators(witness=diagnosis)).events():
+    for events in Sniffer(Packets(of_servers), RELATIONS, Collaborators(witness=diagnosis)).events():
         diagnosis.take(events)
     refused = [one for one in diagnosis.findings() if one.code.startswith("endpoint")]
     if said is None:

@@ -15,10 +15,11 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Command, Greeting, Message
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.capture_point.families import FAMILIES, make
-from tests.capture_point.tap import Packets, packets
+from tests.capture_point.tap import joined, packets
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
-from tests.support.streams import Packets as Cut
+from tests.world.tap import Packets
+from tests.world.tap import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.inquiry import Inquiry
@@ -144,7 +145,7 @@ def test_captures_out_of_order_are_healthy() -> None:
 def test_no_capture_point_makes_an_alarm(family: str) -> None:
     for seed in range(60):
         case = make(family, seed)
-        source = Packets([packets(records) for records in case.files], case.batch, case.live)
+        source = Packets(joined([packets(records) for records in case.files]), case.batch, case.live)
         diagnosis = Diagnosis()
         clock = source.clock if case.live else None
         for events in Sniffer(source, RELATIONS, Collaborators(clock=clock, witness=diagnosis)).events():

@@ -14,9 +14,10 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Peer, Problem, Sides, Subscription
 from tests.capture_point.conversations import converse
 from tests.capture_point.network import Link, connect
-from tests.capture_point.tap import Packets, Records, packets, watch
+from tests.capture_point.tap import Records, packets, watch
 from tests.support.paths import FIXTURES, PROJECT, fixtures
 from tests.support.settings import RELATIONS
+from tests.world.tap import Packets
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
@@ -61,7 +62,7 @@ class _Late(Packets):
         port = int(client.rpartition(":")[2]).to_bytes(2, "big")
         given = [packet for batch in open_captures([str(path)]).batches() for packet in batch]
         kept = [packet for place, packet in enumerate(given, 1) if place > last or port not in packet[2][:64]]
-        super().__init__([kept])
+        super().__init__(kept)
 
 
 def test_zmtp_1_has_no_types_on_the_wire() -> None:
@@ -100,7 +101,7 @@ def test_late_captures(kind: str, pair: set[str], least: int, share: float) -> N
         types, records = _late(kind, seed)
         if set(types.values()) != pair:
             continue
-        source = Packets([packets(records)])
+        source = Packets(packets(records))
         found = _told([event for batch in Sniffer(source, RELATIONS).events() for event in batch])
         is_right = all(types[address] in kinds for address, kinds in found.items())
         count["silent" if not found else "right" if is_right else "wrong"] += 1
@@ -328,7 +329,7 @@ def test_a_type_that_the_user_declares() -> None:
         if address is None:
             continue
         rule = decode_as.parse(f"tcp.port=={address.rpartition(':')[2]},zmtp/REP")
-        sniffer = Sniffer(Packets([packets(records)]), Settings(decode_as=(rule,), payload=False))
+        sniffer = Sniffer(Packets(packets(records)), Settings(decode_as=(rule,), payload=False))
         events = [event for batch in sniffer.events() for event in batch]
         if not any(isinstance(event, Connection) and event.handshake == "not-seen" for event in events):
             continue

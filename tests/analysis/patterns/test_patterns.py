@@ -8,7 +8,8 @@ import pytest
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
 from tests.support.paths import CAPTURES, FIXTURES
-from tests.support.zmtp_octets import CLIENT, SERVER, dissect, frame, peers
+from tests.world.events import CLIENT, SERVER, dissect
+from tests.world.octets import frame, peers
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.dissection import open_files

@@ -9,20 +9,8 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Hidden, Message, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
-from tests.support.zmtp_octets import (
-    CLIENT,
-    SERVER,
-    SIGNATURE,
-    command,
-    dissect,
-    frame,
-    frame_v1,
-    greeting,
-    greeting_v2,
-    peers,
-    problems,
-    ready,
-)
+from tests.world.events import CLIENT, SERVER, dissect, problems
+from tests.world.octets import SIGNATURE, command, frame, frame_v1, greeting, greeting_v2, peers, ready
 
 LONG_SIGNATURE = b"\xff\0\0\0\0\0\0\0\x04\x7f"  # of a peer whose identity has 3 octets
 Sent = list[tuple[int, bytes]]

@@ -13,7 +13,8 @@ from dissectors.zmtp.connection import ZmtpConnection
 from tests.dissectors.test_problems import ENCRYPTED, HELLO, PLAIN, box
 from tests.dissectors.zmtp import test_websocket as websocket
 from tests.dissectors.zmtp.test_connection import CONVERSATIONS, facts
-from tests.support.zmtp_octets import CLIENT, SERVER, command, frame, greeting, peers, problems, prop, ready
+from tests.world.events import CLIENT, SERVER, problems
+from tests.world.octets import command, frame, greeting, peers, prop, ready
 
 Sent = list[tuple[int, bytes]]
 MESSAGES = [frame(b"", 1) + frame(b"message number %d of the server" % number) for number in range(12)]

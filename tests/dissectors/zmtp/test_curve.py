@@ -18,7 +18,8 @@ from dissectors.zmtp.limits import Limits
 from tests.dissectors.zmtp.test_websocket import message as zws_message
 from tests.dissectors.zmtp.test_websocket import request, response
 from tests.support.curve_octets import Curve, Sent, both, seal
-from tests.support.zmtp_octets import CLIENT, SERVER, command, frame, peers, problems, prop
+from tests.world.events import CLIENT, SERVER, problems
+from tests.world.octets import command, frame, peers, prop
 
 SECOND = 1_000_000_000
 

@@ -14,21 +14,13 @@ from dissectors.zmtp.evidence import Doubts
 from tests.support.other_protocols import OTHERS
 from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
-from tests.support.streams import CLIENT as CLIENT_SIDE
-from tests.support.streams import SERVER as SERVER_SIDE
-from tests.support.streams import Conversation, Packets, Piece, packets, segments, sniff
-from tests.support.zmtp_octets import (
-    CLIENT,
-    SERVER,
-    SIGNATURE,
-    dissect,
-    frame,
-    frame_v1,
-    greeting,
-    peers,
-    problems,
-    ready,
-)
+from tests.world.conversation import CLIENT as CLIENT_SIDE
+from tests.world.conversation import SERVER as SERVER_SIDE
+from tests.world.conversation import Conversation, Piece
+from tests.world.events import CLIENT, SERVER, dissect, problems, sniff
+from tests.world.network import packets, segments
+from tests.world.octets import SIGNATURE, frame, frame_v1, greeting, peers, ready
+from tests.world.tap import Packets
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer

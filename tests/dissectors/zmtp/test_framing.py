@@ -14,7 +14,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
 from tests.support.successors import successor
-from tests.support.zmtp_octets import frame, frame_v1
+from tests.world.octets import frame, frame_v1
 
 READERS = {ReaderV1: frame_v1, ReaderV2: frame}
 LONG = 100_000

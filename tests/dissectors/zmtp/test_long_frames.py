@@ -17,20 +17,10 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.search import Search
-from tests.support.made_up import binary_body, frame, greetings, message, text_body
-from tests.support.streams import (
-    CLIENT,
-    SERVER,
-    Conversation,
-    Piece,
-    SentSegment,
-    is_subsequence,
-    packets,
-    resegment,
-    segments,
-    sniff,
-    whole_messages,
-)
+from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, greetings, text_body
+from tests.world.events import is_subsequence, sniff, whole_messages
+from tests.world.network import SentSegment, packets, resegment, segments
+from tests.world.octets import frame, message
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK

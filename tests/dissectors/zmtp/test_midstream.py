@@ -11,20 +11,12 @@ import pytest
 from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.lookalikes import PROTOCOLS
-from tests.support.made_up import binary_body, frame, json_body, message, text_body
 from tests.support.settings import WIRE
-from tests.support.streams import (
-    CLIENT,
-    SERVER,
-    Conversation,
-    Packets,
-    Piece,
-    SentSegment,
-    packets,
-    resegment,
-    segments,
-    sniff,
-)
+from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, json_body, text_body
+from tests.world.events import sniff
+from tests.world.network import SentSegment, packets, resegment, segments
+from tests.world.octets import COMMAND, frame, message
+from tests.world.tap import Packets
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
@@ -191,8 +183,8 @@ def alive(random: Random) -> list[Piece]:
     for number in range(60):
         pieces += [Piece(CLIENT, message(3, body())), Piece(SERVER, message(3, body()))]
         if number % 7 == 3:
-            ping = frame(b"\4PING" + struct.pack("!H", 100), command=True)
-            pieces += [Piece(CLIENT, ping), Piece(SERVER, frame(b"\4PONG", command=True))]
+            ping = frame(b"\4PING" + struct.pack("!H", 100), COMMAND)
+            pieces += [Piece(CLIENT, ping), Piece(SERVER, frame(b"\4PONG", COMMAND))]
     return pieces
 
 

@@ -17,7 +17,7 @@ from dissectors.zmtp.upgrade import Upgrade
 from tests.support.dissector_calls import calls, events
 from tests.support.slot_watch import SlotWatch
 from tests.support.successors import successor
-from tests.support.zmtp_octets import SIGNATURE, greeting, greeting_v2
+from tests.world.octets import SIGNATURE, greeting, greeting_v2
 
 FROM_ANY = {"over", *BEHIND_A_HOLE}
 

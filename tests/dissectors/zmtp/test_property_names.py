@@ -6,7 +6,8 @@ import pytest
 
 from dissectors.events import AnyEvent, Command, Connection, Message
 from dissectors.payloads import PayloadConnection
-from tests.support.zmtp_octets import CLIENT, SERVER, command, dissect, frame, greeting, problems, prop
+from tests.world.events import CLIENT, SERVER, dissect, problems
+from tests.world.octets import command, frame, greeting, prop
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.filters import compile_filter

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Message, Octets, Problem
 from dissectors.zmtp import resync
 from dissectors.zmtp.connection import ZmtpConnection
-from tests.support.made_up import binary_body, frame, greetings, json_body, message, numbers_body, text_body
-from tests.support.streams import CLIENT
+from tests.world.conversation import CLIENT, binary_body, greetings, json_body, numbers_body, text_body
+from tests.world.octets import COMMAND, MORE, frame, message
 
 LOSSES = int(os.environ.get("ZMTPSNIFF_LOSSES", "6"))
 """Streams of each kind that lose segments, some 200 messages each."""
@@ -153,9 +153,9 @@ def test_a_hole_in_a_body_loses_no_place() -> None:
     events.clear()
     middle = bytes(range(256)) * 40
     half = connection.client
-    half.feed(frame(b"first", more=True) + frame(middle, more=True)[:3000], 2, 2)
+    half.feed(frame(b"first", MORE) + frame(middle, MORE)[:3000], 2, 2)
     half.gap(4000, False, 3, 3)
-    half.feed(frame(middle, more=True)[7000:] + frame(b"last") + message(3, b"next", b"one"), 4, 4)
+    half.feed(frame(middle, MORE)[7000:] + frame(b"last") + message(3, b"next", b"one"), 4, 4)
     shown = [event for event in events if isinstance(event, Message)]
     assert [event.incomplete for event in shown] == [True, False]
     assert len(shown[0].frames) == 3
@@ -168,7 +168,7 @@ def test_a_command_does_not_say_that_a_message_begins() -> None:
     events.clear()
     half = connection.client
     half.gap(1000, False, 2, 2)
-    ping = frame(b"\4PING\0\0", command=True)
+    ping = frame(b"\4PING\0\0", COMMAND)
     half.feed(ping + frame(b"the last frame of a message"), 3, 3)
     half.feed(message(3, b"another"), 4, 4)
     shown = [event for event in events if isinstance(event, Message)]
@@ -224,7 +224,7 @@ def test_a_hole_in_place_of_the_signature_is_no_reason_to_lose_a_greeting(revisi
     connection.client.feed(bytes([revision]), 3, 3)
     connection.client.feed(b"\5\0\0", 3, 3)
     for number in range(4):
-        connection.client.feed(b"\1\5\0\0\1\0\1" + frame(b"", more=True) + frame(b"q%d" % number), 4, 4)
+        connection.client.feed(b"\1\5\0\0\1\0\1" + frame(b"", MORE) + frame(b"q%d" % number), 4, 4)
     connection.finish("fin", 0, 5)
     shown = [event for event in events if isinstance(event, Message)]
     assert [(len(event.frames), event.incomplete) for event in shown] == [(3, False)] * 4

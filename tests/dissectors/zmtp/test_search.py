@@ -9,7 +9,7 @@ from dissectors.zmtp import search as module
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.search import Search
-from tests.support.zmtp_octets import frame, frame_v1
+from tests.world.octets import frame, frame_v1
 
 ENCODE = {1: frame_v1, 2: frame}
 

@@ -10,7 +10,8 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
 from tests.support.successors import successor
-from tests.support.zmtp_octets import CLIENT, SERVER, frame, peers, problems, ready
+from tests.world.events import CLIENT, SERVER, problems
+from tests.world.octets import frame, peers, ready
 
 LAST, MORE, COMMAND = 0, wire.MORE, wire.COMMAND
 BOX = wire.CURVE_MESSAGE + bytes(8) + bytes(17)

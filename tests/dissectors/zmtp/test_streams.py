@@ -14,42 +14,37 @@ from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Connection, Greeting, Message, Subscription
 from tests.support.foreign_conversations import PROTOCOLS, converse
-from tests.support.made_up import (
+from tests.support.settings import WIRE
+from tests.world.conversation import (
+    CLIENT,
+    SERVER,
+    Conversation,
+    Piece,
     binary_body,
-    frame,
     greetings,
     json_body,
     numbers_body,
     publications,
     pushes,
-    ready,
     request_reply,
     text_body,
 )
-from tests.support.settings import WIRE
-from tests.support.streams import (
-    CLIENT,
-    SERVER,
+from tests.world.events import complaints, is_subsequence, sniff, told, whole_messages
+from tests.world.network import (
     START_NS,
-    Conversation,
-    Packets,
-    Piece,
     SentSegment,
-    complaints,
-    conversations,
     duplicate,
     early_acks,
-    is_subsequence,
     overlap,
     packets,
     reorder,
     resegment,
     segments,
-    sniff,
     stray_resets,
-    told,
-    whole_messages,
 )
+from tests.world.octets import frame, ready
+from tests.world.recordings import conversations
+from tests.world.tap import Packets
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.segment import ACK, RST

@@ -11,7 +11,8 @@ from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Message, Problem, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
-from tests.support.zmtp_octets import CLIENT, SERVER, problems, prop
+from tests.world.events import CLIENT, SERVER, problems
+from tests.world.octets import prop
 
 Sent = list[tuple[int, bytes]]
 BINARY = Opcode.BINARY

@@ -15,9 +15,9 @@ from dissectors.zmtp import deflate
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.dissectors.zmtp.test_websocket import Sent, dissect, message, plain, request
 from tests.support.paths import FIXTURES
-from tests.support.streams import sniff
 from tests.support.successors import successor
-from tests.support.zmtp_octets import CLIENT, SERVER, problems, prop
+from tests.world.events import CLIENT, SERVER, problems, sniff
+from tests.world.octets import prop
 from zmtpsniff.capture.files import open_captures
 
 NO_TAKEOVER = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"

@@ -1,11 +1,15 @@
-"""ZMTP written by hand, for what no real peer sends, and a way to hear what the dissector says of it."""
+"""Octets of ZMTP peers: greetings, frames, commands and handshakes of each version."""
 
-from dissectors.events import AnyEvent, Problem
-from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.limits import Limits
-
-CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
-SIGNATURE = b"\xff\0\0\0\0\0\0\0\x01\x7f"
+SIGNATURE = b"\xff" + bytes(7) + b"\x01\x7f"
+MORE, LONG, COMMAND = 1, 2, 4
+"""Flags of a frame (23/ZMTP)."""
+NUMBERS = {
+    name: number
+    for number, name in enumerate(
+        (b"PAIR", b"PUB", b"SUB", b"REQ", b"REP", b"DEALER", b"ROUTER", b"PULL", b"PUSH", b"XPUB", b"XSUB")
+    )
+}
+"""Socket types of ZMTP 2.0."""
 
 
 def greeting(mechanism: bytes = b"NULL", major: int = 3, minor: int = 1, as_server: int = 0) -> bytes:
@@ -17,15 +21,23 @@ def greeting_v2(socket_type: int, identity: bytes = b"", revision: int = 1) -> b
 
 
 def frame(body: bytes, flags: int = 0) -> bytes:
+    """A frame of ZMTP 2.0 and later."""
     if len(body) > 255:
         return bytes([flags | 2]) + len(body).to_bytes(8, "big") + body
     return bytes([flags, len(body)]) + body
 
 
 def frame_v1(body: bytes, flags: int = 0) -> bytes:
+    """A frame of ZMTP 1.0."""
     if len(body) >= 254:
         return b"\xff" + (len(body) + 1).to_bytes(8, "big") + bytes([flags]) + body
     return bytes([len(body) + 1, flags]) + body
+
+
+def message(version: int, *bodies: bytes) -> bytes:
+    """A message of so many frames; the version is 1, 2 or 3."""
+    make = frame_v1 if version == 1 else frame
+    return b"".join(make(body, number < len(bodies)) for number, body in enumerate(bodies, 1))
 
 
 def command(name: bytes, data: bytes = b"") -> bytes:
@@ -43,25 +55,3 @@ def ready(socket_type: bytes, *more: bytes) -> bytes:
 def peers(client: bytes = b"DEALER", server: bytes = b"ROUTER") -> list[tuple[int, bytes]]:
     """A NULL handshake: what each side (0: client, 1: server) sends, in order."""
     return [(0, greeting()), (1, greeting()), (0, ready(client)), (1, ready(server))]
-
-
-def dissect(
-    sent: list[tuple[int, bytes]],
-    end: str = "fin",
-    limits: Limits | None = None,
-    forced: int | None = None,
-    from_start: bool = True,
-) -> list[AnyEvent]:
-    """The events of a connection in which the sides send these octets in this order."""
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (from_start, from_start), limits, forced)
-    for number, (side, octets) in enumerate(sent, 1):
-        if connection.rejected:
-            break
-        connection.halves[side].feed(octets, number * 1000, number)
-    connection.finish(end, 0, len(sent) * 1000)  # type: ignore[arg-type]
-    return out
-
-
-def problems(events: list[AnyEvent]) -> list[str]:
-    return [event.code for event in events if isinstance(event, Problem)]

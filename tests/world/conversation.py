@@ -1,59 +1,55 @@
-"""Conversations made up: greetings of each version, and messages of several patterns and kinds of bodies."""
+"""Conversations of two programs, piece by piece: greetings of each version, several patterns and kinds of bodies."""
 
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 
-from tests.support.streams import CLIENT, SERVER, Conversation, Piece
+from tests.world.octets import COMMAND, NUMBERS, SIGNATURE, frame, message, ready
+
+CLIENT, SERVER = 0, 1
+_WORDS = b"temperature pressure humidity station value unit reading 20.5 17.25 ok error ,.;:{}[]\"'".split()
 
 
-def frame(body: bytes, more: bool = False, command: bool = False) -> bytes:
-    """A frame of ZMTP 2.0 and later."""
-    flags = more | command << 2
-    if len(body) < 256:
-        return bytes([flags, len(body)]) + body
-    return struct.pack("!BQ", flags | 2, len(body)) + body
+@dataclass(frozen=True)
+class Piece:
+    """Octets that one side sent in one go."""
+
+    side: int
+    data: bytes
+    time_ns: int = 0
 
 
-def frame_v1(body: bytes, more: bool = False) -> bytes:
-    """A frame of ZMTP 1.0."""
-    length = len(body) + 1
-    return (bytes([length]) if length < 255 else struct.pack("!BQ", 255, length)) + bytes([more]) + body
+@dataclass(frozen=True)
+class Conversation:
+    """What two sides sent each other, in the order in which it was seen."""
 
+    name: str
+    pieces: tuple[Piece, ...]
+    end: str = "fin"  # fin, rst or open
+    ends_first: int = CLIENT
 
-def message(version: int, *bodies: bytes) -> bytes:
-    make = frame_v1 if version == 1 else frame
-    return b"".join(make(body, number < len(bodies)) for number, body in enumerate(bodies, 1))
-
-
-def ready(socket_type: bytes, **properties: bytes) -> bytes:
-    body = b"\5READY"
-    for name, value in {"Socket-Type": socket_type, **properties}.items():
-        body += bytes([len(name)]) + name.encode() + struct.pack("!I", len(value)) + value
-    return frame(body, command=True)
-
-
-_NUMBERS = {b"PUB": 1, b"SUB": 2, b"REQ": 3, b"REP": 4, b"DEALER": 5, b"ROUTER": 6, b"PULL": 7, b"PUSH": 8}
+    def stream(self, side: int) -> bytes:
+        return b"".join(piece.data for piece in self.pieces if piece.side == side)
 
 
 def greetings(version: int, client: bytes, server: bytes, minor: int = 1) -> list[Piece]:
     """The greetings and handshake of two libzmq peers, in the steps in which they send them."""
-    signature = b"\xff" + bytes(7) + b"\x01\x7f"
     if version == 1:
         return [Piece(CLIENT, b"\1\0"), Piece(SERVER, b"\1\0")]
     if version == 2:
-        ours, theirs = (bytes([1, _NUMBERS[kind]]) + frame(b"") for kind in (client, server))
-        return [Piece(CLIENT, signature), Piece(SERVER, signature), Piece(CLIENT, ours), Piece(SERVER, theirs)]
+        ours, theirs = (bytes([1, NUMBERS[kind]]) + frame(b"") for kind in (client, server))
+        return [Piece(CLIENT, SIGNATURE), Piece(SERVER, SIGNATURE), Piece(CLIENT, ours), Piece(SERVER, theirs)]
     rest = bytes([minor]) + b"NULL".ljust(20, b"\0") + bytes(32)
     return [
-        Piece(CLIENT, signature), Piece(SERVER, signature), Piece(CLIENT, b"\3"), Piece(SERVER, b"\3" + rest),
+        Piece(CLIENT, SIGNATURE), Piece(SERVER, SIGNATURE), Piece(CLIENT, b"\3"), Piece(SERVER, b"\3" + rest),
         Piece(CLIENT, rest), Piece(CLIENT, ready(client)), Piece(SERVER, ready(server)),
     ]  # fmt: skip
 
 
 def text_body(random: Random, length: int) -> bytes:
-    words = b"temperature pressure humidity station value unit reading 20.5 17.25 ok error ,.;:{}[]\"'".split()
-    out = b" ".join(random.choices(words, k=length // 4 + 1))
+    """Words, so many octets of them."""
+    out = b" ".join(random.choices(_WORDS, k=length // 4 + 1))
     return out[:length]
 
 
@@ -99,8 +95,7 @@ def publications(version: int, random: Random, count: int = 200, body: Callable[
     if version > 1:
         topics = [b"weather.", b"stock."]
         pieces += [
-            Piece(CLIENT, frame(b"\x09SUBSCRIBE" + t, command=True) if version == 3 else frame(b"\1" + t))
-            for t in topics
+            Piece(CLIENT, frame(b"\x09SUBSCRIBE" + t, COMMAND) if version == 3 else frame(b"\1" + t)) for t in topics
         ]
     for _ in range(count):
         topic = random.choice([b"weather.oslo", b"weather.rome", b"stock.ACME"])

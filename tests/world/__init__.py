@@ -1,0 +1,13 @@
+"""The world that tests make up, from octets to captures, and the events that tell of it.
+
+===================== =======================================================
+:mod:`.octets`        greetings, frames, commands and handshakes of ZMTP
+:mod:`.conversation`  pieces that two programs send each other, in order
+:mod:`.recordings`    conversations taken out of recorded captures
+:mod:`.network`       segments and packets of TCP that carry a conversation
+:mod:`.tap`           captures of packets, and sources of them
+:mod:`.events`        the events of octets and of packets, and their rules
+===================== =======================================================
+
+``tests.capture_point`` simulates programs, links and capture points with these.
+"""

@@ -1,0 +1,215 @@
+"""The packets of TCP that carry a conversation: in any order, with any loss.
+
+:func:`segments` makes the segments that an undisturbed capture holds, a list in which everything can then be disturbed,
+and :func:`packets` makes packets of those. The functions that disturb take and return lists of segments; those that use
+chance get a ``Random``. :func:`tcp_packet` writes the headers for all that tests make up.
+"""
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from tests.world.conversation import CLIENT, SERVER, Conversation
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN
+
+START_NS = 1_700_000_000_000_000_000
+STEP_NS = 20_000  # from one packet to the next where no piece says when it was sent
+_MODULO = 1 << 32
+_ETHERNET = bytes(12) + b"\x08\0"
+_HEADERS = struct.Struct("!BBHHHBBH4s4sHHIIBBHHH")
+
+
+def tcp_packet(
+    hosts: tuple[bytes, bytes], ports: tuple[int, int], numbers: tuple[int, int], flags: int, payload: bytes = b""
+) -> bytes:
+    """A packet of Ethernet, IPv4 and TCP, without checksums: sender and receiver, and SEQ and ACK modulo 2^32."""
+    return (
+        _ETHERNET
+        + _HEADERS.pack(
+            0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0, *hosts,
+            *ports, numbers[0] % _MODULO, numbers[1] % _MODULO, 0x50, flags, 65_535, 0, 0,
+        )
+        + payload
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SentSegment:
+    """A segment; offsets count the octets of a side's stream, so the SYN has -1."""
+
+    side: int
+    offset: int
+    payload: bytes
+    ack: int  # how many octets of the other side are acknowledged, -1 for none
+    flags: int
+    time_ns: int = 0
+    kept: int | None = None  # octets of the payload that the snaplen left
+
+    @property
+    def end(self) -> int:
+        return self.offset + len(self.payload)
+
+
+def segments(talk: Conversation, acks: bool = True, fin: bool = True) -> list[SentSegment]:
+    """What an undisturbed capture holds: SYN, SYN ACK, ACK, data with acknowledgments, and the end."""
+    out = [
+        SentSegment(CLIENT, -1, b"", -1, SYN),
+        SentSegment(SERVER, -1, b"", 0, SYN | ACK),
+        SentSegment(CLIENT, 0, b"", 0, ACK),
+    ]
+    seen = [0, 0]
+    for piece in talk.pieces:
+        side = piece.side
+        out.append(SentSegment(side, seen[side], piece.data, seen[1 - side], PSH | ACK, piece.time_ns))
+        seen[side] += len(piece.data)
+        if acks:
+            out.append(SentSegment(1 - side, seen[1 - side], b"", seen[side], ACK, piece.time_ns))
+    if not fin:
+        return out
+    first, second = talk.ends_first, 1 - talk.ends_first
+    if talk.end == "fin":
+        out.append(SentSegment(first, seen[first], b"", seen[second], FIN | ACK))
+        out.append(SentSegment(second, seen[second], b"", seen[first] + 1, FIN | ACK))
+        out.append(SentSegment(first, seen[first] + 1, b"", seen[second] + 1, ACK))
+    elif talk.end == "rst":
+        out.append(SentSegment(first, seen[first], b"", seen[second], RST | ACK))
+    return out
+
+
+def resegment(sent: Sequence[SentSegment], sizes: Callable[[], int]) -> list[SentSegment]:
+    """Cut the data anew, each side's between two pieces of the other; acknowledgments follow their segment."""
+    out: list[SentSegment] = []
+    run: list[SentSegment] = []
+
+    def cut() -> None:
+        if not run:
+            return
+        data = b"".join(one.payload for one in run)
+        first, at = run[0], 0
+        while at < len(data):
+            size = max(sizes(), 1)
+            piece = data[at : at + size]
+            out.append(replace(first, offset=first.offset + at, payload=piece))
+            at += len(piece)
+            out.append(SentSegment(1 - first.side, max(first.ack, 0), b"", first.offset + at, ACK, first.time_ns))
+        run.clear()
+
+    for one in sent:
+        if one.payload and not one.flags & (SYN | FIN | RST):
+            if run and run[-1].side != one.side:
+                cut()
+            run.append(one)
+        elif one.flags & (SYN | FIN | RST):
+            cut()
+            out.append(one)
+        elif not run:
+            out.append(one)
+    cut()
+    return out
+
+
+def reorder(sent: Sequence[SentSegment], random: Random, window: int, across: bool = False) -> list[SentSegment]:
+    """Move every segment by up to ``window`` places; only within its side unless ``across``.
+
+    The opening stays the opening, and a reset stays where it is.
+    """
+    head = 3
+    body = list(sent[head:])
+    fixed = [one for one in body if one.flags & RST]
+    body = [one for one in body if not one.flags & RST]
+    if across:
+        keyed = sorted((index + random.uniform(0, window), index) for index in range(len(body)))
+        body = [body[index] for _, index in keyed]
+    else:
+        places = {side: [i for i, one in enumerate(body) if one.side == side] for side in (CLIENT, SERVER)}
+        moved = list(body)
+        for mine in places.values():
+            keyed = sorted((index + random.uniform(0, window), index) for index in range(len(mine)))
+            for place, (_, index) in zip(mine, keyed, strict=True):
+                moved[place] = body[mine[index]]
+        body = moved
+    return [*sent[:head], *body, *fixed]
+
+
+def duplicate(sent: Sequence[SentSegment], random: Random, share: float) -> list[SentSegment]:
+    """Send some segments twice, at once or some packets later."""
+    out: list[tuple[float, SentSegment]] = []
+    for place, one in enumerate(sent):
+        out.append((place, one))
+        if one.payload and random.random() < share:
+            out.append((place + random.choice([0.5, random.uniform(1, 20)]), one))
+    last = len(sent) - 1
+    out.sort(key=lambda pair: min(pair[0], last - 0.5) if pair[0] != last else pair[0])
+    return [one for _, one in out]
+
+
+def overlap(sent: Sequence[SentSegment], talk: Conversation, random: Random, share: float) -> list[SentSegment]:
+    """Make some segments begin before, or end after, where they did."""
+    out = []
+    streams = [talk.stream(CLIENT), talk.stream(SERVER)]
+    sent_up_to = [0, 0]
+    for one in sent:
+        if one.payload and random.random() < share:
+            begin = max(0, one.offset - random.randrange(1, 200))
+            end = one.end
+            if random.random() < 0.3:
+                end = min(len(streams[one.side]), one.end + random.randrange(1, 50))
+            one = replace(one, offset=begin, payload=streams[one.side][begin:end])
+        sent_up_to[one.side] = max(sent_up_to[one.side], one.end)
+        out.append(one)
+    return out
+
+
+def early_acks(sent: Sequence[SentSegment], random: Random, places: int) -> list[SentSegment]:
+    """Move pure acknowledgments before the data that they acknowledge, as captures of several queues have it."""
+    keyed = []
+    for index, one in enumerate(sent):
+        pure = index > 2 and not one.payload and one.flags == ACK
+        keyed.append((index - (random.uniform(0, places) if pure else 0), index))
+    keyed = [(max(place, 2.5) if index > 2 else place, index) for place, index in keyed]
+    return [sent[index] for _, index in sorted(keyed)]
+
+
+def stray_resets(sent: Sequence[SentSegment], random: Random, count: int) -> list[SentSegment]:
+    """RSTs that nobody obeys, since they do not have the number expected next; their senders say more thereafter."""
+    out = list(sent)
+    places = [at for at, one in enumerate(sent) if at > 3 and one.payload]
+    for at in sorted(random.sample(places, min(count, len(places))), reverse=True):
+        one = sent[at]
+        # Behind what comes just after it, it would look like one that came too early.
+        ends = {other.end for other in sent if other.side == one.side}
+        away = random.choice([-1, 1]) * random.choice([2, 40, 500, 70_000, 10_000_000])
+        if one.offset + away in ends:
+            away = 10_000_000
+        text = random.choice([b"", b"\0\5Go away"])
+        acked = max((before.end for before in sent[:at] if before.side != one.side), default=0)
+        out.insert(
+            at, SentSegment(one.side, one.offset + away, text, acked, RST | random.choice([0, ACK]), one.time_ns)
+        )
+    return out
+
+
+def packets(
+    sent: Iterable[SentSegment],
+    isn: tuple[int, int] = (1000, 500_000),
+    ports: tuple[int, int] = (40_000, 5555),
+    start_ns: int = START_NS,
+    step_ns: int = STEP_NS,
+) -> list[Packet]:
+    """Packets of Ethernet, IPv4 and TCP, one for each segment, at even distances in time."""
+    out: list[Packet] = []
+    hosts = b"\x0a\0\0\1", b"\x0a\0\0\2"
+    for number, one in enumerate(sent):
+        side = one.side
+        seq = isn[side] + 1 + one.offset
+        ack = isn[1 - side] + 1 + one.ack if one.flags & ACK else 0
+        ends = (hosts[side], hosts[1 - side]), (ports[side], ports[1 - side])
+        for at in range(0, max(len(one.payload), 1), 65_000):
+            data = tcp_packet(*ends, (seq + at, ack), one.flags, one.payload[at : at + 65_000])
+            length = len(data)
+            if one.kept is not None:
+                data = data[: 54 + one.kept]
+            out.append((start_ns + number * step_ns, 1, data, length, None))
+    return out

@@ -1,0 +1,54 @@
+"""Captures of packets at hand: a source of them, and a file with them."""
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from zmtpsniff.capture.source import Fault, Packet
+
+RECORD = 1000
+"""Octets from one record to the next in the file that is not there, from which Packets come."""
+_TICK_NS = 300_000_000  # between two looks of a live capture at its clock
+_AWAKE_NS = 1_500_000_000  # so long before a packet it looks at all
+
+
+class Packets:
+    """A source of packets that are at hand, as if they were from a file."""
+
+    def __init__(self, given: Sequence[Packet], batch: int = 100, live: bool = False) -> None:
+        """Give out the packets in batches of so many; ``live`` says whether time passes without packets, too."""
+        self.dropped = 0
+        self.faults: list[Fault] = []
+        self.comments: list[str] = []
+        self.key_lines: list[str] = []
+        self.offsets: list[int] = []
+        self._now_ns = 0
+        self._given = given
+        self._batch = batch
+        self._live = live
+
+    def batches(self) -> Iterator[list[Packet]]:
+        """Yield the packets."""
+        for at in range(0, len(self._given), self._batch):
+            packets = list(self._given[at : at + self._batch])
+            if self._live:
+                # Often enough for time to pass: a capture that gives nothing for long stands still.
+                until_ns = packets[0][0] - 1
+                for now_ns in (*range(until_ns - _AWAKE_NS, until_ns, _TICK_NS), until_ns):
+                    if now_ns > self._now_ns:
+                        self._now_ns = now_ns
+                        yield []
+            self.offsets = [RECORD * number for number in range(at + 1, at + 1 + len(packets))]
+            yield packets
+
+    def clock(self) -> int:
+        """The time, nanoseconds since the Unix epoch: that just before the next packet."""
+        return self._now_ns
+
+
+def save(path: Path, packets: Iterable[Packet]) -> None:
+    """Write a capture file: pcap of Ethernet, with nanoseconds."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1))
+        for time_ns, _, octets, length, _ in packets:
+            file.write(struct.pack("<IIII", *divmod(time_ns, 10**9), len(octets), length) + octets)
