@@ -42,7 +42,6 @@ The parts
 
 ===================== ==================================================================================
 :mod:`.conversations` what two programs write, in the order of causes, and what is true of it
-:mod:`.protocols`     the same for programs that do not speak ZMTP; what they write is in the modules beside it
 :mod:`.network`       a TCP: segments that know when they were sent, when they arrive, what they acknowledge
 :mod:`.tap`           the capture point: what passes it, everything that disturbs it, capture files
 :mod:`.families`      kinds of disorder; a seed makes a case

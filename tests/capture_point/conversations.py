@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 from tests.world.conversation import CLIENT, SERVER, text_body
 from tests.world.octets import NUMBERS, SIGNATURE, command, frame, frame_v1, prop
+from tests.world.protocols import PROTOCOLS
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 
@@ -424,4 +425,17 @@ def converse(
     _open(script, random.choice(["steps", "steps", "whole"]))
     talk.opened = script.count[CLIENT], script.count[SERVER]
     play(script, count or random.choice([2, 5, 10, 20, 40]))
+    return talk
+
+
+def speak(name: str, random: Random) -> Conversation:
+    """A conversation of a protocol that is not ZMTP, one of ``PROTOCOLS``."""
+    talk = Conversation(name, ("", ""), ("", ""), None, end=random.choice(("fin", "fin", "rst", "open")))
+    talk.closer = random.randrange(2)
+    pace_ns = random.choice([20 * US, 200 * US, 5 * MS])
+    count = [0, 0]
+    for side, octets in PROTOCOLS[name](random, random.choice([1, 5, 20, 40])):
+        if octets:
+            talk.writes.append(Write(side, octets, count[1 - side], int(pace_ns * random.random()) + 1))
+            count[side] += 1
     return talk

@@ -6,12 +6,12 @@ from random import Random
 from typing import Literal
 
 from tests.world.conversation import CLIENT, SERVER
+from tests.world.protocols import PROTOCOLS
 from zmtpsniff.net.segment import FIN, RST, SYN
 
-from .conversations import MS, SECOND, US, Conversation, converse
+from .conversations import MS, SECOND, US, Conversation, converse, speak
 from .network import Link, Segment, Session, connect
 from .oracle import Case
-from .protocols import PROTOCOLS, speak
 from .tap import Record, Records, duplicate, jitter, late, swap, watch, without
 
 _PLACES = (0.0, 0.02, 0.5, 0.98, 1.0)  # of the capture point, from client to server

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.capture_point.conversations import Conversation, SentMessage, converse
+from tests.capture_point.conversations import Conversation, SentMessage, converse, speak
 from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.network import Link, Session, connect
 from tests.capture_point.oracle import Case, judge
-from tests.capture_point.protocols import PROTOCOLS, speak
 from tests.capture_point.tap import Record, Records, late, packets, watch, without
 from tests.support.paths import PROJECT
 from tests.world.conversation import CLIENT, SERVER
+from tests.world.protocols import PROTOCOLS
 from tests.world.tap import save
 from zmtpsniff.net.segment import FIN
 

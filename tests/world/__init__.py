@@ -3,6 +3,8 @@
 ===================== =======================================================
 :mod:`.octets`        greetings, frames, commands and handshakes of ZMTP
 :mod:`.conversation`  pieces that two programs send each other, in order
+:mod:`.protocols`     conversations of programs that do not speak ZMTP
+:mod:`.lookalikes`    those that begin as ZMTP does, or frame as it does
 :mod:`.recordings`    conversations taken out of recorded captures
 :mod:`.network`       segments and packets of TCP that carry a conversation
 :mod:`.tap`           captures of packets, and sources of them

@@ -11,13 +11,13 @@ import pytest
 from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.evidence import Doubts
-from tests.support.other_protocols import OTHERS
 from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT as CLIENT_SIDE
 from tests.world.conversation import SERVER as SERVER_SIDE
 from tests.world.conversation import Conversation, Piece
 from tests.world.events import CLIENT, SERVER, dissect, problems, sniff
+from tests.world.lookalikes import LOOKALIKES
 from tests.world.network import packets, segments
 from tests.world.octets import SIGNATURE, frame, frame_v1, greeting, peers, ready
 from tests.world.tap import Packets
@@ -41,11 +41,11 @@ def conversation(talk: Talk, name: str = "") -> Conversation:
     return Conversation(name, tuple(Piece(side, data) for side, data in talk if data))
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", LOOKALIKES)
 def test_other_protocols_from_their_start(name: str) -> None:
     for number in range(FLOWS):
         random = Random(f"{name} {number}")
-        talk = OTHERS[name](random)
+        talk = list(LOOKALIKES[name](random, 12))
         end = random.choice(["fin", "rst", "open"])
         assert dissect(cut(talk, random), end) == [], number
         for side in (CLIENT_SIDE, SERVER_SIDE):
@@ -56,13 +56,13 @@ def test_other_protocols_from_their_start(name: str) -> None:
 def test_other_protocols_through_the_whole_program() -> None:
     """Nothing is shown of them, and what may be ZMTP 1.0 is told of in one note."""
     given = []
-    for number, (name, make) in enumerate(OTHERS.items()):
-        sent = segments(conversation(make(Random(name)), name))
+    for number, (name, make) in enumerate(LOOKALIKES.items()):
+        sent = segments(conversation(list(make(Random(name), 12)), name))
         given += packets(sent, ports=(40_000 + number, 5555))
     events = sniff(given)
     *others, total = events
     assert isinstance(total, Capture)
-    assert (total.flows, total.zmtp_flows, total.messages) == (len(OTHERS), 0, 0)
+    assert (total.flows, total.zmtp_flows, total.messages) == (len(LOOKALIKES), 0, 0)
     assert problems(others) == ["perhaps-zmtp"]
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
-from tests.support.lookalikes import PROTOCOLS
 from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, json_body, text_body
 from tests.world.events import sniff
+from tests.world.lookalikes import LOOKALIKES
 from tests.world.network import SentSegment, packets, resegment, segments
 from tests.world.octets import COMMAND, frame, message
 from tests.world.tap import Packets
@@ -57,16 +57,11 @@ def notes(events: list[AnyEvent]) -> list[Problem]:
 # ---------------------------------------------------------------------- what is none
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", LOOKALIKES)
 def test_other_protocols_are_not_claimed(name: str) -> None:
     for number in range(FLOWS):
         random = Random(f"{name} {number}")
-        pieces = [
-            Piece(side, data)
-            for turn in PROTOCOLS[name](random, random.choice([20, 60]))
-            for side, data in zip((CLIENT, SERVER), turn, strict=True)
-            if data
-        ]
+        pieces = [Piece(side, data) for side, data in LOOKALIKES[name](random, random.choice([20, 60])) if data]
         sent = segments(Conversation(name, tuple(pieces)), fin=random.random() < 0.5)
         if random.random() < 0.5:
             sent = resegment(sent, lambda: 1448)
@@ -105,10 +100,9 @@ def test_streams_of_items_are_not_claimed(form: str, zeros: int, kinds: bytes) -
 
 
 def test_what_is_certainly_something_else_is_not_told_of() -> None:
-    for name in ("dns", "dns over tcp", "http", "kafka, small", "len32"):
+    for name in ("dns", "http", "kafka, small", "len32"):
         random = Random(name)
-        turns = PROTOCOLS[name](random, 40)
-        pieces = tuple(Piece(side, data) for turn in turns for side, data in enumerate(turn))
+        pieces = tuple(Piece(side, data) for side, data in LOOKALIKES[name](random, 40))
         assert not notes(sniff(packets(begin_late(segments(Conversation(name, pieces)), random)))), name
 
 

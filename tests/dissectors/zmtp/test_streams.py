@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Connection, Greeting, Message, Subscription
-from tests.support.foreign_conversations import PROTOCOLS, converse
 from tests.support.settings import WIRE
 from tests.world.conversation import (
     CLIENT,
@@ -322,24 +321,6 @@ def test_messages_are_found_again(
 ) -> None:
     random = Random(f"{version}{make.__name__}{body.__name__}")
     assert found_after_a_loss(make(version, random, 150, body), random, 8) >= least
-
-
-# ---------------------------------------------------------------------- what is no ZMTP
-
-# Two octets of length, of which the first is nearly always zero, are what ZMTP 2.0 frames are; and PostgreSQL's rows
-# are what ZMTP 1.0 frames are, as its lengths count themselves.
-LIKE_FRAMES = {"dns", "postgresql"}
-
-
-@pytest.mark.parametrize("name", PROTOCOLS)
-def test_other_protocols(name: str) -> None:
-    for number in range(2):
-        random = Random(f"{name} {number}")
-        sent = segments(converse(name, random))
-        assert len(sniff(packets(sent))) == 1
-        assert len(sniff(packets([one for one in sent if one.side == number]))) == 1
-        if name not in LIKE_FRAMES:
-            assert len(sniff(packets(sent[random.randrange(1, len(sent) // 2) :]))) == 1
 
 
 # ---------------------------------------------------------------------- any octets, much of them

@@ -4,14 +4,10 @@ Each is a function that yields ``(side, octets)`` in the order in which programs
 it has read all before. No two conversations are alike: numbers, lengths and texts come of the ``Random``.
 """
 
-from collections.abc import Callable
-from random import Random
-
 from . import device_protocols, framings, internet_protocols, service_protocols
-from .conversations import MS, US, Conversation, Write
-from .protocol_octets import Turns
+from .protocol_octets import Speak
 
-PROTOCOLS: dict[str, Callable[[Random, int], Turns]] = {
+PROTOCOLS: dict[str, Speak] = {
     "bgp": internet_protocols.bgp,
     "telnet": internet_protocols.telnet,
     "dns": internet_protocols.dns,
@@ -54,16 +50,3 @@ PROTOCOLS: dict[str, Callable[[Random, int], Turns]] = {
     "random": framings.random_octets,
     "random after FF": framings.random_after_ff,
 }
-
-
-def speak(name: str, random: Random) -> Conversation:
-    """A conversation of one of these protocols."""
-    talk = Conversation(name, ("", ""), ("", ""), None, end=random.choice(("fin", "fin", "rst", "open")))
-    talk.closer = random.randrange(2)
-    pace_ns = random.choice([20 * US, 200 * US, 5 * MS])
-    count = [0, 0]
-    for side, octets in PROTOCOLS[name](random, random.choice([1, 5, 20, 40])):
-        if octets:
-            talk.writes.append(Write(side, octets, count[1 - side], int(pace_ns * random.random()) + 1))
-            count[side] += 1
-    return talk

@@ -1,13 +1,15 @@
 """What octets of many protocols are made of: lengths, names, texts."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
-from tests.world.conversation import text_body
+from .conversation import text_body
 
 Turns = Iterator[tuple[int, bytes]]
-"""Who says what, in the order in which it is said."""
+"""The side and its octets, in the order in which they are said."""
+Speak = Callable[[Random, int], Turns]
+"""Makes a conversation of so many exchanges."""
 
 
 def u16(value: int) -> bytes:

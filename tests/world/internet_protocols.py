@@ -3,8 +3,7 @@
 import struct
 from random import Random
 
-from tests.world.conversation import CLIENT, SERVER
-
+from .conversation import CLIENT, SERVER
 from .protocol_octets import Turns, base64, host_name, len16, len32, some, u16, u32, word
 
 # ---------------------------------------------------------------------- routing, names, terminals

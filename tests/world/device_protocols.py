@@ -3,8 +3,7 @@
 import struct
 from random import Random
 
-from tests.world.conversation import CLIENT, SERVER
-
+from .conversation import CLIENT, SERVER
 from .protocol_octets import Turns, len32, some, u16, word
 
 # ---------------------------------------------------------------------- directories, desktops
