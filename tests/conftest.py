@@ -18,7 +18,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # What tests share says what it compared, too, if it fails. So nothing here may have imported any of it before.
-pytest.register_assert_rewrite("tests.support")
+pytest.register_assert_rewrite("tests.support", "tests.world")
 
 # No test is about how long something takes, or its examples take to be made, for a machine that does much else may be
 # slow. By default hypothesis takes the same examples each time, so that a test that fails has found something that the

@@ -1,4 +1,4 @@
-"""CONTRIBUTING.md says where something new goes: an example that is there already touches the same places."""
+"""CONTRIBUTING.md says where something new goes, as an example shows that is there, and which tests hold pairs."""
 
 import re
 from typing import NamedTuple
@@ -19,15 +19,16 @@ class Row(NamedTuple):
     tests: list[str]
 
 
-def _rows() -> list[Row]:
-    _, _, rest = (PROJECT / "CONTRIBUTING.md").read_text().partition("<!-- places: begin -->")
-    table, end, _ = rest.partition("<!-- places: end -->")
+def _cells(name: str) -> list[list[str]]:
+    """The cells of a table that stands between two marks."""
+    _, _, rest = (PROJECT / "CONTRIBUTING.md").read_text().partition(f"<!-- {name}: begin -->")
+    table, end, _ = rest.partition(f"<!-- {name}: end -->")
     assert end
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
-    return [Row(what, *(re.findall(r"`([^`]+)`", cell) for cell in rest)) for what, *rest in cells]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
 
 
-ROWS = _rows()
+ROWS = [Row(what, *(re.findall(r"`([^`]+)`", cell) for cell in rest)) for what, *rest in _cells("places")]
+PAIRS = [test for *_, tests in _cells("pairs") for test in re.findall(r"`([^`]+)`", tests)]
 
 
 def _touches(path: str, row: Row) -> bool:
@@ -62,6 +63,14 @@ def test_the_tests_exist(row: Row) -> None:
     for test in row.tests:
         file, _, name = test.partition("::")
         assert f"def {name or 'test_'}" in (PROJECT / file).read_text(), test
+
+
+@pytest.mark.parametrize("test", PAIRS)
+def test_hypothesis_holds_that_a_pair_agrees(test: str) -> None:
+    file, _, name = test.partition("::")
+    before, found, _ = (PROJECT / file).read_text().partition(f"def {name}(")
+    assert found, test
+    assert "@given(" in before.rpartition("\n\n\n")[2], test
 
 
 def test_every_folder_is_on_the_map() -> None:

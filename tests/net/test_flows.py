@@ -8,13 +8,17 @@ from dataclasses import dataclass, field
 from itertools import pairwise, permutations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.world.conversation import publications, pushes, request_reply
+from tests.world.network import duplicate, early_acks, overlap, packets, reorder, resegment, segments
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.reassembly import ATTENTION
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
@@ -236,6 +240,32 @@ def test_any_order_any_overlap_any_duplicate(data: st.DataObject) -> None:
     assert wire.only.client.gaps == []
     assert wire.only.client.conflicts == 0
     assert wire.only.client.packets == sorted(wire.only.client.packets)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 1 << 32), st.integers(1, 50))
+def test_the_hot_loop_takes_what_a_close_look_takes(seed: int, size: int) -> None:
+    """In any order, with losses and repetitions, in batches of any size."""
+    random_ = random.Random(seed)
+    make = random_.choice([pushes, request_reply, publications])
+    talk = make(random_.choice([1, 2, 3]), random_, 30)
+    sent = segments(talk)
+    if random_.random() < 0.7:
+        sent = duplicate(resegment(sent, lambda: random_.randrange(1, 1448)), random_, 0.1)
+        sent = overlap(reorder(early_acks(sent, random_, 3), random_, random_.choice([2, 10])), talk, random_, 0.1)
+        sent = [one for one in sent if random_.random() > 0.02]
+    taken = HeaderDecoder().segments(packets(sent), 1)
+    hot, close = Wire(), Wire()
+    for begin in range(0, len(taken), size):
+        hot.table.take(taken[begin : begin + size])
+    for segment in taken:
+        for direction in (one for flow in close.table.flows for one in flow.directions):
+            direction.usual = ATTENTION
+        close.table.take([segment])
+    for wire in (hot, close):
+        wire.table.finish()
+    assert hot.dissections == close.dissections
+    assert hot.table.disorder() == close.table.disorder()
 
 
 def test_a_hole_is_lost_once_it_is_acknowledged_for_long_enough() -> None:

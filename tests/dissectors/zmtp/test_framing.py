@@ -14,7 +14,8 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
 from tests.support.successors import successor
-from tests.world.octets import frame, frame_v1
+from tests.world.octets import LONG as LONG_FLAG
+from tests.world.octets import MORE, frame, frame_v1
 
 READERS = {ReaderV1: frame_v1, ReaderV2: frame}
 LONG = 100_000
@@ -83,6 +84,35 @@ def test_runs_are_what_messages_are(alike: list[tuple[bytes, int]], size: int) -
         told.append([one for event in out for one in taken_apart(event)])
     assert told[0] == told[1]
     assert [message.frames for message in told[0]] == [[body] for body, count in alike for _ in range(count)]
+
+
+flags_of = {ReaderV1: st.sampled_from((0, MORE)), ReaderV2: st.integers(0, 7) | st.sampled_from((8, 0x41, 0x80))}
+
+
+@pytest.mark.parametrize("kind", READERS)
+@given(data=st.data(), size=st.integers(1, 400))
+def test_the_hot_loop_reads_as_the_session_takes_single_frames(
+    kind: type[FrameReader], data: st.DataObject, size: int
+) -> None:
+    given_ = data.draw(st.lists(st.tuples(flags_of[kind], bodies), max_size=30))
+    # frame() sets LONG where the length demands it.
+    given_ = [(flags | LONG_FLAG if kind is ReaderV2 and len(body) > 255 else flags, body) for flags, body in given_]
+    octets = b"".join(encode(kind, flags, body) for flags, body in given_)
+    reader, buffer, hot = made(kind)
+    for begin in range(0, len(octets), size):
+        feed(reader, buffer, octets[begin : begin + size])
+    single: list[AnyEvent] = []
+    session = session_of(single)
+    for flags, body in given_:
+        session.frame(flags, body, True)
+    unneeded = "long-flag-not-needed"  # the header tells of it, which a session does not see
+    assert [event for event in hot if not (isinstance(event, Problem) and event.code == unneeded)] == single
+
+
+def encode(kind: type[FrameReader], flags: int, body: bytes) -> bytes:
+    if kind is ReaderV2 and flags & LONG_FLAG:
+        return bytes([flags]) + len(body).to_bytes(8, "big") + body
+    return READERS[kind](body, flags)
 
 
 def taken_apart(event: AnyEvent | MessageRun) -> list[Message]:

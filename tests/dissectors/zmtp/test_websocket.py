@@ -11,6 +11,7 @@ from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Message, Problem, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.websocket_frames import unmask
 from tests.world.events import CLIENT, SERVER, problems
 from tests.world.octets import prop
 
@@ -255,3 +256,10 @@ def test_what_is_against_the_rules(name: str) -> None:
 @given(st.lists(st.tuples(st.integers(0, 1), st.binary(min_size=1, max_size=200))), st.booleans())
 def test_hostile_octets_raise_nothing(sent: Sent, upgraded: bool) -> None:
     dissect([*(handshake() if upgraded else [(0, request())]), *sent])
+
+
+@given(st.binary(max_size=300), st.binary(min_size=4, max_size=4))
+def test_a_mask_is_taken_off_as_octet_by_octet(octets: bytes, mask: bytes) -> None:
+    """RFC 6455, section 5.3: octet i is combined with octet i modulo 4 of the mask."""
+    assert unmask(octets, mask) == bytes(octet ^ mask[place % 4] for place, octet in enumerate(octets))
+    assert unmask(octets, b"") == octets
