@@ -10,9 +10,10 @@ import pytest
 from dissectors.events import AnyEvent, Message
 from tests.world.conversation import Conversation, pushes, request_reply
 from tests.world.network import packets, segments
+from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Segment
-from zmtpsniff.spark.connections import Connections, StateError
+from zmtpsniff.spark.connections import Connections
 from zmtpsniff.spark.options import Options
 
 

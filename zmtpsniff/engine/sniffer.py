@@ -1,36 +1,28 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
-from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.payloads import PayloadDissector
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
-from dissectors.zmtp.evidence import Doubts
-from zmtpsniff.analysis.patterns import Notice, Patterns
-from zmtpsniff.analysis.patterns.connections import Refusal
-from zmtpsniff.analysis.patterns.conversation import Delay, Doubt
+from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.source import Packet, Source
-from zmtpsniff.engine.factory import DissectorFactory
+from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.datagrams import DatagramTable
-from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Acknowledgment, Witness
 
 if TYPE_CHECKING:  # few runs need them
     from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.host.local import LocalHost
-    from zmtpsniff.net.tls import Tls, TlsConnection
+    from zmtpsniff.net.tls import Tls
 
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
@@ -84,36 +76,17 @@ class Sniffer:
         self._settled_ns = 0
         self._patterns = Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None
         self._payloads = _make_payloads(settings, collaborators) if settings.payload else None
-        self._tls = collaborators.tls
         self._acknowledge = collaborators.acknowledge
-        self._events: list[AnyEvent] = []
-        self._doubts = Doubts()
         self._curve = Curve(KeyRing(settings.curve_keys))
         self._host = collaborators.host
         self._selector = collaborators.selector
         if settings.host_keys:
             self._curve.patience_ns = _KEYS_SOUGHT_NS
         self._key_faults: set[str] = set()
-        self._factory = DissectorFactory(self._events, settings.limits, settings.decode_as, self._doubts, self._curve)
-        self._notices: list[Notice] = []
         self._headers = HeaderDecoder()
-        self._flows = FlowTable(
-            self._connect,
-            settings.flow_limits,
-            self._refuse if settings.patterns else None,
-            self._suspect if settings.patterns else None,
-            self._excuse if settings.patterns else None,
-            collaborators.witness,
-        )
-        self._datagrams = DatagramTable(
-            self._factory.datagrams,
-            self._flows.number,
-            self._factory.carries_datagrams,
-            is_beacon,
-            settings.flow_limits,
-        )
+        self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
         if self._selector is not None:
-            self._selector.may_speak = self._flows.may_speak
+            self._selector.may_speak = self._engine.flows.may_speak
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -152,21 +125,19 @@ class Sniffer:
         self._finished = True
         if self._patterns is not None:
             self._patterns.settle(self._last_ns)
-        self._flows.finish()
-        self._datagrams.finish()
+        self._engine.finish()
         self._report_faults()
-        tls = self._tls.skipped() if self._tls is not None else ()
-        of_flows = [*self._flows.disorder(), *self._flows.clocks()]
-        for code, detail in [*self._headers.skipped(), *of_flows, *tls, *self._doubts.problems()]:
+        for code, detail in [*self._headers.skipped(), *self._engine.problems()]:
             self._report(code, detail)
-        if not self._flows.count and (others := self._headers.other_packets()):
+        flows = self._engine.flows.count
+        if not flows and (others := self._headers.other_packets()):
             self._report("no-flows", f"no connection is in the capture; other packets: {others}")
         events = self._give(at_end=True)
         events.append(
             Capture(
                 packets=self._packets,
                 dropped=self._source.dropped,
-                flows=self._flows.count,
+                flows=flows,
                 zmtp_flows=self._connections,
                 messages=self._messages,
                 problems=self._problems,
@@ -178,7 +149,7 @@ class Sniffer:
 
     def open_connections(self) -> Iterator[Connection]:
         """Summaries so far of the ZMTP connections over TCP that go on."""
-        for dissection, start_ns, last_ns in self._flows.dissections():
+        for dissection, start_ns, last_ns in self._engine.flows.dissections():
             if (
                 isinstance(dissection, ZmtpConnection)
                 and (summary := dissection.summary(start_ns, last_ns)) is not None
@@ -187,7 +158,7 @@ class Sniffer:
 
     def server(self, flow: int) -> str | None:
         """The address and port of the server of a TCP connection, None once it is over."""
-        return self._flows.server(flow)
+        return self._engine.flows.server(flow)
 
     @property
     def curve_connections(self) -> tuple[int, int]:
@@ -220,8 +191,7 @@ class Sniffer:
         """Let time pass, once a second."""
         if now_ns - self._settled_ns > _SETTLE_NS:
             self._settled_ns = now_ns
-            self._flows.settle(now_ns)
-            self._datagrams.sweep(now_ns)
+            self._engine.settle(now_ns)
             if self._patterns is not None:
                 # It tells of that once it has seen what came until then: a packet shows how far the capture is.
                 self._patterns.settle(max(self._last_ns, now_ns - _LATEST_NS))
@@ -262,48 +232,21 @@ class Sniffer:
                     # A comment stands before the events of its packet, and after those of earlier packets.
                     self._dissect(packets[begin:index])
                     begin = index
-                    self._events.append(Comment(comment, times[index], self._packets + 1))
+                    self._engine.events.append(Comment(comment, times[index], self._packets + 1))
         self._dissect(packets[begin:] if begin else packets)
 
     def _dissect(self, packets: list[Packet]) -> None:
         first = self._packets + 1
-        segments = all_segments = self._headers.segments(packets, first)
+        segments = self._headers.segments(packets, first)
         self._packets += len(packets)
-        of_datagrams: list[tuple[int, bytes]] = []
-        if self._headers.datagrams:
-            # Each in its place among the segments.
-            begin = 0
-            for datagram in self._headers.datagrams:
-                end = bisect(segments, datagram[1], begin, key=itemgetter(1))
-                self._flows.take(segments[begin:end])
-                begin = end
-                key = self._datagrams.take(datagram)
-                if key is not None:
-                    of_datagrams.append((datagram[1], key))
-            segments = segments[begin:]
-        self._flows.take(segments)
+        datagrams = self._engine.take(segments, self._headers.datagrams)
         if self._acknowledge is not None:
-            self._acknowledge(self._flows.acknowledgments(all_segments))
+            self._acknowledge(self._engine.flows.acknowledgments(segments))
         if self._selector is not None:
-            self._selector.take(packets, first, all_segments, of_datagrams, self._headers.fragments)
-
-    def _connect(
-        self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
-    ) -> "ZmtpConnection | TlsConnection":
-        connection = self._factory.connection(number, client, server, starts)
-        return connection if self._tls is None else self._tls.connect(connection, client, server)
-
-    def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
-        self._notices.append((len(self._events), Refusal(time_ns, packet, number, client, server)))
-
-    def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
-        self._notices.append((len(self._events), Doubt(time_ns, number, since_ns)))
-
-    def _excuse(self, number: int, time_ns: int, since_ns: int) -> None:
-        self._notices.append((len(self._events), Delay(time_ns, number, since_ns)))
+            self._selector.take(packets, first, segments, datagrams, self._headers.fragments)
 
     def _report(self, code: str, detail: str) -> None:
-        self._events.append(Problem(PROBLEMS[code].severity, code, detail))
+        self._engine.events.append(Problem(PROBLEMS[code].severity, code, detail))
 
     def _report_faults(self) -> None:
         for fault in self._source.faults[self._faults :]:
@@ -313,11 +256,9 @@ class Sniffer:
     def _give(self, at_end: bool = False) -> list[AnyEvent]:
         """The events since the last call, counted."""
         self._report_faults()
-        events = self._events[:]
-        self._events.clear()  # the connections hold this list
+        events, notices = self._engine.give()
         if self._patterns is not None:
-            events = self._patterns.take(events, self._curve.waiting_since_ns, self._notices, self._flows.horizons)
-            self._notices.clear()
+            events = self._patterns.take(events, self._curve.waiting_since_ns, notices, self._engine.flows.horizons)
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:

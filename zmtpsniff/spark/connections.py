@@ -1,11 +1,8 @@
-"""Dissects the connections between two ends in order, whatever files they are in.
+"""The connections between two ends, dissected in order, whatever files they are in.
 
-Connections does here what a :class:`~zmtpsniff.engine.sniffer.Sniffer` does elsewhere, with the same settings, flow
-table and factory of dissectors. A Dissection, as zmtpsniff.open() returns it, would not do, for two reasons:
-
-- It reads packets. A task decodes their headers once, and gives each segment to one of thousands of groups.
-- It begins without a state, and ends with the capture. A group goes on in the next run from a state. It must tell
-  connections that are over from those that only lack more files.
+A task of Spark decodes the headers of packets once, and gives each segment to one of thousands of groups. Each group
+has an engine (:mod:`zmtpsniff.engine.flow_engine`), as each Sniffer has. Unlike a capture, a group goes on in the next
+run from a state. It must tell connections that are over from those that only lack more files.
 """
 
 from hashlib import sha256
@@ -13,17 +10,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
-from dissectors.snapshots import SnapshotError
-from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
-from dissectors.zmtp.datagrams import Multicast, Radio
-from zmtpsniff.engine.factory import DissectorFactory
+from zmtpsniff.engine.flow_engine import FlowEngine, StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.datagrams import DatagramTable, Kind
-from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
 from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.groups import is_unix
 
@@ -55,10 +46,6 @@ def local_id(transport: str, client: str, server: str, start_ns: int) -> Connect
     return ConnectionId(sha256(f"{transport}|{client}|{server}|{start_ns}".encode()).hexdigest()[:16], False)
 
 
-class StateError(ValueError):
-    """Octets that are no state of connections, or not one of this format."""
-
-
 class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     format: Literal[2]  # of flows and dissectors the snapshots have their own
     flows: bytes
@@ -71,7 +58,7 @@ NO_STATE = b""
 
 
 class Connections:
-    """The connections of one group (see :mod:`zmtpsniff.spark.groups`)."""
+    """The connections of one group (see :mod:`zmtpsniff.spark.groups`): over TCP, or datagrams between two hosts."""
 
     def __init__(
         self, settings: Settings, state: bytes | None = None, numbers: int = 0, curve: Curve | None = None
@@ -80,25 +67,21 @@ class Connections:
 
         ``curve`` opens boxes of CURVE. Raises StateError.
         """
-        self._flow_limits = settings.flow_limits
-        self._events: list[AnyEvent] = []
-        self._factory = DissectorFactory(self._events, settings.limits, settings.decode_as, curve=curve)
-        self._table = FlowTable(self._connect, self._flow_limits)
-        self._datagrams: DatagramTable | None = None
+        self._engine = FlowEngine(settings, curve, begin=self._name)
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
-        self._now_ns = 0
+        self._datagram_ns: int | None = None  # time of the last datagram
         self.conn_ids: dict[int, ConnectionId] = {}  # of all flows so far, by their numbers
         if state is None:
-            self._table.count = numbers
+            self._engine.flows.count = numbers
         else:
             self._restore(state)
 
     def take(self, segments: list[Segment]) -> list[AnyEvent]:
-        """Take segments in order; what they tell."""
+        """Take segments in order. Returns their events."""
         if segments and is_unix(segments[0][2]):
             segments = [self._counted(segment) for segment in segments]
-        self._table.take(segments)
-        return self._told()
+        self._engine.take(segments)
+        return self._engine.give()[0]
 
     def _counted(self, segment: Segment) -> Segment:
         """A segment of a Unix domain socket, numbered from the first one of its series, not of this run."""
@@ -108,44 +91,38 @@ class Connections:
         return time_ns, packet, key, seq, ack, flags, payload, missing
 
     def take_datagram(self, datagram: Datagram) -> list[AnyEvent]:
-        """Take a datagram of UDP or PGM, in order; what it tells."""
-        if self._datagrams is None:
-            number = self._table.number
-            self._datagrams = DatagramTable(
-                self._listen, number, self._factory.carries_datagrams, is_beacon, self._flow_limits
-            )
-        self._now_ns = datagram[0]
-        self._datagrams.take(datagram)
-        return self._told()
+        """Take the next datagram of UDP or PGM. Returns its events."""
+        self._datagram_ns = datagram[0]
+        self._engine.take([], [datagram])
+        return self._engine.give()[0]
 
     @property
     def over_ns(self) -> int:
         """The first time from which on nothing belongs to a known TCP connection."""
-        return self._table.over_ns
+        return self._engine.flows.over_ns
 
     def is_over(self, now_ns: int) -> bool:
         """Whether nothing that comes at ``now_ns`` belongs to a known connection."""
-        return self._datagrams is None and self.over_ns <= now_ns
+        return self._datagram_ns is None and self.over_ns <= now_ns
 
     @property
     def is_silent(self) -> bool:
-        """Whether nothing is to be told of what is known unless more comes."""
-        return self._datagrams is None and self._table.is_silent
+        """Whether the known connections have no more events unless more segments come."""
+        return self._datagram_ns is None and self._engine.flows.is_silent
 
     def state(self) -> bytes | None:
-        """All that is known, to go on with; None if that cannot be kept."""
-        if self._datagrams is not None:
+        """The state of these connections for the next run; None for datagrams, which have none."""
+        if self._datagram_ns is not None:
             return None
-        known = {number: name for number, name in self.conn_ids.items() if self._table.knows(number)}
-        flows = self._table.snapshot(self._factory.save)
-        return msgspec.msgpack.encode(_State(2, flows, self._sent, known))
+        known = {number: name for number, name in self.conn_ids.items() if self._engine.flows.knows(number)}
+        return msgspec.msgpack.encode(_State(2, self._engine.snapshot(), self._sent, known))
 
     def _restore(self, octets: bytes) -> None:
         try:
             state = msgspec.msgpack.decode(octets, type=_State)
-            self._table.restore(state.flows, self._factory.restored)
-        except (msgspec.MsgspecError, UnicodeDecodeError, FlowSnapshotError, SnapshotError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StateError(f"not a state of this format: {error}") from error
+        self._engine.restore(state.flows)
         self._sent = state.sent
         self.conn_ids = state.conn_ids
 
@@ -155,35 +132,29 @@ class Connections:
         The events come in two lists. The first has those of connections that are over. The second has those that exist
         only because the files end; later files may replace them.
         """
-        going_on = set(self._table.open_flows(now_ns))
+        going_on = set(self._engine.flows.open_flows(now_ns))
         state = None if self.over_ns <= now_ns else self.state() or NO_STATE
-        self._table.finish(now_ns)
-        last = self._told()
+        self._engine.finish(now_ns)
+        last, _ = self._engine.give()
+        if self._datagram_ns is not None:
+            return state, [], last
         final = [event for event in last if getattr(event, "flow", None) not in going_on]
         provisional = [event for event in last if getattr(event, "flow", None) in going_on]
-        if self._datagrams is not None:
-            self._datagrams.finish()
-            provisional += self._told()
         return state, final, provisional
 
     def close(self) -> None:
-        """Break the cycles between the tables and these connections, so that their memory is free at once."""
-        self._table.forget()
-        del self._table, self._datagrams
+        """Break the cycles between the engine and these connections, so that their memory is free at once."""
+        self._engine.close()
+        del self._engine
 
-    def _told(self) -> list[AnyEvent]:
-        events, self._events[:] = self._events[:], []
-        return events
-
-    def _connect(self, number: int, client: Address, server: Address, starts: tuple[bool, bool]) -> ZmtpConnection:
-        numbers = self._table.initial_numbers(number)
+    def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
+        """Give a new flow its id."""
+        if self._datagram_ns is not None:
+            self.conn_ids[number] = local_id(transport, client.text, server.text, self._datagram_ns)
+            return
+        numbers = self._engine.flows.initial_numbers(number)
         if numbers is not None:
             self.conn_ids[number] = shared_id(*numbers)
         else:
-            start_ns = self._table.started_ns(number)
-            self.conn_ids[number] = local_id(client.transport, client.text, server.text, start_ns)
-        return self._factory.connection(number, client, server, starts)
-
-    def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
-        self.conn_ids[number] = local_id(kind, src.text, dst.text, self._now_ns)
-        return self._factory.datagrams(number, kind, src, dst)
+            start_ns = self._engine.flows.started_ns(number)
+            self.conn_ids[number] = local_id(transport, client.text, server.text, start_ns)

@@ -19,9 +19,10 @@ from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.skim import FilePiece
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.net.glance import KeyGlance
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections, StateError
+from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import Options

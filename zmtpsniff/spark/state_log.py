@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zmtpsniff.capture.locations import file_system
-from zmtpsniff.spark.connections import StateError
+from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.writer import DataFile, TableWriter
 

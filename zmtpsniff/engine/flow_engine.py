@@ -1,0 +1,203 @@
+"""The engine: segments and datagrams in, events and notices out.
+
+A Sniffer drives one engine for a whole capture. A task of Spark drives one for each group of connections, and carries
+its snapshot over to the next run.
+"""
+
+from bisect import bisect
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from dissectors.beacon import Beacons, is_beacon
+from dissectors.events import AnyEvent
+from dissectors.snapshots import SnapshotError
+from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.curve import Curve
+from dissectors.zmtp.datagrams import Multicast, Radio
+from dissectors.zmtp.evidence import Doubts
+from zmtpsniff.analysis.patterns import Notice
+from zmtpsniff.analysis.patterns.connections import Refusal
+from zmtpsniff.analysis.patterns.conversation import Delay, Doubt
+from zmtpsniff.decode_as import first_match
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.net.addresses import Address
+from zmtpsniff.net.datagrams import DatagramTable, Kind
+from zmtpsniff.net.dissection import FlowDissection
+from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
+from zmtpsniff.net.segment import Datagram, Segment
+from zmtpsniff.net.witness import Witness
+
+if TYPE_CHECKING:  # few runs need it
+    from zmtpsniff.net.tls import Tls, TlsConnection
+
+Begin = Callable[[int, str, Address, Address], None]
+"""Called with a flow's number, its transport or "beacon", its client or sender, its server or destination."""
+
+_packet = itemgetter(1)  # of a segment
+
+
+class StateError(ValueError):
+    """Octets that are no snapshot of an engine, or one of another format."""
+
+
+class FlowEngine:
+    """The flows of a capture with their dissectors, which append to one list of events."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        curve: Curve | None = None,
+        *,
+        tls: "Tls | None" = None,
+        witness: Witness | None = None,
+        begin: Begin | None = None,
+    ) -> None:
+        """``curve`` opens boxes of CURVE, ``tls`` stands in front of the dissectors, if there are any.
+
+        ``witness`` hears of attempts to connect and of receivers that stall. The engine calls ``begin`` for each flow
+        that gets a dissector. It makes notices if the settings ask for ``patterns``.
+        """
+        self.events: list[AnyEvent] = []
+        """What :meth:`give` gives next. Others may append events of their own."""
+        self._notices: list[Notice] = []
+        self._limits = settings.limits
+        self._rules = settings.decode_as
+        self._curve = curve
+        self._tls = tls
+        self._begin = begin
+        self._doubts = Doubts()
+        self.flows = FlowTable(
+            self._connect,
+            settings.flow_limits,
+            self._refuse if settings.patterns else None,
+            self._suspect if settings.patterns else None,
+            self._excuse if settings.patterns else None,
+            witness,
+        )
+        self._datagrams = DatagramTable(
+            self._listen, self.flows.number, self._carries_datagrams, is_beacon, settings.flow_limits
+        )
+
+    def take(self, segments: list[Segment], datagrams: Sequence[Datagram] = ()) -> list[tuple[int, bytes]]:
+        """Take the segments and the datagrams of some packets, both in the order of the capture.
+
+        Returns the packet of each datagram that has a flow, and the key of the flow's ends.
+        """
+        if not datagrams:
+            self.flows.take(segments)
+            return []
+        found = []
+        begin = 0
+        for datagram in datagrams:  # each in its place among the segments
+            end = bisect(segments, datagram[1], begin, key=_packet)
+            self.flows.take(segments[begin:end])
+            begin = end
+            key = self._datagrams.take(datagram)
+            if key is not None:
+                found.append((datagram[1], key))
+        self.flows.take(segments[begin:])
+        return found
+
+    def give(self) -> tuple[list[AnyEvent], list[Notice]]:
+        """The events and the notices since the last call."""
+        events, notices = self.events[:], self._notices[:]
+        self.events.clear()  # the dissectors hold this list
+        self._notices.clear()
+        return events, notices
+
+    def settle(self, now_ns: int) -> None:
+        """Give up what has been waiting for too long at ``now_ns``, though no packet shows that time."""
+        self.flows.settle(now_ns)
+        self._datagrams.sweep(now_ns)
+
+    def finish(self, now_ns: int | None = None) -> None:
+        """End every flow, at ``now_ns`` if packets came after the last segment."""
+        self.flows.finish(now_ns)
+        self._datagrams.finish()
+
+    def problems(self) -> list[tuple[str, str]]:
+        """Problems of the whole capture after its end, each as its code and a sentence."""
+        tls = () if self._tls is None else self._tls.skipped()
+        return [*self.flows.disorder(), *self.flows.clocks(), *tls, *self._doubts.problems()]
+
+    def snapshot(self) -> bytes:
+        """The state of all TCP connections between two calls of :meth:`take`. Datagrams and events are not in it."""
+        return self.flows.snapshot(_save)
+
+    def restore(self, snapshot: bytes) -> None:
+        """Go on from the :meth:`snapshot` of another engine, with the settings of this one, which must be new.
+
+        Raises StateError.
+        """
+        try:
+            self.flows.restore(snapshot, self._load)
+        except (FlowSnapshotError, SnapshotError) as error:
+            raise StateError(f"not a state of this format: {error}") from error
+
+    def close(self) -> None:
+        """Break the cycles between this engine and its tables, so that their memory is free at once."""
+        self.flows.forget()
+        del self.flows, self._datagrams
+
+    # ------------------------------------------------------------------ dissectors
+
+    def _connect(
+        self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
+    ) -> "ZmtpConnection | TlsConnection":
+        """The dissector of a flow of TCP, by its addresses and the user's rules."""
+        if self._begin is not None:
+            self._begin(number, client.transport, client, server)
+        rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
+        connection = ZmtpConnection(
+            self.events,
+            number,
+            client.text,
+            server.text,
+            starts,
+            self._limits,
+            None if rule is None else rule.version,
+            client.transport,
+            self._doubts if client.transport == "tcp" else None,  # what they advise is a rule, which names a port
+            self._wanted,
+        )
+        return connection if self._tls is None else self._tls.connect(connection, client, server)
+
+    def _load(self, snapshot: bytes) -> ZmtpConnection:
+        return ZmtpConnection.restore(snapshot, self.events, self._limits, self._doubts, self._wanted)
+
+    @property
+    def _wanted(self) -> Curve | None:
+        """The object that opens boxes; None as long as there are no keys, so that connections need not ask it."""
+        return self._curve if self._curve is not None and self._curve.is_wanted else None
+
+    def _listen(self, number: int, kind: Kind, src: Address, dst: Address) -> Radio | Multicast | Beacons:
+        """The dissector of the datagrams of one sender to one destination."""
+        if self._begin is not None:
+            self._begin(number, kind, src, dst)
+        if kind == "beacon":
+            return Beacons(self.events, number, src.text, dst.text)
+        if kind == "udp":
+            return Radio(self.events, number, src.text, dst.text, self._limits)
+        forced = kind == "epgm" and self._carries_datagrams(dst.port)
+        return Multicast(self.events, number, kind, src.text, dst.text, self._limits, forced)
+
+    def _carries_datagrams(self, *ports: int) -> bool:
+        """Whether a rule says that one of these UDP ports carries ZMTP's datagrams."""
+        return first_match(self._rules, "udp", *ports) is not None
+
+    # ------------------------------------------------------------------ notices
+
+    def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
+        self._notices.append((len(self.events), Refusal(time_ns, packet, number, client, server)))
+
+    def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
+        self._notices.append((len(self.events), Doubt(time_ns, number, since_ns)))
+
+    def _excuse(self, number: int, time_ns: int, since_ns: int) -> None:
+        self._notices.append((len(self.events), Delay(time_ns, number, since_ns)))
+
+
+def _save(dissection: FlowDissection) -> bytes:
+    assert isinstance(dissection, ZmtpConnection)
+    return dissection.snapshot()
