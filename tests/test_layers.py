@@ -1,10 +1,8 @@
 """Who may import whom, what must not be imported at start-up, and what things are called."""
 
 import ast
-import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -244,33 +242,6 @@ LATE = [
     *SPARK,
 ]
 
-# Words that are nouns although they end like a participle, or are the term of the field.
-NOUNS = {
-    "cut",  # octets that were cut off: one cut
-    "drawing",
-    "feed",  # of packets or records
-    "finding",  # what zmtpsniff diagnose writes
-    "framing",  # what 23/ZMTP calls it
-    "greeting",  # likewise
-    "mapping",  # of a file into the memory of a process
-    "opening",  # the part of a stream before its frames
-    "hidden",  # events.Hidden, which plug-ins import
-    "nothing",
-    "ping",
-    "recording",
-    "ring",
-    "testing",  # zmtpsniff.testing, which the tests of plug-ins import
-    "wording",
-}
-# Participles that end in neither -ed nor -ing.
-IRREGULAR = {
-    "begun", "bought", "bound", "broken", "brought", "built", "caught", "chosen", "cut", "done", "drawn", "driven",
-    "fallen", "forgotten", "found", "frozen", "given", "gone", "grown", "heard", "held", "hidden", "kept", "known",
-    "left", "lent", "lost", "made", "meant", "met", "proven", "put", "risen", "said", "seen", "sent", "shown",
-    "sold", "spent", "split", "spoken", "stolen", "struck", "stuck", "sunk", "taken", "taught", "thought", "thrown",
-    "told", "torn", "understood", "woken", "won", "worn", "written",
-}  # fmt: skip
-
 
 @cache
 def _parse(path: Path) -> ast.Module:
@@ -427,37 +398,6 @@ def _bases() -> dict[str, list[str]]:
 def _above(name: str, bases: dict[str, list[str]]) -> set[str]:
     direct = {base for base in bases[name] if base in bases}
     return direct.union(*(_above(base, bases) for base in direct))
-
-
-def _is_participle(name: str) -> bool:
-    """Whether the last word of a name (of ToldRows: Rows) is a participle, such as Taken, Saved or taking."""
-    last = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", name)[-1].lower()
-    return last not in NOUNS and (last in IRREGULAR or last.endswith(("ed", "ing")))
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("Taken", True), ("judged", True), ("_Waiting", True), ("taking", True), ("LateTaken", True),
-     ("_Forgotten", True),
-     ("ToldRows", False), ("PacketRing", False), ("Greeting", False), ("GreetingV3", False), ("zmtp", False)],
-)  # fmt: skip
-def test_participles_are_recognised(name: str, expected: bool) -> None:
-    assert _is_participle(name) is expected
-
-
-def test_names_are_nouns() -> None:
-    """A stranger asks "a Taken what?"; a class and a module say what they are."""
-    names = {(name, name.rpartition(".")[2]) for name in (*_bases(), *_sources(), *_names_of_tests())}
-    assert {name for name, short in names if _is_participle(short)} == set()
-
-
-def _names_of_tests() -> Iterator[str]:
-    """The modules that tests share, and the classes of all tests; the same of benchmarks."""
-    for path in (*(PROJECT / "tests").rglob("*.py"), *(PROJECT / "benchmarks").rglob("*.py")):
-        module = ".".join(path.relative_to(PROJECT).with_suffix("").parts)
-        if not path.name.startswith(("test_", "__")):
-            yield module
-        yield from (f"{module}.{node.name}" for node in ast.walk(_parse(path)) if isinstance(node, ast.ClassDef))
 
 
 # Tests of what has no module of its own: by folder, the names after test_.

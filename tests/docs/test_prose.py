@@ -1,0 +1,52 @@
+"""Prose names its subject first: no sentence begins with What, Who, None, Nobody or Somebody, as riddles do.
+
+Questions may. ``MOST`` counts what is still so; a number there may only fall, and a rewritten sentence makes it fall.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.paths import PROJECT
+
+MOST = {"benchmarks": 16, "dissectors": 58, "docs": 3, "fixtures": 4, "pages": 34, "tests": 220, "zmtpsniff": 267}
+_RIDDLE = re.compile(r"(What|Who|None|Nobody|Somebody)\b|.*\b(of it|go(es)? on)\b")
+_BEGINNING = re.compile(r"(What|Who|None|Nobody|Somebody)\b")
+_NOT_PROSE = re.compile(r"^```.*?^```|^( {4}|[#|<]).*?$", re.MULTILINE | re.DOTALL)
+
+
+def _first_lines(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield (ast.get_docstring(node) or "").partition("\n")[0]
+
+
+def _sentences(path: Path) -> Iterator[str]:
+    """The sentences of a page, without its code, headings and tables."""
+    for paragraph in re.split(r"\n\s*\n|^\s*[-*] ", _NOT_PROSE.sub("", path.read_text()), flags=re.MULTILINE):
+        yield from re.split(r"(?<=[.:?!]) +", " ".join(paragraph.split()))
+
+
+def riddles(part: str) -> list[str]:
+    """The first lines of docstrings, or the sentences of pages, that are riddles."""
+    if part == "pages":
+        paths = [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md")]
+        said, riddle = (one for path in paths for one in _sentences(path)), _BEGINNING
+    else:
+        said, riddle = (one for path in (PROJECT / part).rglob("*.py") for one in _first_lines(path)), _RIDDLE
+    return [one for one in said if riddle.match(one) and not one.endswith("?") and one != "What to do:"]
+
+
+@pytest.mark.parametrize("part", MOST)
+def test_riddles_become_fewer(part: str) -> None:
+    found = riddles(part)
+    assert len(found) <= MOST[part], found
+
+
+@pytest.mark.parametrize("said", ["What to go on from.", "Somebody wants no more of it.", "The reader goes on."])
+def test_riddles_are_recognised(said: str) -> None:
+    assert _RIDDLE.match(said)
+    assert not _RIDDLE.match("The state for a snapshot.")
