@@ -195,6 +195,7 @@ ALLOWED = {
     },
     "zmtpsniff/check": {
         "zmtpsniff.check",
+        "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.bodies",
         "zmtpsniff.analysis.findings",
         "zmtpsniff.filters",

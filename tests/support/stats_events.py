@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from fractions import Fraction
 from typing import Any
 
 from dissectors.events import Connection, Message, Octets, Peer, Sides
@@ -23,16 +24,16 @@ def rows(records: list[AnyRecord], kind: type) -> list[Any]:
     return [record for record in records if type(record) is kind]
 
 
-def check_percentile(found: int, values: list[int], share: float) -> None:
-    exact = nearest_rank(values, share)
+def check_percentile(found: int, values: list[int], percent: int) -> None:
+    exact = nearest_rank(values, percent)
     if exact > 0:
         assert abs(found - exact) <= exact * ACCURACY + 1  # results are whole nanoseconds
     else:  # of times that went backwards only the number and the first is known
         assert min(values) <= found <= 0
 
 
-def nearest_rank(values: list[int], share: float) -> int:
-    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
+def nearest_rank(values: list[int], percent: int) -> int:
+    return sorted(values)[max(0, math.ceil(Fraction(percent, 100) * len(values)) - 1)]
 
 
 def published(topic: Octets, flow: int = 1, time_ns: int = 10**18) -> Message:

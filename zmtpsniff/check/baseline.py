@@ -206,7 +206,7 @@ def _latencies(pair: _Pair) -> Iterator[Judgement]:
         return
     complaints = []
     for percent in (50, 99):
-        before, after = was.at(percent), now.at(percent)
+        before, after = was.percentile(percent), now.percentile(percent)
         if after > before * pair.factor and after - before > _LEAST_NS:
             words = f"{address} replied with p{percent} {duration(before)}, and now {duration(after)}"
             complaints.append(Complaint(words))

@@ -12,13 +12,13 @@ from zmtpsniff.check.endpoints import (
     ClientCount,
     Demand,
     EndpointDemand,
+    Limits,
     Rate,
     ReplyTime,
     RequiredTopics,
     TopicKind,
 )
 from zmtpsniff.check.globs import AddressPattern, Glob
-from zmtpsniff.check.latencies import Limits
 from zmtpsniff.check.mistakes import listed, suggest
 from zmtpsniff.check.model import LEVELS, Level
 

@@ -9,7 +9,6 @@ from typing import Literal, NamedTuple, Protocol
 
 from dissectors.events import Connection, Side
 from zmtpsniff.check.globs import AddressPattern, Glob, any_matches
-from zmtpsniff.check.latencies import Limits, rank
 from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter, Values
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import duration
@@ -17,6 +16,8 @@ from zmtpsniff.words.text import quote
 
 Agreed = Literal["mechanism", "version", "socket_type", "client_socket_type"]
 TopicKind = Literal["subscriptions", "topics"]
+Limits = tuple[tuple[str, int, int], ...]
+"""Percentiles of latencies, such as ("p99", 99, nanoseconds); 100 percent is the longest."""
 _SHOWN_OCTETS = 64
 
 
@@ -277,8 +278,8 @@ class ReplyTime(NamedTuple):
             return Judgement("", (), f"no reply at {service.address} is in the capture")
         words, complaints = [], []
         for name, percent, limit in self.limits:
-            took = f"{name} {duration(latencies.at(percent))}"
-            if latencies.within(limit) < rank(latencies.count, percent):
+            took = f"{name} {duration(latencies.percentile(percent))}"
+            if not latencies.keeps(percent, limit):
                 complaints.append(
                     Complaint(f"{service.address} replied with {name} within {limit / 1e6:g} ms, and now {took}")
                 )

@@ -116,7 +116,7 @@ def _clients(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[st
 def _limit(service: ServiceProfile, key: str, factor: float) -> str:
     # The percentile is known to within 1 %.
     percent = int(key[1:3])
-    return _short(_up(max(service.latencies.at(percent) * factor * 1.01 / 1e6, _LEAST_MS[key])))
+    return _short(_up(max(service.latencies.percentile(percent) * factor * 1.01 / 1e6, _LEAST_MS[key])))
 
 
 def _down(value: float) -> float:

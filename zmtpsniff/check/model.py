@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 from dissectors.events import AnyEvent
-from zmtpsniff.check.latencies import Limits
 from zmtpsniff.check.sight import Unseen
 
 if TYPE_CHECKING:
-    from zmtpsniff.check.endpoints import EndpointDemand
+    from zmtpsniff.check.endpoints import EndpointDemand, Limits
     from zmtpsniff.check.numbers import Reader
 
 Filter = Callable[[AnyEvent], bool]
@@ -40,7 +39,7 @@ class Latency(NamedTuple):
     """How long answers may take."""
 
     pattern: str  # a key of PATTERNS
-    limits: Limits
+    limits: "Limits"
 
 
 class SequenceOf(NamedTuple):

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from dissectors.events import AnyEvent, Capture, Command, Connection, Message
+from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.defaults import SHOWN
 from zmtpsniff.check.endpoints import Complaint, limits_of
-from zmtpsniff.check.latencies import Latencies, rank
 from zmtpsniff.check.model import PATTERNS, Filter, Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.sequences import Sequences
 from zmtpsniff.check.services import Services
@@ -315,7 +315,7 @@ class _Latency(Trial):
         assert rule.latency is not None
         self._kind = Message if rule.latency.pattern == "request-reply" else Command
         self._where = rule.filters[0] if rule.filters else None
-        self._latencies = Latencies([limit for _, _, limit in rule.latency.limits])
+        self._latencies = Sketch([limit for _, _, limit in rule.latency.limits])
         self._over: dict[int, list[Offence]] = {limit: [] for _, _, limit in rule.latency.limits}
 
     def take(self, event: AnyEvent) -> None:
@@ -342,15 +342,14 @@ class _Latency(Trial):
         words = []
         missed = 0  # the longest limit that was exceeded: the records over it say most
         for name, percent, limit in latency.limits:
-            # Counted exactly; the percentile that is shown is rounded.
-            within = self._latencies.within(limit) >= rank(count, percent)
+            # The verdict is exact; the percentile that is shown is rounded.
+            within = self._latencies.keeps(percent, limit)
             missed = missed if within else max(missed, limit)
-            words.append(
-                f"{name} {duration(self._latencies.at(percent))}, {'within' if within else 'over'} {limit / 1e6:g} ms"
-            )
+            took = f"{name} {duration(self._latencies.percentile(percent))}"
+            words.append(f"{took}, {'within' if within else 'over'} {limit / 1e6:g} ms")
         if missed:
             self.offences = self._over[missed]
-            self.more = count - self._latencies.within(missed) - len(self.offences)
+            self.more = count - self._latencies.within[missed] - len(self.offences)
         return self.outcome(not missed, f"{what}: {'; '.join(words)}")
 
 

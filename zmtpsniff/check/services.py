@@ -12,7 +12,7 @@ from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Sides, Subscription
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import WITH_TOPICS
-from zmtpsniff.check.latencies import Latencies
+from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.sight import certain_type, has_handshake
 from zmtpsniff.check.span import Span
 
@@ -88,7 +88,7 @@ class _Flow:
         self.mechanisms: dict[str, str] = {}  # by the address that announces it
         self.subscriptions = TopicCounter()
         self.topics = TopicCounter()
-        self.latencies = Latencies(limits)
+        self.latencies = Sketch(limits)
         self.encrypted = 0  # frames that cannot be read
         self.blind = False
         self.problems: Counter[str] = Counter()  # codes, notes left out
@@ -115,7 +115,7 @@ class ServiceProfile:
         self.topics = TopicCounter()  # that are published
         self.messages = Sides(0, 0)
         self.encrypted = 0  # frames that cannot be read: nobody knows where their messages end
-        self.latencies = Latencies(limits)
+        self.latencies = Sketch(limits)
         self.clients: dict[str, Connection] = {}  # by host, with an example
         self.clients_cut = False
         self.lifetimes: list[Lifetime] = []
@@ -182,7 +182,7 @@ class ServiceProfile:
         self.messages.client += connection.messages.client
         self.messages.server += connection.messages.server
         self.encrypted += flow.encrypted
-        self.latencies.merge(flow.latencies)
+        self.latencies.join(flow.latencies)
         self._live(connection)
 
     def _live(self, connection: Connection) -> None:

@@ -150,8 +150,8 @@ def check_latencies(records: dict[str, list[dict[str, Any]]], told: list[dict[st
             row = found[service]
             assert (row["count"], row["min_ns"], row["max_ns"]) == (len(values), min(values), max(values))
             assert sum(each["count"] for each in row["histogram"]) == len(values)
-            for share, name in ((0.5, "p50_ns"), (0.95, "p95_ns"), (0.99, "p99_ns")):
-                check_percentile(row[name], values, share)
+            for percent, name in ((50, "p50_ns"), (95, "p95_ns"), (99, "p99_ns")):
+                check_percentile(row[name], values, percent)
 
 
 def test_captures_together_are_one_after_the_other() -> None:

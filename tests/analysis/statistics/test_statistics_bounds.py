@@ -25,13 +25,16 @@ from zmtpsniff.analysis.statistics.timeline import Timeline
 # ------------------------------------------------------------------ sketches
 
 
-@example([276, 279], 0.0)
-@given(st.lists(st.integers(-5, 10**13), min_size=1), st.sampled_from([0.0, 0.01, 0.5, 0.95, 0.99, 1.0]))
-def test_percentiles_are_within_the_error(values: list[int], share: float) -> None:
-    sketch = Sketch()
+@example([276, 279], 0, 0)
+@given(st.lists(st.integers(-5, 10**13), min_size=1), st.sampled_from([0, 1, 50, 90, 95, 99, 100]), st.integers())
+def test_percentiles_are_within_the_error(values: list[int], percent: int, place: int) -> None:
+    limit = values[place % len(values)]
+    sketch = Sketch([limit])
     for value in values:
         sketch.add(value)
-    check_percentile(sketch.percentile(share), values, share)
+    check_percentile(sketch.percentile(percent), values, percent)
+    # A verdict is exact.
+    assert sketch.keeps(percent, limit) is (nearest_rank(values, percent) <= limit) or not percent
     steps = sketch.histogram()
     assert sum(count for _, _, count in steps) == len(values)
     assert all(low[1] == high[0] for low, high in pairwise(steps) if low[1] > 0)
@@ -41,11 +44,11 @@ def test_percentiles_are_within_the_error(values: list[int], share: float) -> No
 
 @given(st.lists(st.integers(0, 10**12)), st.lists(st.integers(0, 10**12)))
 def test_merged_sketches_are_one_of_all(first: list[int], second: list[int]) -> None:
-    sketches = [Sketch() for _ in range(3)]
+    sketches = [Sketch([10**6]) for _ in range(3)]
     for sketch, values in zip(sketches, (first, second, first + second), strict=True):
         for value in values:
             sketch.add(value)
-    sketches[0].merge(sketches[1])
+    sketches[0].join(sketches[1])
     fields = [{name: getattr(sketch, name) for name in Sketch.__slots__} for sketch in sketches]
     assert fields[0] == fields[2]
 
@@ -56,8 +59,8 @@ def test_percentiles_of_many() -> None:
     sketch = Sketch()
     for value in values:
         sketch.add(value)
-    for share in (0.5, 0.95, 0.99):
-        assert sketch.percentile(share) == pytest.approx(nearest_rank(values, share), rel=ACCURACY)
+    for percent in (50, 95, 99):
+        assert sketch.percentile(percent) == pytest.approx(nearest_rank(values, percent), rel=ACCURACY)
     assert len(sketch.buckets) < 1700
 
 

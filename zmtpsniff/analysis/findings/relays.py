@@ -149,12 +149,12 @@ class _Place:
     @property
     def usual_ns(self) -> int:
         """How long it usually has a message, with the way to its host and back."""
-        return self.inside.percentile(0.5) + self.network_ns
+        return self.inside.percentile(50) + self.network_ns
 
     @property
     def network_ns(self) -> int:
         """How long the packets usually are on their way to its host and back; 0 if that is not known of most."""
-        return self.network.percentile(0.5) if 2 * self.network.count > self.inside.count else 0
+        return self.network.percentile(50) if 2 * self.network.count > self.inside.count else 0
 
     def lose(self, kind: str, why: str, hop: Hop) -> None:
         """A message went no further."""
@@ -294,7 +294,7 @@ class Relays(Inquiry):
         if count < _LEAST:
             return
         severity: Severity | None = None
-        median_ns, network_ns, usual_ns = place.inside.percentile(0.5), place.network_ns, place.usual_ns
+        median_ns, network_ns, usual_ns = place.inside.percentile(50), place.network_ns, place.usual_ns
         others = [one.usual_ns for one in team if one.inside.count >= _LEAST]
         longest_ns = max(place.inside.maximum, place.queued.maximum) + network_ns
         slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)

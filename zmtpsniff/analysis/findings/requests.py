@@ -319,7 +319,7 @@ class Requests(Inquiry):
             service.peers += 1
         service.last_ns = max(service.last_ns, exchange.last_ns)
         service.is_inferred |= exchange.is_inferred
-        service.latencies.merge(exchange.latencies)
+        service.latencies.join(exchange.latencies)
         for slow in exchange.slowest:
             if len(service.slowest) < _SLOWEST:
                 heappush(service.slowest, slow)
@@ -448,7 +448,7 @@ class Requests(Inquiry):
         if latencies.count < _LEAST_REPLIES:
             return
         severity: Severity | None = None
-        median_ns = latencies.percentile(0.5)
+        median_ns = latencies.percentile(50)
         slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
         slowest = sorted(service.slowest, reverse=True)
         takes = slowest[0].takes if slowest else "service"
@@ -459,7 +459,7 @@ class Requests(Inquiry):
         elif latencies.maximum > slow_ns:
             summary = (
                 f"some replies of {address} are slow: the slowest of {latencies.count:,} took "
-                f"{about(latencies.maximum)}, 1 in 100 over {about(latencies.percentile(0.99))}, half of them under "
+                f"{about(latencies.maximum)}, 1 in 100 over {about(latencies.percentile(99))}, half of them under "
                 f"{about(max(median_ns, 1))}"
             )
             slowest = [one for one in slowest if one.latency_ns > slow_ns]
@@ -482,7 +482,7 @@ class Requests(Inquiry):
     def _where(self, address: str, slowest: list[_SlowReply]) -> str:
         """Where the time passes: on the way to the service, or in it."""
         network = self._network.entries.get(address)
-        way_ns = network.percentile(0.5) if network is not None and network.count else None
+        way_ns = network.percentile(50) if network is not None and network.count else None
         acked = [one for one in slowest if one.acked_ns is not None]
         if acked:
             latency_ns, acked_ns = acked[0].latency_ns, acked[0].acked_ns or 0

@@ -123,14 +123,9 @@ def _tell_latencies(
 def _latency(pattern: Pattern, service: str | None, sketch: Sketch) -> LatencyRow:
     return LatencyRow(
         pattern=pattern,
-        count=sketch.count,
-        min_ns=sketch.minimum,
-        p50_ns=sketch.percentile(0.5),
-        p95_ns=sketch.percentile(0.95),
-        p99_ns=sketch.percentile(0.99),
-        max_ns=sketch.maximum,
         histogram=[Bar(*each) for each in sketch.histogram()],
         service=service,
+        **sketch.times(),
     )
 
 

@@ -158,5 +158,5 @@ class Service:
 
     def join(self, other: "Service") -> None:
         """Add what another row counted."""
-        self.requests.merge(other.requests)
-        self.heartbeats.merge(other.heartbeats)
+        self.requests.join(other.requests)
+        self.heartbeats.join(other.heartbeats)

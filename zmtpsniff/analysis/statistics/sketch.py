@@ -1,6 +1,11 @@
-"""Percentiles of many values in little memory."""
+"""Percentiles of many values in little memory.
 
+A percentile is the value at its nearest rank: the smallest value that at least so many percent of all do not exceed.
+"""
+
+from collections.abc import Iterable
 from math import ceil, log
+from typing import Any
 
 ACCURACY = 0.01  # how far a percentile may be from the exact one, as a share of it
 _GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
@@ -14,15 +19,16 @@ class Sketch:
     Bucket k holds the values over gamma^(k-1) up to gamma^k. From 1 ns to a day there are less than 1,700 of them.
     """
 
-    __slots__ = ("buckets", "count", "maximum", "minimum", "zeros")
+    __slots__ = ("buckets", "count", "maximum", "minimum", "within", "zeros")
 
-    def __init__(self) -> None:
-        """Start without values."""
+    def __init__(self, limits: Iterable[int] = ()) -> None:
+        """Start without values. How many are within each of ``limits`` is counted exactly."""
         self.buckets: dict[int, int] = {}
         self.zeros = 0  # and values below: clocks of two interfaces may differ
         self.count = 0
         self.minimum = 0
         self.maximum = 0
+        self.within = dict.fromkeys(limits, 0)
 
     def add(self, value: int) -> None:
         """Count a value."""
@@ -33,6 +39,9 @@ class Sketch:
             if not self.count:
                 self.maximum = value
         self.count += 1
+        if self.within:
+            for limit in self.within:
+                self.within[limit] += value <= limit
         if value > 0:
             bucket = ceil(log(value) * PER_E)
             try:
@@ -42,8 +51,8 @@ class Sketch:
         else:
             self.zeros += 1
 
-    def merge(self, other: "Sketch") -> None:
-        """Count the values of another, too."""
+    def join(self, other: "Sketch") -> None:
+        """Count the values of another one, too, which has the same limits."""
         if not other.count:
             return
         self.minimum = min(self.minimum, other.minimum) if self.count else other.minimum
@@ -52,10 +61,12 @@ class Sketch:
         self.zeros += other.zeros
         for bucket, count in other.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + count
+        for limit, count in other.within.items():
+            self.within[limit] += count
 
-    def percentile(self, share: float) -> int:
-        """The value that ``share`` (0 to 1) of all values do not exceed, 1 % off at most; 0 without values."""
-        rank = max(1, ceil(share * self.count))
+    def percentile(self, percent: int) -> int:
+        """The value that so many percent of all values do not exceed, 1 % off at most; 0 without values."""
+        rank = max(1, self._rank(percent))
         if rank == self.count:
             return self.maximum
         seen = self.zeros
@@ -66,6 +77,18 @@ class Sketch:
             if seen >= rank:
                 return min(max(_value(bucket), self.minimum), self.maximum)
         return self.maximum
+
+    def keeps(self, percent: int, limit: int) -> bool:
+        """Whether a percentile is within one of the limits. The answer is exact."""
+        return self.within[limit] >= self._rank(percent)
+
+    def times(self) -> dict[str, Any]:
+        """The number, least, largest and percentiles of durations, by the names that records have for them."""
+        percentiles = {f"p{percent}_ns": self.percentile(percent) for percent in (50, 95, 99)}
+        return {"count": self.count, "min_ns": self.minimum, **percentiles, "max_ns": self.maximum}
+
+    def _rank(self, percent: int) -> int:
+        return -(-self.count * percent // 100)
 
     def above(self, value: int) -> int:
         """How many values are above a positive one. Values within 1 % of it may be counted or not."""
@@ -84,7 +107,7 @@ class Sketch:
             counts[step] = counts.get(step, 0) + count
         rows = (
             [(limit(step - 1), limit(step), counts.get(step, 0)) for step in range(min(counts), max(counts) + 1)]
-            if (counts)
+            if counts
             else []
         )
         return [(0, 0, self.zeros), *rows] if self.zeros else rows

@@ -138,8 +138,8 @@ class _Questions:
         sketches: dict[str | None, Sketch] = {}
         for row in self._tables.rows(queries.LATENCIES, services=ranked):
             sketch = sketches.setdefault(row["service"], Sketch())
-            sketch.merge(_bucket(row))
-        self._results.latencies = [_latency(name, sketches[name]) for name in (None, *ranked)]
+            sketch.join(_bucket(row))
+        self._results.latencies = [ReportLatency(service=name, **sketches[name].times()) for name in (None, *ranked)]
         services = ranked[:TIME_LINES]
         cells = self._tables.rows(queries.REPLIES_BY_TIME, services=services, interval=self._interval_ns)
         order: list[str | None] = [None, *services]
@@ -213,11 +213,6 @@ def _bucket(row: Row) -> Sketch:
     else:
         sketch.buckets[row["bucket"]] = row["count"]
     return sketch
-
-
-def _latency(service: str | None, sketch: Sketch) -> ReportLatency:
-    p50_ns, p95_ns, p99_ns = (sketch.percentile(share) for share in (0.5, 0.95, 0.99))
-    return ReportLatency(sketch.count, sketch.minimum, p50_ns, p95_ns, p99_ns, sketch.maximum, service)
 
 
 def _octets(topic: Row) -> Octets:
