@@ -40,7 +40,7 @@ class ClosableSource(Source, Protocol):
     """A Source that holds something open."""
 
     def close(self) -> None:
-        """Let go of it, whatever has been read; may be called again."""
+        """Close the files or the interface, at any time; may be called again."""
 
 
 class Dissection:
@@ -75,7 +75,7 @@ class Dissection:
         self._where = where
         self._stop = stop
         self._run = self._begin(source, collaborators)  # the last one
-        self._first: _Run | None = self._run  # until somebody iterates over it
+        self._first: _Run | None = self._run  # until it is iterated over
         self._totals: Capture | None = None
 
     def __enter__(self) -> Self:
@@ -114,7 +114,7 @@ class Dissection:
                 yield self._passing(events)
 
     def _all_batches(self, witness: Witness | None) -> Generator[list[AnyEvent], None, None]:
-        """The events in lists, whatever the filter; ``witness`` hears of what happens below them."""
+        """The events in lists, whatever the filter; ``witness`` is that of Collaborators."""
         run, self._first = self._first, None
         if run is None or witness is not self._collaborators.witness:
             source = self._again() if run is None else run.source
@@ -145,7 +145,7 @@ class Dissection:
         return self._only(Problem)
 
     def findings(self) -> "list[Finding]":
-        """What is wrong, the most harmful first, as ``zmtpsniff diagnose`` tells it (docs/diagnose.md).
+        """The findings, the most harmful first, as ``zmtpsniff diagnose`` tells them (docs/diagnose.md).
 
         Reads the capture to its end, whatever the filter: of a live capture until stop(). Raises as iterating does.
         """
@@ -170,7 +170,7 @@ class Dissection:
 
     @property
     def position(self) -> tuple[int, int] | None:
-        """How many octets of the files have been read, and how many there are; None if nobody knows."""
+        """The octets of the files that have been read, and all octets; None if they are unknown."""
         source = self._run.source
         return source.position() if self._first is None and isinstance(source, Captures) else None
 
@@ -181,12 +181,12 @@ class Dissection:
 
     @property
     def packets(self) -> int:
-        """How many packets have been dissected so far."""
+        """The number of packets that have been dissected so far."""
         return self._run.sniffer.packets
 
     @property
     def dropped(self) -> int:
-        """How many packets are known so far to be lost before they reached us."""
+        """The number of packets so far that are known to be lost before they reached us."""
         return self._run.sniffer.dropped
 
     def open_connections(self) -> Iterator[Connection]:
@@ -200,8 +200,8 @@ class Dissection:
     def to_arrow(self, kind: type[Event] = Message) -> "pa.Table":
         """The events of one type as a table of Arrow, with a column for each field of their records.
 
-        What messages hold beside octets (``payload``, ``bodies``) is JSON. Raises Error without pyarrow, and as
-        iterating does.
+        The columns ``payload`` and ``bodies`` of messages are JSON. Raises Error without pyarrow, and as iterating
+        does.
         """
         from zmtpsniff.export.arrow import to_table
 

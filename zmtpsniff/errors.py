@@ -1,4 +1,4 @@
-"""What is raised when something cannot be done that a user asked for."""
+"""Errors for things that a user asked for and that cannot be done."""
 
 import os
 import re

@@ -25,7 +25,7 @@ _JOIN_SECONDS = 10.0
 
 
 class ZmtpCapture:
-    """What passed an interface since the test began; the first question ends the capture."""
+    """The packets at an interface since the test began; the first question ends the capture."""
 
     def __init__(self, path: Path, interface: str = "lo", capture_filter: str = "tcp") -> None:
         """Begin to capture into the file ``path``; raises zmtpsniff.Error if that cannot be done."""
@@ -51,7 +51,7 @@ class ZmtpCapture:
 
     @cached_property
     def events(self) -> "list[AnyEvent]":
-        """All that was seen, in its order, as zmtpsniff.open() gives it. Raises zmtpsniff.Error."""
+        """All events, in order, as zmtpsniff.open() gives them. Raises zmtpsniff.Error."""
         import zmtpsniff
 
         self.finish()
@@ -74,14 +74,14 @@ class ZmtpCapture:
 
     @property
     def problems(self) -> "list[Problem]":
-        """What is wrong, or worth knowing."""
+        """The problems: errors, warnings and notes."""
         from dissectors.events import Problem
 
         return [event for event in self.events if isinstance(event, Problem)]
 
     @cached_property
     def findings(self) -> "list[Finding]":
-        """What is wrong, with advice, as ``zmtpsniff diagnose`` tells it. Raises zmtpsniff.Error."""
+        """The findings of ``zmtpsniff diagnose``, with advice. Raises zmtpsniff.Error."""
         import zmtpsniff
 
         self.finish()
@@ -90,7 +90,7 @@ class ZmtpCapture:
 
     @property
     def totals(self) -> "Capture":
-        """How many packets, connections and messages there were."""
+        """The numbers of packets, connections and messages."""
         from dissectors.events import Capture
 
         last = self.events[-1]

@@ -1,4 +1,4 @@
-"""For tests of plug-ins: run a dissector of payloads on a capture or on a message, and look at what it says."""
+"""For tests of plug-ins: run a dissector of payloads on a capture or on a message, and see its results."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -16,7 +16,7 @@ __all__ = ["DissectionResult", "dissect_capture", "dissect_message", "new_connec
 
 
 class DissectionResult:
-    """What became of a capture."""
+    """The results of dissecting a capture."""
 
     def __init__(self, events: list[AnyEvent]) -> None:
         """``events`` are all that the capture gave."""
@@ -26,12 +26,12 @@ class DissectionResult:
 
     @property
     def payloads(self) -> list[Payload]:
-        """What the dissectors said, in order."""
+        """The payloads that the dissectors found, in order."""
         return [message.payload for message in self.messages if message.payload is not None]
 
     @property
     def unknown(self) -> list[Message]:
-        """The messages that no dissector knew."""
+        """The messages that the dissectors did not know."""
         return [message for message in self.messages if message.payload is None]
 
 
@@ -61,7 +61,7 @@ def dissect_message(
     socket_type: str | None = None,
     connection: PayloadConnection | None = None,
 ) -> Payload | None:
-    """What a dissector says to one message; None if it does not know it. What it raises is raised here.
+    """The payload that a dissector finds in one message; None if there is none. Raises the dissector's errors.
 
     ``socket_type`` is that of the sender; ``connection`` the one of the message before, to go on with its state.
     """

@@ -1,4 +1,4 @@
-"""Files with keys of CURVE connections; dissectors/zmtp/curve_keys.py says what is in a line."""
+"""Files with keys of CURVE connections; dissectors/zmtp/curve_keys.py describes a line."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ def read_keys(path: str) -> tuple[Key, ...]:
 
 
 def keys_in(lines: Iterable[str], name: str) -> tuple[Key, ...]:
-    """The keys in the lines of what is called ``name``; raises as read_keys()."""
+    """The keys in lines of a file or pipe that is called ``name``; raises as read_keys()."""
     keys = []
     for number, line in enumerate(lines, 1):
         try:

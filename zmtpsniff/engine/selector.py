@@ -22,13 +22,13 @@ from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.segment import ACK, SYN, Segment
 
 HELD_OCTETS: Final = 256 << 20
-"""The memory that packets may take which are held back."""
+"""The memory that held packets may take, in octets."""
 
-_PACKET_COST = 300  # octets that holding a packet costs beside its own
-_OPENING_PACKETS = 32  # of each connection that stay: a handshake, also that of CURVE
-_OPENING_SHARE = 8  # of the memory one part in so many may be for these
-_CONVERSATIONS = 100_000  # that are known, at least
-_DATAGRAMS = 1024  # whose fragments are known
+_PACKET_COST = 300  # octets of memory that a held packet takes beside its own
+_OPENING_PACKETS = 32  # the first ones of each connection, which stay: a handshake, also that of CURVE
+_OPENING_SHARE = 8  # one part in so many of the memory may be for these
+_CONVERSATIONS = 100_000  # of which at least so many are remembered
+_DATAGRAMS = 1024  # whose fragments are remembered
 
 # Problems that a connection has only together with other connections of the same server.
 _OF_SEVERAL = frozenset({"identity-in-use", "pair-in-use", "reconnect-storm", "connection-refused"})
@@ -37,7 +37,7 @@ _Ends = frozenset[str]
 
 
 class _Conversation:
-    """All packets between two addresses and ports."""
+    """All packets between two addresses and ports, whatever connections they belong to."""
 
     __slots__ = ("ends", "is_over", "is_tcp", "key", "lost", "no_until_ns", "opening", "passed")
 
@@ -47,9 +47,9 @@ class _Conversation:
         self.is_tcp = is_tcp
         self.passed = False
         self.is_over = False  # its connection is
-        self.no_until_ns = -1  # packets up to then are of connections that are over and have not passed
-        self.opening: list[Packet] = []  # its first packets, which are held back no longer
-        self.lost = 0  # packets that were given up, beside these
+        self.no_until_ns = -1  # packets up to this time belong to connections that are over and have not passed
+        self.opening: list[Packet] = []  # its first packets, which are no longer in the queue
+        self.lost = 0  # packets that were dropped
 
 
 class _Entry:
@@ -74,18 +74,18 @@ class _AtEnd:
 
 
 class PacketSelector:
-    """Gets all packets and all events, and writes the packets that are wanted."""
+    """Takes all packets and all events, and writes the wanted packets."""
 
     def __init__(
         self, saver: Saver, source: Source, *, packets_only: bool = False, held_octets: int = HELD_OCTETS
     ) -> None:
-        """Write to ``saver``, and close it at the end. ``source`` is that of the packets, and learns of the saver's
-        faults.
+        """Write to ``saver``, and close it at the end. ``source`` gave the packets, and gets the saver's faults.
 
-        With ``packets_only`` it writes only packets that completed a record which passed.
+        ``packets_only`` writes only packets that completed a record which passed. ``held_octets`` limits the memory of
+        held packets.
         """
-        self.missing = 0  # packets that were given up before their connection passed
-        # Whether records may still come of the TCP connection with a direction of this key.
+        self.missing = 0  # packets that were dropped before their connection passed
+        # Whether the TCP connection with a direction of this key may still have records.
         self.may_speak: Callable[[bytes], bool] = lambda _: True
         self._saver = saver
         self._source = source
@@ -94,18 +94,18 @@ class PacketSelector:
         self._octets = 0  # held back
         self._opening_octets = 0
         self._queue: list[_Entry] = []
-        self._first = 0  # of the queue, that is still held back
+        self._first = 0  # the place in the queue of the first held packet
         self._conversations: dict[bytes, _Conversation] = {}  # by the keys of both directions
         self._by_ends: dict[_Ends, _Conversation] = {}
         self._at_end: dict[str, _AtEnd] = {}
         self._fragments: dict[Hashable, list[_Entry]] = {}
         self._numbers: set[int] = set()  # of packets that completed a record which passed
         self._told_fault = False
-        self._most_conversations = 2 * _CONVERSATIONS  # before those are forgotten of which nothing is held back
+        self._most_conversations = 2 * _CONVERSATIONS  # before conversations without held packets are forgotten
 
     @property
     def octets(self) -> int:
-        """How many octets of packets are held back now."""
+        """The memory that held packets take now, in octets."""
         return self._octets + self._opening_octets
 
     # ------------------------------------------------------------------ packets
@@ -118,10 +118,10 @@ class PacketSelector:
         datagrams: Sequence[tuple[int, bytes]],
         fragments: Sequence[tuple[Hashable, int]],
     ) -> None:
-        """Hold packets back, with the results of the header decoder. Their numbers count up from ``first``.
+        """Hold packets, whose numbers count up from ``first``, with the results of the header decoder.
 
-        The results are the TCP segments. Datagrams that matter have their packet number and the flow's key. IP
-        fragments have a key that all fragments of one datagram share, and the packet number.
+        These are TCP segments; the packet number and the flow's key of each datagram that has a flow; of IP fragments
+        the packet number, and a key that all fragments of one datagram share.
         """
         found: dict[int, _Conversation] = {}
         for segment in segments:
@@ -169,7 +169,7 @@ class PacketSelector:
     # ------------------------------------------------------------------ events
 
     def judge(self, events: Sequence[AnyEvent], passing: Sequence[AnyEvent]) -> None:
-        """Learn the events of the packets taken so far, and which of them pass. Write the packets that are certain."""
+        """Learn the events of the packets so far, and those that pass. Write the packets that are certain."""
         for event in passing:
             if not isinstance(event, Capture):
                 self._want(event)
@@ -184,7 +184,7 @@ class PacketSelector:
             self._source.faults += self._saver.faults
 
     def _want(self, event: AnyEvent) -> None:
-        """Want what an event is about, and what it refers to in other connections."""
+        """Want the packets that an event is about, and those that the event refers to in other connections."""
         if isinstance(event, Connection):
             self._pass(self._by_ends.get(frozenset((event.client.address, event.server.address))))
             for peer in (event.client, event.server):
@@ -204,7 +204,7 @@ class PacketSelector:
                     self._want_all_at(address or "")
 
     def _want_all_at(self, address: str) -> None:
-        """Want all known connections of one end, because a problem is about several of them."""
+        """Want all known connections of an address and port, because a problem is about several of them."""
         at_end = self._at_end.get(address)
         if at_end is not None:
             for conversation in at_end.conversations[at_end.wanted :]:
@@ -212,7 +212,7 @@ class PacketSelector:
             at_end.wanted = len(at_end.conversations)
 
     def _want_packet(self, number: int) -> None:
-        """Want a packet, and what it belongs to."""
+        """Want a packet, and its conversation."""
         if self._packets_only:
             self._numbers.add(number)
             return
@@ -243,7 +243,7 @@ class PacketSelector:
     # ------------------------------------------------------------------ writing
 
     def _verdict(self, held: _Entry) -> bool | None:
-        """Whether a packet is wanted; None while that is not known."""
+        """Whether a packet is wanted; None while that is undecided."""
         conversation = held.conversation
         if held.number in self._numbers:
             return True
@@ -254,7 +254,7 @@ class PacketSelector:
         return False if held.packet[0] <= conversation.no_until_ns else None
 
     def _write(self) -> None:
-        """Write what is wanted up to the first packet of which that is not known."""
+        """Write the wanted packets up to the first undecided one."""
         wanted = []
         place = self._first
         while place < len(self._queue) and (verdict := self._verdict(self._queue[place])) is not None:
@@ -280,7 +280,7 @@ class PacketSelector:
             self._saver.write(packets, self._source.dropped or None)
 
     def _make_room(self) -> None:
-        """Hold less back: first drop packets of connections without ZMTP, then the oldest ones."""
+        """Hold fewer packets: first drop those of connections without ZMTP, then the oldest ones."""
         kept: list[_Entry] = []
         speaks: dict[bytes, bool] = {}
         for held in self._queue[self._first :]:
@@ -309,7 +309,7 @@ class PacketSelector:
         self._write()
 
     def _give_up(self, packet: Packet, conversation: _Conversation) -> None:
-        """Hold a packet back no longer, unless it is one of the first of its connection."""
+        """Drop a packet, unless it is one of the first of its connection."""
         cost = _cost(packet)
         has_room = self._opening_octets + cost <= self._limit // _OPENING_SHARE
         if has_room and not conversation.lost and len(conversation.opening) < _OPENING_PACKETS:
@@ -319,7 +319,7 @@ class PacketSelector:
             conversation.lost += 1
 
     def _forget_conversations(self) -> None:
-        """Forget connections without held packets, if there are too many: those that are over, then the oldest."""
+        """Forget conversations without held packets, if there are too many: those that are over, then the oldest."""
         if len(self._by_ends) <= self._most_conversations:
             return
         used = {id(held.conversation) for held in self._queue}
@@ -336,7 +336,7 @@ class PacketSelector:
         self._most_conversations = 2 * max(len(self._by_ends), _CONVERSATIONS)
 
     def finish(self) -> None:
-        """Write the wanted ones of all held packets, and end the file. All events have been judged."""
+        """Write the wanted packets that are still held, and end the file. All events have been judged."""
         self._save([held.packet for held in self._queue[self._first :] if self._verdict(held)])
         self._queue.clear()
         self._first = 0

@@ -1,6 +1,6 @@
 """The settings of a dissection, for the command line and for programs, and their defaults.
 
-This module imports nothing that takes time, since every start of the command line reads the defaults.
+This module is quick to import, since every start of the command line reads the defaults.
 """
 
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Settings(NamedTuple):
     """How to dissect the packets of a capture."""
 
-    packets: int | None = None  # after which to stop; None for no limit
+    packets: int | None = None  # the most to read; None for no limit
     decode_as: tuple[DecodeAs, ...] = ()  # of several rules that match, the first holds
     limits: Limits = Limits()
     flow_limits: FlowLimits = FlowLimits()

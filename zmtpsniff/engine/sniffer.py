@@ -37,26 +37,26 @@ _comment = itemgetter(4)
 
 
 class Collaborators(NamedTuple):
-    """The objects that a Sniffer works with besides its source. It can do without each of them."""
+    """The objects that a Sniffer works with besides its source. Each of them is optional."""
 
     clock: Callable[[], int] | None = None
     """Gives the time, in nanoseconds since 1970, while packets pass. Then time goes on without packets, too."""
     tls: "Tls | None" = None
-    """Takes out of TLS what has been decrypted."""
+    """Takes decrypted octets out of TLS."""
     witness: Witness | None = None
-    """Is told what connections show below their octets."""
+    """Hears of attempts to connect, and of receivers that stall."""
     acknowledge: Callable[[Iterable[Acknowledgment]], None] | None = None
-    """Is told what receivers acknowledge, before the events of the same packets come."""
+    """Hears what receivers acknowledge, before the events of the same packets come."""
     host: "LocalHost | None" = None
-    """Says which processes of this machine have the connections."""
+    """Tells which processes of this machine have the connections."""
     selector: "PacketSelector | None" = None
-    """Gets the packets, with the results of the layers below connections, and saves some."""
+    """Saves some of the packets, by their segments and datagrams."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
     """Loads the dissectors of payloads. None: the plug-ins of settings and of packages, and the built-in ones."""
 
 
 NOBODY = Collaborators()
-"""For packets of a file, which need no one else."""
+"""For the packets of a file."""
 
 
 class Sniffer:
@@ -65,8 +65,8 @@ class Sniffer:
     def __init__(self, source: Source, settings: Settings, collaborators: Collaborators = NOBODY) -> None:
         """Plug-ins are run here.
 
-        Raises PluginError, NoSodiumError for keys without PyNaCl, and DecodeAsError for a rule that names a protocol of
-        payloads that nobody knows.
+        Raises PluginError, NoSodiumError for keys without PyNaCl, and DecodeAsError for a rule that names an unknown
+        protocol of payloads.
         """
         self._source = source
         self._count = settings.packets
@@ -157,7 +157,7 @@ class Sniffer:
                 yield summary
 
     def server(self, flow: int) -> str | None:
-        """The address and port of the server of a TCP connection, None once it is over."""
+        """The address and port of the server of a TCP connection; None once the connection is over."""
         return self._engine.flows.server(flow)
 
     @property
@@ -176,7 +176,7 @@ class Sniffer:
         return self._source.dropped
 
     def _tell_time(self, clock_ns: int, has_packets: bool) -> int:
-        """The time up to which packets have come. While packets wait to be read it is theirs.
+        """The time up to which packets have come; while packets wait to be read, the time of the last one.
 
         On a busy machine this program may stand still, or the whole machine. Packets that came meanwhile wait somewhere
         on their way here, though none is in the first batch behind that. So they get some time to come.
@@ -188,16 +188,16 @@ class Sniffer:
         return self._last_ns if has_packets or is_late else clock_ns
 
     def _settle(self, now_ns: int) -> None:
-        """Let time pass, once a second."""
+        """Pass the time on to flows and patterns, once a second."""
         if now_ns - self._settled_ns > _SETTLE_NS:
             self._settled_ns = now_ns
             self._engine.settle(now_ns)
             if self._patterns is not None:
-                # It tells of that once it has seen what came until then: a packet shows how far the capture is.
+                # Patterns report a time once they have seen the packets before: a packet shows how far the capture is.
                 self._patterns.settle(max(self._last_ns, now_ns - _LATEST_NS))
 
     def _take_keys(self) -> None:
-        """Take keys that came with the packets. Later ones may come after the boxes that they open."""
+        """Take keys that came with the packets. Later keys may come after the boxes that they open."""
         lines = self._source.key_lines[:]
         del self._source.key_lines[: len(lines)]
         try:

@@ -17,7 +17,7 @@ INDEX = "index.jsonl"
 UNPACKED_OCTETS = 64 << 20  # of a body that was compressed: more of it stays compressed
 _NAME_OCTETS = 40  # of a topic, in the name of a file
 _UNSAFE = re.compile(rb"[^A-Za-z0-9]+")
-# How contents begin, and how the names of files end that hold them.
+# The first octets of a kind of file, and the ending of its name.
 _MAGICS: Sequence[tuple[bytes, str]] = (
     (b"\x89PNG\r\n\x1a\n", "png"),
     (b"\xff\xd8\xff", "jpg"),
@@ -59,7 +59,7 @@ class IndexEntry(msgspec.Struct, omit_defaults=True):
 
 
 class Extractor:
-    """Writes what messages hold into the files of a folder."""
+    """Writes the bodies of messages into the files of a folder."""
 
     def __init__(self, folder: str, *, whole: bool = False, unpacks: bool = False, show_secrets: bool = False) -> None:
         """Make the folder. Raises Error if it cannot be written to, or is not empty.
@@ -142,7 +142,7 @@ class Extractor:
 
 
 def ending(data: bytes) -> str:
-    """The end of the name of a file with these contents: ``json``, ``png``; ``bin`` if nobody knows."""
+    """The ending of the name of a file with these contents: ``json``, ``png``; ``bin`` for unknown ones."""
     for magic, name in _MAGICS:
         if data.startswith(magic):
             return name

@@ -62,7 +62,7 @@ _Offset = dict[str, Any]
 
 
 class _Request(msgspec.Struct, forbid_unknown_fields=True):
-    """The options of a read: their names in lower case, as Spark has them, and what they are by default."""
+    """The options of a read with their defaults; their names are in lower case, as Spark has them."""
 
     table: str = "messages"
     series: str = "folder"
@@ -82,12 +82,12 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def inputs(self) -> list[str]:
-        """What is to be read."""
+        """The folders and files to read."""
         return json.loads(self.paths) if self.paths else [self.path]
 
     @property
     def options(self) -> Options:
-        """What tasks are told."""
+        """The options for tasks."""
         ports = parse_ports(self.ports) if self.ports else ()
         rules = tuple(parse(rule) for rule in self.decodeas.split(";") if rule)
         keys = read_keys(self.curvekeys) if self.curvekeys else ()
@@ -95,7 +95,7 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def _request(options: Mapping[str, str]) -> _Request:
-    """What options say; raises ValueError for one that there is not, or that cannot be so."""
+    """The request that options make; raises ValueError for an unknown option or value."""
     try:
         request = msgspec.convert({name.lower(): options[name] for name in options}, _Request, strict=False)
     except msgspec.ValidationError as error:
@@ -105,7 +105,7 @@ def _request(options: Mapping[str, str]) -> _Request:
     check_series(request.series)
     if not any(request.inputs):
         raise ValueError("name a folder or files: load(PATH)")
-    request.options  # noqa: B018  # what is wrong with them it says here
+    request.options  # noqa: B018  # raises here for wrong values
     return request
 
 
@@ -114,7 +114,7 @@ class ZmtpSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What it is called in ``format``."""
+        """The name for ``format``."""
         return "zmtp"
 
     def schema(self) -> str:
@@ -124,12 +124,12 @@ class ZmtpSource(DataSource):
         return ddl(request.table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Read what there is."""
+        """Read the files that are there."""
         request = _request(self.options)
         return _FilteringReader(request, schema) if request.pushdown else _Reader(request, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # as Spark calls it
-        """Read what comes."""
+        """Read files as they come."""
         return _StreamReader(_request(self.options), schema)
 
 
@@ -197,7 +197,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"batch": 0, "files": []}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Take what is there now, in as many micro-batches as it needs, and no more."""
+        """Take the files that are there now, in as many micro-batches as they need, and no others."""
         self._listed = self._list()
 
     def _list(self) -> list[FileInfo]:
@@ -239,7 +239,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         system.move(partial, path)
 
     def commit(self, end: _Offset) -> None:
-        """What was left before ``end`` is not asked for again."""
+        """Learn that nothing before ``end`` will be asked for again."""
         self._after(end)
 
     def _after(self, offset: _Offset) -> "Base":
@@ -258,7 +258,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._base
 
     def _complete(self, store: "Store", number: int) -> bool:
-        """Commit what the tasks of a micro-batch wrote; False if there is nothing."""
+        """Commit the files that the tasks of a micro-batch wrote; False if there are none."""
         system, folder = file_system(f"{store.location}/_batches/{number}")
         files: list[DataFile] = []
         for info in system.get_file_info(FileSelector(folder, allow_not_found=True)):
@@ -278,9 +278,9 @@ def _rows(
     conditions: Mapping[str, pc.Expression] | None = None,
     writer: TableWriter | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a shard, with the columns of a schema; what its series goes on from is written.
+    """The rows of a shard, with the columns of a schema. ``writer`` writes the states of its series.
 
-    A partition is what tasks are told, the shard, and in a stream what its outcome is called.
+    A partition has the job, the shard, and in a stream the name of its outcome.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 

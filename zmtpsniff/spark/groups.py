@@ -1,4 +1,4 @@
-"""What must be dissected together.
+"""Groups of packets that must be dissected together.
 
 A *group* is the segments between two endpoints of TCP, or the datagrams of UDP or PGM between two hosts, of one series.
 Its name there is the lesser of the keys of its two directions, or ``DATAGRAMS`` and two hosts.
@@ -19,7 +19,7 @@ from zmtpsniff.spark.options import Options
 DATAGRAMS = b"datagrams"
 _DATAGRAM_LEAST = 14
 _UNIX_KEY = 20  # octets of a key of Unix domain sockets
-_MOST_KNOWN = 1 << 16  # keys of which it is remembered, for some time
+_MOST_KNOWN = 1 << 16  # keys whose groups are remembered
 
 
 def is_unix(key: bytes) -> bool:
@@ -45,16 +45,16 @@ class ShardSpec(msgspec.Struct, frozen=True):
 
 
 class Groups:
-    """Which group of a shard what is sent between two ends belongs to."""
+    """The groups of a shard, by the ends of their packets."""
 
     def __init__(self, options: Options, spec: ShardSpec) -> None:
-        """Leave out what ``options`` do not want, and what is of other shards."""
+        """Leave out ports that ``options`` do not want, and groups of other shards."""
         self._options = options
         self._spec = spec
         self.of = lru_cache(_MOST_KNOWN)(self._find)
 
     def _find(self, key: bytes, is_datagram: bool = False) -> bytes | None:
-        """The group of a direction's key; None if nobody wants it here."""
+        """The group of a direction's key; None if the group is not wanted, or belongs to another shard."""
         ports = (-1,) if is_unix(key) else (_number(key[-4:-2]), _number(key[-2:]))
         wanted = self._options.ports
         if wanted and -1 not in ports and not any(first <= port <= last for first, last in wanted for port in ports):

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _Outcome = TypeVar("_Outcome")
 _TRIES = 5  # against another run on the same series
 _EVERY_SECONDS = 10.0
-_QUIET_SECONDS = 60.0  # at least, between two looks at what is quiet
+_QUIET_SECONDS = 60.0  # at least, between two looks at quiet series
 
 
 class UnreadableStatesError(Exception):
@@ -184,7 +184,7 @@ def follow(
 
 
 def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = None) -> int:
-    """Add provisional rows on what is open in series whose latest file was written ``idle_seconds`` ago.
+    """Add provisional rows on open connections of series whose latest file was written ``idle_seconds`` ago.
 
     ``now_ns`` is the time now, nanoseconds since the Unix epoch, by default the clock's. What has been told is not told
     again; the next file of the series replaces it. Returns the number of rows. Raises SparkError.

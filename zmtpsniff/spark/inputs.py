@@ -21,7 +21,7 @@ class File:
     """
 
     def __init__(self, path: str, glance: "Glance | None" = None) -> None:
-        """Read a path or URL, but for packets that ``glance`` says nobody wants."""
+        """Read a path or URL, without the packets that ``glance`` rules out."""
         from zmtpsniff.capture.skim import Skim  # and numpy, which takes a while
 
         self.path = path
@@ -35,7 +35,7 @@ class File:
 
     @property
     def error(self) -> str | None:
-        """Why it, or its rest, could not be read."""
+        """The reason why the file, or its rest, could not be read."""
         return self.unreadable or next((fault.detail for fault in self.faults if fault.code in _COSTLY), None)
 
     @property

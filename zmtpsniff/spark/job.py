@@ -15,7 +15,7 @@ _TASK_OCTETS = 16 << 20  # of capture files of small series that a task gets tog
 
 
 def cores(session: "SparkSession") -> int:
-    """How many tasks run at a time."""
+    """The number of tasks that run at a time."""
     if hasattr(session, "_jsc"):
         return session.sparkContext.defaultParallelism
     from pyspark.sql.functions import spark_partition_id
@@ -24,7 +24,7 @@ def cores(session: "SparkSession") -> int:
 
 
 def run(session: "SparkSession", job: Job, shards: Sequence[ShardTask]) -> list[TaskOutcome]:
-    """Have tasks dissect shards; what each of them did."""
+    """Have tasks dissect shards. Returns the outcome of each task."""
     shares = _shares(shards)
 
     def dissect_shares(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":

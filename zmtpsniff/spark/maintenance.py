@@ -1,4 +1,4 @@
-"""Maintenance of tables: few large files, none that nobody needs, and tables of earlier versions."""
+"""Maintenance of tables: few large files, none that are needless, and tables of earlier versions."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
@@ -17,7 +17,7 @@ from zmtpsniff.spark.store import SETTINGS, Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
 from zmtpsniff.spark.writer import TableWriter
 
-_TIMES = {"connections": "start_ns", "captures": "first_ns"}  # what rows are in the order of; else time_ns
+_TIMES = {"connections": "start_ns", "captures": "first_ns"}  # by which rows are in order; else time_ns
 _LARGE = 64 << 20  # octets of a file that stays as it is
 _TARGET = 256 << 20
 
@@ -72,7 +72,8 @@ def optimize(
 def convert(folder: str) -> int:
     """Make tables of Delta Lake of the Parquet files of version 0.9.0 in a folder.
 
-    What is open cannot be read: the next file of such a series has it dissected anew. Returns how many these are.
+    States of open connections cannot be read: the next file of such a series has the series dissected anew. Returns the
+    number of these series.
     """
     system, root = file_system(folder)
     store = Store(folder)

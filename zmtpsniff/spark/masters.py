@@ -17,12 +17,12 @@ _LOCAL = rf"local(\[({_COUNT}|\*)(\s*,\s*{_COUNT})?\])?|local-cluster\[.+\]"
 _KNOWN = re.compile(rf"{_LOCAL}|yarn|(spark|k8s|sc)://.+")
 _PORTS = {"spark": 7077, "sc": 15002, "k8s": 443}
 _IMAGE = "spark.kubernetes.container.image"
-_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # which what connects to Spark Connect uses
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")  # used by clients of Spark Connect
 _SECONDS = 10.0
 
 
 def mistake(master: str) -> str | None:
-    """What is wrong with a master, in one line; None if nothing is. It tries to connect."""
+    """The mistake in the name of a master, in one line; None if there is none. Tries to connect."""
     if not _KNOWN.fullmatch(master):
         return "Spark knows local, local[2], local[*], spark://host:7077, sc://host, yarn and k8s://..."
     folders = [os.environ[name] for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR") if os.environ.get(name)]

@@ -1,4 +1,4 @@
-"""What a run is asked for, as executors get it."""
+"""The options of a run, as executors get them."""
 
 import re
 from typing import NamedTuple
@@ -13,13 +13,13 @@ Ports = tuple[tuple[int, int], ...]
 """Ranges of ports, first and last; none for all ports."""
 
 MOST_FILES = 1000
-"""Of a run that follows, and of a micro-batch, at most."""
+"""The most files that a run that follows reads at a time, and that a micro-batch has."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 class Options(NamedTuple):
-    """What to read and what to keep of it."""
+    """Which packets to read, and how much of them to keep."""
 
     ports: Ports = ()
     max_bytes: int = 256  # of each body; 0 keeps all
@@ -29,11 +29,11 @@ class Options(NamedTuple):
     bodies: bool = True  # without, of the frames of messages their lengths alone
     # connections that are open when the files of a run end have rows, which the next run replaces
     tells_open: bool = True
-    curve_keys: tuple[Key, ...] = ()  # what opens boxes of CURVE, beside the keys that captures bring
+    curve_keys: tuple[Key, ...] = ()  # keys that open boxes of CURVE, beside those in the captures
 
     @property
     def settings(self) -> Settings:
-        """How to dissect the packets, in the settings of all other commands. Queries of the tables find the rest."""
+        """The settings of a dissection. Patterns and payloads are left to queries of the tables."""
         return Settings(
             decode_as=self.rules,
             limits=Limits(self.max_bytes, self.show_secrets, runs=True),

@@ -52,7 +52,7 @@ _DAY_NS = 86_400_000_000_000
 _PORTLESS = ("pid-", "peer-of-pid-")
 
 Batch = tuple[str, pa.RecordBatch, bool]
-"""Rows of a table: its name, they, and whether they are provisional."""
+"""Rows of a table: its name, the rows, and whether they are provisional."""
 
 
 class RowOrigin(NamedTuple):
@@ -72,8 +72,10 @@ class OctetsBuilder:
 
     def __init__(self, values: Iterable[Octets | None] = ()) -> None:
         """Begin with values."""
-        self.parts: list[bytes] = []  # what is at hand: each of one value, or of several
-        self.lengths = array("i", [0])  # of what is at hand of all values, as _sums() wants them
+        self.parts: list[bytes] = []  # octets at hand: each of one value, or of several
+        self.lengths = array(
+            "i", [0]
+        )  # captured length of each value; starts with 0 so that cumulative sums are offsets
         self.others: dict[int, Cut | Hidden | None] = {}  # values that are not all at hand, by their numbers
         self.extend(values)
 
@@ -106,10 +108,10 @@ class OctetsBuilder:
 
 
 class Messages:
-    """What rows have of messages that wait to become some.
+    """Messages that wait to become rows.
 
-    These are many. So what rows have of them waits in lists, and they leave memory while they are in the processor's
-    cache. A *run* is messages of one packet that differ in nothing but their frames.
+    These are many. So the values of their rows wait in lists, and the messages leave memory while they are in the
+    processor's cache. A *run* is messages of one packet that differ in nothing but their frames.
     """
 
     def __init__(self) -> None:
@@ -117,7 +119,7 @@ class Messages:
         self.times: list[int] = []  # of all runs
         self.packets: list[int] = []
         self.parts = array("i")  # of the first message of each
-        self.kinds = array("i")  # what they share with many others, by its number
+        self.kinds = array("i")  # the number in ``numbers`` of the values that a run shares with many others
         self.numbers: defaultdict[_Kind, int] = defaultdict(count().__next__)
         self.begins = array("i")  # of all messages: 1 if it is the first of a run
         self.frame_counts = array("i", [0])
@@ -130,8 +132,8 @@ class Messages:
         parts, lengths = frames.parts, frames.lengths
         packet = src = socket_type = incomplete = encrypted = None
         for message in messages:
-            # Who makes messages gives all of a run the same objects, so that nothing needs to be compared. A loop asks
-            # for fields in less time than attrgetter().
+            # All messages of a run share these objects, so identity is enough. A loop reads fields in less time than
+            # attrgetter().
             is_first = (
                 message.packet is not packet
                 or message.src is not src

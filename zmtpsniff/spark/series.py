@@ -1,4 +1,4 @@
-"""Which files are one capture, what the tables have of them, and what to do with new ones."""
+"""Series: files that are one capture, those that the tables know, and the tasks for new ones."""
 
 import re
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
 def shard_task(
     name: str, files: Sequence[FileInfo], known: Sequence[KnownFile], is_lost: bool, seen: set[str] | None = None
 ) -> ShardTask:
-    """What to do with new files of a series, as one shard. ``seen`` are files that are there.
+    """The task for new files of a series, as one shard. ``seen`` are files that are there.
 
     Without ``seen`` nothing is dissected anew: a late file is read by itself.
     """
@@ -98,7 +98,7 @@ def shard_task(
 
 
 def shard_counts(octets: dict[str, int], cores: int) -> dict[str, int]:
-    """How many tasks share each series that has so many octets of new files, on so many cores.
+    """The number of tasks for each series, from the octets of its new files and the number of cores.
 
     Each of many small series gets one task. Few large ones get as many as keep all cores busy.
     """

@@ -34,7 +34,7 @@ _JAVA_WAYS = "install one (apt install default-jre-headless), or pip install 'zm
 _WRAPPED = "zmtpsniff-java-"
 _VERSION = re.compile(r'version "(\d+)')
 
-_SETTINGS = {"spark.sql.session.timeZone": "UTC"}  # what any run of ours needs
+_SETTINGS = {"spark.sql.session.timeZone": "UTC"}  # needed by any run of ours
 
 # Settings of a Spark that we start, unless its user has set them (spark-defaults.conf).
 _DEFAULTS = {
@@ -77,7 +77,7 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
     _check(master)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local"):
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # nobody else needs to reach it
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # no other machine needs to reach it
     try:
         session = _start(master, {**_SETTINGS, **(settings or {})})
     except SparkError:
@@ -108,7 +108,7 @@ class LazySession:
     """A session that starts when it is first used. A run without new files does not use it."""
 
     def __init__(self, master: str | None = None) -> None:
-        """See that there may be one at ``master``; raises SparkError."""
+        """Check that there may be a session at ``master``; raises SparkError."""
         self._master = master or _HERE
         _check(self._master)
 
@@ -117,11 +117,11 @@ class LazySession:
         return get_session(self._master)
 
     def __getattr__(self, name: str) -> Any:
-        """Whatever the session has."""
+        """An attribute of the session."""
         return getattr(self._session, name)
 
     def cancel(self) -> None:
-        """End all that runs, without output: Spark and py4j both report everything that is stopped in mid-work."""
+        """End all jobs, without output: Spark and py4j both report everything that is stopped in mid-work."""
         if "_session" in vars(self) and hasattr(self._session, "_jsc"):  # else nothing of ours runs
             logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
             logs = self._session.sparkContext._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # it is there
@@ -131,10 +131,10 @@ class LazySession:
 
 
 def interruptible(session: LazySession, work: Callable[[], _Result]) -> _Result:
-    """What ``work`` returns or raises; an interrupt ends it.
+    """The result of ``work``, or its error; an interrupt ends the work.
 
-    What interrupts the calling thread, as Ctrl-C does, finds it waiting for another one: in mid-call py4j would be left
-    with an answer that nobody takes.
+    An interrupt, as by Ctrl-C, finds the calling thread waiting for another one: in mid-call py4j would be left with an
+    answer that nobody takes.
     """
     done = ThreadPool(1).apply_async(work)
     try:
@@ -146,7 +146,7 @@ def interruptible(session: LazySession, work: Callable[[], _Result]) -> _Result:
 
 
 def check_packages(*names: str) -> None:
-    """See that packages are installed; raises SparkError."""
+    """Check that packages are installed; raises SparkError."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise SparkError(f"{name} is not installed: pip install 'zmtpsniff[spark]'")
@@ -266,7 +266,7 @@ def _wrap(java: str, version: int) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of Spark says, in one line."""
+    """The text of an error of Spark, in one line."""
     raised = getattr(error, "java_exception", None)  # of which Python's says in its first line where it was raised
     text = str(raised or error).strip() or type(error).__name__
     return text.splitlines()[0]

@@ -1,7 +1,7 @@
 """A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
 
 The files are merged by time as ``read`` merges them. Each shard keeps the packets between ends whose hash is its
-number, and gives them to ``Connections``, in order. A glance at the headers skips packets of other shards. Memory
+number, and gives these to ``Connections``, in order. A glance at the headers skips packets of other shards. Memory
 grows with the number of open connections, not with the files.
 """
 
@@ -34,12 +34,12 @@ _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
-_MOST_HELD = 128 << 20  # octets that these hold at most: those that came of them, or what has been found to be held
-_MUCH = 1 << 20  # octets that came of a group, which is why it is looked at what it holds
+_MOST_HELD = 128 << 20  # octets that these hold at most: all that came of them, or as counted since
+_MUCH = 1 << 20  # octets of a group after which its memory is counted
 _MOST_EVENTS = 16_384  # that rows are made of at once
-_MOST_OCTETS = 4 << 20  # that these are told of
-_LEAST_OTHERS = 4096  # events but messages, of a kind, that rows are made of: a batch of rows has its price
-_MOST_WAITS = 8  # of these for more
+_MOST_OCTETS = 4 << 20  # of packets of these events
+_LEAST_OTHERS = 4096  # events of a kind, but messages, that become rows: each batch of rows has its price
+_MOST_WAITS = 8  # times that fewer events wait for more
 
 _payload = itemgetter(6)
 
@@ -61,7 +61,7 @@ class _Group:
         self.number = number
         self.connections = connections
         self.files = dict.fromkeys(files)
-        self.octets = octets  # that it may hold
+        self.octets = octets  # that the group may hold
 
     def saw(self, files: Iterable[int]) -> None:
         for file_no in files:
@@ -75,7 +75,7 @@ class Shard:
     def __init__(self, paths: Sequence[str], options: Options, states: ShardStates, spec: ShardSpec) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
-        Those groups are put aside for which nothing has come for longest, if there are many. A group whose state cannot
+        If there are many groups, those are put aside that have had no packets for longest. A group whose state cannot
         be read begins anew, and ``has_unreadable_states`` says so.
         """
         self.spec = spec
@@ -87,12 +87,12 @@ class Shard:
         self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options, spec)
         self._glance = None if self._sorted.takes_all else KeyGlance(lambda key: self._sorted.of(key) is not None)
-        self._groups: dict[bytes, _Group] = {}  # that of which something came last is the last one
+        self._groups: dict[bytes, _Group] = {}  # the one with the latest packet is the last one
         self._states = states
         self._held_octets = 0
         self._octets = 0
         self._next_group = self.spec.first_group + self.spec.number
-        self.end_ns = self.spec.end_ns  # when the last segment came
+        self.end_ns = self.spec.end_ns  # time of the last segment
         self._swept_ns = 0
         self.has_unreadable_states = False
 
@@ -109,7 +109,7 @@ class Shard:
             )
 
     def last_events(self) -> Iterator[Events]:
-        """Yield the last events: of what is over when the files end, and provisional ones of what is open.
+        """Yield the last events: of connections that are over when the files end, and provisional ones of open ones.
 
         The states are complete after that.
         """
@@ -117,7 +117,7 @@ class Shard:
         for name in [*self._groups]:
             yield from self._end(name, self._groups.pop(name))
         over = dict.fromkeys(self._states.over(self.end_ns))
-        # All that is open has rows, but for datagrams; else what may be over.
+        # All open connections have rows, or only those that may be over.
         for name in self._states.over(NEVER - 1) if self._options.tells_open else over:
             if name in told:
                 continue
@@ -131,7 +131,7 @@ class Shard:
         connections = group.connections
         over_ns, is_silent = connections.over_ns, connections.is_silent
         octets, final, provisional = connections.finish(self.end_ns)
-        is_datagrams = name.startswith(DATAGRAMS)  # which have no end
+        is_datagrams = name.startswith(DATAGRAMS)  # a group that has no end
         state = (
             State(0, NO_STATE) if is_datagrams else None if octets is None else self._state(group, octets, is_silent)
         )
@@ -150,9 +150,9 @@ class Shard:
     # ------------------------------------------------------------------ packets
 
     def _packets(self, number: int, path: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The packets of a file, each as place, number of the file, packet; but for those known to be of other shards.
+        """The packets of a file, each as place, number of the file, packet; without those known to be of other shards.
 
-        It is open from when its first packet is asked for.
+        The file is open from when its first packet is asked for.
         """
         beginning = File(path)
         first = beginning.first_piece()
@@ -184,7 +184,7 @@ class Shard:
         return list(zip(places, repeat(number), piece.packets, strict=False))
 
     def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
-        """Take the keys that were read from a file. Returns what is wrong with them, in order."""
+        """Take the keys that were read from a file. Returns the problems with them, in order."""
         problems: dict[tuple[str, str, str], None] = {}
         for line in file.key_lines:
             try:
@@ -237,7 +237,7 @@ class Shard:
         return group
 
     def _kept(self, name: bytes) -> State | None:
-        """What is kept of a group and can be read."""
+        """The state of a group; None if there is none, or it cannot be read."""
         try:
             return self._states.get(name)
         except StateError:
@@ -245,7 +245,7 @@ class Shard:
             return None
 
     def _group(self, state: State | None) -> _Group:
-        """A group that goes on, or a new one."""
+        """A group that goes on from a state, or a new one."""
         try:
             if state is not None and state.connections != NO_STATE:
                 return self._restored(state)
@@ -278,7 +278,7 @@ class Shard:
             self._forget(name)
 
     def _count_held(self) -> None:
-        """See how much the groups hold of which much came; mostly it has gone on."""
+        """Count how much the large groups hold; most of their octets have gone on."""
         for group in self._groups.values():
             if group.octets > _MUCH:
                 held = len(group.connections.state() or b"")
@@ -291,7 +291,7 @@ class Shard:
         group.connections.close()
 
     def _sweep(self) -> Iterator[Events]:
-        """Let go of what is over."""
+        """Finish the groups whose connections are over."""
         if self.end_ns - self._swept_ns < _SWEEP_NS and len(self._groups) <= _MOST_GROUPS:
             return
         self._swept_ns = self.end_ns

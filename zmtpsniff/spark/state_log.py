@@ -30,21 +30,21 @@ SCHEMA = pa.schema(
     ]
 )
 NEVER = (1 << 63) - 1
-"""When a group is over whose state could not be kept."""
+"""The end of a group whose state could not be kept."""
 
 GONE = -1
-"""When a group is over of which nothing is open any more."""
+"""The end of a group that has no open connections any more."""
 
 _OVER = SCHEMA.get_field_index("over_ns")
 
 _MANY = 8  # files of about the same size, or smaller, that are merged
-_BATCH_ROWS = 512  # what is read for one state
+_BATCH_ROWS = 512  # that are read for one state
 
 
 class State(msgspec.Struct, array_like=True):
-    """What is kept of a group: its number in the series, its connections as octets, and the files they refer to.
+    """The state of a group: its number in the series, its connections as octets, and the files they refer to.
 
-    It ``is_silent`` if nothing is to be told of these connections unless more comes.
+    The state ``is_silent`` if these connections have no more events unless more segments come.
     """
 
     number: int
@@ -80,7 +80,7 @@ class StateLog:
         return self._open[file]
 
     def next_prefix(self) -> str:
-        """How the names of files begin that a run adds."""
+        """The beginning of the names of files that a run adds."""
         return _prefix(_key(self.files[-1])[0] + 1 if self.files else 1)
 
     def groups(self, series: str) -> dict[bytes, tuple[_Place, int]]:
@@ -118,7 +118,7 @@ class StateLog:
         return octets
 
     def merge(self, sizes: dict[str, int]) -> tuple[list[str], list[DataFile]]:
-        """Files to remove and others with what is left of them, if there are many; ``sizes`` are those of all files."""
+        """Files to remove, and new ones with the rows that are left, if there are many; ``sizes`` are those of all."""
         octets = [sizes[name] for name in self.files]
         first = next((at for at, size in enumerate(octets) if size <= 2 * sum(octets[at + 1 :])), len(octets))
         if len(self.files) - first < _MANY:
@@ -140,7 +140,7 @@ class StateLog:
 
 
 def _prefix(number: int, merges: int = 0) -> str:
-    """How the names of files begin.
+    """The beginning of the names of files.
 
     A run writes files with a number that is greater than those that were there when it began. What others merge
     meanwhile gets the least number of what they merge: so its rows on a series stay before those that the run adds.
@@ -157,7 +157,7 @@ class ShardStates:
     """The states of the groups of one shard, and those of them that were changed."""
 
     def __init__(self, log: StateLog, series: str, spec: ShardSpec, anew: bool = False) -> None:
-        """Begin with what a log has, or, for a series that is dissected ``anew``, with nothing.
+        """Begin with the states of a log, or, for a series that is dissected ``anew``, with none.
 
         Groups that are new are numbered from ``first_group`` on.
         """
@@ -212,7 +212,7 @@ class ShardStates:
         return row | {"over_ns": place.over_ns, "state": self._octets(place)}
 
     def close(self) -> None:
-        """Let go of what was put aside."""
+        """Forget the states that were put aside."""
         self._spill.close()
 
 

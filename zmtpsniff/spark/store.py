@@ -34,11 +34,11 @@ from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
-_APP = "zmtpsniff"  # whose transactions those in the logs are, and their metadata
-_LATEST = 8  # entries of a log: what optimizes tables, and writes some, has completed the commit before it
+_APP = "zmtpsniff"  # names our transactions in the logs, and their metadata
+_LATEST = 8  # entries of a log: maintenance, which writes some, first completes the last commit
 _TRIES = 20  # at a step, against others who write
 SETTINGS = {"delta.checkpointInterval": "20"}  # commits
-"""What the tables are told."""
+"""The configuration of the tables."""
 
 _STEPS = (*(table for table in TABLES if table != "captures"), "captures")
 
@@ -65,7 +65,7 @@ class Store:
         self._system, self._root = file_system(location)
 
     def open(self) -> None:
-        """Make what tables are missing, give them the columns that they lack, and finish what an earlier run began.
+        """Make missing tables, add missing columns, and finish the commit that an earlier run began.
 
         Raises SparkError, also for files of version 0.9.0 without a table.
         """
@@ -106,7 +106,7 @@ class Store:
             )
         self.opened(name)
 
-    # ------------------------------------------------------------------ what there is
+    # ------------------------------------------------------------------ reading
 
     def table(self, name: str) -> DeltaTable | None:
         """A table as it is now; None if there is none. Raises SparkError."""
@@ -208,7 +208,7 @@ class Store:
         raise SparkError(f"--output {self.location}: too many others write to it: run this again")
 
     def _complete(self, commit: Commit) -> None:
-        """Do what is left of a commit that was decided on."""
+        """Do the rest of a commit that was decided on."""
         if (self.opened(_STEPS[-1]).transaction_version(_APP) or 0) < commit.number:
             for name in _STEPS:
                 self._apply(name, commit)

@@ -34,7 +34,7 @@ class ShardTask(msgspec.Struct, frozen=True):
         return sum(file.size for file in (*self.files, *self.alone))
 
     def parts(self, count: int) -> "list[ShardTask]":
-        """This, as one shard of its series, in ``count`` of them."""
+        """This task, for one shard of its series, as ``count`` tasks."""
         return [replace(self, spec=replace(self.spec, number=number, count=count)) for number in range(count)]
 
 
@@ -46,7 +46,7 @@ class TaskOutcome(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What all tasks of a run are told: the tables' folder, its files of states, how the names of new files begin."""
+    """The orders for all tasks of a run: the tables' folder, its files of states, the prefix of new files, options."""
 
     folder: str
     states: list[str]
@@ -68,7 +68,7 @@ def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
 def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type, ...] | None = None) -> Iterator[Batch]:
     """Dissect a shard: its rows, or those of some ``kinds`` of events, and those of the states that it changes.
 
-    In the end the series is in ``unreadable`` if some of its states were.
+    In the end ``unreadable`` has the series if some of its states could not be read.
     """
     states = ShardStates(StateLog(job.folder, job.states), task.series, task.spec, task.anew)
     spec = replace(task.spec, first_group=states.first_group)

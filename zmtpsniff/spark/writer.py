@@ -17,7 +17,7 @@ from zmtpsniff.spark.tables import PARTITION
 
 # Numbers that grow from row to row, or nearly: their differences take a third of a dictionary's room, and less time.
 _STEPS = ("time", "time_ns", "packet", "offset", "start", "start_ns", "stop", "end_ns")
-_ORDER = ("time_ns", "start_ns", "first_ns")  # what rows of a series are sorted by: the first that a table has
+_ORDER = ("time_ns", "start_ns", "first_ns")  # rows of a series are sorted by the first that a table has
 # rows that are only so far out of order are not sorted: that would cost more than it brings
 _DISORDER_NS = 1_000_000_000
 _GROUP_ROWS = 128 << 10
@@ -51,8 +51,8 @@ class _File:
         make_parent(system, path)
         self._sink = system.open_output_stream(path)
         steps = [column for column in _STEPS if column in schema.names]
-        # What is in lists and structs has paths, not these names. But for lengths it differs from row to row: without a
-        # dictionary it takes less time and less room. Nobody asks for the least of it.
+        # Values in lists and structs have paths, not these names. But for lengths they differ from row to row: without
+        # a dictionary they take less time and less room. No query asks for the least of them.
         plain = [column for column in schema.names if column != "state"]
         self._writer = pq.ParquetWriter(
             self._sink,
@@ -87,12 +87,12 @@ class _File:
         self._writer.write_table(rows, self._group_rows)
 
     def _wait(self) -> None:
-        """Wait until the rows before are written; raises what writing them raised."""
+        """Wait until the rows before are written; raises the error of writing them."""
         if self._written is not None:
             self._written.result()
 
     def close(self) -> tuple[int, pq.FileMetaData]:
-        """Finish the file: how many octets it has, and what is in it."""
+        """Finish the file. Returns its size in octets, and its metadata."""
         if self._waiting:
             self._write()
         self._wait()
@@ -112,7 +112,7 @@ def _sorted(rows: pa.Table, order: str) -> pa.Table:
 
 
 class TableWriter:
-    """The files of a task, in the folders of their tables. Nobody sees them before a commit names them."""
+    """The files of a task, in the folders of their tables. No reader sees them before a commit names them."""
 
     def __init__(self, folder: str, prefix: str = "") -> None:
         """Write below ``folder``, a path or URL; names of files begin with ``prefix``."""
