@@ -95,7 +95,7 @@ class Dissection:
             yield from events
 
     async def __aiter__(self) -> AsyncIterator[AnyEvent]:
-        """The same in asyncio: a thread waits for packets, so other tasks go on meanwhile."""
+        """The same in asyncio: a thread waits for packets, so other tasks run meanwhile."""
         batches = self.batches()
         try:
             while (events := await _in_thread(lambda: next(batches, None))) is not None:
@@ -190,7 +190,7 @@ class Dissection:
         return self._run.sniffer.dropped
 
     def open_connections(self) -> Iterator[Connection]:
-        """Summaries so far of the ZMTP connections over TCP that go on."""
+        """Summaries so far of the open ZMTP connections over TCP."""
         return self._run.sniffer.open_connections()
 
     def server(self, flow: int) -> str | None:
@@ -224,7 +224,7 @@ class Dissection:
             self._stop()
 
     def close(self) -> None:
-        """Release the files or the interface. An iteration that still goes on in another thread ends."""
+        """Release the files or the interface. An iteration in another thread ends."""
         self.stop()
         run, self._first = self._first, None
         if run is not None:

@@ -127,7 +127,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def zmtp_capture(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[ZmtpCapture, None, None]:
-    """What ZeroMQ programs say to each other on the loopback during the test (ZmtpCapture).
+    """The messages of ZeroMQ programs on the loopback during the test (ZmtpCapture).
 
     The marker ``zmtp_capture`` names another interface or a capture filter. The packets are in ``zmtp.pcapng`` in the
     test's ``tmp_path``, which the report of a failed test names.

@@ -1,4 +1,4 @@
-"""The engine goes on from a snapshot of another one, and takes datagrams in their places among segments."""
+"""The engine continues from a snapshot of another one, and takes datagrams in their places among segments."""
 
 from random import Random
 
@@ -15,7 +15,7 @@ from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.packets import HeaderDecoder
 
 
-def test_it_goes_on_from_a_snapshot() -> None:
+def test_an_engine_continues_from_a_snapshot() -> None:
     """With the same events, wherever the first engine stops."""
     given = HeaderDecoder().segments(packets(segments(request_reply(3, Random(1)))), 1)
     whole = FlowEngine(Settings())

@@ -72,12 +72,12 @@ def ones_body(random: Random, length: int) -> bytes:
 
 
 def topic_body(random: Random, length: int) -> bytes:
-    """What is a subscription if the sender is a subscriber."""
+    """Octets that are a subscription if the sender is a subscriber."""
     return random.choice([b"\0", b"\1"]) + text_body(random, length)
 
 
 def box_body(random: Random, length: int) -> bytes:
-    """What is an encrypted message if the connection is encrypted."""
+    """Octets that are an encrypted message if the connection is encrypted."""
     return b"\x07MESSAGE" + random.randbytes(random.choice([3, 24, 25, 26, max(length, 26)]))
 
 

@@ -32,7 +32,7 @@ class Host:
     captured: list[Packet] = field(default_factory=list)
 
     def clock(self, time_ns: int) -> int:
-        """What its clock says at a time."""
+        """The time that its clock shows at a time."""
         return time_ns + self.ahead_ns + round((time_ns - BEGIN_NS) * self.drift_ppm / 1e6)
 
     def write(self, folder: Path) -> Path:

@@ -44,7 +44,7 @@ def local_session() -> "SparkSession":
 
 
 def asked(output: Path | str, series: str = "folder", shards: int | None = None, **options: Any) -> IngestRun:
-    """What a run is asked for whose bodies are as long as those of ``read``."""
+    """The options of a run whose bodies are as long as those of ``read``."""
     return IngestRun(str(output), Options(**{"max_bytes": 65_536, **options}), series, shards)
 
 

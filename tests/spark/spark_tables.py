@@ -61,7 +61,7 @@ def later(path: Path, by_ns: int, target: Path) -> Path:
 
 
 def expected(files: "Sequence[Path] | Sequence[str]", decode_as: tuple[DecodeAs, ...] = ()) -> Counter[str]:
-    """What `read -T json --no-patterns --no-payload` says of files, as comparable() has it."""
+    """The records of `read -T json --no-patterns --no-payload` on files, as comparable() has them."""
     stream = BytesIO()
     renderer = JsonlRenderer(stream)
     for events in open_files(files, WIRE._replace(decode_as=decode_as)).batches():

@@ -100,7 +100,7 @@ for arguments in json.loads(sys.argv[1]):
 
 
 def _zmtpsniff(folder: Path, *commands: tuple[str, ...]) -> str:
-    """What commands of ``zmtpsniff spark`` write to their standard output."""
+    """The standard output of commands of ``zmtpsniff spark``."""
     done = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps([("spark", *arguments) for arguments in commands])],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Connections as octets: they go on from them, and nothing else can be read so."""
+"""Connections continue from octets, and refuse all others."""
 
 import contextlib
 import gc
@@ -22,7 +22,7 @@ def taken(talk: Conversation) -> list[Segment]:
 
 
 def told(parts: list[list[Segment]]) -> list[AnyEvent]:
-    """What connections tell that go on from a state with each part."""
+    """The events of connections that continue from a state with each part."""
     events: list[AnyEvent] = []
     state = None
     for part in parts:
@@ -97,7 +97,7 @@ def test_octets_that_are_no_state_are_refused(octets: bytes) -> None:
 
 
 def test_a_state_with_any_octet_changed_is_refused_or_goes_on() -> None:
-    """No other error comes of it: nothing is run, and nothing is taken for what it is not."""
+    """No other error is raised: no code is run, and no octets are taken for others."""
     given = taken(request_reply(3, Random(4)))
     connections = Connections(Options().settings)
     connections.take(given[:9])

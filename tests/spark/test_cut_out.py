@@ -1,4 +1,4 @@
-"""What the page on Spark says of cutting a row's packet out of its file, done with rows and captures of all kinds."""
+"""A row's packet is cut out of its file as the page on Spark says, for rows and captures of all kinds."""
 
 import gzip
 import io

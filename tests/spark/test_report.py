@@ -1,4 +1,4 @@
-"""What a report says of tables is what `stats` and `report` say of the captures they were made of."""
+"""A report on tables says the same as `stats` and `report` on the captures they were made of."""
 
 import json
 import shutil
@@ -248,7 +248,7 @@ def test_tables_that_lack_columns(tables: Path, tmp_path: Path) -> None:
 
 
 def comparable(results: Results) -> dict[str, Any]:
-    """What must be the same, whoever computed it: all but problems that patterns show, which tables do not have."""
+    """The parts that must be the same: all but problems that patterns show, which tables do not have."""
     results.pairs = [msgspec.structs.replace(pair, problems={}) for pair in results.pairs]
     found = {
         name: getattr(results, name)

@@ -86,7 +86,7 @@ def taken_apart(event: Message | MessageRun) -> list[list[Octets]]:
 
 
 def row_of(event: Message | MessageRun, frames: list[Octets]) -> dict[str, Any]:
-    """What the row of a message has, as far as the event says it."""
+    """The row of a message, as far as the event tells it."""
     at = PLACES.index(event.packet)
     values = [shown(frame, 0) or {} for frame in frames]
     named = ("time_ns", "src", "dst", "socket_type", "incomplete", "encrypted")

@@ -152,7 +152,7 @@ def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changed_when_others_are_gone(tmp_path: Path) -> None:
-    """What was read of it stays, as does what was read of the others."""
+    """Its rows stay, as do those of the others."""
     files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")
     wanted = expected(files)
     take(files, tmp_path / "out")

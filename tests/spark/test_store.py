@@ -119,7 +119,7 @@ def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tm
 
 
 def comparable_messages(records: Counter[str]) -> Counter[str]:
-    """What was sent by whom, without the time: which packet completes a message depends on their order."""
+    """The messages of each sender, without the time: which packet completes a message depends on their order."""
     import json
 
     messages = [json.loads(record) for record in records.elements() if '"type": "message"' in record]
@@ -160,7 +160,7 @@ def dies_after(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
 
 @pytest.mark.parametrize("steps", range(7))
 def test_killed_at_any_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
-    """The next run does the rest, or all of it; nothing is there twice."""
+    """The next run does the rest, or everything; no row is there twice."""
     wanted = series(tmp_path / "in", 2, ("m31_pub_sub.pcap", "rec_plain_wrong_password.pcap", "epgm_pub_sub.pcap"))
     take([files[0] for files in wanted.values()], tmp_path / "out")
     dies_after(monkeypatch, steps)
@@ -199,7 +199,7 @@ def test_a_step_is_done_once_whoever_does_it(tmp_path: Path) -> None:
 
 
 def at_once(*runs: Callable[[], Any]) -> list[Any]:
-    """What runs in threads return or raise."""
+    """The results or errors of runs in threads."""
     found: list[Any] = [None] * len(runs)
 
     def work(at: int) -> None:
@@ -373,7 +373,7 @@ def test_a_later_version_has_more_columns(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def version_0_9(folder: Path, files: list[Path]) -> None:
-    """What version 0.9.0 made of files: Parquet without logs, states of its own."""
+    """The tables of version 0.9.0: Parquet without logs, states of its own."""
     take(files, folder / "new")
     for table in tables.TABLES:
         for path in Store(str(folder / "new")).paths(table):

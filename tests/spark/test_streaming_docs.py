@@ -1,4 +1,4 @@
-"""What the page on streaming shows in Python, run as it stands, one block after the other."""
+"""The examples in Python of the page on streaming, run as they stand, one block after the other."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

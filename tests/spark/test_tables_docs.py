@@ -1,4 +1,4 @@
-"""What the page on Spark says of reading tables and keeping them, run as it stands."""
+"""The examples of the page on Spark for reading tables and keeping them, run as they stand."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""What ``zmtpsniff spark`` refuses before anything of Spark runs, in one line that names the option."""
+"""``zmtpsniff spark`` refuses wrong options before anything of Spark runs, in one line that names the option."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ CAPTURE = str(FIXTURES / "m31_push_pull.pcap")
 
 
 def refused(*arguments: str) -> str:
-    """What is said of a command line that is refused."""
+    """The error for a command line that is refused."""
     done = CliRunner().invoke(cli, ["spark", *arguments], standalone_mode=False)
     assert isinstance(done.exception, click.UsageError)
     return done.exception.format_message()

@@ -6,7 +6,7 @@ from dissectors.zmtp.curve_keys import Key, KeyLineError, parse_key
 
 
 class KeyFileError(ValueError):
-    """A key file that cannot be read, or a line of it that is no key. The text is one line that names both."""
+    """A key file that cannot be read, or one of its lines that is no key. The text is one line that names both."""
 
 
 def read_keys(path: str) -> tuple[Key, ...]:

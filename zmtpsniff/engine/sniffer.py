@@ -148,7 +148,7 @@ class Sniffer:
         return events
 
     def open_connections(self) -> Iterator[Connection]:
-        """Summaries so far of the ZMTP connections over TCP that go on."""
+        """Summaries so far of the open ZMTP connections over TCP."""
         for dissection, start_ns, last_ns in self._engine.flows.dissections():
             if (
                 isinstance(dissection, ZmtpConnection)

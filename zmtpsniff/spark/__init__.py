@@ -29,7 +29,7 @@ __all__ = ["IngestOutcome", "IngestRun", "Options", "SparkError", "get_session",
 
 
 def __getattr__(name: str) -> Any:
-    """What needs deltalake, which executors do not have."""
+    """Import names that need deltalake, which executors do not have."""
     if name not in ("IngestOutcome", "IngestRun", "ingest"):
         raise AttributeError(name)
     return getattr(import_module("zmtpsniff.spark.ingestion"), name)

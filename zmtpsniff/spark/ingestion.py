@@ -95,7 +95,7 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, mos
 
 
 def _until_done(run: IngestRun, attempt: Callable[["Base"], _Outcome]) -> _Outcome:
-    """What an attempt comes to that no other run disturbs."""
+    """The result of the first attempt that no other run disturbs."""
     store = Store(run.output)
     store.open()
     lost: set[str] = set()
@@ -116,7 +116,7 @@ def _until_done(run: IngestRun, attempt: Callable[["Base"], _Outcome]) -> _Outco
 
 
 class Base:
-    """What the tables have when an attempt begins."""
+    """The contents of the tables when an attempt begins."""
 
     def __init__(self, store: Store, lost: Set[str] = frozenset()) -> None:
         """Find out what there is. States of series that are ``lost`` need not be readable."""
@@ -127,7 +127,7 @@ class Base:
         self.log = StateLog(store.location, store.paths(STATES))
 
     def job(self, options: Options) -> Job:
-        """What tasks are told that go on from here."""
+        """The orders for tasks that continue from these tables."""
         return Job(self.store.location, self.log.files, self.log.next_prefix(), options)
 
     def dissect(self, session: "SparkSession", shards: Sequence[ShardTask], options: Options) -> int:

@@ -51,7 +51,7 @@ class File:
             return next(pieces, None)
 
     def pieces(self, chunk: int = _CHUNK) -> "Generator[FilePiece]":
-        """Yield the packets, up to where the file can be read, ``chunk`` octets of it at a time."""
+        """Yield the packets, as far as the file can be read, ``chunk`` octets at a time."""
         try:
             if is_special(self.path):
                 raise CaptureError(f"{self.path}: {SPECIAL}")

@@ -245,7 +245,7 @@ class Shard:
             return None
 
     def _group(self, state: State | None) -> _Group:
-        """A group that goes on from a state, or a new one."""
+        """A group restored from a state, or a new one."""
         try:
             if state is not None and state.connections != NO_STATE:
                 return self._restored(state)
