@@ -14,15 +14,14 @@ import pytest
 
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.footprint import entries
+from tests.world.octets import greeting, message, prop, ready
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 
 SECOND = 1_000_000_000
 CLIENT, SERVER = b"\x0a\0\0\1", b"\x0a\0\0\2"
-GREETING = b"\xff\0\0\0\0\0\0\0\1\x7f\3\0NULL" + bytes(48)
-READY = b"\4\x26\5READY\x0bSocket-Type\0\0\0\6DEALER\x08Identity\0\0\0\0"
-STREAM = GREETING + READY + b"\1\0\0\5hello" * 400
+STREAM = greeting(minor=0) + ready(b"DEALER", prop(b"Identity", b"")) + message(3, b"", b"hello") * 400
 LIMITS = FlowLimits(6_000, 10_000, 4, 100.0, 50.0, 1.0)
 LARGEST = 1_000  # octets of a segment
 

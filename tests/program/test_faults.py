@@ -1,4 +1,4 @@
-"""Every capture of the fixtures, damaged: cut anywhere, without any one packet, shuffled, with any octet changed.
+"""Every capture of the fixtures, damaged: cut anywhere, without any one packet, with any octet changed.
 
 Nothing may fail or hang, and no message may be reported that was not sent. A part of it runs each time, chosen by a
 seed; with ZMTPSNIFF_FAULTS=all all of it does (10,000 changed octets), in about a quarter of an hour.
@@ -142,30 +142,6 @@ def test_without_any_one_packet(path: Path) -> None:
         with Watch(sum(len(packet[2]) for packet in left)):
             events = sniff(left)
         invents_nothing(events, path, lost)
-
-
-def opened(given: Sequence[Packet], order: list[int]) -> list[int]:
-    """An order of packets, but each connection's SYNs before its other packets."""
-    names = [frozenset(ends_of(packet)) for packet in given]
-    syns = {place for place, packet in enumerate(given) if any(segment[5] & SYN for segment in _segments(packet))}
-    of_connection: dict[frozenset[str], list[int]] = {}
-    for place in sorted(order, key=lambda place: (place not in syns, place if place in syns else order.index(place))):
-        of_connection.setdefault(names[place], []).append(place)
-    return [of_connection[names[place]].pop(0) for place in order]
-
-
-@each_capture
-def test_shuffled(path: Path) -> None:
-    """Packets that overtake others by a few places, as on several queues of a network card; but not the two SYNs."""
-    given = packets_of(path)
-    for seed in chosen(range(60), path, "shuffled"):
-        random = Random(f"{path.name} {seed}")
-        window = random.choice([2, 5, 20])
-        order = opened(given, sorted(range(len(given)), key=lambda place: place + random.uniform(0, window)))
-        moved = [(given[place][0], *given[other][1:]) for place, other in enumerate(order)]
-        with Watch(sum(len(packet[2]) for packet in moved)):
-            events = sniff(moved)
-        invents_nothing(events, path, seed)
 
 
 @each_capture

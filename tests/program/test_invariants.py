@@ -1,7 +1,6 @@
 """What holds for any conversation and any way in which it is captured; hypothesis chooses both."""
 
 from functools import cache
-from itertools import cycle
 from random import Random
 
 from hypothesis import given, settings
@@ -11,8 +10,8 @@ from dissectors.events import AnyEvent, Message
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, publications, pushes, request_reply
-from tests.world.events import complaints, sniff, told, whole_messages
-from tests.world.network import duplicate, overlap, packets, reorder, resegment, segments
+from tests.world.events import sniff, whole_messages
+from tests.world.network import packets, segments
 from tests.world.octets import message
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.limits import FlowLimits
@@ -30,45 +29,6 @@ def conversation(version: int, seed: int) -> Conversation:
     random = Random(f"{version} {seed}")
     make = (request_reply, pushes, publications)[seed % 3]
     return make(version, random, 12, most=random.choice([20, 300, 3000]))
-
-
-@cache
-def undisturbed(version: int, seed: int) -> list[AnyEvent]:
-    return sniff(packets(segments(conversation(version, seed))))
-
-
-@some
-@given(versions, seeds, st.lists(st.integers(1, 2000), min_size=1, max_size=20))
-def test_any_cutting(version: int, seed: int, sizes: list[int]) -> None:
-    left = cycle(sizes)
-    events = sniff(packets(resegment(segments(conversation(version, seed)), lambda: next(left))))
-    assert told(events) == told(undisturbed(version, seed))
-
-
-@some
-@given(versions, seeds, chances)
-def test_any_interleaving_of_the_sides(version: int, seed: int, random: Random) -> None:
-    """Each side's segments stay in order, but for the handshake, which answers what it must have read."""
-    talk = conversation(version, seed)
-    sent = segments(talk, acks=False, fin=False)
-    head = sent[:3]
-    mine = {side: [one for one in sent[3:] if one.side == side] for side in (CLIENT, SERVER)}
-    mixed = []
-    while mine[CLIENT] or mine[SERVER]:
-        side = random.choice([side for side in mine if mine[side]])
-        mixed.append(mine[side].pop(0))
-    expected = sniff(packets(sent))
-    assert told(sniff(packets(head + mixed))) == told(expected)
-
-
-@some
-@given(versions, seeds, chances, st.integers(1, 6))
-def test_out_of_order_twice_and_overlapping(version: int, seed: int, random: Random, window: int) -> None:
-    talk = conversation(version, seed)
-    cut = resegment(segments(talk), lambda: random.randint(1, 1460))
-    events = sniff(packets(reorder(duplicate(overlap(cut, talk, random, 0.2), random, 0.2), random, window)))
-    assert whole_messages(events) == whole_messages(undisturbed(version, seed))
-    assert set(complaints(events)) <= set(complaints(undisturbed(version, seed)))
 
 
 @some

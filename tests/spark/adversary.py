@@ -27,7 +27,7 @@ from tests.world.network import (
     segments,
     stray_resets,
 )
-from tests.world.octets import COMMAND, frame, frame_v1, message, ready
+from tests.world.octets import COMMAND, frame, frame_v1, greeting, message, ready
 from zmtpsniff.capture.source import Packet
 
 Body = Callable[[Random, int], bytes]
@@ -51,7 +51,7 @@ def nested_body(random: Random, length: int) -> bytes:
                 frame(bytes(random.randrange(300))),
                 frame_v1(text_body(random, random.randrange(20))),
                 ready(b"DEALER"),
-                b"\xff" + bytes(7) + b"\x01\x7f\x03\x01NULL" + bytes(48),
+                greeting(),
             ]
         )
     return out if random.random() < 0.5 else out[:length]
@@ -122,11 +122,9 @@ def _sent(random: Random, version: int, bodies: list[Body], most: int) -> bytes:
 
 
 def _curve(random: Random) -> list[Piece]:
-    rest = bytes([1]) + b"CURVE".ljust(20, b"\0") + bytes(32)
-    signature = b"\xff" + bytes(7) + b"\x01\x7f\x03"
     names = (b"\x05HELLO" + b"\1\0" + random.randbytes(192), b"\x07WELCOME" + random.randbytes(160),
              b"\x08INITIATE" + random.randbytes(200), b"\x05READY" + random.randbytes(40))  # fmt: skip
-    return [Piece(CLIENT, signature + rest), Piece(SERVER, signature + rest)] + [
+    return [Piece(side, greeting(b"CURVE")) for side in (CLIENT, SERVER)] + [
         Piece(number % 2, frame(body, COMMAND)) for number, body in enumerate(names)
     ]
 

@@ -9,20 +9,16 @@ import struct
 import sys
 from pathlib import Path
 
+from tests.world.network import tcp_packet
+from tests.world.octets import greeting, ready
 from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.net.segment import ACK, SYN
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.task import Job, ShardTask, dissect
 
-GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00NULL".ljust(55, b"\0")
 _SEGMENT = 65_000  # octets, as loopback has them
-_SYN, _ACK = 2, 16
 _CLIENT, _SERVER = (bytes((10, 0, 0, 1)), 40_000), (bytes((10, 0, 0, 2)), 5555)
-
-
-def _ready(socket_type: bytes) -> bytes:
-    body = b"\x05READY\x0bSocket-Type" + struct.pack(">I", len(socket_type)) + socket_type
-    return bytes((4, len(body))) + body
 
 
 def make(path: Path, messages: int, octets: int) -> None:
@@ -38,26 +34,24 @@ def make(path: Path, messages: int, octets: int) -> None:
             target = _SERVER if source is _CLIENT else _CLIENT
             size = len(payload) + zeros
             file.write(struct.pack("<IIII", *divmod(time_ns, 1_000_000_000), 54 + size, 54 + size))
-            file.write(bytes(12) + b"\x08\x00" + struct.pack(">BBHIBBH", 0x45, 0, 40 + size, 0, 64, 6, 0))
-            file.write(source[0] + target[0])
-            ports = struct.pack(">HH", source[1], target[1])
-            numbers = struct.pack(">II", next_octet[source] & 0xFFFF_FFFF, next_octet[target] & 0xFFFF_FFFF)
-            file.write(ports + numbers + struct.pack(">BBHHH", 5 << 4, flags, 65_535, 0, 0) + payload)
+            hosts, ports = (source[0], target[0]), (source[1], target[1])
+            numbers = next_octet[source], next_octet[target]
+            file.write(tcp_packet(hosts, ports, numbers, flags, payload, zeros))
             file.seek(zeros, 1)
-            next_octet[source] += size + (flags & _SYN > 0)
+            next_octet[source] += size + (flags & SYN > 0)
 
-        packet(_CLIENT, _SYN)
-        packet(_SERVER, _SYN | _ACK)
-        packet(_CLIENT, _ACK, GREETING + _ready(b"PUSH"))
-        packet(_SERVER, _ACK, GREETING + _ready(b"PULL"))
+        packet(_CLIENT, SYN)
+        packet(_SERVER, SYN | ACK)
+        packet(_CLIENT, ACK, greeting() + ready(b"PUSH"))
+        packet(_SERVER, ACK, greeting() + ready(b"PULL"))
         for _ in range(messages):
             header, left = struct.pack(">BQ", 2, octets), octets
             while left or header:
                 zeros = min(left, _SEGMENT - len(header))
-                packet(_CLIENT, _ACK, header, zeros)
+                packet(_CLIENT, ACK, header, zeros)
                 left -= zeros
                 header = b""
-        packet(_SERVER, _ACK)
+        packet(_SERVER, ACK)
         file.truncate()
 
 

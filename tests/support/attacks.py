@@ -143,11 +143,10 @@ def empty_frames(percent: int) -> Iterator[bytes]:
 
 def properties(percent: int) -> Iterator[bytes]:
     named = b"".join(b"\x07p%06d\0\0\0\1x" % number for number in range(1000 * percent))
-    body = b"\x05READY\x0bSocket-Type\0\0\0\x04PUSH" + named
     yield segment(True, 0, b"", SYN)
     yield segment(False, 0, b"", SYN | ACK)
     yield segment(False, 1, GREETING)
-    octets = GREETING + frame(body, 4)
+    octets = GREETING + ready(b"PUSH", named)
     for at in range(0, len(octets), 60_000):
         yield segment(True, 1 + at, octets[at : at + 60_000])
 

@@ -22,13 +22,21 @@ _HEADERS = struct.Struct("!BBHHHBBH4s4sHHIIBBHHH")
 
 
 def tcp_packet(
-    hosts: tuple[bytes, bytes], ports: tuple[int, int], numbers: tuple[int, int], flags: int, payload: bytes = b""
+    hosts: tuple[bytes, bytes],
+    ports: tuple[int, int],
+    numbers: tuple[int, int],
+    flags: int,
+    payload: bytes = b"",
+    more: int = 0,
 ) -> bytes:
-    """A packet of Ethernet, IPv4 and TCP, without checksums: sender and receiver, and SEQ and ACK modulo 2^32."""
+    """A packet of Ethernet, IPv4 and TCP, without checksums: sender and receiver, and SEQ and ACK modulo 2^32.
+
+    The caller adds ``more`` octets of payload.
+    """
     return (
         _ETHERNET
         + _HEADERS.pack(
-            0x45, 0, 40 + len(payload), 0, 0x4000, 64, 6, 0, *hosts,
+            0x45, 0, 40 + len(payload) + more, 0, 0x4000, 64, 6, 0, *hosts,
             *ports, numbers[0] % _MODULO, numbers[1] % _MODULO, 0x50, flags, 65_535, 0, 0,
         )
         + payload

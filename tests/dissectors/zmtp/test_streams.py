@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Connection, Greeting, Message, Subscription
+from dissectors.events import AnyEvent, Greeting, Message, Subscription
 from tests.support.settings import WIRE
 from tests.world.conversation import (
     CLIENT,
@@ -30,7 +30,6 @@ from tests.world.conversation import (
 )
 from tests.world.events import complaints, is_subsequence, sniff, told, whole_messages
 from tests.world.network import (
-    START_NS,
     SentSegment,
     duplicate,
     early_acks,
@@ -44,7 +43,6 @@ from tests.world.network import (
 from tests.world.octets import frame, ready
 from tests.world.recordings import conversations
 from tests.world.tap import Packets
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.segment import ACK, RST
 
@@ -130,29 +128,6 @@ def test_always_early_acknowledgments() -> None:
     events = sniff(packets(sent))
     assert told(events) == told(undisturbed(talk))
     assert complaints(events) == []
-
-
-def test_acknowledgment_of_the_end_before_the_end() -> None:
-    talk = request_reply(3, Random(1), 3)
-    sent = segments(talk)
-    sent[-2], sent[-1] = sent[-1], sent[-2]
-    events = sniff(packets(sent))
-    assert told(events) == told(undisturbed(talk))
-    assert complaints(events) == []
-
-
-def test_addresses_used_again() -> None:
-    random = Random(3)
-    for _ in range(10):
-        talks = chosen(random, 3)
-        given: list[Packet] = []
-        for number, talk in enumerate(talks):
-            isn = (random.randrange(2**32), random.randrange(2**32))
-            given += packets(segments(talk), isn, start_ns=START_NS + number * 10**9)
-        events = sniff(given)
-        expected = [told(undisturbed(talk)) for talk in talks]
-        for side in ("10.0.0.1:40000", "10.0.0.2:5555"):
-            assert told(events).get(side, []) == [one for each in expected for one in each.get(side, [])]
 
 
 # ---------------------------------------------------------------------- what loses something
@@ -389,14 +364,3 @@ def test_searching_holds_no_memory(unit: bytes) -> None:
     finally:
         tracemalloc.stop()
     assert peak < 20_000_000
-
-
-def test_one_connection_record_each() -> None:
-    for talk in chosen(Random(5), 40):
-        events = undisturbed(talk)
-        records = [event for event in events if isinstance(event, Connection)]
-        assert len(records) <= 1
-        for record in records:
-            sizes = len(talk.stream(CLIENT)), len(talk.stream(SERVER))
-            assert (record.octets.client, record.octets.server) == sizes
-            assert record.end == talk.end
