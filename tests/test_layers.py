@@ -123,6 +123,7 @@ ALLOWED = {
     "zmtpsniff/export": {
         "zmtpsniff.__version__",
         "zmtpsniff.analysis.bodies",
+        "zmtpsniff.analysis.ways",
         "zmtpsniff.errors",
         "zmtpsniff.render.jsonl",
         "zmtpsniff.render.payload",

@@ -1,17 +1,20 @@
-"""Spans: one for each reply, where a collector of the test's own receives them."""
+"""Spans: of each leg and each place of a request's way, and a collector of the test's own that receives them."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Message
+from dissectors.events import AnyEvent, Command, Greeting, Message
+from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from zmtpsniff.errors import Error
 from zmtpsniff.export.spans import Spans, make_spans
@@ -21,72 +24,110 @@ def events_of(name: str) -> list[AnyEvent]:
     return list(zmtpsniff.open(FIXTURES / name))
 
 
-def replies(events: list[AnyEvent]) -> list[Message]:
-    return [event for event in events if isinstance(event, Message) and event.latency_ns is not None]
-
-
-@pytest.mark.parametrize("name", ["m31_req_rep.pcap", "rec_proxy.pcap", "app_majordomo_mdp01.pcap"])
-def test_a_span_for_each_reply(name: str) -> None:
+def spans_of(events: list[AnyEvent]) -> list[ReadableSpan]:
     exporter = InMemorySpanExporter()
-    events = events_of(name)
     spans = Spans(SimpleSpanProcessor(exporter))
     spans.take(events)
     spans.close()
-    made = exporter.get_finished_spans()
-    expected = [(reply.flow, reply.request, reply.packet, reply.time_ns, reply.latency_ns) for reply in replies(events)]
-    assert expected
-    got = []
-    for span in made:
-        assert span.attributes
-        keys = ("zmtp.flow", "zmtp.request.packet", "zmtp.reply.packet")
-        assert span.start_time is not None
-        assert span.end_time is not None
-        got.append((*map(span.attributes.get, keys), span.end_time, span.end_time - span.start_time))
-    assert got == expected
-    first = replies(events)[0]
-    assert made[0].attributes
-    host, _, port = first.src.rpartition(":")
-    assert (made[0].attributes["server.address"], made[0].attributes["server.port"]) == (host, int(port))
-    assert made[0].attributes["zmtp.reply.socket_type"] == first.socket_type
+    return list(exporter.get_finished_spans())
 
 
-def test_proxies_make_one_trace() -> None:
-    exporter = InMemorySpanExporter()
+def traces_of(spans: Iterable[ReadableSpan]) -> list[list[ReadableSpan]]:
+    traces: dict[int, list[ReadableSpan]] = {}
+    for span in spans:
+        traces.setdefault(context_of(span).trace_id, []).append(span)
+    return list(traces.values())
+
+
+def context_of(span: ReadableSpan) -> SpanContext:
+    context: SpanContext | None = span.context
+    assert context is not None
+    return context
+
+
+def times_of(span: ReadableSpan) -> tuple[int, int]:
+    assert span.start_time is not None
+    assert span.end_time is not None
+    return span.start_time, span.end_time
+
+
+def test_a_leg_and_a_place_for_each_request() -> None:
+    events = events_of("m31_req_rep.pcap")
+    replies = [event for event in events if isinstance(event, Message) and event.latency_ns is not None]
+    traces = traces_of(spans_of(events))
+    assert len(traces) == len(replies)
+    for (leg, place), reply in zip(traces, replies, strict=True):
+        assert leg.attributes
+        assert (leg.parent, place.parent) == (None, leg.context)
+        assert (leg.kind, place.kind) == (SpanKind.CLIENT, SpanKind.SERVER)
+        assert times_of(leg) == times_of(place) == (reply.time_ns - (reply.latency_ns or 0), reply.time_ns)
+        assert (leg.attributes["zmtp.flow"], leg.attributes["zmtp.packet"]) == (reply.flow, reply.request)
+        assert leg.attributes["zmtp.socket_type"] == "REQ"
+        assert (leg.attributes["server.address"], leg.attributes["server.port"]) == ("127.0.0.1", 20205)
+        assert place.resource.attributes["service.name"] == "127.0.0.1:20205"
+        assert leg.status.is_ok
+
+
+def test_the_spans_of_a_way_are_one_tree_in_time() -> None:
+    """A broker asks on one connection several times for one request; each span lies within its parent."""
+    for trace in traces_of(spans_of(events_of("systems/healthy_service.pcap.gz"))):
+        by_id = {context_of(span).span_id: span for span in trace}
+        assert len(by_id) == len(trace)
+        roots = [span for span in trace if span.parent is None]
+        assert roots == trace[:1]
+        for span in trace:
+            if span.parent is not None:
+                (begin, end), (outer_begin, outer_end) = times_of(span), times_of(by_id[span.parent.span_id])
+                assert outer_begin <= begin <= end <= outer_end
+
+
+def test_a_request_over_a_proxy_is_one_trace() -> None:
+    traces = traces_of(spans_of(events_of("rec_proxy_ok.pcap")))
+    assert len(traces) == 6
+    for asked, passed_on, there, worker, back in traces:
+        assert asked.parent is None
+        assert [span.parent for span in (passed_on, there, back)] == [asked.context] * 3
+        assert worker.parent == passed_on.context
+        assert {span.name for span in (there, back)} == {"inside 127.0.0.1:5574"}
+
+
+def test_what_is_not_passed_on_is_an_error() -> None:
+    traces = traces_of(spans_of(events_of("brokers/two_brokers.pcap.gz")))
+    lost = [trace for trace in traces if any(not span.status.is_ok for span in trace)]
+    assert len(lost) == 5
+    for trace in lost:
+        client, broker = (span for span in trace if span.kind is SpanKind.CLIENT)
+        assert client.status.description == broker.status.description == "not-forwarded at 10.9.0.37:6206"
+        assert client.status.status_code is StatusCode.ERROR
+
+
+def test_ids_come_from_the_messages() -> None:
+    """Another host, where other packets were captured before these, gives the same ids to the same messages."""
     events = events_of("rec_proxy_ok.pcap")
-    spans = Spans(SimpleSpanProcessor(exporter))
-    spans.take(events)
-    by_request = {}
-    for span in exporter.get_finished_spans():
-        assert span.attributes
-        by_request[span.attributes["zmtp.flow"], span.attributes["zmtp.request.packet"]] = span
-    forwarded = [event for event in events if isinstance(event, Message) and event.forwards and event.request is None]
-    assert forwarded
-    for message in forwarded:
-        assert message.forwards
-        inner = by_request[message.flow, message.packet]
-        outer = by_request[message.forwards.flow, message.forwards.packet]
-        assert inner.parent == outer.context
-        assert inner.context.trace_id == outer.context.trace_id
-        assert outer.start_time <= inner.start_time <= inner.end_time <= outer.end_time  # type: ignore[operator]
+    ids = [(span.context, span.parent) for span in spans_of(events)]
+    for event in events:
+        if isinstance(event, (Greeting, Command, Message)):
+            event.flow += 40
+        if isinstance(event, Message):
+            event.packet += 1000
+            event.request = None if event.request is None else event.request + 1000
+    assert [(span.context, span.parent) for span in spans_of(events)] == ids
 
 
-def test_requests_of_one_packet_have_traces_of_their_own() -> None:
-    exporter = InMemorySpanExporter()
-    asked = [Message(1000, 1, 1, "a:1", "b:2", [b"", b"x"], socket_type="DEALER", part=part) for part in (1, 2)]
-    passed_on = [
-        Message(2000, 2, 2, "b:3", "c:4", [b"", b"x"], socket_type="DEALER", part=part, forwards=asked[part - 1].place)
-        for part in (1, 2)
-    ]
-    told = []
-    for flow, packet, (src, dst), request in ((2, 3, ("c:4", "b:3"), 2), (1, 4, ("b:2", "a:1"), 1)):
-        for part in (1, 2):
-            reply = Message(3000 + packet, packet, flow, src, dst, [b"", b"x"], part=part, latency_ns=500)
-            reply.request, reply.request_part = request, part
-            told.append(reply)
-    Spans(SimpleSpanProcessor(exporter)).take([*asked, *passed_on, *told])
-    back, front = exporter.get_finished_spans()[:2], exporter.get_finished_spans()[2:]
-    assert [span.parent for span in back] == [span.context for span in front]
-    assert len({span.context.span_id for span in (*back, *front) if span.context}) == 4
+def test_a_traceparent_goes_on() -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("REQ", "REP"))
+    header = b"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    asked = scene.say(1, b"", header, b"which?")
+    scene.say(1, b"", b"that", by_server=True, answers=asked)
+    leg, place = spans_of(scene.events)
+    assert context_of(leg).trace_id == context_of(place).trace_id == 0x0AF7651916CD43DD8448EB211C80319C
+    assert leg.parent is not None
+    assert (leg.parent.span_id, leg.parent.is_remote) == (0xB7AD6B7169203331, True)
+
+
+def test_what_is_sent_to_one_socket_only_gives_none() -> None:
+    assert spans_of(events_of("m31_push_pull.pcap")) == []
 
 
 @contextmanager
@@ -122,21 +163,9 @@ def test_a_collector_gets_them() -> None:
     sent = [
         span for each in got for group in each.resource_spans for scope in group.scope_spans for span in scope.spans
     ]
-    assert [span.end_time_unix_nano for span in sent] == [reply.time_ns for reply in replies(events)]
+    made = sorted(times_of(span) for span in spans_of(events))
+    assert sorted((span.start_time_unix_nano, span.end_time_unix_nano) for span in sent) == made
     assert len({span.span_id for span in sent}) == len(sent)
-
-
-def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("zmtpsniff.export.spans._MOST_REQUESTS", 10)
-    exporter = InMemorySpanExporter()
-    spans = Spans(SimpleSpanProcessor(exporter))
-    ends = "10.0.0.1:4", "10.0.0.2:5"
-    spans.take([Message(1, packet, 1, *ends, [b""], "REQ") for packet in range(100)])
-    spans.take([
-        Message(2, 100 + packet, 1, *ends[::-1], [b""], "REP", latency_ns=1, request=packet) for packet in range(100)
-    ])  # fmt: skip
-    found = [span.attributes["zmtp.request.packet"] for span in exporter.get_finished_spans() if span.attributes]
-    assert found == list(range(90, 100))
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://host", "http://"])

@@ -1,6 +1,14 @@
-"""Spans for OpenTelemetry: one for each request and its reply, as a child of the request that a proxy sent on."""
+"""Spans for OpenTelemetry: a trace for each way, with a span for each leg and for each place.
 
-from collections.abc import Sequence
+The span of a leg begins with the message, and ends with the reply on the same connection, or with the last that is
+known of the way. The span of a place lasts as long as a program had a message; it is a child of the leg that brought
+it. Ids are made of the messages and not of the capture, so that two hosts that see the same message give it the same
+ids. If a message has a ``traceparent`` (W3C Trace Context), the way is a part of that trace.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -8,99 +16,190 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
-from opentelemetry.trace import SpanContext, SpanKind, TraceFlags
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from dissectors.address import host_of, port_of
-from dissectors.events import AnyEvent, Message, Place
-from dissectors.zmtp.sockets import REQUEST_REPLY
+from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
+from dissectors.events import AnyEvent, Message, at_hand
 from zmtpsniff import __version__
+from zmtpsniff.analysis.ways.delays import passages
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.errors import Error
 
-_MOST_REQUESTS = 65_536  # that wait for a reply; the oldest give way
-_REQUESTERS = REQUEST_REPLY - {"REP"}
+_SEARCHED = 4096  # octets of a frame, for a traceparent
+_TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
+_SERVICES = 1000  # whose resources are remembered
 # Made now: it looks for installed packages, which may be out of reach once privileges have been given up.
 _RESOURCE = Resource.create({"service.name": "zmtpsniff", "service.version": __version__})
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
-class _Request(NamedTuple):
-    """A message that may get a reply."""
+class _Mark(NamedTuple):
+    """The ids that a message gives to its span, and to the trace if it is the first of its way."""
 
-    context: SpanContext
-    parent: SpanContext | None  # of the same request on its way to the proxy that sent it on
-    socket_type: str
+    trace_id: int
+    span_id: int
+    origin: tuple[int, int] | None  # the trace and span that its traceparent names
 
 
 class Spans:
-    """Makes spans of replies that name their request, and of the requests that they name."""
+    """Makes spans of ways."""
 
     def __init__(self, processor: SpanProcessor) -> None:
-        """``processor`` gets each span once its reply has come."""
+        """``processor`` gets the spans of each way once it is over."""
         self._processor = processor
-        self._ids = RandomIdGenerator()
+        self._ways = Ways(_mark, in_order=False)
         self._scope = InstrumentationScope("zmtpsniff", __version__)
-        self._requests: dict[Place, _Request] = {}
+        self._resources: dict[str, Resource] = {}
 
     def take(self, events: Sequence[AnyEvent]) -> None:
-        """Take note of requests, and give out the spans of those that have a reply."""
-        for event in events:
-            if type(event) is not Message:
-                continue
-            if (request := event.answers) is not None and event.latency_ns is not None:
-                self._reply(event, request, event.latency_ns)
-            if event.socket_type in _REQUESTERS:  # also what answers something may ask for more
-                self._request(event)
+        """Follow messages, and give out the spans of the ways that are over."""
+        for way in self._ways.take(events):
+            self._tell(way)
 
     def close(self) -> None:
         """Send the waiting spans. Spans that a collector does not take within some seconds are lost."""
+        for way in self._ways.finish():
+            self._tell(way)
         self._processor.shutdown()
 
-    def _request(self, message: Message) -> None:
-        origin = self._find(message.forwards)
-        trace = self._ids.generate_trace_id() if origin is None else origin.context.trace_id
-        context = SpanContext(trace, self._ids.generate_span_id(), is_remote=False, trace_flags=_SAMPLED)
-        parent = None if origin is None else origin.context
-        self._requests[message.place] = _Request(context, parent, message.socket_type or "")
-        if len(self._requests) > _MOST_REQUESTS:
-            del self._requests[next(iter(self._requests))]
-
-    def _find(self, place: Place | None) -> _Request | None:
-        return None if place is None else self._requests.get(place)
-
-    def _reply(self, reply: Message, place: Place, latency_ns: int) -> None:
-        request = self._find(place)
-        if request is None:
+    def _tell(self, way: OpenWay) -> None:
+        """Give out the spans of a way; there are none for what is pushed or published to one socket only."""
+        if self._ways.record(way) is None or (way.kind != "request" and len(way.hops) < 2):
             return
-        port, client_port = port_of(reply.src), port_of(reply.dst)
-        attributes: dict[str, str | int] = {
-            "messaging.system": "zeromq",
-            "network.transport": "tcp",
-            "server.address": host_of(reply.src).strip("[]"),
-            "client.address": host_of(reply.dst).strip("[]"),
-            "zmtp.request.socket_type": request.socket_type,
-            "zmtp.reply.socket_type": reply.socket_type or "",
-            "zmtp.flow": reply.flow,
-            "zmtp.request.packet": place.packet,
-            "zmtp.request.part": place.part,
-            "zmtp.reply.packet": reply.packet,
-            "zmtp.reply.part": reply.part,
-        }
-        attributes |= {"server.port": port} if port else {}
-        attributes |= {"client.port": client_port} if client_port else {}
-        span = ReadableSpan(
-            name=f"{request.socket_type} {reply.src}",
-            context=request.context,
-            parent=request.parent,
-            resource=_RESOURCE,
+        for span in self._spans(way):
+            self._processor.on_end(span)
+
+    def _spans(self, way: OpenWay) -> Iterator[ReadableSpan]:
+        origin = next((hop.mark.origin for hop in way.hops if hop.mark.origin is not None), None)
+        trace_id = way.first.mark.trace_id if origin is None else origin[0]
+        terminus = self._ways.endings.ended(way)
+        if terminus is not None and terminus.why == "capture-ended":
+            terminus = None
+        there = [hop for hop in way.hops if not hop.leg.reply]
+        contexts = {id(hop): _context(trace_id, hop.mark.span_id) for hop in there}
+        outer = None if origin is None else _context(*origin, is_remote=True)
+        asked, ends_ns = _pairs(way)
+
+        def holder(hop: Hop | None) -> SpanContext | None:
+            """The span of the request that a program works on, after it took a message."""
+            while hop is not None and hop.leg.reply:
+                question = asked.get(id(hop))
+                hop = None if question is None else question.before
+            return outer if hop is None else contexts[id(hop)]
+
+        for hop in there:
+            leg = hop.leg
+            lost = terminus if hop is there[-1] or hop is way.first else None
+            yield self._span(
+                f"{hop.line.src_kind or way.kind} {self._name(leg.dst)}",
+                contexts[id(hop)],
+                holder(hop.before),
+                self._name(leg.src),
+                SpanKind.CLIENT if way.kind == "request" else SpanKind.PRODUCER,
+                (leg.time_ns, ends_ns.get(id(hop), way.last_ns)),
+                _attributes(hop),
+                None if lost is None else Status(StatusCode.ERROR, f"{lost.why} at {lost.at}"),
+            )
+        for one in passages(way):
+            yield self._span(
+                f"inside {self._name(one.at)}",
+                _context(trace_id, one.taken.mark.span_id ^ one.passed.mark.span_id >> 1),
+                holder(one.taken),
+                self._name(one.at),
+                SpanKind.SERVER if way.kind == "request" else SpanKind.CONSUMER,
+                (one.taken.leg.time_ns, max(one.passed.leg.time_ns, one.taken.leg.time_ns)),
+                {"zmtp.queue_ns": one.queue_ns, "zmtp.inside_ns": one.inside_ns, "zmtp.network_ns": one.network_ns},
+                None,
+            )
+
+    def _span(
+        self,
+        name: str,
+        context: SpanContext,
+        parent: SpanContext | None,
+        service: str,
+        kind: SpanKind,
+        times_ns: tuple[int, int],
+        attributes: dict[str, str | int | bool],
+        status: Status | None,
+    ) -> ReadableSpan:
+        resource = self._resources.get(service)
+        if resource is None:
+            if len(self._resources) >= _SERVICES:
+                self._resources.clear()
+            resource = self._resources[service] = _RESOURCE.merge(Resource({"service.name": service}))
+        return ReadableSpan(
+            name=name,
+            context=context,
+            parent=parent,
+            resource=resource,
             attributes=attributes,
-            kind=SpanKind.CLIENT,
+            kind=kind,
             instrumentation_scope=self._scope,
-            start_time=reply.time_ns - latency_ns,
-            end_time=reply.time_ns,
+            status=status or Status(StatusCode.UNSET),
+            start_time=times_ns[0],
+            end_time=times_ns[1],
         )
-        self._processor.on_end(span)
+
+    def _name(self, address: str) -> str:
+        """The name of the program that has a socket: where it is bound, else its host."""
+        sockets = self._ways.programs.at(address).sockets
+        bound = min((port_of(one), one) for one in sockets)
+        return bound[1] if 0 < bound[0] < FIRST_CLIENT_PORT else host_of(address)
+
+
+def _mark(message: Message) -> _Mark:
+    octets = [at_hand(frame) for frame in message.frames]
+    place = f"{message.src} {message.dst} {message.offset} {message.part}"
+    digest = blake2b(place.encode(), digest_size=24)
+    origin = None
+    for frame in octets:
+        digest.update(frame)
+        if origin is None and (found := _TRACEPARENT.search(frame, 0, _SEARCHED)) is not None:
+            origin = int(found[1], 16), int(found[2], 16)
+    made = digest.digest()
+    return _Mark(int.from_bytes(made[:16]), int.from_bytes(made[16:]), origin)
+
+
+def _pairs(way: OpenWay) -> tuple[dict[int, Hop], dict[int, int]]:
+    """The question of each reply, and the time of each question's reply, by the ids of their hops.
+
+    A program may ask on one connection several times: a reply belongs to the last question before it.
+    """
+    questions: dict[int, Hop] = {}
+    asked: dict[int, Hop] = {}
+    ends_ns: dict[int, int] = {}
+    for hop in way.hops:
+        if not hop.leg.reply:
+            questions[hop.leg.flow] = hop
+        elif (question := questions.get(hop.leg.flow)) is not None:
+            asked[id(hop)] = question
+            ends_ns.setdefault(id(question), hop.leg.time_ns)
+    return asked, ends_ns
+
+
+def _context(trace_id: int, span_id: int, *, is_remote: bool = False) -> SpanContext:
+    return SpanContext(trace_id, span_id, is_remote=is_remote, trace_flags=_SAMPLED)
+
+
+def _attributes(hop: Hop) -> dict[str, str | int | bool]:
+    leg = hop.leg
+    told: dict[str, str | int | bool] = {
+        "messaging.system": "zeromq",
+        "network.transport": "tcp",
+        "server.address": host_of(leg.dst).strip("[]"),
+        "client.address": host_of(leg.src).strip("[]"),
+        "zmtp.socket_type": hop.line.src_kind,
+        "zmtp.flow": leg.flow,
+        "zmtp.packet": leg.packet,
+        "zmtp.part": leg.part,
+        "zmtp.certain": leg.certain,
+    }
+    told |= {"server.port": port} if (port := port_of(leg.dst)) else {}
+    told |= {"client.port": port} if (port := port_of(leg.src)) else {}
+    return told | ({"zmtp.joined": leg.joined} if leg.joined is not None else {})
 
 
 def make_spans(url: str) -> Spans:

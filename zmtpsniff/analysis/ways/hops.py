@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -52,7 +53,7 @@ class Hop(msgspec.Struct, eq=False):
     answered: bool = False  # its receiver answered on the same connection
     is_doubtful: bool = False  # another message may be the one that was passed on in its place
     is_passed: bool = False  # its receiver sent it, or what came of it, to another socket
-    is_wanted: bool = False  # the user's filter lets it pass
+    mark: Any = None  # that of Ways
     routing_id: Octets = b""  # of a request that a broker passed on: of the connection that it came on
     topic: Octets = b""  # of a publication
     copied: set[int] | None = None  # of a publication: the connections that its receiver passed it on

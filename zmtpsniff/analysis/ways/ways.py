@@ -18,6 +18,7 @@ A message without any of these begins a way. What comes later may show that it w
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from dissectors.address import host_of
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem
@@ -74,12 +75,12 @@ class _Connection:
 class Ways:
     """Takes all events of a capture in batches, and gives the ways in the order of their beginnings."""
 
-    def __init__(self, passes: Callable[[AnyEvent], bool] | None = None, *, in_order: bool = True) -> None:
-        """``passes`` says of a message whether its way is wanted; None: all are.
+    def __init__(self, mark: Callable[[Message], Any] | None = None, *, in_order: bool = True) -> None:
+        """``mark`` gives each message a mark. A way none of whose marks is true has no record. None: all have one.
 
         With ``in_order`` the ways come in the order of their beginnings, else each request as soon as it is answered.
         """
-        self._passes = passes
+        self._mark = mark
         self._connections: dict[int, _Connection] = {}
         self._held = Custody()
         self._envelopes = Envelopes(self._held)
@@ -208,8 +209,8 @@ class Ways:
         return [*self._answered, *(way for way in self._ways.values() if not way.is_over)]
 
     def record(self, way: OpenWay) -> Way | None:
-        """The record of a way that is over; None if it is not wanted."""
-        if self._passes is not None and not any(hop.is_wanted for hop in way.hops):
+        """The record of a way that is over; None if no mark wants it."""
+        if self._mark is not None and not any(hop.mark for hop in way.hops):
             return None
         if way.kind == "request" and len(way.hops) == 1 and not way.first.asks:
             return None  # nobody knows whether it asks for anything
@@ -251,8 +252,8 @@ class Ways:
             return  # a subscription in an odd form, ZMQ_PROBE_ROUTER, heartbeats of an application
         else:
             self._request_or_reply(hop, event)
-        if self._passes is not None:
-            hop.is_wanted = self._passes(event)
+        if self._mark is not None:
+            hop.mark = self._mark(event)
         if hop.before is not None:
             self._note_passage(hop.before, hop)
         self.programs.send(hop)
