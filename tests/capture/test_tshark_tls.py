@@ -24,6 +24,7 @@ from scapy.utils import wrpcap
 
 from tests.support.live_program import live, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.cli.main import cli
 
@@ -41,11 +42,6 @@ MESSAGES = [message for pair in zip(QUESTIONS, ANSWERS, strict=True) for message
 PATIENCE_MS = 120_000
 Record = dict[str, Any]
 Packets = list[ScapyPacket]
-
-
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zmtpsniff", *READ, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
 
 
 def read(*arguments: str | Path) -> list[Record]:
@@ -348,8 +344,8 @@ def test_zmtp_in_clear_is_read_as_ever() -> None:
 
 
 def test_a_client_of_tls_at_a_server_without() -> None:
-    done = run("--tls-keys", PEM, FIXTURES / "bad_http_on_zmq_port.pcap")
-    without = run(FIXTURES / "bad_http_on_zmq_port.pcap")
+    done = run(*READ, "--tls-keys", PEM, FIXTURES / "bad_http_on_zmq_port.pcap")
+    without = run(*READ, FIXTURES / "bad_http_on_zmq_port.pcap")
     assert done.stdout == without.stdout
 
 
@@ -363,7 +359,7 @@ def test_a_client_of_tls_at_a_server_without() -> None:
     ],
 )
 def test_wrong_use_is_told_in_one_line(options: list[str], said: str) -> None:
-    done = run(*options, FIXTURES / "rec_tls_1_3.pcapng")
+    done = run(*READ, *options, FIXTURES / "rec_tls_1_3.pcapng")
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr
