@@ -7,7 +7,8 @@ from typing import TextIO
 
 from dissectors.address import host_of, port_of
 from dissectors.events import AnyEvent, Connection, Message, Problem
-from zmtpsniff.analysis.statistics.overview import HostPair, HostPairKey
+from zmtpsniff.analysis.statistics.overview import HostPairKey
+from zmtpsniff.analysis.statistics.rows import ServiceSum
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.words.counts import plural
@@ -38,7 +39,7 @@ class DotRenderer:
     def __init__(self, stream: TextIO) -> None:
         """Write to ``stream``."""
         self._stream = stream
-        self._pairs: Table[HostPairKey, HostPair] = Table(_PAIRS, HostPair)
+        self._pairs: Table[HostPairKey, ServiceSum] = Table(_PAIRS, ServiceSum)
         self._talks: dict[int, _Talk] = {}
         self._ended: dict[int, HostPairKey] = {}  # connections of which problems still come
         self._encodable = encodable(getattr(stream, "encoding", None))
@@ -86,7 +87,7 @@ class DotRenderer:
         if len(self._ended) > _OPEN:
             del self._ended[next(iter(self._ended))]
         pair = self._pairs.row(key)
-        pair.traffic.connection(event, talk.sent.get(client.address, 0), talk.sent.get(server.address, 0))
+        pair.add(event, talk.sent.get(client.address, 0), talk.sent.get(server.address, 0))
         add_severities(pair.problems, talk.problems)
 
     def _give_up(self, talk: _Talk) -> None:
@@ -95,9 +96,9 @@ class DotRenderer:
             return
         server, client = sorted(talk.ends, key=port_of)
         pair = self._pairs.row(HostPairKey(host_of(client), server, None, None))
-        pair.traffic.connections += 1
-        pair.traffic.messages_in += talk.sent.get(client, 0)
-        pair.traffic.messages_out += talk.sent.get(server, 0)
+        pair.connections += 1
+        pair.messages_in += talk.sent.get(client, 0)
+        pair.messages_out += talk.sent.get(server, 0)
         add_severities(pair.problems, talk.problems)
 
     def _lines(self) -> list[str]:
@@ -128,17 +129,16 @@ class DotRenderer:
         return [*lines, "}", ""]
 
 
-def _edge(key: HostPairKey, pair: HostPair) -> str:
+def _edge(key: HostPairKey, pair: ServiceSum) -> str:
     """The attributes of an edge: how many messages, how wide, in which colour."""
-    traffic = pair.traffic
     words = [] if key.client_socket_type is None else [escape(key.client_socket_type)]
-    words.append(f"{traffic.messages_in:,} / {traffic.messages_out:,} messages")
-    if traffic.connections > 1:
-        words.append(plural(traffic.connections, "connection"))
+    words.append(f"{pair.messages_in:,} / {pair.messages_out:,} messages")
+    if pair.connections > 1:
+        words.append(plural(pair.connections, "connection"))
     severity = worst(pair.problems)
     if severity is not None and severity != "note":
         words.append(plural(pair.problems[severity], severity))
-    width = 1 + log10(1 + traffic.messages_in + traffic.messages_out)
+    width = 1 + log10(1 + pair.messages_in + pair.messages_out)
     return f'label={_quoted(chr(10).join(words))}, penwidth={width:.1f}, color="{_COLORS[severity]}"'
 
 

@@ -8,7 +8,7 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import Overview
-from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, Record, SocketRow
+from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, Record, SocketRow, record_of
 from zmtpsniff.analysis.statistics.report import report as rows_of
 from zmtpsniff.analysis.statistics.rows import Topic
 from zmtpsniff.analysis.statistics.statistics import ROWS
@@ -57,18 +57,8 @@ class CaptureReport:
         """The results of the captures; ``name`` is their common name, ``files`` their number."""
         overview, counted = self._overview, self._statistics
         capture = counted.capture
-        total = ReportTotal(
-            files=files,
-            packets=capture.packets,
-            dropped=capture.dropped,
-            connections=counted.connections,
-            messages=counted.messages,
-            octets=counted.octets,
-            encrypted=counted.encrypted,
-            problems=sum(row.count for row in counted.problems.values()),
-            start_ns=overview.start_ns,
-            end_ns=overview.end_ns,
-        )
+        problems = sum(row.count for row in counted.problems.values())
+        total = record_of(ReportTotal, overview, counted, capture, files=files, problems=problems)
         results = Results(total, self._diagnosis.findings())
         self._add_rows(results)
         self._add_pairs(results)
@@ -88,50 +78,32 @@ class CaptureReport:
         for row in rows_of(self._statistics, self._top):
             match row:
                 case SocketRow():
-                    names = ReportSocket.__struct_fields__
-                    results.sockets.append(ReportSocket(**{name: getattr(row, name) for name in names}))
+                    results.sockets.append(record_of(ReportSocket, row))
                 case LatencyRow(pattern="request-reply"):
-                    times = (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)
-                    results.latencies.append(ReportLatency(row.count, *times, row.service))
+                    results.latencies.append(record_of(ReportLatency, row))
                 case CutRow() if row.of in _CUTS and row.pattern != "heartbeat":
                     _tell_cut(results, _CUTS[row.of], row.at_least)
 
     def _add_pairs(self, results: Results) -> None:
         pairs = self._overview.pairs
         ranked = sorted(pairs.rows.items(), key=lambda item: -item[1].weight())
-        for key, pair in ranked[: self._top]:
-            traffic = pair.traffic
-            results.pairs.append(
-                ReportPair(
-                    key.client,
-                    key.server,
-                    traffic.connections,
-                    traffic.open,
-                    traffic.messages_in,
-                    traffic.messages_out,
-                    traffic.octets_in,
-                    traffic.octets_out,
-                    traffic.start_ns or 0,
-                    traffic.end_ns,
-                    key.client_socket_type,
-                    key.server_socket_type,
-                    pair.problems,
-                )
-            )
+        results.pairs = [
+            record_of(ReportPair, key, pair, start_ns=pair.start_ns or 0) for key, pair in ranked[: self._top]
+        ]
         _tell_cut(results, ReportPair, pairs.at_least() - len(results.pairs))
 
     def _add_topics(self, results: Results) -> None:
         topics = self._overview.topics
         ranked = sorted(topics.rows.items(), key=lambda item: -item[1].messages)
-        results.topics = [ReportTopic(topic, row.messages, row.octets) for topic, row in ranked[: self._top]]
+        results.topics = [record_of(ReportTopic, row, topic=topic) for topic, row in ranked[: self._top]]
         _tell_cut(results, ReportTopic, topics.at_least() - len(results.topics))
         matched = self._overview.matched.rows
         found = []
         for topic, followed in self._statistics.topics.rows.items():
             if followed.subscribers_most:
                 row = matched.get(topic) or Topic()
-                audience = (followed.subscribers, followed.subscribers_most)
-                found.append(ReportSubscription(topic, row.messages, row.octets, *audience))
+                volume = {"messages": row.messages, "octets": row.octets}
+                found.append(record_of(ReportSubscription, followed, topic=topic, **volume))
         found.sort(key=lambda row: (-row.messages, -row.octets, -row.subscribers_most))
         results.subscriptions = found[: self._top]
         _tell_cut(results, ReportSubscription, len(found) - len(results.subscriptions))
@@ -162,21 +134,13 @@ class CaptureReport:
         results.versions.sort(key=lambda row: (row.start_ns, row.version or "", row.mechanism or ""))
         step_ns = overview.intervals.length_ns
         results.silences = [
-            ReportSilence(
-                host,
-                row.messages,
-                row.open,
-                silence.last * step_ns,
-                silence.length * step_ns,
-                silence.longest * step_ns,
-            )
+            ReportSilence(host, row.messages, row.open, *(each * step_ns for each in silence))
             for host, row, silence in overview.silences()[: self._top]
         ]
 
     def _add_problems(self, results: Results) -> None:
         found = [
-            ReportProblem(severity, code, row.count, row.first.detail, host, row.first.time_ns, None, row.first.packet)
-            for (severity, code, host), row in self._overview.problems.items()
+            record_of(ReportProblem, row, row.first, host=host) for (_, _, host), row in self._overview.problems.items()
         ]
         found.sort(key=lambda row: (SEVERITIES.index(row.severity), -row.count, row.code, row.host or ""))
         results.problems = found[: self._top]

@@ -5,7 +5,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from msgspec.structs import replace
+
 from dissectors.events import SEVERITIES
+from zmtpsniff.analysis.statistics.rows import NUMBERS
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.report.results import ReportPair, ReportReplies, ReportTimeline, ReportVersion, Results
 from zmtpsniff.report.sections import agreements, severity_words
@@ -95,20 +98,14 @@ def _joined(one: ReportPair, other: ReportPair) -> ReportPair:
     problems: Severities = dict(one.problems)
     add_severities(problems, other.problems)
     same = (one.client_socket_type, one.server_socket_type) == (other.client_socket_type, other.server_socket_type)
-    return ReportPair(
-        one.client,
-        one.server,
-        one.connections + other.connections,
-        one.open + other.open,
-        one.messages_in + other.messages_in,
-        one.messages_out + other.messages_out,
-        one.octets_in + other.octets_in,
-        one.octets_out + other.octets_out,
-        min(one.start_ns, other.start_ns),
-        max(one.end_ns, other.end_ns),
-        one.client_socket_type if same else "several",
-        one.server_socket_type if same else "several",
-        problems,
+    return replace(
+        one,
+        start_ns=min(one.start_ns, other.start_ns),
+        end_ns=max(one.end_ns, other.end_ns),
+        client_socket_type=one.client_socket_type if same else "several",
+        server_socket_type=one.server_socket_type if same else "several",
+        problems=problems,
+        **{name: getattr(one, name) + getattr(other, name) for name in NUMBERS},
     )
 
 

@@ -91,7 +91,7 @@ def test_pairs_and_their_problems() -> None:
     ])  # fmt: skip
     ((key, pair),) = overview.pairs.rows.items()
     assert key == HostPairKey("10.0.0.1", SERVER, "SUB", "PUB")
-    assert (pair.traffic.connections, pair.traffic.messages_in, pair.traffic.messages_out) == (2, 0, 1)
+    assert (pair.connections, pair.messages_in, pair.messages_out) == (2, 0, 1)
     assert pair.problems == {"warning": 1, "error": 1}
     assert {(code, host) for _, code, host in overview.problems} == {("x", "10.0.0.1"), ("y", "10.1.0.1")}
     ((topic, row),) = overview.topics.rows.items()

@@ -173,7 +173,7 @@ def test_open_connections_cost_little_and_totals_stay_right() -> None:
             statistics.take([Subscription(1, 1, flow, "10.0.0.2:4", "10.0.0.1:5", "subscribe", topic, "command")])
     statistics.take([connection(flow) for flow in range(3000)])
     assert statistics.all_answers().requests.count == 3000
-    assert statistics.not_followed == 3000 * 30 - 50_000
+    assert statistics.subscriptions_not_followed == 3000 * 30 - 50_000
     assert {row.subscribers for row in statistics.topics.rows.values()} == {0}
 
 
@@ -244,7 +244,7 @@ def test_a_subscription_that_was_cancelled_makes_room() -> None:
     for flow in (2, 3):
         statistics.take([subscription(flow, "subscribe", topic) for topic in topics])
         statistics.take([connection(flow)])
-    assert statistics.not_followed == 0
+    assert statistics.subscriptions_not_followed == 0
 
 
 # ------------------------------------------------------------------ time line

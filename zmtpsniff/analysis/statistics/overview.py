@@ -15,7 +15,7 @@ from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.statistics.activity import Activity
 from zmtpsniff.analysis.statistics.intervals import Intervals
 from zmtpsniff.analysis.statistics.octets import length_of, shortened
-from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Socket, Topic
+from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, ServiceSum, Topic
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.table import Table
 
@@ -40,24 +40,6 @@ class HostPairKey(NamedTuple):
     server: str
     client_socket_type: str | None
     server_socket_type: str | None
-
-
-@dataclass(slots=True)
-class HostPair:
-    """All connections of a host to a bound address."""
-
-    missing: int = 0
-    traffic: Socket = field(default_factory=Socket)
-    problems: Severities = field(default_factory=dict)
-
-    def weight(self) -> int:
-        """Messages, connections and problems."""
-        return self.traffic.weight() + sum(self.problems.values())
-
-    def join(self, other: "HostPair") -> None:
-        """Add what another one counted."""
-        self.traffic.join(other.traffic)
-        add_severities(self.problems, other.problems)
 
 
 @dataclass(slots=True)
@@ -113,7 +95,7 @@ class Overview:
         self.start_ns: int | None = None
         self.end_ns: int | None = None
         self.intervals = Intervals(_INTERVALS)
-        self.pairs: Table[HostPairKey, HostPair] = Table(_ROWS, HostPair)
+        self.pairs: Table[HostPairKey, ServiceSum] = Table(_ROWS, ServiceSum)
         self.services: Table[str, Activity] = Table(_SERVICES, Activity)
         self.topics: Table[Octets, Topic] = Table(_ROWS, Topic)  # as published
         self.matched: Table[Octets, Topic] = Table(_ROWS, Topic)  # as subscribed to
@@ -197,7 +179,7 @@ class Overview:
         self._span(event.start_ns, event.end_ns)
         key = HostPairKey(host_of(client), server, _name(event.client.type_name), _name(event.server.type_name))
         pair = self.pairs.row(key)
-        pair.traffic.connection(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
+        pair.add(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
         add_severities(pair.problems, flow.problems)
         self._ended[event.flow] = key
         if len(self._ended) > _ENDED:

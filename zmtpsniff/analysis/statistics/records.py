@@ -3,7 +3,7 @@
 Times are Unix times. Times and durations are in nanoseconds. Octets of connections are those of their TCP streams.
 """
 
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +14,21 @@ Pattern = Literal["request-reply", "heartbeat"]
 
 class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
     """Base of all records of statistics and of reports."""
+
+
+AnyKind = TypeVar("AnyKind", bound=Record)
+
+
+def record_of(kind: type[AnyKind], *sources: object, **values: Any) -> AnyKind:
+    """A record whose fields are ``values`` and, by their names, those of the first source that has them.
+
+    Raises TypeError if that leaves out a field without a default.
+    """
+    for name in kind.__struct_fields__:
+        for source in sources:
+            if name not in values and hasattr(source, name):
+                values[name] = getattr(source, name)
+    return kind(**values)
 
 
 class SocketRecord(Record):

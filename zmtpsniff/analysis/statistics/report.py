@@ -1,9 +1,9 @@
 """From what was counted to records."""
 
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from dissectors.events import SEVERITIES, Octets
+from dissectors.events import SEVERITIES
 from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
 from zmtpsniff.analysis.statistics.records import (
     AnyRecord,
@@ -18,8 +18,9 @@ from zmtpsniff.analysis.statistics.records import (
     TimelineRow,
     TopicRow,
     TotalRow,
+    record_of,
 )
-from zmtpsniff.analysis.statistics.rows import Socket, Topic
+from zmtpsniff.analysis.statistics.rows import NAMES, ServiceSum
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.statistics import Statistics
@@ -43,7 +44,9 @@ def report(statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT) -> lis
     records += sockets
     _tell_cut(records, "stats-socket", statistics.sockets.at_least() - len(sockets))
 
-    topics = _first((_topic(topic, row) for topic, row in statistics.topics.rows.items()), TopicRow, top, sort)
+    topics = _first(
+        (record_of(TopicRow, row, topic=topic) for topic, row in statistics.topics.rows.items()), TopicRow, top, sort
+    )
     records += topics
     _tell_cut(records, "stats-topic", statistics.topics.at_least() - len(topics))
 
@@ -78,32 +81,15 @@ def _tell_cut(records: list[AnyRecord], kind: str, more: int) -> None:
         records.append(CutRow(kind, more))
 
 
-def _socket(address: str, row: Socket) -> SocketRow:
+def _socket(address: str, row: ServiceSum) -> SocketRow:
     start_ns = row.start_ns or 0
-    return SocketRow(
-        address=address,
-        connections=row.connections,
-        open=row.open,
-        messages_in=row.messages_in,
-        messages_out=row.messages_out,
-        octets_in=row.octets_in,
-        octets_out=row.octets_out,
-        start_ns=start_ns,
-        duration_ns=row.end_ns - start_ns,
-        socket_types=_most_first(row.socket_types),
-        peer_socket_types=_most_first(row.peer_socket_types),
-        versions=_most_first(row.versions),
-        mechanisms=_most_first(row.mechanisms),
-        missing=row.missing,
-    )
+    names: Any = {name: _most_first(getattr(row, name)) for name in NAMES}
+    duration_ns = row.end_ns - start_ns
+    return record_of(SocketRow, row, address=address, start_ns=start_ns, duration_ns=duration_ns, **names)
 
 
 def _most_first(counts: dict[str, int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
-
-
-def _topic(topic: Octets, row: Topic) -> TopicRow:
-    return TopicRow(topic, row.messages, row.octets, row.subscribers, row.subscribers_most, row.missing)
 
 
 def _tell_latencies(
@@ -121,12 +107,8 @@ def _tell_latencies(
 
 
 def _latency(pattern: Pattern, service: str | None, sketch: Sketch) -> LatencyRow:
-    return LatencyRow(
-        pattern=pattern,
-        histogram=[Bar(*each) for each in sketch.histogram()],
-        service=service,
-        **sketch.times(),
-    )
+    histogram = [Bar(*each) for each in sketch.histogram()]
+    return LatencyRow(pattern=pattern, service=service, histogram=histogram, **sketch.times())
 
 
 def _how_bad(row: ProblemRow) -> tuple[int, int, str]:
@@ -134,18 +116,6 @@ def _how_bad(row: ProblemRow) -> tuple[int, int, str]:
 
 
 def _total(statistics: Statistics) -> TotalRow:
-    capture = statistics.capture
-    return TotalRow(
-        packets=capture.packets,
-        dropped=capture.dropped,
-        flows=capture.flows,
-        zmtp_flows=capture.zmtp_flows,
-        messages=statistics.messages,
-        octets=statistics.octets,
-        problems=sum(row.count for row in statistics.problems.values()),
-        duration_ns=capture.duration_ns,
-        encrypted=statistics.encrypted,
-        beacons=statistics.beacons,
-        beacon_peers=len(statistics.peers),
-        subscriptions_not_followed=statistics.not_followed,
-    )
+    problems = sum(row.count for row in statistics.problems.values())
+    peers = len(statistics.peers)
+    return record_of(TotalRow, statistics, statistics.capture, problems=problems, beacon_peers=peers)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from dissectors.events import Connection
+from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.sketch import Sketch
 
 _KINDS = 16  # of one thing at one address, which peers may name as they like
@@ -10,29 +11,36 @@ LONGEST_NAME = 32
 OTHER = "other"
 
 
+NUMBERS = ("connections", "open", "messages_in", "messages_out", "octets_in", "octets_out")
+"""The fields of a sum that add up as numbers."""
+NAMES = ("socket_types", "peer_socket_types", "versions", "mechanisms")
+"""The fields of a sum that count connections by a name."""
+
+
 @dataclass(slots=True)
-class Socket:
-    """One bound address."""
+class ServiceSum:
+    """The connections to one bound address: all of them, or those of one host. Octets are those of their streams."""
 
     missing: int = 0
     connections: int = 0
     open: int = 0
-    messages_in: int = 0
+    messages_in: int = 0  # to the bound address
     messages_out: int = 0
     octets_in: int = 0
     octets_out: int = 0
-    start_ns: int | None = None
-    end_ns: int = 0
+    start_ns: int | None = None  # of the first connection
+    end_ns: int = 0  # of the last one
     socket_types: dict[str, int] = field(default_factory=dict)
     peer_socket_types: dict[str, int] = field(default_factory=dict)
     versions: dict[str, int] = field(default_factory=dict)
     mechanisms: dict[str, int] = field(default_factory=dict)
+    problems: Severities = field(default_factory=dict)
 
     def weight(self) -> int:
-        """How many messages and connections: an address with many of either is worth keeping."""
-        return self.messages_in + self.messages_out + self.connections
+        """How many messages, connections and problems: an address with many of any is worth keeping."""
+        return self.messages_in + self.messages_out + self.connections + sum(self.problems.values())
 
-    def connection(self, event: Connection, messages_in: int, messages_out: int) -> None:
+    def add(self, event: Connection, messages_in: int, messages_out: int) -> None:
         """Count a connection that is over."""
         self.connections += 1
         self.open += event.end == "open"
@@ -41,33 +49,21 @@ class Socket:
         self.octets_in += event.octets.client
         self.octets_out += event.octets.server
         self._span(event.start_ns, event.end_ns)
-        for counts, name in (
-            (self.socket_types, event.server.type_name),
-            (self.peer_socket_types, event.client.type_name),
-            (self.versions, event.version),
-            (self.mechanisms, event.mechanism),
-        ):
+        names = (event.server.type_name, event.client.type_name, event.version, event.mechanism)
+        for kind, name in zip(NAMES, names, strict=True):
             if name is not None:
-                _count(counts, name[:LONGEST_NAME], 1)
+                _count(getattr(self, kind), name[:LONGEST_NAME], 1)
 
-    def join(self, other: "Socket") -> None:
-        """Add what another row counted."""
-        self.connections += other.connections
-        self.open += other.open
-        self.messages_in += other.messages_in
-        self.messages_out += other.messages_out
-        self.octets_in += other.octets_in
-        self.octets_out += other.octets_out
+    def join(self, other: "ServiceSum") -> None:
+        """Add what another sum counted."""
+        for number in NUMBERS:
+            setattr(self, number, getattr(self, number) + getattr(other, number))
         if other.start_ns is not None:
             self._span(other.start_ns, other.end_ns)
-        for counts, more in (
-            (self.socket_types, other.socket_types),
-            (self.peer_socket_types, other.peer_socket_types),
-            (self.versions, other.versions),
-            (self.mechanisms, other.mechanisms),
-        ):
-            for name, count in more.items():
-                _count(counts, name, count)
+        for kind in NAMES:
+            for name, count in getattr(other, kind).items():
+                _count(getattr(self, kind), name, count)
+        add_severities(self.problems, other.problems)
 
     def _span(self, start_ns: int, end_ns: int) -> None:
         self.start_ns = start_ns if self.start_ns is None else min(self.start_ns, start_ns)

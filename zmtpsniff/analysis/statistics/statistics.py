@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from msgspec.structs import replace as replace_fields
+
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -20,8 +22,8 @@ from dissectors.events import (
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.statistics.octets import LONGEST, length_of, shortened
-from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow
-from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Publication, Service, Socket, Topic
+from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow, record_of
+from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Publication, Service, ServiceSum, Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.table import Table
@@ -65,18 +67,18 @@ class Statistics:
         self.connections = 0
         self.capture = Capture(0, 0, 0, 0, 0, 0, 0)
         self.timeline = Timeline(interval_ns)
-        self.sockets: Table[str, Socket] = Table(rows, Socket)
+        self.sockets: Table[str, ServiceSum] = Table(rows, ServiceSum)
         self.topics: Table[Octets, Topic] = Table(rows, Topic)
         self.published: Table[Octets, Publication] = Table(rows, Publication)  # by the first of several frames
         # Of messages of one frame, by who sent them and which subscription they match.
         self.prefixes: Table[tuple[str, Octets | None], Publication] = Table(rows, Publication)
         self.services: Table[str, Service] = Table(_SERVICES, Service)
         self.problems: dict[tuple[str, str], ProblemRow] = {}
-        self.not_followed = 0  # subscriptions
+        self.subscriptions_not_followed = 0  # subscriptions
         self.beacons = 0
         self.peers: set[str] = set()  # UUIDs of those that sent them
         self._rows: list[ConnectionRow] = []
-        self._open: list[tuple[ConnectionRow, Socket]] = []  # of the last batch, connections that are not over
+        self._open: list[tuple[ConnectionRow, ServiceSum]] = []  # of the last batch, connections that are not over
         self._limit = rows
         self._sort = sort
         self._flows: dict[int, _Flow] = {}
@@ -235,7 +237,7 @@ class Statistics:
                 self.topics.row(topic).cancel()
         elif topic not in topics:
             if self._followed >= _FOLLOWED:
-                self.not_followed += 1
+                self.subscriptions_not_followed += 1
                 return
             topics.add(topic)
             self._followed += 1
@@ -245,23 +247,13 @@ class Statistics:
         key = (event.severity, event.code)
         row = self.problems.get(key)
         if row is None:
-            self.problems[key] = ProblemRow(
-                event.severity, event.code, 1, event.detail, event.packet, event.flow, event.time_ns
-            )
+            self.problems[key] = record_of(ProblemRow, event, count=1)
         else:
             row.count += 1
 
     def _add_capture(self, event: Capture) -> None:
-        mine = self.capture
-        self.capture = Capture(
-            packets=mine.packets + event.packets,
-            dropped=mine.dropped + event.dropped,
-            flows=mine.flows + event.flows,
-            zmtp_flows=mine.zmtp_flows + event.zmtp_flows,
-            messages=mine.messages + event.messages,
-            problems=mine.problems + event.problems,
-            duration_ns=mine.duration_ns + event.duration_ns,
-        )
+        names = ("packets", "dropped", "flows", "zmtp_flows", "messages", "problems", "duration_ns")
+        self.capture = Capture(*(getattr(self.capture, name) + getattr(event, name) for name in names))
 
     def _last_until(self, end_ns: int) -> None:
         """The capture is over. Connections that are still open lasted until then, however long they were idle."""
@@ -283,7 +275,7 @@ class Statistics:
         self.connections += 1
         self.octets += event.octets.client + event.octets.server
         socket = self.sockets.row(event.server.address)
-        socket.connection(event, messages.client, messages.server)
+        socket.add(event, messages.client, messages.server)
         row = _connection_row(event, messages)
         if event.end == "open":
             self._open.append((row, socket))
@@ -321,8 +313,7 @@ class Statistics:
             mine.join(row)
             mine.missing += row.missing
         return [
-            PublicationRow(topic, row.messages, row.octets, is_prefix, row.missing)
-            for (topic, is_prefix), row in found.items()
+            record_of(PublicationRow, row, topic=topic, prefix=is_prefix) for (topic, is_prefix), row in found.items()
         ]
 
     def count_publications(self) -> int:
@@ -349,7 +340,7 @@ class Statistics:
         self.encrypted += other.encrypted
         self.octets += other.octets
         self.connections += other.connections
-        self.not_followed += other.not_followed
+        self.subscriptions_not_followed += other.subscriptions_not_followed
         self.beacons += other.beacons
         self.peers |= other.peers
         self._add_capture(other.capture)
@@ -369,19 +360,13 @@ class Statistics:
 
 
 def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
-    row = ConnectionRow(
-        flow=event.flow,
-        transport=event.transport,
+    row = record_of(
+        ConnectionRow,
+        event,
         client=_short_peer(event.client),
         server=_short_peer(event.server),
         messages=messages,
-        octets=event.octets,
-        start_ns=event.start_ns,
         duration_ns=event.end_ns - event.start_ns,
-        end=event.end,
-        version=event.version,
-        mechanism=event.mechanism,
-        handshake=event.handshake,
         subscriptions=len(event.subscriptions),
     )
     _set_rates(row)
@@ -399,12 +384,6 @@ def _set_rates(row: ConnectionRow) -> None:
 
 
 def _short_peer(peer: Peer) -> Peer:
-    return Peer(
-        peer.address,
-        peer.version,
-        None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME],
-        None if peer.identity is None else shortened(peer.identity),
-        peer.beacon,
-        peer.inferred,
-        peer.lookalike,
-    )
+    kind = None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME]
+    identity = None if peer.identity is None else shortened(peer.identity)
+    return replace_fields(peer, socket_type=kind, identity=identity, process=None)
