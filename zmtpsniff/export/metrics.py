@@ -1,6 +1,7 @@
 """Metrics for Prometheus, counted in plain numbers and made into samples only when somebody asks for them."""
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from threading import Event
 from typing import Any, Protocol
@@ -22,7 +23,18 @@ _BOUNDS_NS = [round(bound * 1e9) for bound in BOUNDS]
 _PATH = "/metrics"
 _PATIENCE = 0.5  # seconds; packets come in batches every 50 ms, empty or not
 _SOCKET = ("service", "sender", "socket_type")
+_FAMILIES: tuple[tuple[Any, str, str, Sequence[str]], ...] = (  # kind, name, meaning, labels
+    (CounterMetricFamily, "zmtp_messages", "Messages.", _SOCKET),
+    (CounterMetricFamily, "zmtp_octets", "Octets of the streams.", _SOCKET),
+    (CounterMetricFamily, "zmtp_connections_opened", "Connections seen.", ["service"]),
+    (GaugeMetricFamily, "zmtp_connections_open", "Connections that are open.", ["service"]),
+    (GaugeMetricFamily, "zmtp_subscriptions_active", "Topics subscribed to now.", ["service"]),
+    (CounterMetricFamily, "zmtp_subscriptions", "Topics subscribed to or cancelled.", ["action"]),
+    (CounterMetricFamily, "zmtp_problems", "Problems: docs/problems.md.", ["code", "severity"]),
+    (GaugeMetricFamily, "zmtp_findings", "Findings so far: docs/diagnose.md.", ["code", "severity"]),
+)
 
+_Counts = dict[str, Counter[tuple[str, ...]]]  # by the name of a family: numbers by the values of its labels
 
 _Application = Callable[..., Iterable[bytes]]  # of WSGI
 
@@ -79,32 +91,6 @@ class FindingsSource(Protocol):
         """What is wrong, by the events so far."""
 
 
-class _Counts:
-    """What summaries of connections add up to."""
-
-    def __init__(self) -> None:
-        self.sent: dict[tuple[str, str, str], list[int]] = {}  # messages and octets
-        self.services: dict[str, list[int]] = {}  # connections opened, open, and topics subscribed to in these
-
-    def copy(self) -> "_Counts":
-        made = _Counts()
-        made.sent = {key: [*counts] for key, counts in self.sent.items()}
-        made.services = {key: [*counts] for key, counts in self.services.items()}
-        return made
-
-    def add(self, connection: Connection, service: str, is_open: bool) -> None:
-        for side, peer in (("client", connection.client), ("server", connection.server)):
-            kind = peer.socket_type or "unknown"
-            sent = self.sent.setdefault((service, side, kind if kind in _KINDS else OTHER), [0, 0])
-            sent[0] += getattr(connection.messages, side)
-            sent[1] += getattr(connection.octets, side)
-        counts = self.services.setdefault(service, [0, 0, 0])
-        counts[0] += 1
-        if is_open:
-            counts[1] += 1
-            counts[2] += len(connection.subscriptions)
-
-
 class Metrics:
     """Counts events by service: the address that peers connect to.
 
@@ -116,15 +102,12 @@ class Metrics:
         """``capture`` knows the connections that go on, ``diagnosis`` knows what is wrong."""
         self._capture = capture
         self._diagnosis = diagnosis
-        self._findings: dict[tuple[str, str], int] = {}
         self._services: set[str] = set()
         self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
-        self._over = _Counts()
+        self._over: _Counts = {name: Counter() for _, name, _, _ in _FAMILIES}
         self._open: dict[int, Connection] = {}  # by flow: those whose last summary has not come
         self._now = self._over  # with the connections that go on
         self._latencies: dict[str, list[int]] = {}  # by service: a count for each bucket, and the sum in nanoseconds
-        self._subscriptions: dict[tuple[str], int] = {}
-        self._problems: dict[tuple[str, str], int] = {}
         self._is_wanted = Event()  # somebody waits for samples
         self._is_new = Event()  # they are there
         self._close: Callable[[], None] = _nothing
@@ -163,14 +146,13 @@ class Metrics:
                 latencies[bisect_left(_BOUNDS_NS, latency_ns)] += 1
                 latencies[-1] += latency_ns
             elif isinstance(event, Problem):
-                key = event.code, event.severity
-                self._problems[key] = self._problems.get(key, 0) + 1
+                self._over["zmtp_problems"][event.code, event.severity] += 1
             elif isinstance(event, Connection):
                 self._flows.pop(event.flow, None)
                 self._open.pop(event.flow, None)
-                self._over.add(event, self._label(event.server.address), is_open=False)
+                self._count(self._over, event, is_open=False)
             elif isinstance(event, Subscription):
-                self._subscriptions[event.action,] = self._subscriptions.get((event.action,), 0) + 1
+                self._over["zmtp_subscriptions"][event.action,] += 1
         if self._is_wanted.is_set():
             self._is_wanted.clear()
             self._look()
@@ -178,15 +160,23 @@ class Metrics:
 
     def _look(self) -> None:
         """Add up what is over and what goes on, and see what is wrong."""
-        findings: dict[tuple[str, str], int] = {}
-        for each in self._diagnosis.findings():
-            findings[each.code, each.severity] = findings.get((each.code, each.severity), 0) + 1
-        self._findings = findings
-        now = self._over.copy()
+        now = {name: counts.copy() for name, counts in self._over.items()}
+        now["zmtp_findings"].update((each.code, each.severity) for each in self._diagnosis.findings())
         self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():
-            now.add(connection, self._label(connection.server.address), is_open=True)
+            self._count(now, connection, is_open=True)
         self._now = now
+
+    def _count(self, counts: _Counts, connection: Connection, is_open: bool) -> None:
+        service = self._label(connection.server.address)
+        for side, peer in (("client", connection.client), ("server", connection.server)):
+            kind = peer.socket_type or "unknown"
+            labels = service, side, kind if kind in _KINDS else OTHER
+            counts["zmtp_messages"][labels] += getattr(connection.messages, side)
+            counts["zmtp_octets"][labels] += getattr(connection.octets, side)
+        counts["zmtp_connections_opened"][service,] += 1
+        counts["zmtp_connections_open"][service,] += is_open
+        counts["zmtp_subscriptions_active"][service,] += len(connection.subscriptions) if is_open else 0
 
     def _latencies_of(self, reply: Message) -> list[int]:
         service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=port_of))
@@ -205,27 +195,16 @@ class Metrics:
         self._is_wanted.set()
         self._is_new.wait(_PATIENCE)  # then what was known before
         now = self._now
-        messages = CounterMetricFamily("zmtp_messages", "Messages.", labels=_SOCKET)
-        yield _family(messages, [(key, counts[0]) for key, counts in now.sent.items()])
-        octets = CounterMetricFamily("zmtp_octets", "Octets of the streams.", labels=_SOCKET)
-        yield _family(octets, [(key, counts[1]) for key, counts in now.sent.items()])
+        for kind, name, meaning, labels in _FAMILIES:
+            family = kind(name, meaning, labels=labels)
+            for values, number in list(now[name].items()):
+                family.add_metric(values, number)
+            yield family
         latencies = HistogramMetricFamily("zmtp_reply_seconds", "How long replies took.", labels=["service"])
         for service, counts in list(self._latencies.items()):
             *buckets, total = list(counts)
             latencies.add_metric([service], _cumulated(buckets), total / 1e9)
         yield latencies
-        opened = CounterMetricFamily("zmtp_connections_opened", "Connections seen.", labels=["service"])
-        yield _family(opened, [((service,), counts[0]) for service, counts in now.services.items()])
-        still = GaugeMetricFamily("zmtp_connections_open", "Connections that are open.", labels=["service"])
-        yield _family(still, [((service,), counts[1]) for service, counts in now.services.items()])
-        active = GaugeMetricFamily("zmtp_subscriptions_active", "Topics subscribed to now.", labels=["service"])
-        yield _family(active, [((service,), counts[2]) for service, counts in now.services.items()])
-        actions = CounterMetricFamily("zmtp_subscriptions", "Topics subscribed to or cancelled.", labels=["action"])
-        yield _family(actions, list(self._subscriptions.items()))
-        problems = CounterMetricFamily("zmtp_problems", "Problems: docs/problems.md.", labels=["code", "severity"])
-        yield _family(problems, list(self._problems.items()))
-        found = GaugeMetricFamily("zmtp_findings", "Findings so far: docs/diagnose.md.", labels=["code", "severity"])
-        yield _family(found, list(self._findings.items()))
         yield CounterMetricFamily("zmtpsniff_packets", "Packets captured.", value=self._capture.packets)
         yield CounterMetricFamily(
             "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._capture.dropped
@@ -234,12 +213,6 @@ class Metrics:
 
 def _nothing() -> None:
     """Nobody answers yet."""
-
-
-def _family(family: Any, samples: Sequence[tuple[Sequence[str], int]]) -> Metric:
-    for labels, value in samples:
-        family.add_metric(labels, value)
-    return family  # type: ignore[no-any-return]
 
 
 def _cumulated(buckets: Sequence[int]) -> list[tuple[str, float]]:
