@@ -41,7 +41,7 @@ class SentMessage(NamedTuple):
 
 @dataclass
 class Conversation:
-    """What two programs say to each other on one connection, and what is true of it."""
+    """The writes of two programs on one connection, and the truth about them."""
 
     name: str
     types: tuple[str, str]  # socket types of client and server
@@ -96,7 +96,7 @@ class Conversation:
 
 
 def metadata(socket_type: str, identity: bytes) -> bytes:
-    """What READY and INITIATE carry."""
+    """The metadata of READY and INITIATE."""
     pairs = [(b"Socket-Type", socket_type.encode())]
     if socket_type in _IDENTIFIED:
         pairs.append((b"Identity", identity))

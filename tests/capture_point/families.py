@@ -159,7 +159,7 @@ _OPENINGS: dict[str, Callable[[Segment], bool]] = {
 
 
 def handshake(random: Random) -> Case:
-    """What opens a connection is not in order, or parts of it are missing."""
+    """The opening of a connection is not in order, or lacks parts."""
     session = _session(random)
     records = _watched(random, [session])
     how = []

@@ -60,7 +60,7 @@ class Segment:
     def __init__(
         self, session: "Session", side: int, offset: int, payload: bytes, ack: int, flags: int, sent_ns: int
     ) -> None:
-        """What ``side`` of ``session`` sends; ``ack`` is an offset of the other side, -1 for none."""
+        """A segment that ``side`` of ``session`` sends; ``ack`` is an offset of the other side, -1 for none."""
         self.session = session
         self.side = side
         self.offset = offset

@@ -1,4 +1,4 @@
-"""What is shown of a capture, held against what was sent.
+"""The judge of events: holds them against what was sent.
 
 The oracle knows what was sent, and which octets of it are in the capture. Where all are, what is shown must be all of
 it, and nothing may be told but what would be told of the same packets in order. Where octets are missing, what is shown
@@ -57,7 +57,7 @@ class Case:
 
 @dataclass
 class Verdict:
-    """What is wrong with what was shown, a line each, and how much of what was sent was shown."""
+    """The faults of the events, a line each, and how much of what was sent they show."""
 
     faults: list[str] = field(default_factory=list)
     count: Counter[str] = field(default_factory=Counter)
@@ -270,7 +270,7 @@ class _Judge:
             self._check_connection()
 
     def _check_messages(self, side: int) -> None:
-        """What is shown was sent, in that order; all of it that must be seen is shown."""
+        """Each message shown was sent, in that order; each that must be seen is shown."""
         sent, shown = self.talk.messages[side], self.messages[side]
         who = ("client", "server")[side]
         places: dict[tuple[bytes, ...], int] = {one.frames: place for place, one in enumerate(sent)}
@@ -376,7 +376,7 @@ class _Judge:
                 self.faults.append(f"subscriptions {shown} that are not in {sent}")
 
     def _check_commands(self) -> None:
-        """What is shown of a side's commands was sent; each PONG names the packet of its own PING."""
+        """Each command shown was sent by its side; each PONG names the packet of its own PING."""
         pings: list[list[Command]] = [[], []]
         pongs: list[list[Command]] = [[], []]
         for side in (CLIENT, SERVER):

@@ -30,7 +30,7 @@ Records = list[Record]
 
 
 def watch(place: float, *sessions: Session) -> Records:
-    """What passes a place between client (0) and server (1), with the time at which it does."""
+    """The packets that pass a place between client (0) and server (1), with their times there."""
     passing = [(segment.passes(place), segment) for session in sessions for segment in session.segments]
     return sorted((Record(START_NS + time, one) for time, one in passing if time >= 0), key=_TIME)
 

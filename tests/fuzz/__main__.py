@@ -131,7 +131,7 @@ def _command(*arguments: str) -> list[str]:
 def _target(
     name: str, target: Callable[[bytes], None], seconds: float, runs: int, seed: int, work: Path
 ) -> dict[str, Any]:
-    """Fuzz one target for so long; what came of it."""
+    """Fuzz one target for so long; returns its result."""
     learned = work / name
     learned.mkdir(parents=True, exist_ok=True)
     flags = [

@@ -74,7 +74,7 @@ def pcapng(data: bytes) -> None:
 
 
 def compressed(data: bytes) -> None:
-    """gzip, xz and zstd: whatever is wrong, and however little of it gives how much."""
+    """gzip, xz and zstd: any damage, and any ratio of compression."""
     whole = _read(iter([data] if data else []))
     again = _read(pieces(data, 3))
     # Where damage shows may depend on how much the library is given at once, what was good before it may not.
@@ -118,7 +118,7 @@ def headers(data: bytes) -> None:
 
 
 def headers_general(data: bytes) -> None:
-    """What the quick way through the headers makes of a packet, the general way makes of it, too."""
+    """The quick way through the headers and the general way give the same segment."""
     for number, (mark, octets) in enumerate(turns(data)):
         link = LINKS[mark % len(LINKS)]
         packet: Packet = (number, link, octets, len(octets), None)

@@ -57,7 +57,7 @@ class _NotedPlaintexts(Plaintexts):
 
 
 def tls(path: Path) -> Iterator[bytes]:
-    """A recorded conversation, whose keys are inside: as it was on the wire, and with what tshark decrypted of it."""
+    """A recorded conversation, whose keys are inside: as it was on the wire, and as tshark decrypted its records."""
     from zmtpsniff.capture.tshark import open_with_tshark
 
     wire = []
@@ -111,7 +111,7 @@ def tls(path: Path) -> Iterator[bytes]:
 
 
 def compressed_websocket(takeover: bool) -> list[tuple[int, bytes]]:
-    """What two sides send that agree on compression, as wsproto writes it."""
+    """The octets of two sides that agree on compression, as wsproto writes them."""
     extension = PerMessageDeflate(
         client_no_context_takeover=not takeover, server_no_context_takeover=not takeover, client_max_window_bits=10
     )

@@ -30,7 +30,7 @@ octets that are missing, what tshark says alone, two records in one packet, a re
 
 
 class _Step(NamedTuple):
-    """What one packet does."""
+    """The effect of one packet."""
 
     side: int
     octets: bytes  # of the stream
@@ -262,7 +262,7 @@ def deflate(data: bytes) -> None:
 
 
 def _framed(said: list[tuple[int, bytes]], choice: int, compresses: bool) -> list[tuple[int, bytes]]:
-    """What the two sides send; bit 1 of a mark says that it is missing."""
+    """The octets of the two sides; bit 1 of a mark says that they are missing."""
     parameters = permessage.parameters(_ANSWERS[choice % 4].decode().split(", "))
     assert parameters is not None
     writers = [

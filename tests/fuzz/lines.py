@@ -1,4 +1,4 @@
-"""Which lines of the program inputs reach: the standard library's tracing, and a table of it."""
+"""Which lines of the program inputs reach: the standard library's tracing, and a table of its counts."""
 
 import sys
 from collections.abc import Callable, Iterable
@@ -60,7 +60,7 @@ def in_functions(path: Path) -> set[int]:
 
 
 def table(of_targets: list[dict[str, list[int]]]) -> str:
-    """What all targets together reach: of each module that any of them does, and in all."""
+    """The lines that all targets together reach: of each module that any target reaches, and in all."""
     together: dict[str, set[int]] = {}
     for found in of_targets:
         for name, numbers in found.items():

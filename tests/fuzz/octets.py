@@ -46,7 +46,7 @@ def pieces(octets: bytes, seed: int) -> Iterator[bytes]:
 
 
 def told(events: Iterable[AnyEvent], problems: bool = True) -> dict[str, list[str]]:
-    """What each sender said, and what is wrong with it, without the times and packets that it took."""
+    """The events of each sender, and the problems, without times and packets."""
     out: dict[str, list[str]] = {}
     for event in events:
         if isinstance(event, Connection):

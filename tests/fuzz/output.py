@@ -1,4 +1,4 @@
-"""What is shown of events, held against what all output must keep to."""
+"""Output for events, held against the rules of all output."""
 
 import io
 import json
@@ -38,7 +38,7 @@ def is_safe(text: str, lines: int = 0) -> None:
 
 
 def checked(events: list[AnyEvent], rules: list[Rule]) -> None:
-    """Rules held against events, and what came of it in all formats of reports."""
+    """Rules held against events, and the results in all formats of reports."""
     check = Check(rules)
     check.take(events)
     outcomes = check.finish()

@@ -212,7 +212,7 @@ def _frames() -> list[bytes]:
 
 
 def _made_frames() -> Iterable[bytes]:
-    """What the fixtures hold none of: FileMQ, Bitcoin Core, XRAP, Dafka, logs of ZRE, events of key-value caches."""
+    """Messages that the fixtures lack: FileMQ, Bitcoin Core, XRAP, Dafka, logs of ZRE, events of key-value caches."""
     version = b"\2"
     tracker, second = (7).to_bytes(4, "big"), (7).to_bytes(8, "big")
     stored = ["BlockStored", [b"\1\2", 3], None, [1, 2, 3, 4], 4, None, "GPU", None, [None]]

@@ -1,4 +1,4 @@
-"""What is fuzzed: functions that take any octets and fail only if something is wrong with the program.
+"""The fuzz targets: functions that take any octets and fail only if something is wrong with the program.
 
 Each has a folder of its name in ``corpus/``. What is checked beside that nothing raises: cutting input differently
 changes nothing, octets are delivered once and in order, memory stays within its bounds, output can be read again.
@@ -65,7 +65,7 @@ def messages(data: bytes) -> list[AnyEvent]:
 
 
 def payloads(data: bytes) -> None:
-    """What applications say in messages."""
+    """Payload protocols in messages of applications."""
     events = messages(data)
     found = Payloads(built_in(), bodies=None).take(events)
     assert not [event for event in found if isinstance(event, Problem)], "a built-in dissector failed"
@@ -92,7 +92,7 @@ def bodies(data: bytes) -> None:
 
 
 def protobuf(data: bytes) -> None:
-    """What is taken for a message of Protocol Buffers is one, and has the fields that Google's library finds in it."""
+    """A value taken for a message of Protocol Buffers is one, and has the fields that Google's library finds in it."""
     found = proto.decode(data)
     if found is None:
         return

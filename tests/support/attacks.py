@@ -41,7 +41,7 @@ print(json.dumps([os.waitstatus_to_exitcode(status), usage.ru_maxrss >> 10, usag
 
 
 class Cost(NamedTuple):
-    """What a run of the program took."""
+    """The cost of a run of the program."""
 
     status: int  # its exit status
     mib: int  # peak memory
@@ -78,7 +78,7 @@ def captured(octets: Iterable[bytes]) -> Iterator[Packet]:
 
 
 def capture(make: Callable[[int], Iterator[bytes]]) -> Callable[[Path, int], None]:
-    """What writes a pcap file of the packets that ``make`` makes."""
+    """A function that writes a pcap file of the packets that ``make`` makes."""
 
     def write(path: Path, percent: int) -> None:
         save(path, captured(make(percent)))
@@ -346,7 +346,7 @@ CAPTURE = FIXTURES / "m31_req_rep.pcap"
 
 
 def run(attack: Attack, percent: int, folder: Path) -> Cost:
-    """What the program needs for an attack of this share of its full size."""
+    """The cost of an attack of this share of its full size."""
     path = folder / "input"
     attack.write(path, percent)
     try:
@@ -356,7 +356,7 @@ def run(attack: Attack, percent: int, folder: Path) -> Cost:
 
 
 def measured(arguments: list[str]) -> Cost:
-    """What the program needs with these arguments."""
+    """The cost of a run with these arguments."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         command = f'import os; os.dup2({output.fileno()}, 1); os.dup2({errors.fileno()}, 2); ' \
                   f'os.execv({sys.executable!r}, [{sys.executable!r}, "-m", "zmtpsniff", *{arguments!r}])'  # fmt: skip

@@ -145,7 +145,7 @@ class Screenful:
         return is_made and screen.is_mounted and is_laid_out and has_lines
 
     def lines(self) -> list[str]:
-        """What is on the screen, line by line."""
+        """The lines on the screen."""
         found: dict[float, list[tuple[float, str]]] = {}
         for x, y, text in re.findall(
             r'<text class="[^"]*-r\d+" x="([\d.]+)" y="([\d.]+)"[^>]*>([^<]*)</text>', self.svg()

@@ -34,7 +34,7 @@ def thinned(packets: Iterable[Packet], share: float, random: Random) -> list[Pac
 
 
 class Capture(NamedTuple):
-    """What a capture has of the packets that passed where it was made."""
+    """The packets of a capture among those that passed where it was made."""
 
     passed: Sequence[Packet]
     kept: Sequence[Packet]  # the same objects, without those that were lost
@@ -64,7 +64,7 @@ class _Segment(NamedTuple):
 
 
 def holes(captures: Sequence[Capture]) -> dict[Sender, Hole]:
-    """What captures of the same connections lack together of each of their senders."""
+    """The octets of each sender that captures of the same connections lack together."""
     passed = list(chain.from_iterable(capture.passed for capture in captures))
     first = {segment.sender: segment.seq + 1 for segment in _segments(passed) if segment.flags & _SYN}
     # Who refuses a connection sends no SYN.

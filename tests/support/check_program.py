@@ -16,7 +16,7 @@ from zmtpsniff.check.rules import Check
 
 
 class CheckRun(NamedTuple):
-    """What a run said."""
+    """The output of a run."""
 
     status: int
     out: str

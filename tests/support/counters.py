@@ -16,7 +16,7 @@ LEFT_OUT, TWICE, SWAPPED = range(17, 20), 30, 40
 
 
 def numbers(way: str) -> list[int]:
-    """What is counted."""
+    """The numbers that a program counts."""
     counted = list(range(1, NUMBERS + 1))
     if way == "faulty":
         counted = [each for each in counted if each not in LEFT_OUT]

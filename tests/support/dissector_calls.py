@@ -1,4 +1,4 @@
-"""What may happen to a connection's dissector: octets cut anywhere, holes, sides that are late, in any order."""
+"""Calls of a connection's dissector: octets cut anywhere, holes, sides that are late, in any order."""
 
 from collections.abc import Callable
 from functools import cache
@@ -22,7 +22,7 @@ Successor = Callable[[ZmtpConnection, list[AnyEvent]], ZmtpConnection]  # what g
 
 @cache
 def talks() -> tuple[list[Sent], ...]:
-    """What two sides send each other: captures; conversations of each version; WebSocket."""
+    """Octets that two sides send each other: of captures, conversations of each version; WebSocket."""
     captured = [talk for path in sorted(FIXTURES.glob("*.pcap")) for talk in from_capture(path)]
     small = [talk for talk in captured if 0 < sum(len(piece.data) for piece in talk.pieces) < 50_000]
     # Two that announce a version and frame as 1.0 does
@@ -93,7 +93,7 @@ def events(
     limits: Limits | None = None,
     between: Successor | None = None,
 ) -> list[AnyEvent]:
-    """What a dissector tells that is called so; ``between`` two calls another may go on for it."""
+    """The events of a dissector that is called so; ``between`` two calls another may take its place."""
     out: list[AnyEvent] = []
     connection = ZmtpConnection(out, 1, CLIENT, SERVER, starts, limits, forced)
     for side, method, arguments in made:

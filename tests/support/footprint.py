@@ -1,4 +1,4 @@
-"""What an object keeps, in whatever part of it: for tests that memory is bounded."""
+"""The objects that an object keeps alive, for tests that memory is bounded."""
 
 import gc
 from collections import deque

@@ -51,7 +51,7 @@ needs_tcpdump = pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpd
 
 
 class Impairment(NamedTuple):
-    """What a stretch of the link does to each frame with a TCP segment, in either direction."""
+    """The treatment of each frame with a TCP segment on a stretch of the link, in either direction."""
 
     delay: float = 0.0  # seconds
     jitter: float = 0.0  # seconds that are added to the delay at most; frames overtake each other by it
@@ -71,7 +71,7 @@ class _Frame(NamedTuple):
 
 
 class Wire:
-    """What carries frames between two TAP devices."""
+    """The carrier of frames between two TAP devices."""
 
     def __init__(self, taps: tuple[int, int], impairment: Impairment, seed: int) -> None:
         self.middle: list[Packet] = []  # what passed the capture point between the stretches

@@ -19,7 +19,7 @@ def packets_of(path: Path) -> list[Packet]:
 
 
 def events_of(packets: list[Packet], settings: Settings) -> list[AnyEvent]:
-    """What is shown of packets."""
+    """The events of packets."""
     return [event for batch in Sniffer(Packets(packets), settings).events() for event in batch]
 
 

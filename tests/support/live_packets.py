@@ -1,4 +1,4 @@
-"""Packets that are at hand, given out as a live capture gives them: as they pass, while the clock goes on.
+"""Packets that are at hand, given out as a live capture gives them: as they pass, while time passes.
 
 Nothing waits here: the clock is one that the packets and the ticks of the capture move.
 """

@@ -43,7 +43,7 @@ def _missing(engine: str) -> pytest.MarkDecorator:
 
 
 class LiveProgram:
-    """A capture that goes on."""
+    """A capture that runs."""
 
     def __init__(self, process: subprocess.Popen[bytes], reads: bool = True) -> None:
         self.process = process
@@ -100,7 +100,7 @@ class LiveProgram:
         return records
 
     def said(self) -> str:
-        """What it has said on standard error so far; all of it once it has ended."""
+        """Its standard error so far, which is whole once it has ended."""
         if self.process.poll() is not None:
             self._error_reader.join(_PATIENCE)
         return b"".join(self._said).decode()

@@ -12,7 +12,7 @@ _PACKETS = {2, 3, 6}  # kinds of blocks: obsolete, simple and enhanced ones
 
 
 def content(path: Path) -> bytes:
-    """What a capture file holds, uncompressed."""
+    """The octets of a capture file, uncompressed."""
     octets = path.read_bytes()
     if octets.startswith(b"\x1f\x8b"):
         return gzip.decompress(octets)

@@ -1,4 +1,4 @@
-"""How tests have captures dissected that look at one part of it."""
+"""Settings of tests that look at one part of a dissection."""
 
 from zmtpsniff.engine.settings import Settings
 

@@ -19,7 +19,7 @@ SECONDS = 4.0
 
 
 class Fault(NamedTuple):
-    """A way in which the shop is broken, and what a diagnosis must say of it."""
+    """A way in which the shop is broken, and the findings that a diagnosis must have."""
 
     what: str
     code: str
@@ -123,7 +123,7 @@ class Shop:
     # ------------------------------------------------------------------ services
 
     def _zap(self) -> None:
-        """Who may come in: alice with her password, and any CURVE key."""
+        """Admits alice with her password, and any CURVE key."""
         socket = self._context.socket(zmq.REP)
         socket.linger = 0
         socket.bind("inproc://zeromq.zap.01")

@@ -101,7 +101,7 @@ class Block(NamedTuple):
     marks: tuple[str, ...]  # comments in front of it: "not run: why", "run by tests/x.py", "exit 1", "file: name"
 
     def mark(self, name: str) -> str | None:
-        """What a mark says behind its colon, or "" without one; None if it is not there."""
+        """The words of a mark behind its colon, or "" without one; None if it is not there."""
         for mark in self.marks:
             if mark.startswith(name):
                 return mark.removeprefix(name).lstrip(": ")
@@ -113,7 +113,7 @@ class Block(NamedTuple):
         return self.mark("not run") is not None or self.mark("run by") is not None
 
     def steps(self) -> Iterator[tuple[str, str | None]]:
-        """The commands of it, and what they print if that is shown."""
+        """Its commands, and their output where that is shown."""
         if self.kind == "sh":
             yield self.text, None
             return

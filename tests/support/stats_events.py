@@ -1,4 +1,4 @@
-"""What the tests of statistics share: events to count, records to compare."""
+"""Events to count and records to compare, for the tests of statistics."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Parts that go on from the snapshot of others."""
+"""Parts that continue from the snapshot of others."""
 
 from typing import TypeVar
 
@@ -9,7 +9,7 @@ P = TypeVar("P", bound=Part)
 
 
 def successor(part: Part, new: P) -> P:
-    """``new``, which goes on from a snapshot of ``part``; its own snapshot is the same."""
+    """``new``, which continues from a snapshot of ``part``; its own snapshot is the same."""
     octets = snapshots.save("part", part)
     snapshots.load("part", octets, new)
     assert snapshots.save("part", new) == octets

@@ -6,7 +6,7 @@ import threading
 
 
 class Terminal:
-    """What a program writes on a terminal."""
+    """The octets that a program writes on a terminal."""
 
     def __init__(self, descriptor: int) -> None:
         self.written = b""

@@ -1,4 +1,4 @@
-"""What libzmq does when its peer breaks a rule: a socket of it, and a TCP connection that speaks as its peer.
+"""Reactions of libzmq to a peer that breaks a rule: a socket, and a TCP connection that speaks as its peer.
 
 `python -m tests.support.violations LIBRARY...` prints that of any libzmq, such as an older one.
 """
@@ -24,7 +24,7 @@ _QUIET = 1.5  # it would connect again within 20 ms
 
 
 class Violation(NamedTuple):
-    """What a peer says after its handshake, or in place of it."""
+    """The octets of a peer after its handshake, or in place of that."""
 
     kind: int  # the socket of libzmq
     peer: bytes  # the type that its peer announces
@@ -38,7 +38,7 @@ class Violation(NamedTuple):
 
 
 class Reaction(NamedTuple):
-    """What libzmq did."""
+    """The reaction of libzmq."""
 
     closed: bool  # the connection
     again: bool  # it connected again
@@ -124,7 +124,7 @@ def _await(peer: socket.socket, octets: bytes, ask: bytes = b"") -> bool:
 
 
 def _hear(victim: zmq.Socket, seconds: float) -> tuple[list[list[bytes]], bool]:
-    """What the program receives, up to what was right, and whether that came."""
+    """The messages that the program receives up to the right one, and whether that came."""
     heard: list[list[bytes]] = []
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:

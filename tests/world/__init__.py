@@ -1,4 +1,4 @@
-"""The world that tests make up, from octets to captures, and the events that tell of it.
+"""The world that tests make up, from octets to captures, and its events.
 
 ===================== =======================================================
 :mod:`.octets`        greetings, frames, commands and handshakes of ZMTP

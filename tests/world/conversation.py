@@ -22,7 +22,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Conversation:
-    """What two sides sent each other, in the order in which it was seen."""
+    """The pieces that two sides sent each other, in the order in which they were seen."""
 
     name: str
     pieces: tuple[Piece, ...]

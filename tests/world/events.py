@@ -88,7 +88,7 @@ def _bare(event: AnyEvent) -> tuple[Any, ...]:
 
 
 def told(events: Iterable[AnyEvent]) -> dict[str, list[tuple[Any, ...]]]:
-    """What each sender said, without times and numbers, and the connection record."""
+    """The events of each sender, without times and numbers, and the connection record."""
     out: dict[str, list[tuple[Any, ...]]] = {}
     for event in events:
         if isinstance(event, Connection):

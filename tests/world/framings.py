@@ -8,7 +8,7 @@ from .protocol_octets import Turns, some, u16
 
 
 def _kind_and_text(random: Random, most: int) -> bytes:
-    """What frames of home-made protocols hold: a kind, a number, a text. Kinds are no flags of ZMTP."""
+    """The body of a home-made protocol's frame: a kind, a number, a text. Kinds are no flags of ZMTP."""
     return bytes([random.randrange(2, 40)]) + u16(random.randrange(1000)) + some(random, most)
 
 

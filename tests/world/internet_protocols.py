@@ -1,4 +1,4 @@
-"""What one finds between networks: routing, names, terminals, the web, telephony, mail, files."""
+"""Protocols between networks: routing, names, terminals, the web, telephony, mail, files."""
 
 import struct
 from random import Random

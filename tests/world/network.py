@@ -61,7 +61,7 @@ class SentSegment:
 
 
 def segments(talk: Conversation, acks: bool = True, fin: bool = True) -> list[SentSegment]:
-    """What an undisturbed capture holds: SYN, SYN ACK, ACK, data with acknowledgments, and the end."""
+    """The segments of an undisturbed capture: SYN, SYN ACK, ACK, data with acknowledgments, and the end."""
     out = [
         SentSegment(CLIENT, -1, b"", -1, SYN),
         SentSegment(SERVER, -1, b"", 0, SYN | ACK),

@@ -1,4 +1,4 @@
-"""What octets of many protocols are made of: lengths, names, texts."""
+"""Parts of many protocols: lengths, names, texts."""
 
 import struct
 from collections.abc import Callable, Iterator

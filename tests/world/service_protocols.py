@@ -1,4 +1,4 @@
-"""What runs behind servers: databases, and what carries messages."""
+"""Protocols behind servers: databases and brokers of messages."""
 
 import struct
 from random import Random
