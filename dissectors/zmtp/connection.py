@@ -18,12 +18,12 @@ from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
 from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
+from dissectors.zmtp.agreement import Agreement, agree, agree_zws
 from dissectors.zmtp.curve import Boxes, Curve
 from dissectors.zmtp.half import Finding, Half
 from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
-from dissectors.zmtp.opening import Agreement, agree, agree_zws
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.search import Search
 from dissectors.zmtp.security import Security

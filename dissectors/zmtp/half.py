@@ -277,7 +277,7 @@ class Half(Part):
     def stop(self) -> None:
         """Read nothing more of this side."""
         self._turn("over")
-        self.opening.state = "over"
+        self.opening.stop()
         self.reader = None
         self.search = None
         self.buffer.clear()
@@ -310,7 +310,7 @@ class Half(Part):
         if not (self.octets or self.stopped or self.is_absent):
             self.journal.time_ns = time_ns
             self.journal.packet = packet
-            self.opening.state = "absent"
+            self.opening.miss()
             if self.search is not None:
                 self.search = None
                 self._turn("opening")
@@ -410,7 +410,7 @@ class Half(Part):
         """Read frames of this framing from here on."""
         opening = self.opening
         opening.framing = framing
-        opening.state = "frames"
+        opening.leave()
         self.search = None
         self.reader = (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
         if framing == 1 and not opening.proven:
@@ -454,7 +454,7 @@ class Half(Part):
         return position
 
     def _read_messages(self, reader: WebSocketReader) -> None:
-        self.opening.state = "frames"
+        self.opening.leave()
         self.search = None
         self.reader = reader
         self._turn("messages")
@@ -569,7 +569,7 @@ class Half(Part):
         self.reader = None
         self.buffer.clear()
         opening = self.opening
-        opening.state = "frames"
+        opening.leave()
         if opening.upgraded:
             self._begin_message_search()
         else:

@@ -30,9 +30,11 @@ details. The connection, which owns both sides, draws the conclusions from a fac
     no-upgrade  the side answers an upgrade with something else
     hole        octets are missing, and nothing is known of what follows
 
-The attributes of an opening say what its side has announced. An :class:`Agreement` says what both sides agree on.
+The attributes of an opening say what its side has announced.
+The :mod:`~dissectors.zmtp.agreement` says what both sides agree on.
 
-This is the usual way, and the ways of earlier versions; `TRANSITIONS` has all of them:
+These are the usual way, and the ways of earlier versions. `TRANSITIONS` and `FROM_ANY` have all of them, and only they
+set the state:
 
     start ─▶ signature ─▶ after signature ─▶ revision ─▶ after revision ─▶ greeting ─▶ after greeting ─▶ frames
     after revision ─▶ socket type ─▶ identity 2.0 ─▶ frames
@@ -48,8 +50,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
-import msgspec
-
 from dissectors.events import Side
 from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import commands, deflate, greeting, sockets, upgrade, wire
@@ -57,7 +57,6 @@ from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.evidence import EvidenceV1
 from dissectors.zmtp.greeting import GreetingV3, Signature
-from dissectors.zmtp.security import MECHANISMS
 from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 
 State = Literal[
@@ -98,32 +97,64 @@ Fact = Literal[
     "hole",
 ]
 
-TRANSITIONS: dict[State, tuple[State, ...]] = {
-    "absent": ("start", "perhaps start"),
-    "start": ("signature", "identity 1.0", "head", "absent"),
-    "perhaps start": ("signature", "after greeting", "head", "absent"),
-    "behind signature": ("socket type", "perhaps start"),
-    "signature": ("after signature", "identity 1.0"),
-    "after signature": ("revision", "identity after signature", "frames"),
-    "revision": ("after revision",),
-    "after revision": ("greeting", "socket type"),
-    "greeting": ("after greeting",),
-    "rest of greeting": ("after greeting",),
-    "after greeting": ("frames",),
-    "socket type": ("identity 2.0", "identity 1.0"),
-    "identity 2.0": ("frames",),
-    "identity 1.0": ("frames",),
-    "identity after signature": ("frames",),
-    "head": ("after head", "identity 1.0"),
-    "after head": ("frames",),
-    "frames": ("absent",),
-    "over": (),
+Cause = Literal[
+    "mark",  # it begins with FF
+    "length",  # it begins with a length of ZMTP 1.0
+    "words",  # it begins like HTTP
+    "signature",  # its signature is read
+    "versioned",  # the other side has a signature
+    "unversioned",  # the other side has none
+    "revision",  # its revision is read
+    "old",  # the revision of either side is 2 or less
+    "new",  # those of both sides are 3 or more
+    "frames of 1.0",  # either side speaks 1.0
+    "frames of 2.0",
+    "greeting",  # its greeting of 64 octets is over
+    "identity",  # its identity is read
+    "upgrade",  # its HTTP head upgrades to ZWS
+    "octets",  # of a side that seemed absent, from the first on
+    "octets from anywhere",  # likewise, but they may be in mid-stream; or a hole came before them
+    "hole over signature",  # octets are missing, up to the end of its signature
+    "hole over beginning",  # octets are missing, and the rest of a greeting may follow
+    "hole in greeting",
+    "absence",  # the capture has no packet of it so far
+    "end of greeting",  # frames follow, or are searched
+    "end",  # nothing more is read
+]
+"""The reason for a step from a state to the next."""
+
+TRANSITIONS: dict[State, dict[Cause, State]] = {
+    "absent": {"octets": "start", "octets from anywhere": "perhaps start"},
+    "start": {"mark": "signature", "length": "identity 1.0", "words": "head"},
+    "perhaps start": {"mark": "signature", "words": "head"},
+    "behind signature": {"revision": "socket type", "octets from anywhere": "perhaps start"},
+    "signature": {"signature": "after signature", "length": "identity 1.0"},
+    "after signature": {"versioned": "revision", "unversioned": "identity after signature", "identity": "frames"},
+    "revision": {"revision": "after revision"},
+    "after revision": {"new": "greeting", "old": "socket type"},
+    "greeting": {"greeting": "after greeting"},
+    "rest of greeting": {"greeting": "after greeting"},
+    "after greeting": {"end of greeting": "frames"},
+    "socket type": {"frames of 2.0": "identity 2.0", "frames of 1.0": "identity 1.0"},
+    "identity 2.0": {"identity": "frames"},
+    "identity 1.0": {"identity": "frames"},
+    "identity after signature": {"identity": "frames"},
+    "head": {"upgrade": "after head", "length": "identity 1.0"},
+    "after head": {"end of greeting": "frames"},
+    "frames": {},
+    "over": {},
 }
-"""The states, and which may follow on each while octets come."""
-BEHIND_A_HOLE: tuple[State, ...] = (
-    *("perhaps start", "behind signature", "rest of greeting", "after greeting", "frames"),
-)
-"""What may follow on any state of an opening if octets are missing."""
+"""The states, and the next one for each cause."""
+FROM_ANY: dict[Cause, State] = {
+    "hole over signature": "behind signature",
+    "hole over beginning": "perhaps start",
+    "hole in greeting": "rest of greeting",
+    "greeting": "after greeting",
+    "absence": "absent",
+    "end of greeting": "frames",
+    "end": "over",
+}
+"""The next state for causes that may come in any state: holes, and what the rest of the connection shows."""
 
 # So many octets wait for a word from the other side. When there are more, the capture lacks the other side.
 _PATIENCE = 16_384
@@ -132,7 +163,7 @@ _IDENTITY_LIMIT = 0xFFFF
 # No peer has announced a higher revision yet. Where the signature proves little, a higher one is no ZMTP.
 _LAST_REVISION = 15
 _BEGINNING = 16  # octets to show of a side that does not speak ZMTP
-_ALIKE = 64  # pairs of greetings to remember with what they agree on: most are like others before them
+_ALIKE = 64  # greetings to remember: most are like others before them
 _NO_FAULTS: tuple[commands.Fault, ...] = ()
 _NOT_ZMTP = (("not-zmtp", ""),)
 
@@ -172,14 +203,20 @@ class Opening(Part):
     def __post_init__(self) -> None:
         """Wait for the first octets."""
         self.other = self
-        self.begin()
+        if not self._from_start:
+            self.state = "perhaps start"
+
+    def _turn(self, cause: Cause) -> None:
+        self.state = TRANSITIONS[self.state].get(cause) or FROM_ANY[cause]
 
     # ------------------------------------------------------------------ what others ask
 
     @property
     def mechanism(self) -> str | None:
         """The mechanism that the side announces; None if its greeting is not known."""
-        return _mechanism(self.greeting, self.upgrade)
+        if self.greeting is not None:
+            return self.greeting.mechanism
+        return None if self.upgrade is None else self.upgrade.mechanism
 
     @property
     def minor(self) -> int | None:
@@ -235,8 +272,20 @@ class Opening(Part):
     # ------------------------------------------------------------------ what others do
 
     def begin(self) -> None:
-        """Wait for the first octets."""
-        self.state = "start" if self._from_start else "perhaps start"
+        """Octets come of a side that seemed absent."""
+        self._turn("octets" if self._from_start else "octets from anywhere")
+
+    def miss(self) -> None:
+        """The capture has no packet of this side so far."""
+        self._turn("absence")
+
+    def leave(self) -> None:
+        """Read no more of a greeting: frames follow, or are searched."""
+        self._turn("end of greeting")
+
+    def stop(self) -> None:
+        """Read nothing more of this side."""
+        self._turn("end")
 
     def word(self) -> None:
         """The other side has said something: read on, even if no octets wait, since an identity may have none."""
@@ -264,7 +313,7 @@ class Opening(Part):
         three = three or self.state == "greeting"
         if end < wire.GREETING_SIZE and not three:
             # The rest of a greeting may follow.
-            self.state = "behind signature" if end == wire.SIGNATURE_SIZE else "perhaps start"
+            self._turn("hole over signature" if end == wire.SIGNATURE_SIZE else "hole over beginning")
             self.fact = "hole"
             return
         if end > wire.GREETING_SIZE or not three:
@@ -278,7 +327,7 @@ class Opening(Part):
             held = held[1:]
         self._before_hole, self._after_hole = held, wire.GREETING_SIZE - end
         if self._after_hole:
-            self.state = "rest of greeting"
+            self._turn("hole in greeting")
         else:
             self._end_greeting(held)
 
@@ -313,7 +362,7 @@ class Opening(Part):
     def _perhaps_start(self, data: bytes, position: int) -> int:
         """The first octets in the capture may be in mid-stream; only a signature shows that the stream begins here."""
         if upgrade.may_be_head(data[position : position + 5]):
-            self.state = "head"
+            self._turn("words")
             return position
         first = data[position : position + wire.SIGNATURE_SIZE]
         if first[0] == wire.SIGNATURE_START:
@@ -321,7 +370,7 @@ class Opening(Part):
                 self._wait(wire.SIGNATURE_SIZE)
                 return position
             if greeting.parse_signature(first).is_certain:
-                self.state = "signature"
+                self._turn("mark")
                 return position
         rest = greeting.find_rest(data[position : position + 2 * wire.GREETING_SIZE])
         if isinstance(rest, int):
@@ -347,15 +396,15 @@ class Opening(Part):
         if self.proven and greeting.is_rest_v2(octets):
             self.versioned = True
             self.revision = octets[0]
-            self.state = "socket type"
+            self._turn("revision")
             return position + 1
-        self.state = "perhaps start"
+        self._turn("octets from anywhere")
         return position
 
     def _start(self, data: bytes, position: int) -> int:
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, a letter for HTTP."""
         if data[position] == wire.SIGNATURE_START:
-            self.state = "signature"
+            self._turn("mark")
             return self._signature(data, position)
         if not self.forced:
             may_be = upgrade.may_be_head(data[position : position + 5])
@@ -363,17 +412,17 @@ class Opening(Part):
                 self._wait(len(data) - position + 1)
                 return position
             if may_be:
-                self.state = "head"
+                self._turn("words")
                 return position
         return self._first_octet(data, position)
 
     def _first_octet(self, data: bytes, position: int) -> int:
         """The first octet of ZMTP: FF, or the length of a short frame of ZMTP 1.0."""
         if data[position] == wire.SIGNATURE_START:
-            self.state = "signature"
+            self._turn("mark")
             return self._signature(data, position)
         self.beginning = data[position : position + _BEGINNING]
-        self.state = "identity 1.0"
+        self._turn("length")
         return position
 
     def _signature(self, data: bytes, position: int) -> int:
@@ -386,7 +435,7 @@ class Opening(Part):
             detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
             if not signature.is_versioned:
                 if signature.length >= wire.LENGTH_ESCAPE_V1:
-                    self.state = "identity 1.0"
+                    self._turn("length")
                 else:
                     self._refuse("bad-signature", detail)
                 return position
@@ -398,7 +447,7 @@ class Opening(Part):
         self.signature = signature
         self.versioned = True
         self._identity_left = signature.length - 1 if signature.length else 0
-        self.state = "after signature"
+        self._turn("signature")
         self._announce("signature")
         return position + wire.SIGNATURE_SIZE
 
@@ -414,10 +463,10 @@ class Opening(Part):
                 return position
             versioned = guessed != 1
         if versioned:
-            self.state = "revision"
+            self._turn("versioned")
             return self._revision(data, position)
         if self.proven:
-            self.state = "identity after signature"
+            self._turn("unversioned")
         else:
             self._refuse()
         return position
@@ -454,7 +503,7 @@ class Opening(Part):
             self._refuse()
             return position
         self.revision = data[position]
-        self.state = "after revision"
+        self._turn("revision")
         self._announce("revision")
         position += 1
         if self.fact is not None or position == len(data):
@@ -465,7 +514,7 @@ class Opening(Part):
         """The socket type follows if the revision of either side is old."""
         assert self.revision is not None
         if self.revision <= wire.REVISION_2:
-            self.state = "socket type"
+            self._turn("old")
             return position
         theirs = self.other.revision
         if theirs is None:
@@ -477,9 +526,9 @@ class Opening(Part):
                 return position
             theirs = wire.REVISION_2 if guessed == 2 else wire.REVISION_3
         if theirs <= wire.REVISION_2:
-            self.state = "socket type"
+            self._turn("old")
             return position
-        self.state = "greeting"
+        self._turn("new")
         return self._greeting(data, position)
 
     # ------------------------------------------------------------------ ZMTP 3.x
@@ -511,7 +560,7 @@ class Opening(Part):
             self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
         self.greeted = True
         self.framing = 2
-        self.state = "after greeting"
+        self._turn("greeting")
         self.fact = "greeting"
 
     def _after_greeting(self, data: bytes, position: int) -> int:
@@ -538,7 +587,7 @@ class Opening(Part):
         if self.socket_type is None:
             self.faults = (("unknown-socket-type", f"socket type {number} is not known in ZMTP 2.0"),)
         oldest = self.revision if theirs is None else min(self.revision, theirs)
-        self.state = "identity 1.0" if oldest == wire.REVISION_1 else "identity 2.0"
+        self._turn("frames of 1.0" if oldest == wire.REVISION_1 else "frames of 2.0")
         self.fact = "type"
         return position + 1
 
@@ -610,7 +659,7 @@ class Opening(Part):
         if len(identity) > wire.IDENTITY_LIMIT:
             self.faults = (*self.faults, ("identity-too-long", f"an identity of {len(identity)} octets"))
         self.framing = framing
-        self.state = "frames"
+        self._turn("identity")
         self.fact = "identity"
 
     # ------------------------------------------------------------------ WebSocket
@@ -629,7 +678,7 @@ class Opening(Part):
             self.version = PROTOCOL
             self.versioned = True
             self.greeted = True
-            self.state = "after head"
+            self._turn("upgrade")
             self.fact = "upgrade"
             return end + len(HEAD_END)
         if self.other.upgraded:
@@ -692,72 +741,3 @@ def _read_greeting(revision: int | None, octets: bytes) -> tuple[GreetingV3, str
         return parsed, version, _NO_FAULTS
     field = octets[1 : 1 + wire.MECHANISM_SIZE]
     return parsed, version, (("bad-mechanism", f"the mechanism's octets are {field.hex()}"),)
-
-
-class Agreement(msgspec.Struct, frozen=True):
-    """What the greetings of both sides come to."""
-
-    version: str | None = None  # that both use; None if the capture does not show it
-    mechanism: str | None = None  # that both use; None if they differ, there is none, or the capture lacks it
-    is_known: bool = True  # the capture shows what both say of mechanisms
-    failed: bool = False  # there will be no connection
-    faults: tuple[commands.Fault, ...] = _NO_FAULTS
-
-
-_Announced = tuple[int | None, GreetingV3 | None, Upgrade | None]
-"""What a side announces: its revision, the rest of its greeting, and its upgrade."""
-
-
-def agree(one: Opening, other: Opening) -> Agreement:
-    """What two greetings of 3.x agree on (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
-    return _agree((one.revision, one.greeting, one.upgrade), (other.revision, other.greeting, other.upgrade))
-
-
-@lru_cache(_ALIKE)
-def _agree(one: _Announced, other: _Announced) -> Agreement:
-    version = None
-    mine, yours = _version(one), _version(other)
-    if mine is not None and yours is not None:
-        version = greeting.negotiated_v3(mine, yours)
-    said, answered = one[1], other[1]
-    mechanism, theirs = _mechanism(*one[1:]), _mechanism(*other[1:])
-    if mechanism is None or theirs is None:
-        return Agreement(version, is_known=False)
-    if mechanism != theirs:
-        detail = f"the client announces {mechanism or 'none'}, the server {theirs or 'none'}"
-        return Agreement(version, failed=True, faults=(("mechanism-mismatch", detail),))
-    if said is not None and not said.mechanism_is_legal:
-        return Agreement(version, failed=True)
-    if mechanism not in MECHANISMS:
-        return Agreement(version, mechanism, faults=_unknown(mechanism))
-    if mechanism != "NULL" and said is not None and said.as_server and answered is not None and answered.as_server:
-        fault = "both-as-server", "both sides say that they are the server"
-        return Agreement(version, mechanism, failed=True, faults=(fault,))
-    return Agreement(version, mechanism)
-
-
-def _mechanism(said: GreetingV3 | None, upgrade: Upgrade | None) -> str | None:
-    """The mechanism that a side announces, in its greeting or its upgrade."""
-    if said is not None:
-        return said.mechanism
-    return None if upgrade is None else upgrade.mechanism
-
-
-def _version(announced: _Announced) -> tuple[int, int] | None:
-    revision, rest, _ = announced
-    return None if revision is None or rest is None or rest.minor is None else (revision, rest.minor)
-
-
-def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
-    """What two upgrades to ZWS agree on; the server's protocol counts (45/ZWS, "Handshake")."""
-    protocol = server.protocols[0]
-    if protocol not in client.protocols:
-        detail = f"the client offers {', '.join(client.protocols)}, the server chooses {protocol}"
-        return Agreement(failed=True, faults=(("mechanism-mismatch", detail),))
-    mechanism = server.mechanism
-    unknown = mechanism is not None and mechanism not in MECHANISMS
-    return Agreement(PROTOCOL, mechanism, faults=_unknown(mechanism) if unknown else _NO_FAULTS)
-
-
-def _unknown(mechanism: str | None) -> tuple[commands.Fault, ...]:
-    return (("unknown-mechanism", f"mechanism {mechanism!r} is not known"),)

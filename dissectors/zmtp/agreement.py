@@ -1,0 +1,78 @@
+"""The agreement of both sides of a connection: what their greetings, or their upgrades, come to.
+
+23/ZMTP ("Version Negotiation" and "Security Mechanism"), 45/ZWS ("Handshake").
+"""
+
+from functools import lru_cache
+
+import msgspec
+
+from dissectors.zmtp import commands
+from dissectors.zmtp.greeting import GreetingV3, negotiated_v3
+from dissectors.zmtp.opening import Opening
+from dissectors.zmtp.security import MECHANISMS
+from dissectors.zmtp.upgrade import PROTOCOL, Upgrade
+
+_ALIKE = 64  # pairs of greetings to remember with what they agree on: most are like others before them
+_NO_FAULTS: tuple[commands.Fault, ...] = ()
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """What the greetings of both sides come to."""
+
+    version: str | None = None  # that both use; None if the capture does not show it
+    mechanism: str | None = None  # that both use; None if they differ, there is none, or the capture lacks it
+    is_known: bool = True  # the capture shows what both say of mechanisms
+    failed: bool = False  # there will be no connection
+    faults: tuple[commands.Fault, ...] = _NO_FAULTS
+
+
+_Announced = tuple[int | None, GreetingV3 | None, str | None]
+"""What a side announces: its revision, the rest of its greeting, and its mechanism."""
+
+
+def agree(one: Opening, other: Opening) -> Agreement:
+    """What two greetings of 3.x agree on (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
+    return _agree((one.revision, one.greeting, one.mechanism), (other.revision, other.greeting, other.mechanism))
+
+
+@lru_cache(_ALIKE)
+def _agree(one: _Announced, other: _Announced) -> Agreement:
+    version = None
+    mine, yours = _version(one), _version(other)
+    if mine is not None and yours is not None:
+        version = negotiated_v3(mine, yours)
+    (_, said, mechanism), (_, answered, theirs) = one, other
+    if mechanism is None or theirs is None:
+        return Agreement(version, is_known=False)
+    if mechanism != theirs:
+        detail = f"the client announces {mechanism or 'none'}, the server {theirs or 'none'}"
+        return Agreement(version, failed=True, faults=(("mechanism-mismatch", detail),))
+    if said is not None and not said.mechanism_is_legal:
+        return Agreement(version, failed=True)
+    if mechanism not in MECHANISMS:
+        return Agreement(version, mechanism, faults=_unknown(mechanism))
+    if mechanism != "NULL" and said is not None and said.as_server and answered is not None and answered.as_server:
+        fault = "both-as-server", "both sides say that they are the server"
+        return Agreement(version, mechanism, failed=True, faults=(fault,))
+    return Agreement(version, mechanism)
+
+
+def _version(announced: _Announced) -> tuple[int, int] | None:
+    revision, rest, _ = announced
+    return None if revision is None or rest is None or rest.minor is None else (revision, rest.minor)
+
+
+def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
+    """What two upgrades to ZWS agree on; the server's protocol counts (45/ZWS, "Handshake")."""
+    protocol = server.protocols[0]
+    if protocol not in client.protocols:
+        detail = f"the client offers {', '.join(client.protocols)}, the server chooses {protocol}"
+        return Agreement(failed=True, faults=(("mechanism-mismatch", detail),))
+    mechanism = server.mechanism
+    unknown = mechanism is not None and mechanism not in MECHANISMS
+    return Agreement(PROTOCOL, mechanism, faults=_unknown(mechanism) if unknown else _NO_FAULTS)
+
+
+def _unknown(mechanism: str | None) -> tuple[commands.Fault, ...]:
+    return (("unknown-mechanism", f"mechanism {mechanism!r} is not known"),)
