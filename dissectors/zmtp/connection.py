@@ -98,10 +98,11 @@ class ZmtpConnection(Part):
         )
         one.opening.other, other.opening.other = other.opening, one.opening
         one.session.other, other.session.other = other.session, one.session
+        one.box_reader.other, other.box_reader.other = other.box_reader, one.box_reader
         if self.curve is not None:
             self.boxes = Boxes(self.curve)
             for half in self.halves:
-                half.session.use(self.boxes)
+                half.box_reader.use(self.boxes)
         if forced is not None:
             self.accept()
         if forced:
@@ -423,7 +424,7 @@ class ZmtpConnection(Part):
             version=self.version,
             mechanism=self.security.mechanism,
             handshake=handshake,
-            subscriptions=one.session.all_topics + other.session.all_topics,
+            subscriptions=one.topics + other.topics,
             closed_by=closed_by,
         )
 
@@ -510,7 +511,7 @@ class ZmtpConnection(Part):
         out = self.out if self.accepted else snapshots.fetch_events(self._held)
         for half in self.halves:
             half.journal.out = out
-            half.session.join_inside()
+            half.box_reader.join()
 
 
 def _legible(beginning: bytes) -> str:

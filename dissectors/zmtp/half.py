@@ -23,10 +23,11 @@ from typing import Literal, Protocol
 
 from msgspec import field
 
-from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Side
+from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Octets, Side
 from dissectors.snapshots import LATER, Live, Part, SnapshotError
 from dissectors.zmtp import evidence
 from dissectors.zmtp import websocket_frames as ws
+from dissectors.zmtp.box_reader import BoxReader
 from dissectors.zmtp.buffer import Buffer, Read, collect
 from dissectors.zmtp.commands import Fault
 from dissectors.zmtp.framing import FrameReader, ReaderV1, ReaderV2
@@ -113,6 +114,7 @@ class Half(Part):
     buffer: Buffer
     opening: Opening
     session: Session
+    box_reader: BoxReader
     stage: Stage = "opening"
     reader: ReaderV1 | ReaderV2 | WebSocketReader | None = None  # of unproven, frames and messages
     search: Search | MessageSearch | None = None  # of search and message search
@@ -131,7 +133,8 @@ class Half(Part):
         """
         buffer = Buffer()
         opening = Opening(buffer, side, from_start, forced)
-        return cls(pair, side, journal, buffer, opening, Session(journal, side, security, limits))
+        session = Session(journal, side, security, limits)
+        return cls(pair, side, journal, buffer, opening, session, BoxReader(session))
 
     def __post_init__(self) -> None:
         """Read the opening first."""
@@ -257,10 +260,18 @@ class Half(Part):
     @property
     def is_idle(self) -> bool:
         """Whether this side's frames are being read, and no frame and no message is unfinished."""
-        reader, session = self.reader, self.session
-        if reader is None or reader.body is not None or self.buffer.held or session.parts or session.inside is not None:
+        reader = self.reader
+        if reader is None or reader.body is not None or self.buffer.held:
+            return False
+        if self.session.parts or self.box_reader.inside is not None:
             return False
         return self.stage == self.opening.state == "frames"
+
+    @property
+    def topics(self) -> list[Octets]:
+        """The topics that this side subscribes to, encrypted or not."""
+        inside = self.box_reader.inside
+        return [*self.session.topics, *(() if inside is None else inside.topics)]
 
     @property
     def window(self) -> tuple[bytes, list[int]]:
@@ -303,6 +314,7 @@ class Half(Part):
         self._read = _released
         self.search = None
         self.session.release()
+        self.box_reader.release()
         del self._pair, self.opening.other
 
     def absent(self, time_ns: int, packet: int) -> None:
@@ -736,8 +748,8 @@ class Half(Part):
         elif buffer.held and self.search is None:
             detail = f"the last {held} octets are the beginning of a frame"
             journal.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif session.unfinished:
-            detail = f"the last message has {session.unfinished} frames and no end"
+        elif parts := session.parts or (self.box_reader.inside.parts if self.box_reader.inside is not None else []):
+            detail = f"the last message has {len(parts)} frames and no end"
             journal.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
         session.flush(None if reader is None else reader.rest)
 

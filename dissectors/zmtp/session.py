@@ -3,25 +3,22 @@
 The readers of :mod:`dissectors.zmtp.framing` pass frames to a session. Nearly all frames are whole messages that need
 no closer look. The readers' hot loops turn these into events themselves, as long as `plain` says that they may.
 
-The box of an encrypted MESSAGE holds a frame, too. If there is a key, a second session, `inside`, reads these frames
-like those of a connection in clear.
+The box of an encrypted MESSAGE holds a frame, too (:mod:`dissectors.zmtp.box_reader`).
 
 When octets of a message are missing, the session reports the rest as incomplete. After a search for frames nobody knows
 whether the first frames begin a message, or whether they are frames at all: `doubtful` counts them.
 """
 
-from collections.abc import Callable
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import field
 
-from dissectors.events import Command, Cut, Hidden, Message, Octets, Side, Subscription, at_hand, without_first
+from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
 from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import commands, sockets, wire
-from dissectors.zmtp.curve import OVERHEAD, Box, Boxes
-from dissectors.zmtp.journal import Journal, Moment
+from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
-from dissectors.zmtp.security import MECHANISMS, Security, inside_boxes
+from dissectors.zmtp.security import MECHANISMS, Security
 
 # From this many frames of a message on, their octets are counted. Below: the most frames and octets to keep of one.
 _MANY_FRAMES = 1024
@@ -35,11 +32,36 @@ _TOPICS_LIMIT = 4 << 20
 _TOPIC_COST = 150
 _OF_TOPICS = frozenset({"SUBSCRIBE", "CANCEL"})
 _NOT_PARSED = frozenset({"malformed-command", "bad-metadata"})
-# Commands of CURVE that have a box, those whose box the key of the connection opens, and the flags inside a box.
-_WITH_BOXES = frozenset({"HELLO", "WELCOME", "INITIATE", "READY", "MESSAGE"})
-_WITH_KEY = frozenset({"INITIATE", "READY", "MESSAGE"})
-_MORE_INSIDE, _COMMAND_INSIDE = 0x01, 0x02
-_NO_FAULTS: list[commands.Fault] = []
+_WITH_BOXES = frozenset({"HELLO", "WELCOME", "INITIATE", "READY", "MESSAGE"})  # commands of CURVE
+
+
+class Unsealer(Protocol):
+    """Reads the boxes in the commands of one side."""
+
+    def open(self, body: bytes) -> bool:
+        """Pass on the content of a MESSAGE, which is a whole message; False if ``body`` is none or does not open."""
+
+    def unseal(
+        self, name: str, fields: commands.Fields, whole: bool
+    ) -> tuple[commands.Fields | None, list[commands.Fault]]:
+        """The fields of a command with the content of its box, and what is wrong with that content.
+
+        The fields are None if events of the content stand for the command. It is not ``whole`` if a hole in the capture
+        has octets of it.
+        """
+        ...
+
+    def hold(self, command: Command, whole: bool) -> bool:
+        """Whether a command whose box is still closed waits for a key; the rest is as in :meth:`unseal`."""
+
+    def damage(self) -> None:
+        """A part of the unfinished message in boxes is missing."""
+
+    def flush(self) -> None:
+        """The unfinished message in boxes will have no end."""
+
+    def set_socket_type(self, name: str) -> None:
+        """The side has said its socket type."""
 
 
 class Session(Part):
@@ -50,9 +72,7 @@ class Session(Part):
     security: Live[Security]  # of the connection
     limits: Live[Limits]
     keep: Live[int] = 0  # octets to keep of the body of a frame
-    boxes: Live[Boxes | None] = None  # opens the boxes of the connection; None if nobody has keys
-    inside: "Session | None" = None  # takes the frames in this side's boxes; None until a box has been opened
-    missed: bool = False  # there was a MESSAGE that no key opened
+    box_reader: Live[Unsealer | None] = None  # reads the boxes in this side's commands; None where there are none
     encrypted: Live[bool] = False  # this session takes the frames that were in boxes
     other: Live["Session"] = LATER  # the session of the other side; itself where there is only one
     mechanism: str | None = None  # that this side announces
@@ -74,20 +94,6 @@ class Session(Part):
         self.keep = self.limits.keep
         self.other = self
 
-    def make(self, kind: type[Part]) -> Part:
-        """Make the session inside the boxes."""
-        return self._session_inside()
-
-    def _session_inside(self) -> "Session":
-        inside = Session(self.journal, self.side, inside_boxes(), self.limits)
-        inside.encrypted = True
-        return inside
-
-    def use(self, boxes: Boxes) -> None:
-        """Open boxes with ``boxes`` from now on."""
-        self.boxes = boxes
-        self.keep = min(self.limits.keep + OVERHEAD, wire.MAX_LENGTH)
-
     # ------------------------------------------------------------------ whether messages need a look
 
     def look(self) -> bool:
@@ -103,46 +109,12 @@ class Session(Part):
         """A part of the unfinished message is missing."""
         self.damaged = True
         self.plain = None
-        self._damage_inside()
-
-    def _damage_inside(self) -> None:
-        """A part of the unfinished message in boxes is missing."""
-        wait = None if self.boxes is None else self.boxes.wait
-        if wait is not None:
-            wait.defer(self._damage_inside)
-        elif self.inside is not None:
-            self.inside.damage()
-
-    def _flush_inside(self) -> None:
-        """The unfinished message in boxes will have no end."""
-        wait = None if self.boxes is None else self.boxes.wait
-        if wait is not None:
-            moment = self.journal.moment()
-            wait.defer(lambda: self._at(moment, self._flush_inside))
-        elif self.inside is not None:
-            self.inside.flush(None)
-
-    def _at(self, moment: Moment, action: Callable[[], None]) -> None:
-        """Do something that was to be done when this was read last."""
-        now = self.journal.moment()
-        self.journal.go_to(moment)
-        action()
-        self.journal.go_to(now)
+        if self.box_reader is not None:
+            self.box_reader.damage()
 
     def look_at_each(self) -> None:
         """Look at each frame with MORE from now on, since it may be more than a part of a message."""
         self.many = 0
-
-    @property
-    def all_topics(self) -> list[Octets]:
-        """The topics that this side subscribes to, encrypted or not."""
-        topics = list(self.topics)
-        return topics if self.inside is None else [*topics, *self.inside.topics]
-
-    @property
-    def unfinished(self) -> int:
-        """How many frames of an unfinished message there are."""
-        return len(self.parts) or (0 if self.inside is None else len(self.inside.parts))
 
     @property
     def subscribes(self) -> bool:
@@ -170,7 +142,8 @@ class Session(Part):
     def lose(self) -> None:
         """Octets of this side are missing; they may have held commands of its handshake."""
         self.security.lost(self.side)
-        self._damage_inside()
+        if self.box_reader is not None:
+            self.box_reader.damage()
         self.look_again()
         self.other.look_again()
 
@@ -179,8 +152,8 @@ class Session(Part):
         self.doubtful = doubtful
         self.damaged = doubtful > 0
         self.plain = None
-        if self.damaged:
-            self._damage_inside()
+        if self.damaged and self.box_reader is not None:
+            self.box_reader.damage()
 
     # ------------------------------------------------------------------ frames
 
@@ -253,14 +226,9 @@ class Session(Part):
 
     def last(self, body: Octets) -> None:
         """Take the last frame of a message that needs a look."""
-        boxes = self.boxes
-        if boxes is not None and boxes.is_open and isinstance(body, bytes) and not (self.parts or self.damaged):
-            # With a known key nearly all boxes open here, and need none of the checks below.
-            plain = self._open_message(boxes, body)
-            if plain is not None:
-                assert self.inside is not None
-                self.inside.content(plain)
-                return
+        reader = self.box_reader
+        if reader is not None and isinstance(body, bytes) and not (self.parts or self.damaged) and reader.open(body):
+            return  # with a known key nearly all boxes open here, and need none of the checks below
         frames = self.parts
         frames.append(body)
         self.parts = []
@@ -285,7 +253,8 @@ class Session(Part):
             self.damaged = False
             self.plain = None
             self._message(frames, True)
-        self._flush_inside()
+        if self.box_reader is not None:
+            self.box_reader.flush()
 
     # ------------------------------------------------------------------ messages
 
@@ -362,10 +331,10 @@ class Session(Part):
         if not whole and isinstance(body, Cut) and isinstance(box := fields.get("box"), bytes):
             fields = fields | {"box": Cut(box, len(box) + body.length - len(octets))}
         shown: commands.Fields | None = fields
-        if self.boxes is not None and mechanism == "CURVE" and name in _WITH_BOXES and not faults:
-            shown, faults = self._unseal(self.boxes, name, fields, has_no_hole)
+        if self.box_reader is not None and mechanism == "CURVE" and name in _WITH_BOXES and not faults:
+            shown, faults = self.box_reader.unseal(name, fields, has_no_hole)
         if shown is not None:
-            self._report_command(name, shown, incomplete, has_no_hole)
+            self.report_command(name, shown, incomplete, has_no_hole)
         if faults:
             for code, detail in faults:
                 self.journal.problem(code, detail)
@@ -381,7 +350,7 @@ class Session(Part):
             self.journal.problem(code, detail)
         fields = shown or fields
         if name in ("READY", "INITIATE") and not wrong:
-            self._metadata(fields)
+            self.take_metadata(fields)
         if not whole:
             security.lost(self.side)
         else:
@@ -391,37 +360,28 @@ class Session(Part):
                 self.journal.problem("no-socket-type", f"{name} without a Socket-Type")
         self.plain = self.other.plain = None
 
-    def _report_command(self, name: str, fields: commands.Fields, incomplete: bool, whole: bool) -> None:
-        """Report a command. If it is still encrypted and a key may come, it waits for that.
+    def report_command(self, name: str, fields: commands.Fields, incomplete: bool, whole: bool) -> None:
+        """Report a command, unless it waits for a key to its box.
 
         It is not ``whole`` if a hole in the capture has octets of it; ``incomplete`` is what its record says.
         """
-        journal, boxes = self.journal, self.boxes
-        wait = None
-        if boxes is not None and name in _WITH_KEY and "box" in fields and not boxes.is_open:
-            client = self if self.side == "client" else self.other
-            self.missed = self.missed or (name == "MESSAGE" and not whole)
-            wait = boxes.curve.hold(boxes, (client, client.other), journal.time_ns)
+        journal = self.journal
         command = Command(journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst, name, **fields)  # type: ignore[arg-type]
         command.offset, command.seen = journal.begin, journal.seen
         if incomplete:
             command.incomplete = True
         if self.encrypted:
             command.encrypted = True
-        if wait is None:
-            if name == "MESSAGE":
-                self.missed = True
+        if self.box_reader is None or not self.box_reader.hold(command, whole):
             journal.out.append(command)
-        else:
-            wait.add(self, command, whole)
 
-    def _metadata(self, fields: commands.Fields) -> None:
+    def take_metadata(self, fields: commands.Fields) -> None:
         """Read the socket type and the identity from READY or INITIATE."""
         name = fields.get("socket_type")
         if isinstance(name, str):
             self.socket_type = name
-            if self.inside is not None:
-                self.inside.set_socket_type(name)
+            if self.box_reader is not None:
+                self.box_reader.set_socket_type(name)
         identity = fields.get("identity")
         if isinstance(identity, (bytes, Cut)):
             self.identity = identity
@@ -455,182 +415,9 @@ class Session(Part):
         elif name in commands.COMMANDS_OF_3_1 and security.mechanism and not security.is_done(self.side):
             journal.problem("unexpected-command", f"{name} before the handshake was done")
 
-    # ------------------------------------------------------------------ boxes of CURVE
-
-    def content(self, plain: bytes) -> None:
-        """Take the content of a whole MESSAGE's box: flags, and the body of a frame (26/CURVEZMQ, "MESSAGE")."""
-        if plain[0]:
-            self._frame_inside(plain[0], plain[1:], True)
-        elif self.plain and not self.parts:
-            journal = self.journal
-            part = journal.count()
-            journal.out.append(
-                Message(
-                    *journal.place(), [plain[1:]], self.socket_type, journal.begin, journal.seen, part, False, True
-                )
-            )  # fmt: skip
-        else:
-            if self.plain is None:
-                self.look()
-            self.last(plain[1:])
-
-    def _frame_inside(self, flags: int, body: Octets, whole: bool) -> None:
-        """Take a frame that was in a box; ``whole`` is false if octets of it are not in the capture."""
-        rest = flags & ~(_MORE_INSIDE | _COMMAND_INSIDE)
-        if rest:
-            self.journal.problem("reserved-flags", f"reserved bits of the flags in a box are set: 0x{flags:02x}")
-        self.frame(flags & _MORE_INSIDE | (wire.COMMAND if flags & _COMMAND_INSIDE else 0), body, whole)
-
-    def _open_message(self, boxes: Boxes, body: bytes) -> bytes | None:
-        """The content of the box in this body; None if it is no MESSAGE, is out of place, or does not open."""
-        nonce = body[8:16]
-        if len(body) < wire.CURVE_MESSAGE_LEAST or body[:8] != wire.CURVE_MESSAGE:
-            return None
-        security, side = self.security, self.side
-        if not security.is_done(side) or self.inside is None:
-            return None
-        plain = boxes.open_message(side, nonce, body[16:])
-        if plain is not None:
-            for code, detail in security.count(side, nonce):
-                self.journal.problem(code, detail)
-        return plain
-
-    def _unseal(
-        self, boxes: Boxes, name: str, fields: commands.Fields, whole: bool
-    ) -> tuple[commands.Fields | None, list[commands.Fault]]:
-        """The fields of a command with the content of its box, and what is wrong with that content.
-
-        The fields are None if events of the content stand for the command.
-        """
-        nonce, box = fields.get("nonce"), fields.get("box")
-        if not isinstance(nonce, bytes):
-            return fields, _NO_FAULTS
-        if name == "MESSAGE":
-            return self._unseal_message(boxes, nonce, box, fields, whole)
-        if not isinstance(box, bytes):
-            return fields, _NO_FAULTS
-        had_key = boxes.is_open
-        opened = self._open_handshake(boxes, name, Box(nonce, box), fields)
-        if boxes.is_open and not had_key:
-            self._settle(boxes)
-        if opened is None:
-            return fields, self._not_opened(name) if had_key and whole and name in _WITH_KEY else _NO_FAULTS
-        found, faults = opened
-        rest = {field: value for field, value in fields.items() if field != "box"}
-        return rest | found | {"encrypted": True}, faults
-
-    def _open_handshake(
-        self, boxes: Boxes, name: str, sealed: Box, fields: commands.Fields
-    ) -> tuple[commands.Fields, list[commands.Fault]] | None:
-        """The content of a handshake command's box, and what is wrong with it; None if no key opens it."""
-        client_key, cookie = fields.get("client_key"), fields.get("cookie")
-        if name == "HELLO" and isinstance(client_key, bytes):
-            key = boxes.take_hello(self.side, client_key, sealed, self.journal.time_ns)
-            return None if key is None else ({"server_key": key}, _NO_FAULTS)
-        if name == "WELCOME":
-            key = boxes.take_welcome(sealed)
-            if boxes.hello_for is not None:
-                boxes.curve.learn(self.journal.src, boxes.hello_for)
-            return None if key is None else ({"server_key": key}, _NO_FAULTS)
-        if name == "READY":
-            plain = boxes.take_ready(self.side, sealed)
-            return None if plain is None else commands.metadata(plain)
-        if name != "INITIATE" or not isinstance(cookie, bytes):
-            return None
-        introduction = boxes.take_initiate(self.side, cookie, sealed)
-        if introduction is None:
-            return None
-        found, faults = commands.metadata(introduction.metadata)
-        if introduction.vouch_is_good is False:
-            faults = [*faults, ("box-not-opened", "the vouch in INITIATE is not that of the client's long-term key")]
-        keys: commands.Fields = {
-            "long_term_key": introduction.long_term_key,
-            "shared_key": boxes.key if self.limits.show_secrets else Hidden(len(boxes.key)),
-        }
-        return found | keys, faults
-
-    def _unseal_message(
-        self, boxes: Boxes, nonce: bytes, box: object, fields: commands.Fields, whole: bool
-    ) -> tuple[commands.Fields | None, list[commands.Fault]]:
-        had_key = boxes.is_open
-        if isinstance(box, bytes):
-            plain = boxes.open_message(self.side, nonce, box)
-            if plain is not None:
-                self.missed = self.missed or not whole
-                self._settle(boxes)
-                assert self.inside is not None
-                self.inside.content(plain)
-                return None, _NO_FAULTS
-        elif isinstance(box, Cut) and had_key:
-            plain = boxes.begin_message(self.side, nonce, box.data)
-            if plain is not None:
-                self._settle(boxes)
-                assert self.inside is not None
-                length = box.length - wire.CURVE_BOX_OVERHEAD - 1
-                self.inside._frame_inside(plain[0], Cut(plain[1:], length), whole)
-                return None, _NO_FAULTS
-        if self.inside is not None:
-            self.inside.damage()  # this box may have held a part of the next message
-        accused = had_key and whole and isinstance(box, bytes)
-        return fields, self._not_opened("MESSAGE") if accused else _NO_FAULTS
-
-    def _not_opened(self, name: str) -> list[commands.Fault]:
-        detail = f"the box of a {name} does not open with the key of its connection: "
-        detail += "its octets are not those that the sender sealed"
-        return [("box-not-opened", detail)]
-
-    def _settle(self, boxes: Boxes) -> None:
-        """The key is known: give out the events that waited for it, and be ready for frames in boxes."""
-        boxes.curve.release(boxes)
-        for session in (self, self.other):
-            session.begin_inside(session.may_lack_octets)
-
-    @property
-    def may_lack_octets(self) -> bool:
-        """Whether the next message in boxes may have begun in octets that nobody can read."""
-        return self.damaged or self.missed
-
-    def begin_inside(self, damaged: bool) -> None:
-        """Be ready for frames in boxes, if it is not; if ``damaged``, the first may belong to a message before."""
-        if self.inside is not None:
-            return
-        self.inside = inside = self._session_inside()
-        inside.socket_type = self.socket_type
-        inside.version = self.version
-        inside.damaged = damaged
-        self.join_inside()
-
-    def join_inside(self) -> None:
-        """Let the sessions inside the boxes of both sides know each other."""
-        if self.inside is not None and self.other.inside is not None:
-            self.inside.other = self.other.inside
-            self.other.inside.other = self.inside
-
-    def reopen(self, event: Command, whole: bool) -> None:
-        """Show the content of a command's box; when the command came, there was no key for it."""
-        journal, boxes = self.journal, self.boxes
-        assert boxes is not None
-        now = journal.moment()
-        journal.go_to((event.time_ns, event.packet, event.offset, event.seen))
-        fields: commands.Fields = {"nonce": event.nonce, "box": event.box}
-        if event.cookie is not None:
-            fields["cookie"] = event.cookie
-        shown, faults = self._unseal(boxes, event.name, fields, whole)
-        if shown is fields:
-            self.missed = self.missed or event.name == "MESSAGE"
-            journal.out.append(event)
-        elif shown is not None:
-            self._report_command(event.name, shown, event.incomplete, whole)
-            self._metadata(shown)
-        for code, detail in faults:
-            journal.problem(code, detail)
-        journal.go_to(now)
-
     def release(self) -> None:
         """Break the references back to this session, which takes nothing any more."""
-        del self.other
-        if self.inside is not None:
-            del self.inside.other
+        del self.other, self.box_reader
 
 
 def _cost(topic: Octets) -> int:
