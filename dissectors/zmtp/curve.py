@@ -133,11 +133,11 @@ class Boxes(Part):
         """Take the INITIATE of ``side``. Returns its content, None if no key opens the box."""
         self.client_side = side
         self.cookie = cookie
-        plain = self._open(initiate.octets, [(side, _INITIATE + initiate.nonce)])
-        if plain is None or len(plain) < KEY_SIZE + _VOUCH_SIZE:
+        plaintext = self._open(initiate.octets, [(side, _INITIATE + initiate.nonce)])
+        if plaintext is None or len(plaintext) < KEY_SIZE + _VOUCH_SIZE:
             return None
-        long_term, vouch = plain[:KEY_SIZE], plain[KEY_SIZE : KEY_SIZE + _VOUCH_SIZE]
-        return Introduction(long_term, plain[KEY_SIZE + _VOUCH_SIZE :], self._open_vouch(long_term, vouch))
+        long_term, vouch = plaintext[:KEY_SIZE], plaintext[KEY_SIZE : KEY_SIZE + _VOUCH_SIZE]
+        return Introduction(long_term, plaintext[KEY_SIZE + _VOUCH_SIZE :], self._open_vouch(long_term, vouch))
 
     def take_ready(self, side: Side, ready: Box) -> bytes | None:
         """Take the READY of ``side``. Returns its metadata, None if no key opens the box."""
@@ -165,9 +165,9 @@ class Boxes(Part):
         if self.welcome is None or self._hello_key is None or self.server_key is not None:
             return
         nonce, box = self.welcome
-        plain = self._sodium.open(self._hello_key, _WELCOME + nonce, box)
-        if plain is not None:
-            self.server_key = plain[:KEY_SIZE]
+        plaintext = self._sodium.open(self._hello_key, _WELCOME + nonce, box)
+        if plaintext is not None:
+            self.server_key = plaintext[:KEY_SIZE]
 
     def _open_vouch(self, long_term: bytes, vouch: bytes) -> bool | None:
         """Whether the client's long-term key vouches for its transient one; None if s' is not known."""
@@ -176,8 +176,8 @@ class Boxes(Part):
         key = self._sodium.shared(long_term, self._server_secret)
         if key is None:
             return False
-        plain = self._sodium.open(key, _VOUCH + vouch[:_LONG_NONCE], vouch[_LONG_NONCE:])
-        return plain is not None and plain.startswith(self.client_key)
+        plaintext = self._sodium.open(key, _VOUCH + vouch[:_LONG_NONCE], vouch[_LONG_NONCE:])
+        return plaintext is not None and plaintext.startswith(self.client_key)
 
     # ------------------------------------------------------------------ messages
 
@@ -186,13 +186,13 @@ class Boxes(Part):
         if self.is_open:
             return self._sodium.open(self.key, self._nonces[side] + nonce, box)
         clients: tuple[Side, ...] = ("client", "server") if self.client_side is None else (self.client_side,)
-        plain = self._open(
+        plaintext = self._open(
             box, [(client, (_FROM_CLIENT if client == side else _FROM_SERVER) + nonce) for client in clients]
         )
-        if plain is None and not self._is_sealed:
+        if plaintext is None and not self._is_sealed:
             self._is_sealed = True
             self.curve.sealed_connections += 1
-        return plain
+        return plaintext
 
     def begin_message(self, side: Side, nonce: bytes, box: bytes) -> bytes | None:
         """The content of the beginning of a box whose end is missing, if another box has proved the key."""
@@ -220,10 +220,10 @@ class Boxes(Part):
             return self._sodium.open(self.key, nonces[0][1], box)
         for key, server_secret in self._candidates():
             for client, nonce in nonces:
-                plain = self._sodium.open(key, nonce, box)
-                if plain is not None:
+                plaintext = self._sodium.open(key, nonce, box)
+                if plaintext is not None:
                     self._prove(key, server_secret, client)
-                    return plain
+                    return plaintext
         return None
 
     def _prove(self, key: bytes, server_secret: bytes | None, client: Side) -> None:
@@ -272,8 +272,8 @@ class Boxes(Part):
         elif secret is not None:
             if self.cookie is not None:
                 nonce, box = self.cookie[:_LONG_NONCE], self.cookie[_LONG_NONCE:]
-                plain = self._sodium.open(secret, _COOKIE + nonce, box)
-                secret = secret if plain is None else plain[KEY_SIZE:]
+                plaintext = self._sodium.open(secret, _COOKIE + nonce, box)
+                secret = secret if plaintext is None else plaintext[KEY_SIZE:]
             key = self._sodium.shared(client, secret)
         else:
             return

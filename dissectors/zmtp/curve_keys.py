@@ -243,19 +243,19 @@ class Sodium:
             raise NoSodiumError from None
         self._ffi, self._lib = ffi, lib
         self._open = lib.crypto_box_open_afternm
-        self._plain = ffi.new("unsigned char[]", self._ROOM)
-        self._view = ffi.buffer(self._plain, self._ROOM)
+        self._plaintext = ffi.new("unsigned char[]", self._ROOM)
+        self._view = ffi.buffer(self._plaintext, self._ROOM)
 
     def open(self, key: bytes, nonce: bytes, box: bytes) -> bytes | None:
         """The content of a whole box; None if ``key`` does not open it. The nonce has 24 octets."""
         size = len(box) + _BOX_ZEROS
         if size > self._ROOM:
-            plain = self._ffi.new("unsigned char[]", size)
-            if self._open(plain, _ZEROS + box, size, nonce, key):
+            plaintext = self._ffi.new("unsigned char[]", size)
+            if self._open(plaintext, _ZEROS + box, size, nonce, key):
                 return None
-            large: bytes = self._ffi.buffer(plain, size)[_PLAIN_ZEROS:]
+            large: bytes = self._ffi.buffer(plaintext, size)[_PLAIN_ZEROS:]
             return large
-        if self._open(self._plain, _ZEROS + box, size, nonce, key):
+        if self._open(self._plaintext, _ZEROS + box, size, nonce, key):
             return None
         return self._view[_PLAIN_ZEROS:size]  # type: ignore[no-any-return]
 
@@ -270,6 +270,6 @@ class Sodium:
 
     def shared(self, public: bytes, secret: bytes) -> bytes | None:
         """The key that one side's public key and the other's secret key make; None if ``public`` is no public key."""
-        if self._lib.crypto_box_beforenm(self._plain, public, secret):
+        if self._lib.crypto_box_beforenm(self._plaintext, public, secret):
             return None
         return self._view[:KEY_SIZE]  # type: ignore[no-any-return]

@@ -38,6 +38,7 @@ from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.search import Piece, Search, Segment
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
+from dissectors.zmtp.truncation import truncation
 from dissectors.zmtp.websocket import MessageSearch, WebSocketReader
 
 Stage = Literal["opening", "unproven", "frames", "messages", "search", "message search", "over"]
@@ -50,12 +51,6 @@ STAGES: dict[Stage, tuple[Stage, ...]] = {
     "message search": ("messages",),
     "over": (),
 }
-
-# At the end of a connection a frame may lack more octets than this, and less than one part in so many of it came. Then
-# its length is taken for nonsense.
-_PLAUSIBLE_REST = 1 << 30
-_NEARLY_NOTHING = 100
-
 
 Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
 """What a side tells the pair: what its opening has found out, or
@@ -734,23 +729,15 @@ class Half(Part):
                 over = "the connection ended" if end in ("fin", "rst") else "nothing more is in the capture"
                 journal.problem("greeting-truncated", f"{over} after {buffer.octets} octets of a greeting")
             return
-        held, reader = buffer.held, self.reader
-        if held and isinstance(reader, FrameReader):
+        reader = self.reader
+        if buffer.held and isinstance(reader, FrameReader):
             reader.open()
-        body = None if reader is None else reader.body
-        if body is not None:
-            came = body.length - body.left
-            detail = f"{body.left} of the {body.length} octets of a frame's body are missing"
-            if body.left > _PLAUSIBLE_REST and came < body.length // _NEARLY_NOTHING:
-                journal.problem("implausible-length", detail)
-            else:
-                journal.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif buffer.held and self.search is None:
-            detail = f"the last {held} octets are the beginning of a frame"
-            journal.problem("capture-ends-inside" if end == "open" else "truncated-frame", detail)
-        elif parts := session.parts or (self.box_reader.inside.parts if self.box_reader.inside is not None else []):
-            detail = f"the last message has {len(parts)} frames and no end"
-            journal.problem("capture-ends-inside" if end == "open" else "truncated-message", detail)
+        inside = self.box_reader.inside
+        frames = len(session.parts) or (0 if inside is None else len(inside.parts))
+        waiting = buffer.held if self.search is None else 0
+        fault = truncation(None if reader is None else reader.body, waiting, frames, end)
+        if fault is not None:
+            journal.problem(*fault)
         session.flush(None if reader is None else reader.rest)
 
     # ------------------------------------------------------------------ snapshots
