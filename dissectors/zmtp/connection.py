@@ -12,6 +12,7 @@ reports the first side as a problem.
 
 from typing import Literal
 
+import msgspec
 from msgspec import field
 
 from dissectors import snapshots
@@ -44,6 +45,23 @@ _OTHERS = (
     (b"PRI * HTTP/2", "HTTP/2"),
     (b"AMQP", "AMQP"),
 )
+
+
+class Merge(msgspec.Struct, eq=False):
+    """The events of one side, read again, wait to be put in order with those that the other side may show now."""
+
+    connection: "ZmtpConnection"
+    half: Half
+    out: list[AnyEvent]
+    begin: int
+    end: int
+
+    def go_on(self) -> None:
+        """The other side has been read."""
+        out, boxes = self.out, self.connection.boxes
+        waits_for_keys = boxes is not None and boxes.wait is not None  # then events keep their places
+        if self.half.journal.out is out and not waits_for_keys:
+            out[self.begin :] = in_causal_order(out[self.begin : self.end], out[self.end :])
 
 
 class ZmtpConnection(Part):
@@ -80,7 +98,7 @@ class ZmtpConnection(Part):
     _refusal: tuple[Side, str, str] | None = None  # a side that does not speak ZMTP, the problem and its detail
     _midstream: MidStream | None = None  # there while a side is searched for frames
     _is_news: Live[bool] = False  # frames were found in a side that has no greeting
-    _searches_other: Live[bool] = False  # one side is searched because of what was found in the other
+    _turns: Live[list[Half | Merge]] = field(default_factory=list)  # the last one reads, and those before it wait
     _over: Live[bool] = False  # no more octets will come
     _not_seen: bool = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
     _agreed: bool = False  # the greetings of both sides have been compared
@@ -117,6 +135,38 @@ class ZmtpConnection(Part):
     def _other(self, half: Half) -> Half:
         return self.server if half is self.client else self.client
 
+    # ------------------------------------------------------------------ whose turn it is
+
+    def is_turn(self, half: Half) -> bool:
+        """Whether it is the turn of ``half``."""
+        return bool(self._turns) and self._turns[-1] is half
+
+    def enter(self, half: Half) -> None:
+        """It is the turn of ``half``: octets have come."""
+        self._turns.append(half)
+
+    def leave(self, half: Half) -> None:
+        """``half`` waits for octets: let the others read whose turn it is, until none can."""
+        turns = self._turns
+        if turns[-1] is half and half.is_done:
+            turns.pop()
+        while turns:
+            one = turns[-1]
+            one.go_on()
+            if turns[-1] is one:
+                turns.pop()
+
+    def wake(self, half: Half) -> None:
+        """``half`` may get further, because of something else than octets."""
+        if half in self._turns:
+            half.hear()  # it reads on when its turn comes again
+        elif self._turns:
+            self._turns.append(half)
+        else:
+            self._turns.append(half)
+            half.go_on()
+            self.leave(half)
+
     # ------------------------------------------------------------------ what a side has found out
 
     def take(self, half: Half, finding: Finding) -> None:
@@ -129,19 +179,19 @@ class ZmtpConnection(Part):
                 signature = half.opening.signature
                 if not self.accepted and signature is not None and signature.is_certain:
                     self.accept()
-                other.resume()
+                self.wake(other)
             case "silence" | "unknown":
-                other.resume()
+                self.wake(other)
             case "revision":
                 if not self.accepted:
                     self._announced()
-                other.resume()
+                self.wake(other)
             case "frames":
                 self._begin_frames(half)
             case "identity":
                 self._identified()
                 self._weigh()
-                other.resume()
+                self.wake(other)
             case "proof":
                 self.accept()
             case "evidence":
@@ -161,7 +211,7 @@ class ZmtpConnection(Part):
             case "no-upgrade":
                 self.security.failed = True
                 half.stop()
-                other.resume()
+                self.wake(other)
 
     # ------------------------------------------------------------------ is it ZMTP?
 
@@ -196,7 +246,7 @@ class ZmtpConnection(Part):
             detail = f"the {half.side} {does}: its octets begin {_legible(beginning)}"
         half.journal.problem(code, detail)
         self.security.failed = True
-        self._other(half).resume()
+        self.wake(self._other(half))
 
     def reject(self) -> None:
         """It is not ZMTP, or nothing proves that it is."""
@@ -266,16 +316,11 @@ class ZmtpConnection(Part):
 
         What it is may be all that was missing to find frames of the other side, which happened at the same time.
         """
-        if self._searches_other or not self._is_news:
+        if not self._is_news or any(isinstance(one, Merge) for one in self._turns):
             return
         self._is_news = False
-        end = len(out)
-        self._searches_other = True
+        self._turns.append(Merge(self, half, out, begin, len(out)))
         self._other(half).search_now()
-        self._searches_other = False
-        waits_for_keys = self.boxes is not None and self.boxes.wait is not None  # then events keep their places
-        if half.journal.out is out and not waits_for_keys:
-            out[begin:] = in_causal_order(out[begin:end], out[end:])
 
     # ------------------------------------------------------------------ what both halves agree on
 
@@ -325,7 +370,7 @@ class ZmtpConnection(Part):
                     if side.opening.state == "after greeting":
                         side.begin_frames(2)
         self._look_again()
-        other.resume()
+        self.wake(other)
 
     def _take_agreement(self, agreement: Agreement, last: Half) -> None:
         """Begin the handshake on which the greetings agree; ``last`` is the half that greeted last."""
@@ -365,7 +410,7 @@ class ZmtpConnection(Part):
             self.security.skip()
         self._take_agreement(agreement, self.server)
         for half in self.halves:
-            half.resume()
+            self.wake(half)
 
     def _skip_handshake(self) -> None:
         """Read on without the handshake: the capture shows too little of it to judge."""
@@ -397,7 +442,7 @@ class ZmtpConnection(Part):
 
     def _finish_halves(self, end: End) -> None:
         for half in self.halves:
-            half.resume()
+            self.wake(half)
         self._weigh(at_end=True)
         if self.accepted:
             for half in self.halves:

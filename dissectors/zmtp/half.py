@@ -14,13 +14,18 @@ something else (:mod:`dissectors.zmtp.evidence`). In `frames` it reads frames of
 (:mod:`dissectors.zmtp.framing`). In `messages` it reads frames inside WebSocket (:mod:`dissectors.zmtp.websocket`).
 
 A side may find out something that matters to the other side, or to the connection. It reports that to the pair, and
-the pair decides what follows.
+the pair decides what follows. Then it may be the other side's turn. A half reads only in its turn: it holds what is
+left of its octets, and goes on when its turn comes again (:class:`Pair`). In `frames` and `messages` a side finds out
+nothing of that kind. So there :meth:`Half.feed` calls the reader and asks nobody.
+
+When frames are found, the half reads the octets once more, piece by piece, one for each segment (:class:`Repetition`).
 """
 
 from collections import deque
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+import msgspec
 from msgspec import field
 
 from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Octets, Side
@@ -68,7 +73,23 @@ _FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "f
 
 
 class Pair(Protocol):
-    """Both sides of a connection, as one of them sees them."""
+    """Both sides of a connection, as one of them sees them.
+
+    The pair keeps a stack of turns. The half on its top reads. The pair puts a half on the top to wake it, and takes it
+    away when it waits for octets. So each half is entered once, and reads on where it was.
+    """
+
+    def is_turn(self, half: "Half") -> bool:
+        """Whether it is the turn of ``half``."""
+
+    def enter(self, half: "Half") -> None:
+        """It is the turn of ``half``: octets have come."""
+
+    def leave(self, half: "Half") -> None:
+        """``half`` waits for octets: let the others read whose turn it is, until none can."""
+
+    def wake(self, half: "Half") -> None:
+        """``half`` may get further, because of something else than octets."""
 
     def take(self, half: "Half", finding: Finding) -> None:
         """Draw the conclusions from what ``half`` has found out."""
@@ -85,6 +106,15 @@ class Pair(Protocol):
     def believes(self, half: "Half", octets: bytes, found: Discovery) -> bool:
         """Whether the chain of frames in ``octets`` is ZMTP, on a connection that is not known to be."""
         ...
+
+
+class Repetition(msgspec.Struct, eq=False):
+    """Octets that were searched and are read again."""
+
+    pieces: deque[Piece]
+    place: Moment  # what was read last before
+    out: list[AnyEvent] | None = None  # takes the events
+    begin: int = 0  # where they begin there
 
 
 _READS: dict[Stage, str] = {
@@ -114,8 +144,9 @@ class Half(Part):
     reader: ReaderV1 | ReaderV2 | WebSocketReader | None = None  # of unproven, frames and messages
     search: Search | MessageSearch | None = None  # of search and message search
     _early: list[Segment] = field(default_factory=list)  # segments that wait in an opening
-    _read: Live[Read] = LATER
-    _again: Live[deque[Piece] | None] = None  # what was searched and is being read
+    _read: Live[Read] = LATER  # takes the octets that come
+    _part: Live[Read] = LATER  # takes octets in its turn
+    _again: Live[Repetition | None] = None
 
     @classmethod
     def begin(
@@ -133,17 +164,18 @@ class Half(Part):
 
     def __post_init__(self) -> None:
         """Read the opening first."""
-        self._read = self._read_opening
+        self._read, self._part = self._enter, self._read_opening
 
     def _turn(self, stage: Stage) -> None:
         """From now on this is who takes the octets."""
         self.stage = stage
         reads = _READS.get(stage)
         if reads is not None:
-            self._read = getattr(self, reads)
+            self._part = getattr(self, reads)
+            self._read = self._ignore if stage == "over" else self._enter
         else:
             assert self.reader is not None
-            self._read = self.reader.read
+            self._read = self._part = self.reader.read
 
     def _ignore(self, data: bytes, position: int) -> int:
         """Octets of which nothing can be known."""
@@ -171,7 +203,7 @@ class Half(Part):
         reached = read(data, 0)
         if reached == size:
             return
-        if buffer.need > size - reached and self._read is read and self.stage in ("frames", "opening"):
+        if buffer.need > size - reached and self.stage == "frames":
             buffer.hold(data, reached)  # it has said so of the octets from there on
         else:
             self._run(data, reached)
@@ -206,34 +238,58 @@ class Half(Part):
             if reader.failure is None:
                 return
             data, position = self.buffer.content, 0
-        self.buffer.run(self._step, data, position)
+        self._enter(data, position)
+
+    def _enter(self, data: bytes, position: int) -> int:
+        """Read in this half's turn, which begins here, unless it has begun. Returns where the octets end."""
+        pair = self._pair
+        if pair.is_turn(self):
+            self.buffer.run(self._step, data, position)
+        else:
+            pair.enter(self)
+            self.buffer.run(self._step, data, position)
+            pair.leave(self)
+        return len(data)
 
     def _step(self, data: bytes, position: int) -> int:
         """Let the part whose turn it is take octets, then the part that follows it, until one waits."""
-        while True:
+        while self._pair.is_turn(self):
             reader = self.reader
             if reader is not None and reader.failure is not None:
                 if reader.failure == "lost":
                     self._lose()
                 else:
                     self._die()
-            read = self._read
-            reached = read(data, position)
+            part = self._part
+            reached = part(data, position)
             if reached != position:
                 return reached
-            if self._read is read and (reader is None or reader.failure is None):
+            if self._part is part and (reader is None or reader.failure is None):
                 return reached
             self.buffer.need = 1
+        return position
 
-    def resume(self) -> None:
-        """Read the waiting octets again, because something else than octets made progress possible."""
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to be read again."""
+        return self._again is None
+
+    def go_on(self) -> None:
+        """Read on in this half's turn: first the octets that wait, then those that were searched."""
+        self.hear()
+        pair = self._pair
+        if self.buffer.held and pair.is_turn(self):
+            self.buffer.run(self._step, self.buffer.content)
+        while self._again is not None and pair.is_turn(self):
+            self._read_piece(self._again)
+
+    def hear(self) -> None:
+        """The other side has said something: that alone may end an opening."""
         opening = self.opening
         if opening.state == "after signature":
             opening.word()
             if opening.fact is not None:
                 self._react(opening.fact)
-        if self.buffer.held:
-            self._run(self.buffer.content, 0)
 
     # ------------------------------------------------------------------ what others ask
 
@@ -343,7 +399,7 @@ class Half(Part):
             if fact == "messages":
                 return self._begin_messages(data, position)
             self._react(fact)
-            if position == len(data) or self.stage != "opening":
+            if position == len(data) or self.stage != "opening" or not self._pair.is_turn(self):
                 break
             self.buffer.need = 1
             position = opening.read(data, position)
@@ -616,29 +672,35 @@ class Half(Part):
         return reached
 
     def _read_again(self, search: Search, octets: bytes, at: int) -> None:
-        """Read ``octets``, which ``search`` held, segment by segment, from the place of the discovery on.
+        """Prepare to read ``octets``, which ``search`` held, segment by segment, from the place of the discovery on.
 
         The frames may be lost again in them, and found further on.
         """
         journal, buffer = self.journal, self.buffer
         pieces = search.pieces(octets, at)
         buffer.octets -= len(octets) - at
-        place = journal.time_ns, journal.packet, journal.begin, journal.seen
+        place = journal.moment()
         _, journal.time_ns, journal.packet, _, _ = pieces[0]
         self._report_found(search.searched + at)
-        if self._again is not None:
-            self._again.extendleft(reversed(pieces))
-            return
-        out, begin = journal.out, len(journal.out)
-        self._again = again = deque(pieces)
-        while again:
-            data, time_ns, packet, offset, seen = again.popleft()
+        if self._again is None:
+            self._again = Repetition(deque(pieces), place)
+        else:
+            self._again.pieces.extendleft(reversed(pieces))
+
+    def _read_piece(self, again: Repetition) -> None:
+        """Read the next piece of what was searched; behind the last one go back to the place in the stream."""
+        journal = self.journal
+        if again.out is None:
+            again.out, again.begin = journal.out, len(journal.out)
+        if again.pieces:
+            data, time_ns, packet, offset, seen = again.pieces.popleft()
             # Nobody knows what this sender has seen: it may have seen nothing. Its events may answer events that were
             # given out already.
             self.feed(data, time_ns, packet, offset, -1 if seen == UNBOUNDED else seen)
-        self._again = None
-        journal.time_ns, journal.packet, journal.begin, journal.seen = place
-        self._pair.read_again(self, out, begin)
+        else:
+            self._again = None
+            journal.go_to(again.place)
+            self._pair.read_again(self, again.out, again.begin)
 
     def _find_messages(self, octets: bytes, search: Search) -> int | None:
         """Where ZWS begins in the octets that ``search`` holds; None if it is no ZWS. The capture lacks the upgrade.
@@ -706,7 +768,7 @@ class Half(Part):
         if isinstance(search, Search) and self.buffer.held:
             search.try_at = 0
             search.cut, search.ends = cut, before_gap
-            self.resume()
+            self._pair.wake(self)
             search.cut, search.ends = 0, False
 
     # ------------------------------------------------------------------ the end
