@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import field
 
-from dissectors.snapshots import Part
+from dissectors.snapshots import Part, quick
 
 Read = Callable[[bytes, int], int]
 """Takes octets from a position on; returns how far it got. If it got no further, `Buffer.need` says what it needs."""
@@ -15,6 +15,7 @@ WAIT_LIMIT = 4096
 next segment, which costs one copy of that segment."""
 
 
+@quick
 class Buffer(Part, gc=False):
     """The octets of a stream that no reader has taken yet.
 

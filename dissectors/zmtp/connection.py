@@ -21,7 +21,7 @@ from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import evidence, sockets, upgrade, wire
 from dissectors.zmtp.agreement import Agreement, agree, agree_zws
 from dissectors.zmtp.curve import Boxes, Curve
-from dissectors.zmtp.half import Finding, Half
+from dissectors.zmtp.half import Finding, Half, Turn
 from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
@@ -98,7 +98,7 @@ class ZmtpConnection(Part):
     _refusal: tuple[Side, str, str] | None = None  # a side that does not speak ZMTP, the problem and its detail
     _midstream: MidStream | None = None  # there while a side is searched for frames
     _is_news: Live[bool] = False  # frames were found in a side that has no greeting
-    _turns: Live[list[Half | Merge]] = field(default_factory=list)  # the last one reads, and those before it wait
+    turns: Live[list[Turn]] = field(default_factory=list)  # the last one reads, and those before it wait
     _over: Live[bool] = False  # no more octets will come
     _not_seen: bool = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
     _agreed: bool = False  # the greetings of both sides have been compared
@@ -137,19 +137,9 @@ class ZmtpConnection(Part):
 
     # ------------------------------------------------------------------ whose turn it is
 
-    def is_turn(self, half: Half) -> bool:
-        """Whether it is the turn of ``half``."""
-        return bool(self._turns) and self._turns[-1] is half
-
-    def enter(self, half: Half) -> None:
-        """It is the turn of ``half``: octets have come."""
-        self._turns.append(half)
-
-    def leave(self, half: Half) -> None:
-        """``half`` waits for octets: let the others read whose turn it is, until none can."""
-        turns = self._turns
-        if turns[-1] is half and half.is_done:
-            turns.pop()
+    def settle(self) -> None:
+        """Let the halves read whose turn it is, until none can."""
+        turns = self.turns
         while turns:
             one = turns[-1]
             one.go_on()
@@ -158,14 +148,12 @@ class ZmtpConnection(Part):
 
     def wake(self, half: Half) -> None:
         """``half`` may get further, because of something else than octets."""
-        if half in self._turns:
-            half.hear()  # it reads on when its turn comes again
-        elif self._turns:
-            self._turns.append(half)
-        else:
-            self._turns.append(half)
-            half.go_on()
-            self.leave(half)
+        half.hear()
+        turns = self.turns
+        if half.buffer.held and half not in turns:
+            turns.append(half)
+            if len(turns) == 1:
+                self.settle()
 
     # ------------------------------------------------------------------ what a side has found out
 
@@ -316,10 +304,10 @@ class ZmtpConnection(Part):
 
         What it is may be all that was missing to find frames of the other side, which happened at the same time.
         """
-        if not self._is_news or any(isinstance(one, Merge) for one in self._turns):
+        if not self._is_news or any(isinstance(one, Merge) for one in self.turns):
             return
         self._is_news = False
-        self._turns.append(Merge(self, half, out, begin, len(out)))
+        self.turns.append(Merge(self, half, out, begin, len(out)))
         self._other(half).search_now()
 
     # ------------------------------------------------------------------ what both halves agree on

@@ -75,18 +75,15 @@ _FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "f
 class Pair(Protocol):
     """Both sides of a connection, as one of them sees them.
 
-    The pair keeps a stack of turns. The half on its top reads. The pair puts a half on the top to wake it, and takes it
-    away when it waits for octets. So each half is entered once, and reads on where it was.
+    The pair keeps a stack of turns, `turns`. The half on its top reads. The pair puts a half that has octets waiting on
+    the top to wake it, and a half leaves the top when it waits for more octets. So each half is entered once, and reads
+    on where it was.
     """
 
-    def is_turn(self, half: "Half") -> bool:
-        """Whether it is the turn of ``half``."""
+    turns: list["Turn"]
 
-    def enter(self, half: "Half") -> None:
-        """It is the turn of ``half``: octets have come."""
-
-    def leave(self, half: "Half") -> None:
-        """``half`` waits for octets: let the others read whose turn it is, until none can."""
+    def settle(self) -> None:
+        """Let the halves read whose turn it is, until none can."""
 
     def wake(self, half: "Half") -> None:
         """``half`` may get further, because of something else than octets."""
@@ -106,6 +103,13 @@ class Pair(Protocol):
     def believes(self, half: "Half", octets: bytes, found: Discovery) -> bool:
         """Whether the chain of frames in ``octets`` is ZMTP, on a connection that is not known to be."""
         ...
+
+
+class Turn(Protocol):
+    """Somebody on the stack of turns."""
+
+    def go_on(self) -> None:
+        """Use this turn."""
 
 
 class Repetition(msgspec.Struct, eq=False):
@@ -147,6 +151,7 @@ class Half(Part):
     _read: Live[Read] = LATER  # takes the octets that come
     _part: Live[Read] = LATER  # takes octets in its turn
     _again: Live[Repetition | None] = None
+    _turns: Live[list["Turn"]] = LATER  # of the pair
 
     @classmethod
     def begin(
@@ -165,6 +170,7 @@ class Half(Part):
     def __post_init__(self) -> None:
         """Read the opening first."""
         self._read, self._part = self._enter, self._read_opening
+        self._turns = self._pair.turns
 
     def _turn(self, stage: Stage) -> None:
         """From now on this is who takes the octets."""
@@ -242,18 +248,27 @@ class Half(Part):
 
     def _enter(self, data: bytes, position: int) -> int:
         """Read in this half's turn, which begins here, unless it has begun. Returns where the octets end."""
-        pair = self._pair
-        if pair.is_turn(self):
-            self.buffer.run(self._step, data, position)
-        else:
-            pair.enter(self)
-            self.buffer.run(self._step, data, position)
-            pair.leave(self)
+        turns = self._turns
+        is_new = not self._reads
+        if is_new:
+            turns.append(self)
+        self.buffer.run(self._step, data, position)
+        if is_new:
+            if len(turns) == 1 and self._again is None:
+                turns.clear()  # nearly always the other side has nothing to read
+            else:
+                self._pair.settle()
         return len(data)
+
+    @property
+    def _reads(self) -> bool:
+        """Whether it is the turn of this half."""
+        turns = self._turns
+        return bool(turns) and turns[-1] is self
 
     def _step(self, data: bytes, position: int) -> int:
         """Let the part whose turn it is take octets, then the part that follows it, until one waits."""
-        while self._pair.is_turn(self):
+        while self._turns[-1] is self:
             reader = self.reader
             if reader is not None and reader.failure is not None:
                 if reader.failure == "lost":
@@ -269,22 +284,15 @@ class Half(Part):
             self.buffer.need = 1
         return position
 
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to be read again."""
-        return self._again is None
-
     def go_on(self) -> None:
         """Read on in this half's turn: first the octets that wait, then those that were searched."""
-        self.hear()
-        pair = self._pair
-        if self.buffer.held and pair.is_turn(self):
+        if self.buffer.held and self._reads:
             self.buffer.run(self._step, self.buffer.content)
-        while self._again is not None and pair.is_turn(self):
+        while self._again is not None and self._reads:
             self._read_piece(self._again)
 
     def hear(self) -> None:
-        """The other side has said something: that alone may end an opening."""
+        """Learn that the other side has said something: that alone may end an opening."""
         opening = self.opening
         if opening.state == "after signature":
             opening.word()
@@ -399,7 +407,7 @@ class Half(Part):
             if fact == "messages":
                 return self._begin_messages(data, position)
             self._react(fact)
-            if position == len(data) or self.stage != "opening" or not self._pair.is_turn(self):
+            if position == len(data) or self.stage != "opening" or not self._reads:
                 break
             self.buffer.need = 1
             position = opening.read(data, position)

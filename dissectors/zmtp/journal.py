@@ -2,7 +2,7 @@
 
 from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, MessageRun, Problem, Subscription
 from dissectors.problems import PROBLEMS
-from dissectors.snapshots import Live, Part
+from dissectors.snapshots import Live, Part, quick
 
 Moment = tuple[int, int, int, int]
 """The packet read last: its time in nanoseconds, its number, its stream offset, and what its sender had seen."""
@@ -13,6 +13,7 @@ Tally = tuple[int, int, int]
 _NONE: frozenset[str] = frozenset()
 
 
+@quick
 class Journal(Part, gc=False):
     """Takes the events of one direction from all parts that read it, and places them in the capture."""
 

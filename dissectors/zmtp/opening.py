@@ -155,6 +155,7 @@ FROM_ANY: dict[Cause, State] = {
     "end": "over",
 }
 """The next state for causes that may come in any state: holes, and what the rest of the connection shows."""
+_NEXT = {state: FROM_ANY | steps for state, steps in TRANSITIONS.items()}
 
 # So many octets wait for a word from the other side. When there are more, the capture lacks the other side.
 _PATIENCE = 16_384
@@ -207,7 +208,7 @@ class Opening(Part):
             self.state = "perhaps start"
 
     def _turn(self, cause: Cause) -> None:
-        self.state = TRANSITIONS[self.state].get(cause) or FROM_ANY[cause]
+        self.state = _NEXT[self.state][cause]
 
     # ------------------------------------------------------------------ what others ask
 

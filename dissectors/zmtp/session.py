@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from msgspec import field
 
 from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
-from dissectors.snapshots import LATER, Live, Part
+from dissectors.snapshots import LATER, Live, Part, quick
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
@@ -64,6 +64,7 @@ class Unsealer(Protocol):
         """The side has said its socket type."""
 
 
+@quick
 class Session(Part):
     """Turns the frames of one side into events."""
 

@@ -1,5 +1,6 @@
 """What goes on from a snapshot tells what the one would have told that it was taken from."""
 
+import gc
 import zlib
 from collections import Counter
 from itertools import count
@@ -275,6 +276,12 @@ def test_data_of_each_kind(number: int, octets: Octets, names: frozenset[str]) -
         getattr(box, name) for name in Box.__struct_fields__ if name != "hidden"
     ]
     assert again.hidden == 0  # and not in the snapshot
+
+
+def test_quick_parts_are_tracked_from_the_beginning() -> None:
+    """A struct that is set in the quick way would not be tracked later, and its circles never be freed."""
+    connection = ZmtpConnection([], 1, CLIENT, SERVER)
+    assert all(gc.is_tracked(half.session) for half in connection.halves)
 
 
 def test_parts_that_are_there_stay_and_others_are_made() -> None:
