@@ -10,9 +10,9 @@ from msgspec import field
 from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, Cut, End, Message, Octets, Peer, Sides
 from dissectors.snapshots import LATER, Live, Part
-from dissectors.zmtp import wire
+from dissectors.zmtp import frame_headers, wire
 from dissectors.zmtp.buffer import Buffer
-from dissectors.zmtp.framing import ReaderV1
+from dissectors.zmtp.framing import FrameReader
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
@@ -21,8 +21,6 @@ from dissectors.zmtp.session import Session
 # The first 2 octets of each packet's data are the offset of the first message that begins in it, or say that none does.
 _OFFSET_SIZE = 2
 _NO_MESSAGE = 0xFFFF
-_PLAUSIBLE_LENGTH = 1 << 32
-
 
 _RADIO, _MULTICAST = "RADIO over UDP", "ZMTP over PGM"
 
@@ -112,7 +110,7 @@ class Multicast(Part):
     _journal: Journal = LATER
     _buffer: Buffer = field(default_factory=Buffer)
     _session: Session = LATER
-    _reader: ReaderV1 = LATER
+    _reader: FrameReader = LATER
 
     def __post_init__(self) -> None:
         """Begin with no packets."""
@@ -120,7 +118,7 @@ class Multicast(Part):
         security = Security()
         security.skip()
         self._session = Session(self._journal, "client", security, self._limits or Limits())
-        self._reader = ReaderV1(self._buffer, self._session)
+        self._reader = FrameReader(self._buffer, self._session, 1)
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int) -> None:
         """Take a datagram of UDP, which never comes here."""
@@ -165,7 +163,7 @@ class Multicast(Part):
         reader.open()
         self._session.flush(reader.rest)
         self._buffer.clear()
-        self._reader = ReaderV1(self._buffer, self._session)
+        self._reader = FrameReader(self._buffer, self._session, 1)
         self._joined = False
 
     def lost(self, packets: int, time_ns: int, packet: int) -> None:
@@ -224,14 +222,14 @@ def _is_zmtp(data: bytes) -> bool:
     position = 0
     frames = 0
     while position + 2 <= len(data):
-        size = 10 if data[position] == wire.LENGTH_ESCAPE_V1 else 2
-        if position + size > len(data):
+        header = frame_headers.read_v1(data, position)
+        if isinstance(header, int):
             break
-        length = int.from_bytes(data[position + 1 : position + 9], "big") if size == 10 else data[position]
-        if not 0 < length <= _PLAUSIBLE_LENGTH or data[position + size - 1] not in wire.FLAGS_SEEN_V1:
+        flags, begin, length = header
+        if not 0 <= length < wire.PLAUSIBLE_LENGTH or flags not in wire.FLAGS_SEEN_V1:
             return False
-        position += size - 1 + length
-        frames += size == 10 or position <= len(data)
+        frames += begin - position > 2 or begin + length <= len(data)
+        position = begin + length
     return frames > 0
 
 

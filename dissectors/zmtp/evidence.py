@@ -8,7 +8,7 @@ the next.
 
 from dissectors.address import port_of
 from dissectors.snapshots import Part
-from dissectors.zmtp import wire
+from dissectors.zmtp import frame_headers, wire
 
 # Bits: of how many others at most one does so.
 _ANONYMOUS_BITS = 8  # an identity of no octets
@@ -20,8 +20,6 @@ _MOST_DELIMITERS = 2
 _MOST_REGULAR_BITS = 12
 _MOST_ZEROS_BITS = 5
 _ENOUGH_BITS = 12
-# A length in 8 octets is plausible below this.
-_LONG_LIMIT = 1 << 32
 # Octets of one side that are held in wait for more of it.
 UNPROVEN_LIMIT = 1 << 16
 # Whole frames of both sides that are worth a note if nothing is certain; and the most notes.
@@ -55,23 +53,21 @@ class EvidenceV1(Part, gc=False):
         """Count the whole frames from ``position`` on; returns where they end, and whether what follows may be one."""
         end = len(octets)
         while position < end:
-            first = octets[position]
-            size = 10 if first == wire.LENGTH_ESCAPE_V1 else 2
-            if position + size > end:
-                return position, first > 0
-            length = int.from_bytes(octets[position + 1 : position + 9], "big") if size == 10 else first
-            flags = octets[position + size - 1]
-            if not 0 < length <= wire.MAX_LENGTH or flags not in wire.FLAGS_SEEN_V1:
+            header = frame_headers.read_v1(octets, position)
+            if isinstance(header, int):
+                return position, octets[position] > 0
+            flags, begin, length = header
+            if not 0 <= length < wire.MAX_LENGTH or flags not in wire.FLAGS_SEEN_V1:
                 return position, False
             self.begun = True
             self._rare += _LONG_BITS * self._after_long
             self._after_long = False
             self._open_flags = flags
-            self._open_is_long = size == 10 and wire.LENGTH_ESCAPE_V1 <= length < _LONG_LIMIT
-            if position + size - 1 + length > end:
+            self._open_is_long = begin - position > 2 and wire.LENGTH_ESCAPE_V1 <= length + 1 < wire.PLAUSIBLE_LENGTH
+            if begin + length > end:
                 break
-            self.end_frame(length == 1)
-            position += size - 1 + length
+            self.end_frame(not length)
+            position = begin + length
         return position, True
 
     def end_frame(self, is_empty: bool = False) -> None:

@@ -7,7 +7,7 @@ Everything here is pure. The steps in which the two sides send their greetings, 
 from functools import lru_cache
 from typing import NamedTuple
 
-from dissectors.zmtp import sockets, wire
+from dissectors.zmtp import frame_headers, sockets, wire
 
 # Most greetings repeat an earlier one. So many are remembered with what they say.
 _ALIKE = 64
@@ -92,7 +92,6 @@ def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
 
 GUESS_SIZE = 4
 _FILLER_SIZE = 31
-_HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR")
 
 _MECHANISMS = tuple(name.ljust(wire.MECHANISM_SIZE, b"\0") for name in (b"NULL", b"PLAIN", b"CURVE", b"GSSAPI"))
 
@@ -160,10 +159,11 @@ def _begins_handshake(octets: bytes) -> bool | None:
     """Whether octets begin with a command of a handshake; None if there are too few octets."""
     if octets[:1] not in (b"", b"\x04", b"\x06"):
         return False
-    body = octets[9 if octets[:1] == b"\x06" else 2 :]
-    if body.startswith(_HANDSHAKE):
+    header = frame_headers.read_v2(octets, 0) if octets else 0
+    body = b"" if isinstance(header, int) else octets[header[1] :]
+    if body.startswith(wire.HANDSHAKE):
         return True
-    return None if any(command.startswith(body) for command in _HANDSHAKE) else False
+    return None if any(command.startswith(body) for command in wire.HANDSHAKE) else False
 
 
 def version_shown(octets: bytes, identity: int) -> int | None:

@@ -35,7 +35,7 @@ from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.box_reader import BoxReader
 from dissectors.zmtp.buffer import Buffer, Read, collect
 from dissectors.zmtp.commands import Fault
-from dissectors.zmtp.framing import FrameReader, ReaderV1, ReaderV2
+from dissectors.zmtp.framing import FrameReader
 from dissectors.zmtp.journal import Journal, Moment
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.opening import Fact, Opening
@@ -145,7 +145,7 @@ class Half(Part):
     session: Session
     box_reader: BoxReader
     stage: Stage = "opening"
-    reader: ReaderV1 | ReaderV2 | WebSocketReader | None = None  # of unproven, frames and messages
+    reader: FrameReader | WebSocketReader | None = None  # of unproven, frames and messages
     search: Search | MessageSearch | None = None  # of search and message search
     _early: list[Segment] = field(default_factory=list)  # segments that wait in an opening
     _read: Live[Read] = LATER  # takes the octets that come
@@ -483,7 +483,7 @@ class Half(Part):
         opening.framing = framing
         opening.leave()
         self.search = None
-        self.reader = (ReaderV1 if framing == 1 else ReaderV2)(self.buffer, self.session)
+        self.reader = FrameReader(self.buffer, self.session, framing)
         if framing == 1 and not opening.proven:
             self._turn("unproven")
         else:
@@ -820,7 +820,7 @@ class Half(Part):
             return MessageSearch(WebSocketReader(self.buffer, self.session, None, False), self.side == "client")
         if kind is WebSocketReader:
             return WebSocketReader(self.buffer, self.session, None, False)
-        return (ReaderV1 if kind is ReaderV1 else ReaderV2)(self.buffer, self.session)
+        return FrameReader(self.buffer, self.session)
 
     def after_load(self) -> None:
         """Go on in the stage of the snapshot."""

@@ -26,7 +26,7 @@ from msgspec import field
 
 from dissectors.events import Side
 from dissectors.snapshots import Part
-from dissectors.zmtp import resync, wire
+from dissectors.zmtp import frame_headers, resync, wire
 
 _PROOF_BITS = 24.0
 # libzmq 2.1 has these bits in the flags of every frame.
@@ -282,9 +282,14 @@ def _topics(octets: bytes) -> list[bytes]:
     """The topics in ``octets``, if the octets are only subscriptions and cancellations of readable topics."""
     topics = []
     place = 0
-    while place + 3 <= len(octets) and octets[place] == 0 and octets[place + 1] and octets[place + 2] <= 1:
-        stop = place + 2 + octets[place + 1]
-        topics.append(octets[place + 3 : stop])
-        place = stop
+    while place < len(octets):
+        header = frame_headers.read_v2(octets, place)
+        if isinstance(header, int):
+            break
+        flags, begin, length = header
+        if flags or not length or octets[begin : begin + 1] not in (b"\0", b"\1"):
+            break
+        place = begin + length
+        topics.append(octets[begin + 1 : place])
     readable = all(topic.isascii() and topic.decode().isprintable() for topic in topics)
     return topics if place == len(octets) and readable else []

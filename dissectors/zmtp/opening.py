@@ -52,7 +52,7 @@ from typing import Literal
 
 from dissectors.events import Side
 from dissectors.snapshots import LATER, Live, Part
-from dissectors.zmtp import commands, deflate, greeting, sockets, upgrade, wire
+from dissectors.zmtp import commands, deflate, frame_headers, greeting, sockets, upgrade, wire
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.evidence import EvidenceV1
@@ -594,21 +594,21 @@ class Opening(Part):
 
     def _identity_v2(self, data: bytes, position: int) -> int:
         """The first frame of ZMTP 2.0 is the identity: flags, length, octets."""
-        size = 9 if data[position] & wire.LONG else 2
-        if len(data) - position < size:
-            self._wait(size)
+        header = frame_headers.read_v2(data, position)
+        if isinstance(header, int):
+            self._wait(header)
             return position
-        length = int.from_bytes(data[position + 1 : position + size], "big")
-        stop = position + size + length
+        flags, begin, length = header
+        stop = begin + length
         if stop > len(data) and length <= _IDENTITY_LIMIT:
             self._wait(stop - position)
             return position
-        if data[position] & ~wire.LONG:
-            self.faults = (("malformed-command", f"the identity frame has flags 0x{data[position]:02x}"),)
+        if flags & ~wire.LONG:
+            self.faults = (("malformed-command", f"the identity frame has flags 0x{flags:02x}"),)
         if length > _IDENTITY_LIMIT:
             self._fail_identity(length)
             return position
-        self._identified(data[position + size : stop], 2)
+        self._identified(data[begin:stop], 2)
         return stop
 
     def _identity_after_signature(self, data: bytes, position: int) -> int:
@@ -624,29 +624,30 @@ class Opening(Part):
 
     def _identity_v1(self, data: bytes, position: int) -> int:
         """The first frame of ZMTP 1.0 is the identity: length, flags, octets (13/ZMTP)."""
-        size = 10 if data[position] == wire.LENGTH_ESCAPE_V1 else 2
-        length, strange = data[position], False
-        if len(data) - position >= size:
-            if size == 10:
-                length = int.from_bytes(data[position + 1 : position + 9], "big")
-            flags = data[position + size - 1]
-            strange = flags & wire.MORE > 0 or (flags not in wire.FLAGS_SEEN_V1 and self.forced is None)
+        header = frame_headers.read_v1(data, position)
         # Nothing marks ZMTP 1.0: if the other side speaks something else, these octets are no identity either.
-        strange = strange or (not self.versioned and self.other.speaks_otherwise)
-        if length == 0 or length > _IDENTITY_LIMIT or strange:
+        strange = not data[position] or (not self.versioned and self.other.speaks_otherwise)
+        if not isinstance(header, int):
+            flags, begin, length = header
+            strange = strange or flags & wire.MORE > 0 or (flags not in wire.FLAGS_SEEN_V1 and self.forced is None)
+            strange = strange or not 0 <= length < _IDENTITY_LIMIT
+        if strange:
             self._refuse()
             return position
-        stop = position + size + length - 1
-        if len(data) < max(stop, position + size):
-            self._wait(max(stop, position + size) - position)
+        if isinstance(header, int):
+            self._wait(header - 1 + data[position])  # also the length of a long frame is as great as its first octet
+            return position
+        stop = begin + length
+        if stop > len(data):
+            self._wait(stop - position)
             return position
         if self.versioned is None:
             self.versioned = False
             self.version = "1.0"
         if not self.proven:
             self.evidence = EvidenceV1()
-            self.evidence.identity(length - 1, data[position + size - 1], size == 10)
-        self._identified(data[position + size : stop], 1)
+            self.evidence.identity(length, flags, begin - position > 2)
+        self._identified(data[begin:stop], 1)
         return stop
 
     def _fail_identity(self, length: int) -> None:

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dissectors.zmtp import wire
+from dissectors.zmtp import frame_headers, wire
 
 _FLAGS_V2 = b"\x00\x01\x02\x03\x04\x06"
 _FLAGS_V1 = b"\x00\x01\x7e\x7f"
@@ -58,7 +58,7 @@ MARK_BITS = 40.0
 MARKS = (
     wire.CURVE_MESSAGE,
     *(b"\x04PING", b"\x04PONG", b"\x09SUBSCRIBE", b"\x06CANCEL", b"\x04JOIN", b"\x05LEAVE"),
-    *(b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR"),
+    *wire.HANDSHAKE,
 )
 # A frame that is empty and ends a message is rare in ZMTP, but the 4-octet lengths of other protocols look so. So many
 # in a row are zeros of something else.
@@ -66,7 +66,6 @@ _EMPTY_BITS = -10.0
 _MOST_EMPTY = 16
 _TOO_MANY_EMPTY = bytes(2 * (_MOST_EMPTY + 2))
 _OTHER_THAN_ZERO = re.compile(rb"[^\0]")
-_PLAUSIBLE_LENGTH = 1 << 32
 # The first octets of a long length are zero. That is worth as much as zeros are rare, but at most:
 _MOST_LONG_BITS = 24.0
 _LONG_HEADER_V1 = 10  # octets, with the flags
@@ -219,7 +218,7 @@ class Window:
                 stop = place + 1 + octets[place]
                 if stop + _LONG_HEADER_V1 <= end and stop not in links:
                     continue
-            header = self._header(octets, place, end)
+            header = self._header(octets, place)
             if header is not None and (header[1] in links or self._is_last(header[1])):
                 self._add(links, Frame(place, *header))
         return links
@@ -294,7 +293,7 @@ class Window:
         flags = octets[place]
         if flags <= wire.MORE and place + 1 < self.end:
             return place + 2, place + 2 + octets[place + 1], flags == wire.MORE
-        return _header_v2(octets, place, self.end) if flags in self._flags else None
+        return _header_v2(octets, place) if flags in self._flags else None
 
     def _is_last(self, place: int) -> bool:
         """Whether too little is left of the window at ``place`` to judge a frame there."""
@@ -390,46 +389,38 @@ def _count(octets: bytes, which: bytes) -> int:
 
 
 def read_header(octets: bytes, position: int, framing: int) -> tuple[int, int, bool] | None:
-    """Start and end of the body of a frame at ``position``, and its MORE bit; None if there is no whole header.
+    """Start and end of the body of a frame at ``position``, and its MORE bit; None if no frame begins there.
 
-    The end may be behind that of ``octets``.
+    The end may be behind that of ``octets``. Of a ZMTP 1.0 frame the whole header must be there.
     """
-    end = len(octets)
-    if end - position < 2:
+    if len(octets) - position < 2:
         return None
-    if framing == 1 and octets[position] == wire.LENGTH_ESCAPE_V1 and end - position < _LONG_HEADER_V1:
-        return None
-    found = (_header_v2 if framing == 2 else _header_v1)(octets, position, end)
+    found = (_header_v2 if framing == 2 else _header_v1)(octets, position)
     flags = _FLAGS_V2 if framing == 2 else _FLAGS_V1
-    if found is None or found[0] > end or octets[position if framing == 2 else found[0] - 1] not in flags:
-        return None
-    return found
+    return None if found is None or octets[position if framing == 2 else found[0] - 1] not in flags else found
 
 
-def _header_v2(octets: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
-    """Start and end of a frame's body and its MORE bit, None if no frame begins here."""
-    flags = octets[position]
-    more = bool(flags & wire.MORE)
-    start = position + (9 if flags & wire.LONG else 2)
-    if start > end:  # what there is of the length must be that of a plausible one
-        return None if any(octets[position + 1 : min(position + 4, end)]) else (end, end + 1, more)
-    length = int.from_bytes(octets[position + 1 : start], "big")
-    if flags & wire.LONG and not wire.SHORT_LIMIT < length <= _PLAUSIBLE_LENGTH:
+def _header_v2(octets: bytes, position: int) -> tuple[int, int, bool] | None:
+    """Start and end of a frame's body and its MORE bit, None if no frame begins here. The header may be cut."""
+    header = frame_headers.read_v2(octets, position)
+    if isinstance(header, int):  # what there is of the length must be that of a plausible one
+        end = len(octets)
+        return None if any(octets[position + 1 : position + 4]) else (end, end + 1, bool(octets[position] & wire.MORE))
+    flags, start, length = header
+    if flags & wire.LONG and not wire.SHORT_LIMIT < length <= wire.PLAUSIBLE_LENGTH:
         return None
-    if flags & wire.COMMAND and start < end and not 0 < octets[start] < length:
+    if flags & wire.COMMAND and start < len(octets) and not 0 < octets[start] < length:
         return None
-    return start, start + length, more
+    return start, start + length, bool(flags & wire.MORE)
 
 
-def _header_v1(octets: bytes, position: int, end: int) -> tuple[int, int, bool] | None:
-    """The same for ZMTP 1.0."""
-    length = octets[position]
-    start = position + 2
-    if length == wire.LENGTH_ESCAPE_V1:
-        start = position + 10
-        length = int.from_bytes(octets[position + 1 : start - 1], "big")
-        if not wire.SHORT_LIMIT <= length <= _PLAUSIBLE_LENGTH:
-            return None
-    elif not length:
+def _header_v1(octets: bytes, position: int) -> tuple[int, int, bool] | None:
+    """The same for ZMTP 1.0; None also if the header is cut."""
+    header = frame_headers.read_v1(octets, position)
+    if isinstance(header, int):
         return None
-    return start, start + length - 1, bool(octets[start - 1] & wire.MORE)
+    flags, start, length = header
+    is_long = start - position > 2
+    if not (wire.LENGTH_ESCAPE_V1 <= length + 1 <= wire.PLAUSIBLE_LENGTH if is_long else length >= 0):
+        return None
+    return start, start + length, bool(flags & wire.MORE)

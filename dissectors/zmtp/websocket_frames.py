@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from dissectors.zmtp import wire
+
 # RFC 6455, section 5.2
 FINAL = 0x80
 RESERVED_BITS = 0x70
@@ -24,8 +26,6 @@ _CHAIN_AT_START = 1
 _CHAIN_ANYWHERE = 3
 # The same on a connection of unknown protocol. Other programs' WebSocket messages may begin with small numbers, too.
 _CHAIN_UNKNOWN = 4
-_PLAUSIBLE_LENGTH = 1 << 32
-_HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR")
 
 
 def parse_header(data: bytes, position: int) -> tuple[int, bytes, int, int] | int:
@@ -80,7 +80,7 @@ def _chain(data: bytes, position: int, masked: bool, chains: dict[int, int]) -> 
     if isinstance(header, int):
         return 0
     first, mask, length, start = header
-    if first != FINAL | BINARY or bool(mask) != masked or not 0 < length <= _PLAUSIBLE_LENGTH or start >= len(data):
+    if first != FINAL | BINARY or bool(mask) != masked or not 0 < length <= wire.PLAUSIBLE_LENGTH or start >= len(data):
         return 0
     if unmask(data[start : start + 1], mask)[0] & ZWS_RESERVED:
         return 0
@@ -113,7 +113,7 @@ def _is_zws(data: bytes, position: int, masked: bool) -> bool:
             break
         first, mask, length, start = header
         stop = start + length
-        if bool(mask) != masked or length > _PLAUSIBLE_LENGTH:
+        if bool(mask) != masked or length > wire.PLAUSIBLE_LENGTH:
             return False
         if first in _CONTROLS:
             if length > CONTROL_LIMIT:
@@ -124,7 +124,7 @@ def _is_zws(data: bytes, position: int, masked: bool) -> bool:
             begin = unmask(data[start : min(start + 10, stop)], mask)
             if begin[0] & ZWS_RESERVED or begin[0] & (ZWS_MORE | ZWS_COMMAND) == ZWS_MORE | ZWS_COMMAND:
                 return False
-            if begin[0] == ZWS_COMMAND and begin[1:].startswith(_HANDSHAKE):
+            if begin[0] == ZWS_COMMAND and begin[1:].startswith(wire.HANDSHAKE):
                 return True
             if stop <= len(data):
                 frames += 1

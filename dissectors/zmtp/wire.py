@@ -9,6 +9,7 @@ LONG = 0x02
 COMMAND = 0x04
 RESERVED = 0xF8
 MAX_LENGTH = 2**63 - 1
+PLAUSIBLE_LENGTH = 1 << 32  # where it is not certain that octets are a length, they are none if they say more
 SHORT_LIMIT = 255  # the longest body of a frame without LONG
 LENGTH_ESCAPE_V1 = 0xFF  # 13/ZMTP: the real length follows in 8 octets
 
@@ -37,6 +38,9 @@ CURVE_NONCE_SIZE = 8
 CURVE_BOX_OVERHEAD = 16  # of a box with nothing in it
 CURVE_MESSAGE = b"\x07MESSAGE"  # how the body of an encrypted frame begins
 CURVE_MESSAGE_LEAST = len(CURVE_MESSAGE) + CURVE_NONCE_SIZE + CURVE_BOX_OVERHEAD + 1
+
+# How the first commands of a handshake begin (23/ZMTP, "Commands")
+HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05ERROR")
 
 # The ERROR of libzmq 4.3.5's PLAIN server: its name length octet is overwritten by "^" and the E is missing.
 BROKEN_ERROR = b"^RROR"
