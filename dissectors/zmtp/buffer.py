@@ -44,15 +44,15 @@ class Buffer(Part, gc=False):
         return None if self.held < self.need else b"".join(self._pieces)
 
     def clear(self) -> None:
-        """Nothing waits any more."""
+        """Drop the octets that wait."""
         self._pieces = None
         self.held = 0
 
     def run(self, read: Read, data: bytes, position: int = 0) -> None:
         """Let ``read`` take ``data`` from ``position`` on as long as it gets further; the rest waits.
 
-        ``data`` are the octets that waited, and those behind them. During the call the buffer is empty: if reading
-        makes somebody read the waiting octets again, there are none.
+        ``data`` are the octets that waited, and those behind them. During the call the buffer is empty, so
+        that no waiting octets are read twice.
         """
         self._pieces = None
         self.held = 0
@@ -131,7 +131,7 @@ def collect(reader: Collector, data: bytes, position: int) -> int:
 
 
 def skip(reader: Collector, length: int | None) -> bool:
-    """Go on behind ``length`` missing octets (None: unknown). Returns whether the hole is inside the reader's body."""
+    """Count ``length`` missing octets (None: unknown) as part of a body. Returns whether all are inside the body."""
     body = reader.body
     if body is None or not body.skip(length):
         return False

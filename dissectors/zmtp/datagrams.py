@@ -80,12 +80,12 @@ class Radio(Part):
         self._journal.out.append(summary)
 
     def snapshot(self) -> bytes:
-        """The state of the flow, from which :meth:`restore` goes on."""
+        """The state of the flow, for :meth:`restore`."""
         return snapshots.save(_RADIO, self)
 
     @classmethod
     def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Radio":
-        """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
+        """A dissector with the state of a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
         radio = cls(out, 0, "", "", limits)
         snapshots.load(_RADIO, octets, radio)
         return radio
@@ -206,12 +206,12 @@ class Multicast(Part):
         journal.out.append(summary)
 
     def snapshot(self) -> bytes:
-        """The state of the flow, from which :meth:`restore` goes on."""
+        """The state of the flow, for :meth:`restore`."""
         return snapshots.save(_MULTICAST, self)
 
     @classmethod
     def restore(cls, octets: bytes, out: list[AnyEvent], limits: Limits | None = None) -> "Multicast":
-        """One that goes on from a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
+        """A dissector with the state of a :meth:`snapshot`; raises :class:`~dissectors.snapshots.SnapshotError`."""
         multicast = cls(out, 0, "pgm", "", "", limits)
         snapshots.load(_MULTICAST, octets, multicast)
         return multicast

@@ -20,7 +20,7 @@ _MOST_DELIMITERS = 2
 _MOST_REGULAR_BITS = 12
 _MOST_ZEROS_BITS = 5
 _ENOUGH_BITS = 12
-# Octets of one side that are held in wait for more of it.
+# The most octets of one side that wait for more.
 UNPROVEN_LIMIT = 1 << 16
 # Whole frames of both sides that are worth a note if nothing is certain; and the most notes.
 _WORTH_A_NOTE = 6
@@ -28,7 +28,7 @@ _MOST_PORTS = 20
 
 
 class EvidenceV1(Part, gc=False):
-    """What one side has sent: its identity, then frames."""
+    """The evidence in the octets of one side: its identity, then frames."""
 
     begun: bool = False  # the header of a frame has come behind the identity
     count: int = 0  # of whole frames
@@ -96,7 +96,7 @@ class EvidenceV1(Part, gc=False):
         return self._open_is_long or self._after_long
 
     def bits(self, at_end: bool) -> int:
-        """How much speaks for it; ``at_end``: no more octets will come."""
+        """The bits of evidence for ZMTP 1.0; ``at_end``: no more octets will come."""
         bits = self._rare + _LONG_BITS * (at_end and self._after_long)
         if self._delimited == self._messages:
             bits += _DELIMITER_BITS * min(self._messages, _MOST_DELIMITERS)

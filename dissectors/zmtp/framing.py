@@ -9,7 +9,7 @@ A frame whose octets have not all come waits in the buffer. If it lacks many oct
 by piece:
 
     frames ── a long body begins ──▶ body ── it is over ──▶ frames
-    frames ── no frame can begin so ──▶ lost or unreadable
+    frames ── no frame can begin here ──▶ lost or unreadable
 
 `body` is the body that the reader collects, None in the state `frames`. `failure` says why the next octets are no
 frame. If the frames before them may have been false, the reader is lost, and a search may find others. If those frames
@@ -197,7 +197,7 @@ class FrameReader(Part):
         return self.body
 
     def end_body(self, body: LongBody) -> None:
-        """The body is over: pass its frame to the session."""
+        """Pass the frame of a body that is over to the session."""
         self.body = None
         octets = body.octets
         whole = octets if len(octets) == body.length else Cut(octets, body.length)
@@ -207,7 +207,7 @@ class FrameReader(Part):
             out[-1].begun_ns = self._begun[1]
 
     def skip(self, length: int | None) -> bool:
-        """Go on behind ``length`` missing octets (None: nobody knows how many).
+        """Pass over ``length`` missing octets (None: the number is unknown).
 
         Returns whether the hole is inside a body; else it has taken a header, and the reader cannot go on. A body loses
         only the octets of the hole.
@@ -232,7 +232,7 @@ class FrameReader(Part):
         return Cut(self.body.octets, self.body.length)
 
     def _fail(self, code: str, detail: str) -> None:
-        """No frame can begin so."""
+        """Stop reading, because no frame can begin with these octets."""
         if self._session.doubtful:
             self.failure = "lost"
         elif self.failure is None:

@@ -42,7 +42,7 @@ class Signature(NamedTuple):
 class Rest(NamedTuple):
     """The rest of a 3.x greeting whose beginning is missing."""
 
-    size: int  # octets of it
+    size: int  # of the rest, in octets
     revision: int | None
     after_revision: bytes  # empty if the first of them is missing
 
@@ -112,7 +112,7 @@ def find_rest(octets: bytes) -> Rest | int:
 
 
 def find_mechanism(octets: bytes) -> int | None:
-    """Where in the rest of a 3.x greeting the mechanism is; None if this is no greeting's rest."""
+    """The place of the mechanism in the rest of a 3.x greeting; None if this is no greeting's rest."""
     for field in _MECHANISMS:
         at = octets.find(field, 0, wire.SIGNATURE_SIZE + 2 + wire.MECHANISM_SIZE)
         if at >= 0:
@@ -121,7 +121,7 @@ def find_mechanism(octets: bytes) -> int | None:
 
 
 def find_end(octets: bytes) -> int | None:
-    """Where a 3.x greeting ends, if ``octets`` lack its beginning. A command of the handshake follows it.
+    """The end of a 3.x greeting whose beginning ``octets`` lack. A command of the handshake follows there.
 
     Returns 0 if the octets are no end of a greeting, None if there are too few octets to tell.
     """
@@ -137,7 +137,7 @@ def find_end(octets: bytes) -> int | None:
 
 
 def _may_be_rest(octets: bytes, begin: int) -> bool:
-    """Whether octets may be a part of a 3.x greeting, from its octet ``begin`` on. What follows it is not read."""
+    """Whether octets may be a part of a 3.x greeting, from octet ``begin`` on. Octets behind it are not read."""
 
     def part(first: int, stop: int) -> bytes:
         return octets[max(first - begin, 0) : max(stop - begin, 0)]

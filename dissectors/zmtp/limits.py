@@ -1,14 +1,14 @@
-"""What a dissector keeps of what it reads."""
+"""The limits on the memory of a dissector."""
 
 from typing import NamedTuple
 
 from dissectors.zmtp import wire
 
-_LEAST = 65_536  # octets of a body that those need who look into messages
+_LEAST = 65_536  # octets of a body that dissectors of payloads need
 
 
 class Limits(NamedTuple):
-    """What a dissector keeps of what it reads."""
+    """The part of its input that a dissector keeps."""
 
     body_octets: int = 65_536  # of each body; 0 keeps all
     show_secrets: bool = False

@@ -57,7 +57,7 @@ class LongFrames(Part, gc=False):
     trails: dict[tuple[int, int], Trail] = field(default_factory=dict)  # by place and framing
 
     def skip(self, length: int) -> None:
-        """``length`` octets are missing, and with them all frames that begin there."""
+        """Pass over ``length`` missing octets, and over all frames that begin there."""
         self.octets += length
         self.trails = {key: trail for key, trail in self.trails.items() if key[0] >= self.octets}
 
@@ -66,7 +66,7 @@ class LongFrames(Part, gc=False):
         return any(octets < place for octets, _ in self.trails)
 
     def forget(self) -> None:
-        """Nobody knows how many octets are missing, so no place ahead is known any more."""
+        """Forget all places ahead, because an unknown number of octets is missing."""
         self.trails = {}
 
     def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Discovery | None:

@@ -56,7 +56,7 @@ _LONGEST_LABEL = 63
 
 
 class Likeness(NamedTuple):
-    """What a chain of frames is like."""
+    """The features of a chain of frames that tell ZMTP from other protocols."""
 
     frames: int
     proof: float  # bits that they are frames and not what follows lengths of one or two octets
@@ -68,12 +68,12 @@ class Sender(Protocol):
 
     @property
     def side(self) -> Side:
-        """Which one."""
+        """The client or the server."""
         ...
 
     @property
     def octets(self) -> int:
-        """How many octets it has sent."""
+        """The number of octets that this side has sent."""
         ...
 
     @property
@@ -83,12 +83,12 @@ class Sender(Protocol):
 
     @property
     def is_absent(self) -> bool:
-        """Whether it is taken not to be in the capture."""
+        """Whether this side is taken not to be in the capture."""
         ...
 
     @property
     def silence(self) -> int:
-        """How many segments in a row came whose sender had seen nothing new of the other side."""
+        """The number of segments in a row whose sender had seen nothing new of the other side."""
         ...
 
 
@@ -163,7 +163,7 @@ class _Chain:
         return frame.following in self._boundaries
 
     def likeness(self) -> Likeness:
-        """What the frames are like."""
+        """The likeness of the frames of this chain."""
         if self._framing == 1:
             return Likeness(len(self._frames), self._proof_v1(), self._torn > _MOST_TORN * len(self._boundaries))
         return Likeness(len(self._frames), self._proof_v2(), self._is_other_v2())

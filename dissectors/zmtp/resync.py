@@ -74,7 +74,7 @@ _ZEROS = b"\0\0\0"
 
 
 class Discovery(NamedTuple):
-    """Where frames begin."""
+    """The place where frames begin, and the evidence for it."""
 
     offset: int
     framing: int  # 1: ZMTP 1.0, 2: ZMTP 2.0 and later
@@ -100,7 +100,7 @@ class Link(NamedTuple):
 
 
 def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut: int = 0) -> Discovery | None:
-    """Find where frames begin in ``octets``, or None if nothing is certain enough.
+    """Find the place where frames begin in ``octets``, or None if no place is certain enough.
 
     ``starts`` are offsets at which TCP segments begin, where a frame begins more often than elsewhere; ``framing``
     is that of the connection, 0 if unknown; ``known`` says whether the connection is known to be ZMTP; ``cut`` is the
@@ -120,7 +120,7 @@ def find_frames(octets: bytes, starts: list[int], framing: int, known: bool, cut
 
 
 class Window:
-    """A part of a stream, and what its octets make a frame worth."""
+    """A part of a stream, and the evidence that a frame is among its octets."""
 
     def __init__(self, octets: bytes, starts: list[int], framing: int, cut: int = 0) -> None:
         """Look at ``octets``, one at least; the rest is as in :func:`find_frames`."""
@@ -145,7 +145,7 @@ class Window:
         self._zero = -math.log2(octets.count(0) / self.end) if 0 in octets else _MOST_LONG_BITS
 
     def find(self, known: bool) -> Discovery | None:
-        """Where frames begin, None if nothing is certain enough."""
+        """The place where frames begin, None if no place is certain enough."""
         links = self._chains()
         self.most_bits = max((link.bits for link in links.values()), default=0.0)
         least = _UNKNOWN_BITS
@@ -183,7 +183,7 @@ class Window:
         return frames
 
     def gain(self, frames: list[Frame]) -> float:
-        """How many bits more a frame is worth once the headers of a chain are known.
+        """The bits that a frame is worth more once the headers of a chain are known.
 
         Among text, only headers look like flags. So no frame in a body can lead to another one.
         """
@@ -384,7 +384,7 @@ class Window:
 
 
 def _count(octets: bytes, which: bytes) -> int:
-    """How many of ``octets`` are one of ``which``."""
+    """Count the octets that are one of ``which``."""
     return len(octets) - len(octets.translate(None, which))
 
 
@@ -415,7 +415,7 @@ def _header_v2(octets: bytes, position: int) -> tuple[int, int, bool] | None:
 
 
 def _header_v1(octets: bytes, position: int) -> tuple[int, int, bool] | None:
-    """The same for ZMTP 1.0; None also if the header is cut."""
+    """Start, end and MORE bit of a ZMTP 1.0 frame, None if no frame begins here or if its header is cut."""
     header = frame_headers.read_v1(octets, position)
     if isinstance(header, int):
         return None

@@ -158,7 +158,7 @@ class Search(Part):
 
     @property
     def _work(self) -> int:
-        """How many octets have been searched."""
+        """The number of octets that have been searched."""
         return self.searched - self.missed
 
     def _is_hopeless(self) -> bool:
@@ -176,7 +176,7 @@ class Search(Part):
         self.state = "between"
 
     def _block(self, block: bytes) -> int:
-        """How many octets between two windows are searched only for long frames."""
+        """Search a block between two windows, only for long frames. Returns the number of octets that are done."""
         if len(block) < self.try_at:
             self._buffer.need = self.try_at
             return 0
@@ -213,7 +213,7 @@ class Search(Part):
         return found.offset
 
     def skip(self, length: int) -> None:
-        """Go on after ``length`` missing octets. All octets before them, also those held, have been searched."""
+        """Pass over ``length`` missing octets. All octets before them, also those held, have been searched."""
         done = self._buffer.held + length
         self._buffer.clear()
         self.searched += done
@@ -232,5 +232,5 @@ class Search(Part):
                 self._pause()
 
     def forget_place(self) -> None:
-        """Nobody knows how many octets are missing here."""
+        """Take note that an unknown number of octets is missing here."""
         self.long_frames.forget()

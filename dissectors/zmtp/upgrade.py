@@ -9,7 +9,7 @@ PROTOCOL = "ZWS2.0"
 
 
 class Upgrade(NamedTuple):
-    """What a request or response says about an upgrade to ZWS."""
+    """An upgrade to ZWS, from a request or a response."""
 
     line: str  # the first line
     protocols: tuple[str, ...]  # those of ZWS that it offers or chooses
@@ -22,7 +22,7 @@ class Upgrade(NamedTuple):
 
 
 def may_be_head(octets: bytes) -> bool | None:
-    """Whether a stream that begins so may be an upgrade; None if there are too few octets to tell."""
+    """Whether a stream with this beginning may be an upgrade; None if there are too few octets to tell."""
     for start in _STARTS:
         if octets.startswith(start):
             return True

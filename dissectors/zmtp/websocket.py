@@ -102,7 +102,7 @@ class WebSocketReader(Part):
         self._payload(self._first, ws.unmask(body.octets, self._mask), body.length, body.is_whole)
 
     def skip(self, length: int | None) -> bool:
-        """Go on behind ``length`` octets that are missing (None: nobody knows how many); False if a header is lost."""
+        """Pass over ``length`` missing octets (None: the number is unknown). Returns False if a header is lost."""
         if self._inflater and self.body is None:
             self._inflater.lose()
         self._open()
@@ -126,7 +126,7 @@ class WebSocketReader(Part):
         return Cut(kept[1:], self.body.length - 1) if kept and not kept[0] & ws.ZWS_COMMAND else None
 
     def _room(self, first: int) -> int:
-        """How many octets of a frame's payload to keep, by its first octets."""
+        """The number of octets of a frame's payload to keep, by its first octet."""
         compressed = first & ws.COMPRESSED or (first & ws.OPCODE == ws.CONTINUATION and self._compressed)
         return deflate.COMPRESSED_LIMIT if compressed else self._keep + 1
 
@@ -242,4 +242,4 @@ class MessageSearch(Part):
         self.searched += length
 
     def forget_place(self) -> None:
-        """Nobody knows how many octets are missing: that makes no difference here."""
+        """Take note that an unknown number of octets is missing, which makes no difference here."""

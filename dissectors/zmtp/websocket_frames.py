@@ -59,7 +59,7 @@ def unmask(data: bytes, mask: bytes) -> bytes:
 
 
 def find_messages(data: bytes, position: int, masked: bool) -> int | None:
-    """Find where unfragmented ZWS messages chain in ``data`` from ``position`` on, None if that is not certain."""
+    """Find the place from ``position`` on where unfragmented ZWS messages chain in ``data``, None if not certain."""
     chains: dict[int, int] = {}  # how many whole frames there are from a position on
     candidates = [position]
     at = data.find(bytes([FINAL | BINARY]), position)
@@ -75,7 +75,7 @@ def find_messages(data: bytes, position: int, masked: bool) -> int | None:
 
 
 def _chain(data: bytes, position: int, masked: bool, chains: dict[int, int]) -> int:
-    """How many whole frames chain from ``position`` to the end. The frames after them have been read already."""
+    """Count the whole frames that chain from ``position`` to the end. Those behind ``position`` are in ``chains``."""
     header = parse_header(data, position)
     if isinstance(header, int):
         return 0
@@ -96,7 +96,7 @@ def _chain(data: bytes, position: int, masked: bool, chains: dict[int, int]) -> 
 
 
 def find_unknown(data: bytes, starts: Iterable[int], masked: bool) -> int | None:
-    """Find where ZWS messages begin in a stream whose upgrade is not in the capture, None if that is not certain.
+    """Find the place where ZWS messages begin in a stream that lacks its upgrade, None if that is not certain.
 
     ``starts`` are the places in ``data`` where segments begin; ``masked`` is whether the sender must mask its frames.
     """

@@ -14,7 +14,7 @@ SHORT_LIMIT = 255  # the longest body of a frame without LONG
 LENGTH_ESCAPE_V1 = 0xFF  # 13/ZMTP: the real length follows in 8 octets
 
 # 13/ZMTP gives a meaning to bit 0 alone. libzmq 2.1 leaves its message-type mask (0x7E) in the other bits; all other
-# peers send zero. Nobody has seen other values, so they are no ZMTP 1.0 unless something else proves it.
+# peers send zero. No peer is known with other values, so they are no ZMTP 1.0 unless something else proves it.
 FLAGS_SEEN_V1 = frozenset({0x00, 0x01, 0x7E, 0x7F})
 
 # Greeting (23/ZMTP, "Greeting"; 15/ZMTP, "Backwards Interoperability")
@@ -51,9 +51,9 @@ ENOUGH_ALIKE = 64
 
 
 def count_alike(data: bytes, position: int) -> int:
-    """How many whole messages there are from ``position`` on, if each is one short frame and all have one length.
+    """Count the whole messages from ``position`` on, if each is one short frame and all have one length.
 
-    If a packet has many messages, they mostly are so. To compare all their headers at once is cheaper than to read one
+    Most packets with many messages have such ones. To compare all their headers at once is cheaper than to read one
     after the other. ``data`` has at least two octets from ``position`` on. If the messages are not alike, the number
     is 0.
     """
@@ -67,7 +67,7 @@ def count_alike(data: bytes, position: int) -> int:
 
 
 def bodies_alike(frames: bytes, size: int) -> bytes:
-    """The bodies of short frames of ``size`` octets each, one behind the other."""
+    """The bodies of short frames of ``size`` octets each, joined."""
     bodies = bytearray(frames)
     del bodies[::size]  # flags
     del bodies[:: size - 1]  # lengths
