@@ -43,7 +43,6 @@ _READY = b"CurveZMQREADY---"
 _FROM_CLIENT = b"CurveZMQMESSAGEC"
 _FROM_SERVER = b"CurveZMQMESSAGES"
 _LONG_NONCE = 16  # octets of a nonce on the wire; the other 8 are a fixed prefix
-_COOKIE_SIZE = 96
 _VOUCH_SIZE = 96
 
 LEAST_BOX = wire.CURVE_BOX_OVERHEAD + 1

@@ -175,7 +175,7 @@ class FrameReader(Part):
         return flags, data[start:stop] if length <= keep else Cut(data[start : start + keep], length), stop
 
     def _check_length(self, flags: int, length: int) -> bool:
-        """Report an odd length of a body. Returns whether the reader can go on behind it."""
+        """Report an odd length of a body. Returns whether a frame may have this length."""
         is_v1 = self.framing == 1
         if length < 0:
             self._fail("zero-length-frame", "a ZMTP 1.0 frame of length zero")
@@ -226,7 +226,7 @@ class FrameReader(Part):
 
     @property
     def rest(self) -> Octets | None:
-        """The octets that came of a frame that will not go on; None if the frame is no part of a message."""
+        """The first octets of a frame whose rest will not come; None if the frame is no part of a message."""
         if self.body is None or self._flags & wire.COMMAND:
             return None
         return Cut(self.body.octets, self.body.length)

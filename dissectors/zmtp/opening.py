@@ -268,7 +268,7 @@ class Opening(Part):
         header = ws.parse_header(data, position)
         if isinstance(header, int) or header[3] >= len(data):
             return self.mechanism is None
-        return not ws.unmask(data[header[3] : header[3] + 1], header[1])[0] & ws.ZWS_COMMAND
+        return not ws.unmask(data[header[3] : header[3] + 1], header[1])[0] & wire.COMMAND_INSIDE
 
     # ------------------------------------------------------------------ what others do
 

@@ -366,8 +366,8 @@ class Window:
         return Discovery(offset, self.framing, links[offset].bits, doubtful)
 
     def _before(self, links: dict[int, Link], offset: int, gain: float) -> tuple[float, bool]:
-        """The most evidence of frames that lead to ``offset``, ``gain`` more for each; and whether a message goes on
-        there.
+        """The most evidence of frames that lead to ``offset``, ``gain`` more for each; and whether that place is inside
+        a message.
 
         A command does not show that, since PING and PONG come between the frames of a message, too.
         """

@@ -64,5 +64,5 @@ def parse_head(octets: bytes) -> Upgrade | None:
 
 
 def first_line(octets: bytes) -> str:
-    """The first line of a request or response, at most 80 characters of it."""
+    """The first line of a request or response, cut to 80 characters."""
     return octets.partition(b"\r\n")[0][:80].decode("latin-1")

@@ -119,11 +119,11 @@ class WebSocketReader(Part):
 
     @property
     def rest(self) -> Octets | None:
-        """The octets that came of a frame of ZMTP that will not go on; None if the frame is no part of a message."""
+        """The first octets of a ZMTP frame whose rest will not come; None if the frame is no part of a message."""
         if self.body is None or self._first & (ws.OPCODE | ws.COMPRESSED) != ws.BINARY:
             return None
         kept = ws.unmask(self.body.octets, self._mask)
-        return Cut(kept[1:], self.body.length - 1) if kept and not kept[0] & ws.ZWS_COMMAND else None
+        return Cut(kept[1:], self.body.length - 1) if kept and not kept[0] & wire.COMMAND_INSIDE else None
 
     def _room(self, first: int) -> int:
         """The number of octets of a frame's payload to keep, by its first octet."""
@@ -199,7 +199,7 @@ class WebSocketReader(Part):
                 self._journal.problem("bad-websocket-frame", "a message without a flags octet")
             return
         flags = kept[0]
-        if flags & ws.ZWS_RESERVED:
+        if flags & wire.RESERVED_INSIDE:
             self._journal.problem("reserved-flags", f"reserved bits of the flags octet are set: 0x{flags:02x}")
         body: Octets = kept[1:]
         if len(kept) - 1 > self._keep or len(kept) < length:
@@ -208,7 +208,7 @@ class WebSocketReader(Part):
             self._expects_identity = False
             self._session.identify(body, length - 1)
             return
-        self._session.frame(flags & ws.ZWS_MORE | (wire.COMMAND if flags & ws.ZWS_COMMAND else 0), body, whole)
+        self._session.frame(wire.flags_inside(flags), body, whole)
 
     def _control(self, opcode: int, data: bytes, whole: bool) -> None:
         """PING and PONG, which are the heartbeats of ZWS, and CLOSE: a 2-octet status, a reason."""

@@ -15,11 +15,6 @@ OPCODES = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 CONTROL_LIMIT = 125  # section 5.5
 _CONTROLS = frozenset({FINAL | PING, FINAL | PONG, FINAL | CLOSE})
 
-# 45/ZWS, "Framing"
-ZWS_MORE = 0x01
-ZWS_COMMAND = 0x02
-ZWS_RESERVED = 0xFC
-
 # So many frames must chain: from where a segment begins, and from anywhere else. By chance each is as rare as 1 in some
 # 30,000: its first octet, its mask bit and its ZWS flags are known.
 _CHAIN_AT_START = 1
@@ -82,7 +77,7 @@ def _chain(data: bytes, position: int, masked: bool, chains: dict[int, int]) -> 
     first, mask, length, start = header
     if first != FINAL | BINARY or bool(mask) != masked or not 0 < length <= wire.PLAUSIBLE_LENGTH or start >= len(data):
         return 0
-    if unmask(data[start : start + 1], mask)[0] & ZWS_RESERVED:
+    if unmask(data[start : start + 1], mask)[0] & wire.RESERVED_INSIDE:
         return 0
     stop = start + length
     if stop > len(data):
@@ -122,9 +117,9 @@ def _is_zws(data: bytes, position: int, masked: bool) -> bool:
             return False
         elif start < len(data):
             begin = unmask(data[start : min(start + 10, stop)], mask)
-            if begin[0] & ZWS_RESERVED or begin[0] & (ZWS_MORE | ZWS_COMMAND) == ZWS_MORE | ZWS_COMMAND:
+            if begin[0] & wire.RESERVED_INSIDE or wire.flags_inside(begin[0]) == wire.MORE | wire.COMMAND:
                 return False
-            if begin[0] == ZWS_COMMAND and begin[1:].startswith(wire.HANDSHAKE):
+            if begin[0] == wire.COMMAND_INSIDE and begin[1:].startswith(wire.HANDSHAKE):
                 return True
             if stop <= len(data):
                 frames += 1

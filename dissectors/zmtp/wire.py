@@ -17,6 +17,11 @@ LENGTH_ESCAPE_V1 = 0xFF  # 13/ZMTP: the real length follows in 8 octets
 # peers send zero. No peer is known with other values, so they are no ZMTP 1.0 unless something else proves it.
 FLAGS_SEEN_V1 = frozenset({0x00, 0x01, 0x7E, 0x7F})
 
+# The flags octet in front of a body in a message of WebSocket (45/ZWS, "Framing") or in a box (26/CURVEZMQ, "MESSAGE")
+MORE_INSIDE = 0x01
+COMMAND_INSIDE = 0x02
+RESERVED_INSIDE = 0xFC
+
 # Greeting (23/ZMTP, "Greeting"; 15/ZMTP, "Backwards Interoperability")
 SIGNATURE_SIZE = 10
 SIGNATURE_START = 0xFF
@@ -44,6 +49,11 @@ HANDSHAKE = (b"\x05READY", b"\x05HELLO", b"\x07WELCOME", b"\x08INITIATE", b"\x05
 
 # The ERROR of libzmq 4.3.5's PLAIN server: its name length octet is overwritten by "^" and the E is missing.
 BROKEN_ERROR = b"^RROR"
+
+
+def flags_inside(flags: int) -> int:
+    """The flags of a frame of ZMTP 2.0 and later, from the flags octet inside a message of WebSocket or a box."""
+    return (MORE if flags & MORE_INSIDE else 0) | (COMMAND if flags & COMMAND_INSIDE else 0)
 
 
 # With fewer octets than this it does not pay to find out whether all messages in them are alike.
