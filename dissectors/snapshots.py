@@ -113,6 +113,9 @@ def _form(kind: type[Part]) -> _Form:
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is Annotated and _LIVE in hint.__metadata__:
             continue
+        generic = get_origin(hint)
+        if isinstance(generic, type) and issubclass(generic, Part):
+            hint = generic  # whatever its neighbours are
         parts = tuple(one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, Part))
         fields.append(_Field(name, parts, get_origin(hint)))
         types.append((name, _checked_part(hint, len(parts)) if parts else _checked(hint)))

@@ -22,7 +22,6 @@ ALLOWED = {
         "zmtpsniff.capture.plaintexts",
         "zmtpsniff.capture.skim",
         "zmtpsniff.capture.source",
-        "dissectors.numbers",
         "dissectors.snapshots",
     },
     "zmtpsniff/analysis/patterns": {

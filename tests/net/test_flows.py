@@ -81,7 +81,7 @@ class Wire:
 
     def __init__(self, limits: FlowLimits | None = None) -> None:
         self.dissections: list[FlowDissection] = []
-        self.table = FlowTable(self._connect, limits)
+        self.table = FlowTable(self._connect, limits or FlowLimits())
         self.packet = 0
         self.now = SECOND
 
@@ -628,7 +628,7 @@ def test_many_idle_flows_are_not_counted_again_and_again(monkeypatch: pytest.Mon
 def test_a_pause_ends_a_connection_wherever_batches_end(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     wire = Wire(FlowLimits(idle_seconds=60))
     given: list[Segment] = []
-    monkeypatch.setattr(wire.table, "take", given.extend)
+    monkeypatch.setattr(FlowTable, "take", lambda _, segments: given.extend(segments))
     wire.connect()
     wire.send(False, 1001, b"one")
     wire.pause(50)

@@ -99,7 +99,7 @@ def _check(table: FlowTable, limits: FlowLimits) -> None:
     assert len(open_flows) <= limits.flows
     for flow in flows:
         assert flow in open_flows
-        early = sum(len(segment[6]) + 256 for _, segment in flow.early or ())
+        early = sum(len(segment[6]) + 256 for segment in flow.early or ())
         assert flow.early_octets == early
         assert flow.begun or not (flow.client.waiting or flow.server.waiting)
         for direction in flow.directions:

@@ -225,14 +225,13 @@ def test_what_is_open_where_no_file_comes_any_more(tmp_path: Path) -> None:
     assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
 
 
-@pytest.mark.parametrize("format_of", ["dissectors.snapshots.FORMAT", "zmtpsniff.net.flows._FORMAT"])
-def test_states_of_another_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_of: str) -> None:
+def test_states_of_another_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said in a line, and their series is dissected anew where that is asked for; others go on."""
     files = pieces_of("m31_push_pull.pcap", 4, tmp_path / "in")
     other = pieces_of("m31_heartbeat.pcap", 2, tmp_path / "other")
     output = tmp_path / "out"
     follow(files[:2], output)
-    monkeypatch.setattr(format_of, 999)
+    monkeypatch.setattr("dissectors.snapshots.FORMAT", 999)
     follow(other[:1], output)
     before = read_tables(output)
     with pytest.raises(SparkError) as refused:

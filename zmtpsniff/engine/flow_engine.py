@@ -24,7 +24,7 @@ from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
 from zmtpsniff.net.dissection import FlowDissection
-from zmtpsniff.net.flows import FlowSnapshotError, FlowTable
+from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.net.witness import Witness
 
@@ -132,7 +132,7 @@ class FlowEngine:
         """
         try:
             self.flows.restore(snapshot, self._load)
-        except (FlowSnapshotError, SnapshotError) as error:
+        except SnapshotError as error:
             raise StateError(f"not a state of this format: {error}") from error
 
     def close(self) -> None:

@@ -14,8 +14,9 @@ times tell only if most of them are about the same.
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec import field
 
+from dissectors.snapshots import Part
 from zmtpsniff.net.addresses import reverse
 
 _REMEMBERED = 64  # times of each direction
@@ -24,10 +25,10 @@ _LEAST = 8
 _LEAST_NS = 1_000_000  # two interfaces of one host are not that far apart
 
 
-class ClockComparison(msgspec.Struct):
+class ClockComparison(Part, gc=False):
     """Segments that came twice with the same octets, by the direction of a flow."""
 
-    times_ns: dict[bytes, list[int]] = {}  # between two copies; 0 if the second was not late
+    times_ns: dict[bytes, list[int]] = field(default_factory=dict)  # between two copies; 0 if the second was not late
 
     def add(self, key: bytes, time_ns: int, is_acknowledged: bool) -> None:
         """A segment of the direction ``key`` came again, so long after its first copy."""

@@ -45,14 +45,12 @@ ends the connection first, the network has lost these octets for good.
 *It has ended.* The table keeps the flow for some seconds, so that late segments do not begin another one.
 """
 
-from __future__ import annotations
+from collections.abc import Callable
+from typing import Literal
 
-from collections.abc import Callable, Mapping
-from typing import Literal, Protocol
+from msgspec import field
 
-import msgspec
-
-from dissectors.numbers import Number, fetch_number, store_number
+from dissectors.snapshots import LATER, Live, Part
 from zmtpsniff.net.dissection import FlowDissection, Side
 from zmtpsniff.net.reassembly import (
     ATTENTION,
@@ -60,25 +58,18 @@ from zmtpsniff.net.reassembly import (
     SEGMENT_COST,
     WINDOW,
     Direction,
-    DirectionState,
     Holdings,
     WaitingSegment,
     distance,
 )
-from zmtpsniff.net.segment import (
-    ACK,
-    Segment,
-    StoredSegment,
-    fetch_segment,
-    store_segment,
-)
+from zmtpsniff.net.segment import ACK, Segment
 
 _PACKETS = 32  # so many packets of the flow pass before octets are presumed lost
 _LEAST_NS = 250_000_000  # and at least so much time
 _MOST_NS = 5_000_000_000
 
 
-class Patience(msgspec.Struct, gc=False):
+class Patience(Part, gc=False):
     """How long to wait for octets that must exist; it learns that from how late others came."""
 
     time_ns: int = _LEAST_NS
@@ -98,158 +89,84 @@ class Patience(msgspec.Struct, gc=False):
         return count - since_count >= _PACKETS and time_ns - since_ns >= self.time_ns
 
 
-class FlowState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A flow's part of a snapshot."""
+FlowDirection = Direction["Flow"]
 
-    number: int
-    keys: tuple[bytes, bytes]  # of its directions, the client's first
-    times_ns: tuple[int, int, int, int]  # start, last, sure, retired
-    last_packet: Number
-    begun: bool
-    count: int
-    early: list[tuple[bool, StoredSegment]] | None  # each with whether the client sent it
-    early_octets: int
-    recent_octets: int
-    unwanted: bool
-    closing: Literal["", "fin", "rst"]
-    ended: bool
-    client: DirectionState
-    server: DirectionState
-    dissection: bytes | None
-    received: bool  # somebody takes its octets
-    was_reset: bool = False
-    syns: int = 0
-    first_fin: tuple[bool, int | None] | None = None  # whether that is the client's, and what it acknowledges
-    first_reset: tuple[bool, int | None] | None = None
+Doubt = Callable[[int, int, int, int], None]
+"""Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
 
 
-class Flows(Protocol):
-    """The table of all flows, as a flow sees it."""
+class Commons(Part):
+    """The parts that all flows of a table share."""
 
-    holdings: Holdings
-    patience: Patience
-
-    @property
-    def retired(self) -> Mapping[bytes, Flow]:
-        """Flows that another one follows on the same addresses, by the keys of their directions."""
-        ...
-
-    def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
-        """Octets of a flow are presumed lost."""
+    holdings: Holdings = field(default_factory=Holdings)
+    patience: Patience = field(default_factory=Patience)
+    retired: Live[dict[bytes, "Flow"]] = field(default_factory=dict)  # by the keys of their directions
+    doubt: Live[Doubt | None] = None
 
 
-class Flow:
+class Flow(Part):
     """A TCP connection."""
 
-    __slots__ = (
-        "begun",
-        "client",
-        "closing",
-        "count",
-        "dissection",
-        "early",
-        "early_octets",
-        "ended",
-        "first_fin",
-        "first_reset",
-        "last_ns",
-        "last_packet",
-        "number",
-        "recent_octets",
-        "retired_ns",
-        "server",
-        "start_ns",
-        "sure_ns",
-        "syns",
-        "table",
-        "unwanted",
-        "was_reset",
-        "watched",
-    )
+    commons: Live[Commons]
+    number: int = 0
+    start_ns: int = 0
+    last_ns: int = 0
+    sure_ns: int = 0  # until then no octets are missing
+    last_packet: int = 0
+    client: FlowDirection = LATER
+    server: FlowDirection = LATER
+    begun: bool = False
+    count: int = 0  # packets that were looked at closely; while a segment waits all are
+    syns: int = 0  # that the client sent; a SYN that a capture point sees several times counts once
+    early: list[Segment] | None = None  # segments before it has begun
+    early_octets: int = 0
+    recent_octets: int = 0  # octets of delivered segments that were kept, at the last count
+    dissection: Live[FlowDissection | None] = None
+    saved: bytes | None = None  # the dissection in a snapshot
+    unwanted: bool = False
+    closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
+    # The direction that closed first, by its key, with the number that its FIN or RST acknowledges; no FIN if both
+    # closed at once.
+    first_fin: tuple[bytes, int | None] | None = None
+    first_reset: tuple[bytes, int | None] | None = None
+    was_reset: bool = False  # either side has sent a RST, and nothing shows that it did not count
+    ended: bool = False
+    retired_ns: int = 0  # when another flow began on the same addresses
+    watched: Live[bool] = False  # a receiver lets its peer wait, and a witness wants to know how long
 
-    def __init__(self, table: Flows, number: int, client: bytes, server: bytes, time_ns: int) -> None:
-        """Make the flow ``number`` of ``table`` at ``time_ns``, with the keys of its two directions."""
-        self.table = table
-        self.number = number
-        self.start_ns = self.last_ns = self.sure_ns = time_ns  # sure: until then no octets are missing
-        self.last_packet = 0
-        self.client: FlowDirection = Direction(self, client, table.holdings)
-        self.server: FlowDirection = Direction(self, server, table.holdings)
+    def __post_init__(self) -> None:
+        """Begin with two directions."""
+        self.last_ns = self.sure_ns = self.start_ns
+        self.client = Direction(self, b"", self.commons.holdings)
+        self.server = Direction(self, b"", self.commons.holdings)
         self.client.other, self.server.other = self.server, self.client
-        self.begun = False
-        self.count = 0  # packets that were looked at closely; while a segment waits all are
-        self.syns = 0  # that the client sent; what a capture point sees several times counts once
-        self.early: list[tuple[FlowDirection, Segment]] | None = None  # segments before it has begun
-        self.early_octets = 0
-        self.recent_octets = 0  # octets of delivered segments that were kept, at the last count
-        self.dissection: FlowDissection | None = None
-        self.unwanted = False
-        self.closing: Literal["", "fin", "rst"] = ""  # "fin" or "rst" once that has been seen
-        # The side that closed first, with the number that its FIN or RST acknowledges; no FIN if both closed at once.
-        self.first_fin: tuple[FlowDirection, int | None] | None = None
-        self.first_reset: tuple[FlowDirection, int | None] | None = None
-        self.was_reset = False  # either side has sent a RST, and nothing shows that it did not count
-        self.ended = False
-        self.retired_ns = 0  # when another flow began on the same addresses
-        self.watched = False  # a receiver lets its peer wait, and a witness wants to know how long
-
-    def snapshot(self, save: Callable[[FlowDissection], bytes]) -> FlowState:
-        """The state of the flow; ``save`` makes a snapshot of its dissection."""
-        dissection, early = self.dissection, self.early
-        return FlowState(
-            number=self.number,
-            keys=(self.client.key, self.server.key),
-            times_ns=(self.start_ns, self.last_ns, self.sure_ns, self.retired_ns),
-            last_packet=store_number(self.last_packet),
-            begun=self.begun,
-            count=self.count,
-            early=None if early is None else [(sender is self.client, store_segment(one)) for sender, one in early],
-            early_octets=self.early_octets,
-            recent_octets=self.recent_octets,
-            unwanted=self.unwanted,
-            closing=self.closing,
-            ended=self.ended,
-            client=self.client.snapshot(),
-            server=self.server.snapshot(),
-            dissection=None if dissection is None else save(dissection),
-            received=self.client.receiver is not None,
-            was_reset=self.was_reset,
-            syns=self.syns,
-            first_fin=self._store_closing(self.first_fin),
-            first_reset=self._store_closing(self.first_reset),
-        )
 
     @classmethod
-    def restore(cls, table: Flows, state: FlowState, load: Callable[[bytes], FlowDissection]) -> Flow:
-        """Make a flow that goes on from a snapshot; ``load`` makes its dissection from its snapshot."""
-        flow = cls(table, state.number, *state.keys, 0)
-        flow.start_ns, flow.last_ns, flow.sure_ns, flow.retired_ns = state.times_ns
-        flow.last_packet = fetch_number(state.last_packet)
-        flow.begun = state.begun
-        flow.count = state.count
-        if state.early is not None:
-            sides = flow.server, flow.client
-            flow.early = [(sides[by_client], fetch_segment(one)) for by_client, one in state.early]
-        flow.early_octets = state.early_octets
-        flow.recent_octets = state.recent_octets
-        flow.unwanted = state.unwanted
-        flow.closing = state.closing
-        flow.was_reset = state.was_reset
-        flow.syns = state.syns
-        flow.first_fin = flow._fetch_closing(state.first_fin)
-        flow.first_reset = flow._fetch_closing(state.first_reset)
-        flow.ended = state.ended
-        dissection = flow.dissection = None if state.dissection is None else load(state.dissection)
-        receives = dissection is not None and state.received
-        flow.client.restore(state.client, dissection.client if dissection is not None and receives else None)
-        flow.server.restore(state.server, dissection.server if dissection is not None and receives else None)
+    def between(cls, commons: Commons, number: int, client: bytes, server: bytes, time_ns: int) -> "Flow":
+        """The flow ``number``, which begins at ``time_ns``, with the keys of its two directions."""
+        flow = cls(commons, number, time_ns)
+        flow.client.key, flow.server.key = client, server
         return flow
 
-    def _store_closing(self, closing: tuple[FlowDirection, int | None] | None) -> tuple[bool, int | None] | None:
-        return None if closing is None else (closing[0] is self.client, closing[1])
+    def save(self, save: Callable[[FlowDissection], bytes]) -> None:
+        """Get ready for a snapshot; ``save`` makes one of the dissection."""
+        self.saved = None if self.dissection is None else save(self.dissection)
 
-    def _fetch_closing(self, closing: tuple[bool, int | None] | None) -> tuple[FlowDirection, int | None] | None:
-        return None if closing is None else (self.client if closing[0] else self.server, closing[1])
+    def resume(self, load: Callable[[bytes], FlowDissection]) -> None:
+        """Go on from a snapshot; ``load`` makes the dissection from its own."""
+        if self.saved is not None:
+            self.dissection = load(self.saved)
+            self.client.resume(self.dissection.client)
+            self.server.resume(self.dissection.server)
+        self.clear_saved()
+
+    def clear_saved(self) -> None:
+        """Forget the parts that only a snapshot needs."""
+        self.saved = self.client.kept = self.server.kept = None
+
+    def direction(self, key: bytes) -> FlowDirection:
+        """The direction with this key."""
+        return self.client if key == self.client.key else self.server
 
     @property
     def directions(self) -> tuple[FlowDirection, FlowDirection]:
@@ -267,7 +184,7 @@ class Flow:
     def close(self, direction: FlowDirection, ack: int | None) -> None:
         """Take the FIN of a side, which acknowledges ``ack``. The order of the capture may be wrong."""
         if direction.other.fin is None or (self.first_fin is not None and direction.is_acknowledged(self.first_fin[1])):
-            self.first_fin = direction, ack
+            self.first_fin = direction.key, ack
         elif not direction.other.is_acknowledged(ack):
             self.first_fin = None  # neither knew that the other one closes
 
@@ -278,7 +195,7 @@ class Flow:
         first = self.first_fin if has_fin else self.first_reset
         if first is None or not all(end.seen for end in self.directions):
             return None
-        closer, ack = first
+        closer, ack = self.direction(first[0]), first[1]
         if closer.other.fin is None and ack is not None:
             acknowledged = closer.other.place(ack)
             if acknowledged is None or acknowledged > closer.other.offset:
@@ -294,7 +211,7 @@ class Flow:
     def since_ns(self) -> int:
         """The time of a waiting segment, if there is one; no other waiting segment is much older."""
         if self.early:
-            return self.early[0][1][0]
+            return self.early[0][0]
         times = [direction.waiting[0].time_ns for direction in self.directions if direction.waiting]
         return min(times, default=self.last_ns)
 
@@ -305,7 +222,7 @@ class Flow:
             client.usual = server.usual = ATTENTION
             return
         unusual = (
-            client.key in self.table.retired
+            client.key in self.commons.retired
             or client.waiting
             or server.waiting
             or client.owes
@@ -348,11 +265,11 @@ class Flow:
             self.early = []
         if direction.gathered is None:
             direction.gathered = segment[3]
-        self.early.append((direction, segment))
+        self.early.append(segment)
         self.early_octets += len(segment[6]) + SEGMENT_COST
-        self.table.holdings.waiting_octets += len(segment[6]) + SEGMENT_COST
+        self.commons.holdings.waiting_octets += len(segment[6]) + SEGMENT_COST
 
-    def begin(self) -> list[tuple[FlowDirection, Segment]]:
+    def begin(self) -> list[Segment]:
         """Decide where both streams begin; returns the segments that were gathered."""
         self.begun = True
         early = self.early or []
@@ -361,9 +278,9 @@ class Flow:
             direction.gathered = None
         if early:
             self.early = None
-            self.table.holdings.waiting_octets -= self.early_octets
+            self.commons.holdings.waiting_octets -= self.early_octets
             self.early_octets = 0
-            self.start_ns = min(self.start_ns, min(segment[0] for _, segment in early))
+            self.start_ns = min(self.start_ns, min(segment[0] for segment in early))
         return early
 
     # ------------------------------------------------------------------ going on
@@ -384,7 +301,7 @@ class Flow:
         """Octets of a direction have come, and segments of the other one waited for them: learn how late they came."""
         times = [one.time_ns for one in delivered if one.packet < packet]
         if times:
-            self.table.patience.observe(time_ns - min(times), late.key, len(times))
+            self.commons.patience.observe(time_ns - min(times), late.key, len(times))
 
     def count_recent(self) -> None:
         """Count the octets of delivered segments that are kept."""
@@ -402,7 +319,7 @@ class Flow:
         """Wait no longer for octets that should have come by now."""
         if self.dissection is None:
             return
-        patience = self.table.patience
+        patience = self.commons.patience
         for direction in self.directions:
             while direction.owes and patience.is_over(direction.owed_ns, direction.owed_count, time_ns, self.count):
                 self._give_up(direction, time_ns, packet)
@@ -425,8 +342,10 @@ class Flow:
             if not direction.absent:
                 direction.absent = True
                 direction.receiver.absent(time_ns, packet)
-        elif end > direction.offset + 1:  # one number may be a FIN: no frame has one octet
-            self.table.doubt(self, time_ns, packet)
+        elif (
+            end > direction.offset + 1 and self.commons.doubt is not None
+        ):  # one number may be a FIN: no frame has one octet
+            self.commons.doubt(self.number, time_ns, packet, self.sure_ns)
         direction.presumed = max(direction.presumed, end)
 
     def give_up(self, time_ns: int, packet: int) -> None:
@@ -463,16 +382,13 @@ class Flow:
                 direction.receiver.absent(time_ns, packet)
 
 
-FlowDirection = Direction[Flow]
-
-
-def _origin(direction: FlowDirection, early: list[tuple[FlowDirection, Segment]]) -> int:
+def _origin(direction: FlowDirection, early: list[Segment]) -> int:
     """The sequence number of the first octet of a direction, by its SYN or by the lowest number in the capture."""
     if direction.isn is not None:
         return (direction.isn + 1) % MODULO
-    numbers = [segment[3] for sender, segment in early if sender is direction]
+    numbers = [segment[3] for segment in early if segment[2] == direction.key]
     if direction.other.isn is not None or not numbers:  # a stream whose start is known has no octets before it
-        numbers += [segment[4] for sender, segment in early if sender is not direction and segment[5] & ACK]
+        numbers += [segment[4] for segment in early if segment[2] != direction.key and segment[5] & ACK]
     if not numbers:
         return 0
     # The first one decides which connection it is, if there are segments of two.

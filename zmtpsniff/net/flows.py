@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, ValuesView
 from functools import lru_cache
 from operator import itemgetter
 
-import msgspec
+from msgspec import field
 
-from dissectors.numbers import Number, fetch_number, store_number
+from dissectors.snapshots import LATER, Live, Part, SnapshotError
+from dissectors.snapshots import load as load_part
+from dissectors.snapshots import save as save_part
 from zmtpsniff.net.addresses import Address, addresses, reverse
 from zmtpsniff.net.dissection import End, FlowDissection
-from zmtpsniff.net.flow import Flow, FlowDirection, FlowState, Patience
+from zmtpsniff.net.flow import Commons, Doubt, Flow, FlowDirection, Patience
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import (
     ATTENTION,
@@ -32,9 +34,6 @@ from zmtpsniff.net.segment import (
     RST,
     SYN,
     Segment,
-    StoredSegment,
-    fetch_segment,
-    store_segment,
 )
 from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Witness
@@ -61,79 +60,63 @@ Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | 
 Refuse = Callable[[int, str, str, int, int], None]
 """Called with the number of a flow that was refused, its client, its server, time and packet."""
 
-Doubt = Callable[[int, int, int, int], None]
-"""Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
-
 Delay = Callable[[int, int, int], None]
 """Called with the number of a flow, the time, and that of the last packet before the octets that are late."""
 
-_FORMAT = 2  # of snapshots; it is raised whenever they say something else than before
+_KIND = "flows"
 
 
-class FlowSnapshotError(ValueError):
-    """The octets are no snapshot of flows, or one of another format."""
+class FlowTable(Part):
+    """All TCP connections of a capture.
 
+    ``connect`` says who takes the octets of each flow, within ``limits``. The table calls ``refuse`` for each SYN that
+    a RST answers, whatever protocol its sender wanted to speak. It calls ``doubt`` when it presumes octets of a flow
+    lost, before any segment goes on that acknowledges them. It calls ``delay`` with each packet of a flow in which
+    octets have been waiting for others for long, before any of it goes on. It reports to ``witness`` every attempt to
+    connect, and receivers that stop taking octets.
+    """
 
-class FlowTableState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A flow table's part of a snapshot."""
+    connect: Live[Connect]
+    limits: Live[FlowLimits] = FlowLimits()
+    refuse: Live[Refuse | None] = None
+    doubt: Live[Doubt | None] = None
+    delay: Live[Delay | None] = None
+    witness: Live[Witness | None] = None
+    commons: Commons = field(default_factory=Commons)
+    count: int = 0  # flows so far
+    retired: Live[dict[bytes, Flow]] = LATER  # flows that another one follows on the same addresses
+    holdings: Live[Holdings] = LATER
+    patience: Live[Patience] = LATER
+    _now_ns: int = 0
+    _counted_packet: int = 0  # the packet up to which the kept octets are counted
+    _next_sweep: int = 0
+    _sweeping: list[int] = field(default_factory=list)
+    _saved_flows: list[Flow] = field(default_factory=list)  # in a snapshot, as the next two: all flows
+    _saved_retired: list[int] = field(default_factory=list)
+    _saved_waiting: list[int] = field(default_factory=list)
+    _waits: Live[WaitWatch | None] = None
+    _linger_ns: Live[int] = 0
+    _idle_ns: Live[int] = 0
+    _idle_unknown_ns: Live[int] = 0
+    _least_ns: Live[int] = 0  # no flow is over after a shorter pause
+    _pause_ns: Live[int] = 0  # a longer pause needs a closer look
+    _directions: Live[dict[bytes, FlowDirection]] = field(default_factory=dict)
+    _flows: Live[dict[int, Flow]] = field(default_factory=dict)
+    _waiting: Live[dict[int, Flow]] = field(default_factory=dict)  # flows with segments that wait for others
+    _again: Live[deque[Segment]] = field(default_factory=deque)  # segments that turned out to be of another connection
+    _refusals: Live[dict[bytes, Segment]] = field(default_factory=dict)  # RSTs that may stand before their SYNs
 
-    now_ns: int
-    count: int
-    patience: Patience
-    holdings: Holdings
-    counted_packet: Number
-    next_sweep: int
-    sweeping: list[int]
-    flows: list[FlowState]
-    retired: list[int]
-    waiting: list[int]
-    again: list[StoredSegment]
-
-
-class FlowTable:
-    """All TCP connections of a capture."""
-
-    def __init__(
-        self,
-        connect: Connect,
-        limits: FlowLimits | None = None,
-        refuse: Refuse | None = None,
-        doubt: Doubt | None = None,
-        delay: Delay | None = None,
-        witness: Witness | None = None,
-    ) -> None:
-        """Ask ``connect`` who takes the octets of each flow, within ``limits``.
-
-        The table calls ``refuse`` for each SYN that a RST answers, whatever protocol its sender wanted to speak. It
-        calls ``doubt`` when it presumes octets of a flow lost, before any segment goes on that acknowledges them. It
-        calls ``delay`` with each packet of a flow in which octets have been waiting for others for long, before any of
-        it goes on. It reports to ``witness`` every attempt to connect, and receivers that stop taking octets.
-        """
-        self._connect = connect
-        self._refuse = refuse
-        self._doubt = doubt
-        self._delay = delay
-        self._witness = witness
-        self._waits = None if witness is None else WaitWatch(witness)
-        self._limits = limits = limits or FlowLimits()
+    def __post_init__(self) -> None:
+        """Begin without flows."""
+        commons, limits = self.commons, self.limits
+        commons.doubt = self.doubt
+        self.retired, self.holdings, self.patience = commons.retired, commons.holdings, commons.patience
+        self._waits = None if self.witness is None else WaitWatch(self.witness)
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
         self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
-        self._least_ns = min(self._linger_ns, self._idle_unknown_ns)  # no flow is over after a shorter pause
-        self._pause_ns = self._least_ns if witness is None else min(self._least_ns, PAUSE_NS)  # it needs a closer look
-        self._now_ns = 0
-        self._directions: dict[bytes, FlowDirection] = {}
-        self._flows: dict[int, Flow] = {}
-        self.retired: dict[bytes, Flow] = {}  # flows that another one follows on the same addresses
-        self._waiting: dict[int, Flow] = {}  # flows with segments that wait for others
-        self._again: deque[Segment] = deque()  # segments that turned out to be of another connection
-        self._refusals: dict[bytes, Segment] = {}  # RSTs that stand before the SYNs that they answer, it may be
-        self._sweeping: list[int] = []
-        self._next_sweep = 0
-        self.patience = Patience()
-        self.count = 0  # flows so far
-        self.holdings = Holdings()
-        self._counted_packet = 0  # the packet up to which they are counted
+        self._least_ns = min(self._linger_ns, self._idle_unknown_ns)
+        self._pause_ns = self._least_ns if self.witness is None else min(self._least_ns, PAUSE_NS)
 
     @property
     def flows(self) -> ValuesView[Flow]:
@@ -181,11 +164,6 @@ class FlowTable:
             offset = direction.other.place(ack)
             if offset is not None:
                 yield Acknowledgment(time_ns, direction.flow.number, _sender(direction.other.key), offset)
-
-    def doubt(self, flow: Flow, time_ns: int, packet: int) -> None:
-        """Octets of a flow are presumed lost."""
-        if self._doubt is not None:
-            self._doubt(flow.number, time_ns, packet, flow.sure_ns)
 
     # ------------------------------------------------------------------ the hot loop
 
@@ -264,7 +242,7 @@ class FlowTable:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
         self._now_ns = now_ns
         self.holdings.recent_octets += recent_octets
-        if self.holdings.recent_octets > self._limits.recent_octets:
+        if self.holdings.recent_octets > self.limits.recent_octets:
             self._forget_recent()
         if now_ns >= self._next_sweep:
             self.sweep(now_ns)
@@ -359,10 +337,10 @@ class FlowTable:
             self._tell_attempt(flow, time_ns)
             self._begin(flow)
         elif flow.early and (
-            flow.early_octets > self._limits.waiting_octets_per_direction
-            or self.holdings.waiting_octets > self._limits.waiting_octets
+            flow.early_octets > self.limits.waiting_octets_per_direction
+            or self.holdings.waiting_octets > self.limits.waiting_octets
             or (self._again and len(flow.early) >= _MOST_AGAIN)
-            or self.patience.is_over(flow.early[0][1][0], 0, time_ns, flow.count)
+            or self.patience.is_over(flow.early[0][0], 0, time_ns, flow.count)
         ):
             self._begin(flow)
 
@@ -371,16 +349,17 @@ class FlowTable:
         again = self._again
         known = len(again)
         early = flow.begin()
-        for place, (direction, segment) in enumerate(early, 1):
+        for place, segment in enumerate(early, 1):
+            direction = flow.direction(segment[2])
             if flow.ended:
                 if segment[6] and _is_of_another(direction, segment):
-                    again.extendleft(reversed([one for _, one in early[place - 1 :]]))
+                    again.extendleft(reversed(early[place - 1 :]))
                     return
                 continue
             self._take(direction, segment)
             if self._directions.get(direction.key) is not direction:  # the rest belongs to another connection
                 doubtful = [again.popleft() for _ in range(len(again) - known)]
-                others = doubtful + [one for _, one in early[place:]]
+                others = doubtful + early[place:]
                 if len(others) >= len(early):
                     del others[0]  # one less each time, so that the loop ends
                 again.extendleft(reversed(others))
@@ -391,8 +370,8 @@ class FlowTable:
         """Take a segment of a flow that has begun."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
-        if (direction.waiting or other.waiting) and self._delay and time_ns - flow.since_ns > _LATE_NS:
-            self._delay(flow.number, time_ns, flow.sure_ns)
+        if (direction.waiting or other.waiting) and self.delay and time_ns - flow.since_ns > _LATE_NS:
+            self.delay(flow.number, time_ns, flow.sure_ns)
         if direction.acked > direction.offset or other.acked > other.offset:
             flow.give_up_late(time_ns, packet)
         if flags & RST:
@@ -424,9 +403,9 @@ class FlowTable:
             return
         if direction.waiting or other.waiting:
             flow.advance(direction, time_ns, packet)
-            if direction.waiting_octets > self._limits.waiting_octets_per_direction:
+            if direction.waiting_octets > self.limits.waiting_octets_per_direction:
                 self._shed(direction, time_ns, packet)
-            elif self.holdings.waiting_octets > self._limits.waiting_octets:
+            elif self.holdings.waiting_octets > self.limits.waiting_octets:
                 self._shed_all()
                 if flow.unwanted:
                     return
@@ -457,7 +436,7 @@ class FlowTable:
         direction.doubt(segment)
         flow.attend()
         if not any(_agree(segment, one) for one in earlier):
-            if self.holdings.waiting_octets > self._limits.waiting_octets:
+            if self.holdings.waiting_octets > self.limits.waiting_octets:
                 self._shed_all()
             return None
         if of_this_connection and not any(_agree(segment, one) for one in other.doubtful):
@@ -534,7 +513,7 @@ class FlowTable:
         """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
         if not direction.flow.early:
             return (ack - 1) % MODULO
-        ahead = (distance(one[3], ack) for sender, one in direction.flow.early if sender is direction)
+        ahead = (distance(one[3], ack) for one in direction.flow.early if one[2] == direction.key)
         return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
 
     def _replace(self, direction: FlowDirection, segment: Segment) -> bool:
@@ -669,13 +648,13 @@ class FlowTable:
         """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
         if (old := self._directions.get(key)) is not None:
             self._retire(old.flow, time_ns)
-        if len(self._flows) >= self._limits.flows:
+        if len(self._flows) >= self.limits.flows:
             self._evict()
         number = self.number()
         back = reverse(key)
         if by_port:
             server = key[-4:-2] < key[-2:]
-        flow = Flow(self, number, *((back, key) if server else (key, back)), time_ns)
+        flow = Flow.between(self.commons, number, *((back, key) if server else (key, back)), time_ns)
         mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
         self._directions[key] = mine
         self._directions[back] = theirs
@@ -686,7 +665,7 @@ class FlowTable:
         """Find somebody who takes the octets of a flow, now that the first ones come."""
         client, server = addresses(flow.client.key)
         from_start = (flow.client.isn is not None, flow.server.isn is not None)
-        dissection = self._connect(flow.number, client, server, from_start)
+        dissection = self.connect(flow.number, client, server, from_start)
         if dissection is None:
             self._drop(flow)
             return False
@@ -726,7 +705,7 @@ class FlowTable:
 
     def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
         """Take a RST. Octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
-        time_ns, packet, _, seq, ack, flags, _, _ = segment
+        time_ns, packet, key, seq, ack, flags, _, _ = segment
         flow = direction.flow
         if direction.isn is None:
             self._tell_refusal(direction, segment)
@@ -737,7 +716,7 @@ class FlowTable:
         flow.closing = "rst" if ahead else flow.closing or "rst"
         if flow.unwanted:
             return
-        flow.first_reset = flow.first_reset or (direction, ack if flags & ACK else None)
+        flow.first_reset = flow.first_reset or (key, ack if flags & ACK else None)
         flow.was_reset = True
         direction.seen = True
         if ahead and not (ahead == 1 and direction.finished):
@@ -778,10 +757,10 @@ class FlowTable:
             return
         if direction.other.offset == 0 and ack == (isn + 1) % MODULO:
             server, client = addresses(key)
-            if self._refuse is not None:
-                self._refuse(flow.number, client.text, server.text, time_ns, packet)
-            if self._witness is not None:
-                self._witness.attempt(
+            if self.refuse is not None:
+                self.refuse(flow.number, client.text, server.text, time_ns, packet)
+            if self.witness is not None:
+                self.witness.attempt(
                     Attempt("refused", flow.number, client.text, server.text, flow.syns, flow.start_ns, time_ns, packet)
                 )
 
@@ -789,21 +768,21 @@ class FlowTable:
 
     def _tell_lone_refusal(self, segment: Segment) -> None:
         """Report a RST that answers a SYN which the capture does not have."""
-        if self._witness is None:
+        if self.witness is None:
             return
         time_ns, packet, key, *_ = segment
         server, client = addresses(key)
-        self._witness.attempt(Attempt("refused", 0, client.text, server.text, 0, time_ns, time_ns, packet))
+        self.witness.attempt(Attempt("refused", 0, client.text, server.text, 0, time_ns, time_ns, packet))
 
     def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
         """Report an attempt to connect, which was accepted at the time ``answer_ns``, or which nobody answered."""
-        if self._witness is None or flow.client.isn is None:
+        if self.witness is None or flow.client.isn is None:
             return
         if answer_ns is None and (flow.early is not None or flow.closing):
             return  # packets of one side are missing, or it was refused
         client, server = addresses(flow.client.key)
         took_ns = None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns
-        self._witness.attempt(
+        self.witness.attempt(
             Attempt(
                 "silent" if answer_ns is None else "accepted",
                 flow.number, client.text, server.text, flow.syns, flow.start_ns, flow.last_ns, flow.last_packet,
@@ -886,15 +865,15 @@ class FlowTable:
 
     def _shed(self, direction: FlowDirection, time_ns: int, packet: int) -> None:
         """Too many octets wait: give up holes until there is room again."""
-        while direction.waiting_octets > self._limits.waiting_octets_per_direction * 3 // 4:
+        while direction.waiting_octets > self.limits.waiting_octets_per_direction * 3 // 4:
             direction.flow.give_up_first(time_ns, packet)
 
     def _shed_all(self) -> None:
         """Give up holes until there is room again, first the holes behind which most octets wait."""
         flows = sorted(self._waiting.values(), key=lambda flow: flow.waiting_octets)
-        while flows and self.holdings.waiting_octets > self._limits.waiting_octets * 3 // 4:
+        while flows and self.holdings.waiting_octets > self.limits.waiting_octets * 3 // 4:
             self._hurry(flows.pop())
-        if self.holdings.waiting_octets > self._limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
+        if self.holdings.waiting_octets > self.limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
             for flow in self._flows.values():
                 flow.client.trust()
                 flow.server.trust()
@@ -909,9 +888,9 @@ class FlowTable:
             if flow.last_packet > self._counted_packet:
                 flow.count_recent()
             kept += flow.recent_octets
-        if kept > self._limits.recent_octets // 2:
+        if kept > self.limits.recent_octets // 2:
             for flow in sorted(self._flows.values(), key=lambda flow: flow.last_packet):
-                if kept <= self._limits.recent_octets // 4:
+                if kept <= self.limits.recent_octets // 4:
                     break
                 kept -= flow.recent_octets
                 flow.forget_recent()
@@ -991,54 +970,49 @@ class FlowTable:
 
         ``save`` makes a snapshot of a dissection.
         """
-        state = FlowTableState(
-            now_ns=self._now_ns,
-            count=self.count,
-            patience=self.patience,
-            holdings=self.holdings,
-            counted_packet=store_number(self._counted_packet),
-            next_sweep=self._next_sweep,
-            sweeping=self._sweeping,
-            flows=[flow.snapshot(save) for flow in self._flows.values()],
-            retired=sorted({flow.number for flow in self.retired.values()}),
-            waiting=list(self._waiting),
-            again=list(map(store_segment, self._again)),
-        )
-        return msgspec.msgpack.encode((_FORMAT, state))
+        flows = self._saved_flows = list(self._flows.values())
+        self._saved_retired = sorted({flow.number for flow in self.retired.values()})
+        self._saved_waiting = list(self._waiting)
+        for flow in flows:
+            flow.save(save)
+        octets = save_part(_KIND, self)
+        self._clear_saved()
+        return octets
 
     def restore(self, octets: bytes, load: Callable[[bytes], FlowDissection]) -> None:
         """Go on from a :meth:`snapshot` of another table, with this table's limits. This table must be new.
 
-        ``load`` makes a dissection from its snapshot. Raises FlowSnapshotError if the octets are no snapshot, or one of
+        ``load`` makes a dissection from its snapshot. Raises SnapshotError if the octets are no snapshot, or one of
         another format, and whatever ``load`` raises.
         """
-        try:
-            number, rest = msgspec.msgpack.decode(octets, type=tuple[int, msgspec.Raw])
-            if number != _FORMAT:
-                raise FlowSnapshotError(f"a snapshot of format {number}; this version reads format {_FORMAT}")
-            state = msgspec.msgpack.decode(rest, type=FlowTableState)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise FlowSnapshotError(f"not a snapshot of flows: {error}") from error
-        self._now_ns = state.now_ns
-        self.count = state.count
-        self.patience = state.patience
-        self.holdings = state.holdings
-        self._counted_packet = fetch_number(state.counted_packet)
-        self._next_sweep = state.next_sweep
-        self._sweeping = state.sweeping
-        self._again.extend(map(fetch_segment, state.again))
-        self._flows = {known.number: Flow.restore(self, known, load) for known in state.flows}
-        for flow in self._flows.values():
-            place = self.retired if flow.number in state.retired else None
+        load_part(_KIND, octets, self)
+        for flow in self._saved_flows:
+            flow.resume(load)
+        self._clear_saved()
+
+    def _clear_saved(self) -> None:
+        for flow in self._saved_flows:
+            flow.clear_saved()
+        self._saved_flows, self._saved_retired, self._saved_waiting = [], [], []
+
+    def make(self, kind: type[Part]) -> Part:
+        """A flow that will take the state in a snapshot."""
+        assert kind is Flow
+        return Flow(self.commons)
+
+    def after_load(self) -> None:
+        """Find the flows of a snapshot by their numbers and keys."""
+        self._flows = {flow.number: flow for flow in self._saved_flows}
+        for flow in self._saved_flows:
             for direction in flow.directions:
-                if place is None:
-                    self._directions[direction.key] = direction
+                if flow.number in self._saved_retired:
+                    self.retired[direction.key] = flow
                 else:
-                    place[direction.key] = flow
+                    self._directions[direction.key] = direction
         try:
-            self._waiting = {number: self._flows[number] for number in state.waiting}
+            self._waiting = {number: self._flows[number] for number in self._saved_waiting}
         except KeyError as error:
-            raise FlowSnapshotError(f"not a snapshot of flows: there is no flow {error}") from error
+            raise SnapshotError(f"not a snapshot of flows: there is no flow {error}") from error
 
     def started_ns(self, number: int) -> int:
         """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""

@@ -10,9 +10,9 @@ from collections import deque
 from operator import itemgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-import msgspec
+from msgspec import field
 
-from dissectors.numbers import Number, fetch_number, store_number
+from dissectors.snapshots import LATER, Live, Part
 from zmtpsniff.net.clocks import ClockComparison
 from zmtpsniff.net.segment import (
     ACK,
@@ -20,9 +20,6 @@ from zmtpsniff.net.segment import (
     RST,
     SYN,
     Segment,
-    StoredSegment,
-    fetch_segment,
-    store_segment,
 )
 
 MODULO = 1 << 32
@@ -87,12 +84,13 @@ class Reset(NamedTuple):
     before: int | None  # its sender can have seen the other direction up to this sequence number
 
 
+RecentSegment = tuple[int, bytes, int, int]
+"""A delivered segment: its stream offset, octets, time, and what its sender had seen of the other direction."""
+
 _NONE_WAITING: list[WaitingSegment] = []  # shared by all directions in which nothing has waited yet; never changed
 # A copy takes a third as long as another one. The second is shared by all directions that nobody takes; never changed.
-_EMPTY_RECENT: deque[tuple[int, bytes, int, int]] = deque(
-    maxlen=_RECENT_SEGMENTS
-)  # each with its offset, time, and what was seen
-_NONE_RECENT: deque[tuple[int, bytes, int, int]] = deque(maxlen=0)
+_EMPTY_RECENT: deque[RecentSegment] = deque(maxlen=_RECENT_SEGMENTS)
+_NONE_RECENT: deque[RecentSegment] = deque(maxlen=0)
 
 
 def distance(number: int, origin: int) -> int:
@@ -105,35 +103,12 @@ def _is_before(ack: int | None, other: int | None) -> bool:
     return ack is not None and other is not None and distance(ack, other) < 0
 
 
-class DirectionState(msgspec.Struct, array_like=True, forbid_unknown_fields=True, gc=False):
-    """A direction's part of a snapshot."""
-
-    numbers: tuple[int | None, int | None, int | None]  # initial, gathered, next
-    offset: int
-    floor: int
-    fin: int | None
-    reset: Reset | None
-    usual: int
-    pending: StoredSegment | None
-    doubtful: list[StoredSegment]
-    seen: bool
-    absent: bool
-    latest: tuple[Number, int]
-    waiting: list[tuple[int, bytes, int, int, Number, int | None]]
-    waiting_octets: int
-    acked: tuple[int, int]  # acked, acked_at
-    presumed: int
-    owed: tuple[int, int]  # owed_ns, owed_count
-    recent: list[tuple[int, bytes, int, int]]
-    recent_until: int
-
-
-class Holdings(msgspec.Struct, gc=False):
-    """How many octets all flows keep together."""
+class Holdings(Part):
+    """The number of octets that all flows keep together."""
 
     waiting_octets: int = 0
     recent_octets: int = 0  # of delivered segments, at most: the last count, and what has come since
-    clocks: ClockComparison = msgspec.field(default_factory=ClockComparison)
+    clocks: ClockComparison = field(default_factory=ClockComparison)
 
 
 class DirectionOwner(Protocol):
@@ -146,71 +121,39 @@ class DirectionOwner(Protocol):
 Owner = TypeVar("Owner", bound=DirectionOwner)
 
 
-class Direction(Generic[Owner]):
-    """What is known of one direction of a flow."""
+class Direction(Part, Generic[Owner]):
+    """One direction of a flow: the numbers of its octets, and the segments that wait."""
 
-    __slots__ = (
-        "absent",
-        "acked",
-        "acked_at",
-        "acked_ns",
-        "doubtful",
-        "fin",
-        "floor",
-        "flow",
-        "gathered",
-        "holdings",
-        "isn",
-        "key",
-        "latest",
-        "next",
-        "offset",
-        "other",
-        "owed_count",
-        "owed_ns",
-        "pending",
-        "presumed",
-        "receiver",
-        "recent",
-        "recent_until",
-        "reset",
-        "seen",
-        "usual",
-        "waiting",
-        "waiting_octets",
-    )
-
-    def __init__(self, flow: Owner, key: bytes, holdings: Holdings) -> None:
-        """Begin a direction of ``flow`` before its first segment; what it keeps counts in ``holdings``."""
-        self.flow = flow
-        self.holdings = holdings
-        self.acked_ns = 0  # when its sender acknowledged octets last without sending any; only a witness asks
-        self.key = key  # source and destination, as in a Segment
-        self.other: Direction[Owner] = self
-        self.isn: int | None = None  # initial sequence number
-        self.gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
-        self.next: int | None = None  # the sequence number expected next; known once the flow has begun
-        self.offset = 0  # of `next` in the stream
-        self.floor = -UNBOUNDED  # octets before this do not come again
-        self.fin: int | None = None  # stream offset at which it ends
-        self.reset: Reset | None = None  # one that is not at `next`: it counts unless what follows shows otherwise
-        self.usual = ATTENTION  # the telling flags of a segment that needs no closer look
-        self.pending: Segment | None = None  # a SYN that does not fit: it is forged, or begins the next connection
-        # Segments whose numbers do not fit: they stand behind a large hole, or belong to the next connection.
-        self.doubtful: tuple[Segment, ...] = ()
-        self.seen = False  # a packet of this direction has been captured
-        self.absent = False  # its receiver knows that the capture has no packet of it
-        self.receiver: Receiver | None = None
-        self.latest = (0, 0)  # number and time of the latest packet of an event outside of the hot loop
-        self.waiting = _NONE_WAITING
-        self.waiting_octets = 0
-        self.acked = 0  # stream offset up to which the other side has acknowledged octets
-        self.acked_at = 0  # `offset` when `acked` was set last
-        self.presumed = 0  # octets before this stream offset are presumed lost
-        self.owed_ns = 0  # since when octets before `acked` are missing, or when the last of them came
-        self.owed_count = 0
-        self.recent = _NONE_RECENT
-        self.recent_until = 0  # from this stream offset on `recent` may hold too much
+    flow: Live[Owner]
+    key: bytes  # source and destination, as in a Segment
+    holdings: Live[Holdings]  # the octets that it keeps count there
+    other: Live["Direction[Owner]"] = LATER
+    isn: int | None = None  # initial sequence number
+    gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
+    next: int | None = None  # the sequence number expected next; known once the flow has begun
+    offset: int = 0  # of `next` in the stream
+    floor: int = -UNBOUNDED  # octets before this do not come again
+    fin: int | None = None  # stream offset at which it ends
+    reset: Reset | None = None  # one that is not at `next`: it counts unless what follows shows otherwise
+    usual: int = ATTENTION  # the telling flags of a segment that needs no closer look
+    pending: Segment | None = None  # a SYN that does not fit: it is forged, or begins the next connection
+    # Segments whose numbers do not fit: they stand behind a large hole, or belong to the next connection.
+    doubtful: tuple[Segment, ...] = ()
+    seen: bool = False  # a packet of this direction has been captured
+    absent: bool = False  # its receiver knows that the capture has no packet of it
+    receiver: Live[Receiver | None] = None
+    latest: tuple[int, int] = (0, 0)  # number and time of the latest packet of an event outside of the hot loop
+    waiting: list[WaitingSegment] = field(default_factory=lambda: _NONE_WAITING)
+    waiting_octets: int = 0
+    acked: int = 0  # stream offset up to which the other side has acknowledged octets
+    acked_at: int = 0  # `offset` when `acked` was set last
+    acked_ns: Live[int] = 0  # when its sender acknowledged octets last without sending any; only a witness asks
+    presumed: int = 0  # octets before this stream offset are presumed lost
+    owed_ns: int = 0  # since when octets before `acked` are missing, or when the last of them came
+    owed_count: int = 0
+    recent: Live[deque[RecentSegment]] = field(default_factory=lambda: _NONE_RECENT)
+    recent_until: int = 0  # from this stream offset on `recent` may hold too much
+    kept: list[RecentSegment] | None = None  # `recent` in a snapshot
 
     @property
     def highest(self) -> int | None:
@@ -319,50 +262,14 @@ class Direction(Generic[Owner]):
             return True
         return bool(flags & ACK) and self.other.isn is not None and 1 < distance(ack, self.other.isn) <= WINDOW
 
-    def snapshot(self) -> DirectionState:
-        """The state of the direction, without its receiver."""
-        return DirectionState(
-            numbers=(self.isn, self.gathered, self.next),
-            offset=self.offset,
-            floor=self.floor,
-            fin=self.fin,
-            reset=self.reset,
-            usual=self.usual,
-            pending=None if self.pending is None else store_segment(self.pending),
-            doubtful=[store_segment(segment) for segment in self.doubtful],
-            seen=self.seen,
-            absent=self.absent,
-            latest=(store_number(self.latest[0]), self.latest[1]),
-            waiting=[(*one[:4], store_number(one.packet), one.ack) for one in self.waiting],
-            waiting_octets=self.waiting_octets,
-            acked=(self.acked, self.acked_at),
-            presumed=self.presumed,
-            owed=(self.owed_ns, self.owed_count),
-            recent=list(self.recent),
-            recent_until=self.recent_until,
-        )
+    def before_save(self) -> None:
+        """Keep the delivered segments as data."""
+        self.kept = list(self.recent)
 
-    def restore(self, state: DirectionState, receiver: Receiver | None) -> None:
-        """Go on from a snapshot; ``receiver`` takes the octets. The holdings count the kept octets already."""
-        self.isn, self.gathered, self.next = state.numbers
-        self.offset = state.offset
-        self.floor = state.floor
-        self.fin = state.fin
-        self.reset = state.reset
-        self.usual = state.usual
-        self.pending = None if state.pending is None else fetch_segment(state.pending)
-        self.doubtful = tuple(map(fetch_segment, state.doubtful))
-        self.seen = state.seen
-        self.absent = state.absent
-        self.latest = fetch_number(state.latest[0]), state.latest[1]
-        self.waiting = [WaitingSegment(*one[:4], fetch_number(one[4]), one[5]) for one in state.waiting]
-        self.waiting_octets = state.waiting_octets
-        self.acked, self.acked_at = state.acked
-        self.presumed = state.presumed
-        self.owed_ns, self.owed_count = state.owed
+    def resume(self, receiver: Receiver) -> None:
+        """Let ``receiver`` take the octets that follow a snapshot. The holdings count the kept octets already."""
         self.receiver = receiver
-        self.recent = _NONE_RECENT if receiver is None else deque(state.recent, maxlen=_RECENT_SEGMENTS)
-        self.recent_until = state.recent_until
+        self.recent = deque(self.kept or (), maxlen=_RECENT_SEGMENTS)
 
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
