@@ -27,6 +27,7 @@ ALLOWED = {
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.analysis.insertions",
         "zmtpsniff.decode_as",
         "dissectors.events",
         "dissectors.problems",

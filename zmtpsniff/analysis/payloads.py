@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place, Problem
+from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
-from dissectors.problems import PROBLEMS
+from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.conversation import latency_ns
 from zmtpsniff.analysis.plugins import file_of, place_of
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError
@@ -65,12 +65,13 @@ class Payloads:
                 self._forced.append((rule, by_name[rule.payload]))
         self._tracks: dict[int, _Track | None] = {}  # by flow; None for one that no dissector knows
         self._types: dict[int, dict[str, str]] = {}  # flow to address to socket type
+        self._problems = Problems()
         self._failed: set[int] = set()
         self._seen = 0
 
     def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
         """Add payloads to a batch of events. Returns them, with a note behind an event on which a dissector failed."""
-        tracks = self._tracks
+        tracks, problems = self._tracks, self._problems
         found: list[tuple[int, AnyEvent]] = []
         place = 0
         for event in events:
@@ -82,21 +83,21 @@ class Payloads:
                     track = self._begin(event)
                 if track is None or event.incomplete:
                     continue
-                self._message(track, event, place, found)
+                self._message(track, event)
+                if problems.new:
+                    found += problems.placed(place)
             elif type(event) is Command or type(event) is Greeting:
                 if event.socket_type is not None:
                     self._types.setdefault(event.flow, {})[event.src] = event.socket_type
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
                 self._types.pop(event.flow, None)
-        self._try_again(events, found)
-        for place, problem in sorted(found, key=lambda each: each[0], reverse=True):
-            events.insert(place, problem)
+        found += self._try_again(events)
         if self._bodies is not None:
             for event in events:
                 if type(event) is Message and not (event.payload is not None and event.payload.secrets):
                     event.bodies = self._bodies(event)
-        return events
+        return inserted(events, found) if found else events
 
     def _begin(self, event: Message) -> _Track:
         connection = PayloadConnection(event.flow, event.src, event.dst, self._show_secrets)
@@ -108,15 +109,15 @@ class Payloads:
                 break
         return track
 
-    def _message(self, track: _Track, event: Message, place: int, found: list[tuple[int, AnyEvent]]) -> None:
+    def _message(self, track: _Track, event: Message) -> None:
         """Find the dissector that knows the message. Those that knew other messages of the connection come first."""
         if track.forced is not None:
-            self._dissect(track, track.forced, event, place, found)
+            self._dissect(track, track.forced, event)
             return
         if track.known:
-            dissector = self._ask(track, track.known, event, place, found)
+            dissector = self._ask(track, track.known, event)
             if dissector is not None:
-                self._dissect(track, dissector, event, place, found)
+                self._dissect(track, dissector, event)
                 return
         if track.unknown < _UNKNOWN:
             frames, unsigned = event.frames, self._unsigned
@@ -124,8 +125,8 @@ class Payloads:
                 asked = self._dissectors
             else:
                 asked = unsigned[len(frames)] if len(frames) < len(unsigned) else unsigned[-1]
-            dissector = self._ask(track, asked, event, place, found)
-            if dissector is not None and self._dissect(track, dissector, event, place, found):
+            dissector = self._ask(track, asked, event)
+            if dissector is not None and self._dissect(track, dissector, event):
                 track.unknown = 0
                 if dissector not in track.known:
                     track.known.append(dissector)
@@ -134,24 +135,28 @@ class Payloads:
         if track.unknown >= _UNKNOWN and not track.known:
             self._tracks[event.flow] = None
 
-    def _try_again(self, events: list[AnyEvent], found: list[tuple[int, AnyEvent]]) -> None:
-        """Ask about one in many messages of an unknown connection, since its protocol may begin late."""
+    def _try_again(self, events: list[AnyEvent]) -> list[tuple[int, AnyEvent]]:
+        """Ask about one in many messages of an unknown connection, since its protocol may begin late.
+
+        Returns the problems found, with their places.
+        """
         first = -self._seen % _RARELY
         self._seen += len(events)
+        found: list[tuple[int, AnyEvent]] = []
         for place in range(first, len(events), _RARELY):
             event = events[place]
             if type(event) is Message and self._tracks.get(event.flow, self) is None:
                 track = self._begin(event)
                 track.unknown = _UNKNOWN - 1
-                self._message(track, event, place + 1, found)
+                self._message(track, event)
+                found += self._problems.placed(place + 1)
+        return found
 
     def _ask(
         self,
         track: _Track,
         dissectors: list[PayloadDissector],
         event: Message,
-        place: int,
-        found: list[tuple[int, AnyEvent]],
     ) -> PayloadDissector | None:
         """The dissector that is most certain to know the message."""
         best, most = None, 0.0
@@ -161,7 +166,7 @@ class Payloads:
             try:
                 certainty = dissector.match(event, connection)
             except Exception as error:  # a plug-in may raise anything
-                self._fail(dissector, event, error, place, found)
+                self._fail(dissector, event, error)
                 continue
             if certainty and certainty >= _ENOUGH and certainty > most:
                 best, most = dissector, float(certainty)
@@ -174,17 +179,15 @@ class Payloads:
         track: _Track,
         dissector: PayloadDissector,
         event: Message,
-        place: int,
-        found: list[tuple[int, AnyEvent]],
     ) -> bool:
         track.connection.state = track.states.setdefault(id(dissector), {})
         try:
             payload = dissector.dissect(event, track.connection)
         except Exception as error:
-            self._fail(dissector, event, error, place, found)
+            self._fail(dissector, event, error)
             return False
         if payload is not None and not isinstance(payload, Payload):
-            self._fail(dissector, event, TypeError(f"{type(payload).__name__} is no Payload"), place, found)
+            self._fail(dissector, event, TypeError(f"{type(payload).__name__} is no Payload"))
             return False
         event.payload = payload
         if payload is None:
@@ -199,8 +202,6 @@ class Payloads:
         dissector: PayloadDissector,
         event: Message,
         error: Exception,
-        position: int,
-        found: list[tuple[int, AnyEvent]],
     ) -> None:
         """Report a dissector that failed, once."""
         if id(dissector) in self._failed:
@@ -210,10 +211,7 @@ class Payloads:
         place = place_of(error, file_of(dissector)) or place_of(error)
         where = f" ({place})" if place else ""
         detail = f"the dissector {dissector.name!r} failed on a message: {type(error).__name__}: {error}{where}"
-        problem = Problem(
-            PROBLEMS[code].severity, code, detail, event.time_ns, event.packet, event.flow, event.src, event.dst
-        )
-        found.append((position, problem))
+        self._problems.report(code, event, detail)
 
 
 def _join(track: _Track, event: Message, request: object, part: object) -> None:

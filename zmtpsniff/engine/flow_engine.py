@@ -60,7 +60,7 @@ class FlowEngine:
         """
         self.events: list[AnyEvent] = []
         """What :meth:`give` gives next. Others may append events of their own."""
-        self._notices: list[Notice] = []
+        self._notices: list[tuple[int, Notice]] = []
         self._limits = settings.limits
         self._rules = settings.decode_as
         self._curve = curve
@@ -99,8 +99,8 @@ class FlowEngine:
         self.flows.take(segments[begin:])
         return found
 
-    def give(self) -> tuple[list[AnyEvent], list[Notice]]:
-        """The events and the notices since the last call."""
+    def give(self) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
+        """The events since the last call, and the notices with their places among them."""
         events, notices = self.events[:], self._notices[:]
         self.events.clear()  # the dissectors hold this list
         self._notices.clear()

@@ -129,7 +129,7 @@ def played(script: list[Any], kinds: list[tuple[str, str]]) -> Iterator[What]:
 def taken(patterns: Patterns, batch: list[What]) -> list[AnyEvent]:
     """A batch of events that patterns have taken, with what is no event in its place."""
     events: list[AnyEvent] = []
-    notices: list[Notice] = []
+    notices: list[tuple[int, Notice]] = []
     for each in batch:
         if isinstance(each, Refusal | Doubt):
             notices.append((len(events), each))

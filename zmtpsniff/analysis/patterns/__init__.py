@@ -24,9 +24,10 @@ from dissectors.events import (
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, REQUEST_REPLY, SINGLE_FRAME, SUBSCRIBERS, USUAL_PEER, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Delay, Doubt, Findings, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Delay, Doubt, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
@@ -45,8 +46,9 @@ _LONGEST_IDENTITY = 255
 
 
 NO_HORIZONS: Mapping[int, int] = {}
-Notice = tuple[int, Refusal | Doubt | Delay]
-"""What flows tell that is no event, and how many events of its batch come before it."""
+Notice = Refusal | Doubt | Delay
+"""Flows tell it at a place among the events. It is no event."""
+_NOTICES = frozenset({Refusal, Doubt, Delay})
 
 
 class Patterns:
@@ -64,7 +66,7 @@ class Patterns:
         self._senders = Senders()
         self._bound = BoundSockets()
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
-        self._findings = Findings()
+        self._problems = Problems()
         self._room = Room()
         self._conversations: dict[int, Conversation] = {}
         self._on_message: dict[int, Callable[[Message], None]] = {}  # what takes the messages of a flow
@@ -72,18 +74,21 @@ class Patterns:
         self._forwarding = Proxies()
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
         self._blinded: set[int] = set()  # connections that lack octets before either side's greeting
-        self._connections = ConnectionLog(self._findings)
+        self._connections = ConnectionLog(self._problems)
         self._announced = BeaconPeers()
         self._pipelines: dict[str, Pipeline] = {}
         self._now_ns = 0
         self._settled_ns = 0
-        self._takers: dict[type[AnyEvent], Callable[[Any], None]] = {  # of events that are no messages
+        self._takers: dict[type[AnyEvent | Notice], Callable[[Any], None]] = {  # of what is no message
             Command: self._command,
             Greeting: self._greeting,
             Connection: self._end,
             Subscription: self._subscription,
             Beacon: self._announced.beacon,
             Problem: self._problem,
+            Refusal: self._connections.refuse,
+            Doubt: self._doubt,
+            Delay: self._delay,
         }
 
     # ------------------------------------------------------------------ the hot loop
@@ -92,37 +97,28 @@ class Patterns:
         self,
         events: list[AnyEvent],
         horizon_ns: int | None = None,
-        notices: Sequence[Notice] = (),
+        notices: Sequence[tuple[int, Notice]] = (),
         horizons: Mapping[int, int] = NO_HORIZONS,
     ) -> list[AnyEvent]:
         """Add to the events of a batch. Returns them with the problems found, each behind its event.
 
         From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``horizons`` has such times
-        of single flows. ``notices`` are in the order of their places among the events.
+        of single flows. ``notices`` have their places among the events, as for inserted().
         """
-        findings = self._findings
-        found: list[tuple[int, list[AnyEvent]]] = []
-        begin = 0
-        for place, notice in notices:
-            self._look(events, begin, place, found)
-            for earlier in events[begin:place]:
-                self._pass(earlier)
-            begin = place
-            self._take_notice(notice)
-            if findings.events:
-                found.append((place, findings.take()))
-        self._look(events, begin, len(events), found)
-        self._settle(events, horizon_ns, horizons)
-        if findings.events:
-            found.append((len(events), findings.take()))
-        return _inserted(events, found) if found else events
+        batch = inserted(events, notices) if notices else events
+        found = self._look(batch)
+        self._settle(batch, horizon_ns, horizons)
+        found += self._problems.placed(len(batch))
+        if not found:
+            return events
+        return [event for event in inserted(batch, found) if not isinstance(event, Notice)]
 
-    def _look(self, events: list[AnyEvent], begin: int, end: int, found: list[tuple[int, list[AnyEvent]]]) -> None:
-        """Look at some events of a batch. Adds problems to ``found``, each with the number of events before it."""
-        on_message, takers = self._on_message, self._takers
-        findings = self._findings
-        place = passed = begin
-        for event in events[begin:end]:
+    def _look(self, batch: Sequence[AnyEvent | Notice]) -> list[tuple[int, AnyEvent]]:
+        """Look at the events and the notices of a batch. Returns the problems found, with their places."""
+        on_message, takers, problems = self._on_message, self._takers, self._problems
+        found: list[tuple[int, AnyEvent]] = []
+        place = passed = 0
+        for event in batch:
             place += 1
             if type(event) is Message:
                 take = on_message.get(event.flow)
@@ -130,21 +126,25 @@ class Patterns:
                     continue
                 take(event)
             else:
+                is_notice = type(event) in _NOTICES
                 if type(event) is Connection and place > 1:
-                    self._pass(events[place - 2])
-                elif type(event) is Problem and event.code in BLINDING:
-                    for earlier in events[passed : place - 1]:
+                    self._pass(batch[place - 2])
+                elif is_notice or (type(event) is Problem and event.code in BLINDING):
+                    for earlier in batch[passed : place - 1]:
                         self._pass(earlier)
                     passed = place - 1
                 take_other = takers.get(type(event))
                 if take_other is not None:
                     take_other(event)
-            if findings.events:
-                found.append((place, findings.take()))
+                if is_notice:
+                    self._pass(event)
+            if problems.new:
+                found += problems.placed(place)
+        return found
 
-    def _settle(self, events: list[AnyEvent], horizon_ns: int | None, horizons: Mapping[int, int]) -> None:
+    def _settle(self, batch: Sequence[AnyEvent | Notice], horizon_ns: int | None, horizons: Mapping[int, int]) -> None:
         """Once a second, report what has waited for too long."""
-        for event in reversed(events):
+        for event in reversed(batch):
             if self._pass(event):
                 break
         now_ns = self._now_ns if horizon_ns is None else min(self._now_ns, horizon_ns)
@@ -157,7 +157,7 @@ class Patterns:
                 rules.pass_time(sure_ns)
         self._connections.pass_time(min([now_ns, *horizons.values()]))
 
-    def _pass(self, event: AnyEvent) -> bool:
+    def _pass(self, event: AnyEvent | Notice) -> bool:
         """Take the time from an event, if it has one."""
         time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
         if time_ns is None:
@@ -191,17 +191,14 @@ class Patterns:
                     self._blinded.add(event.flow)
             self._blind(event.flow, event.since_ns or event.time_ns)
 
-    def _take_notice(self, notice: Refusal | Doubt | Delay) -> None:
-        if isinstance(notice, Refusal):
-            self._connections.refuse(notice)
-        elif isinstance(notice, Delay):
-            conversation = self._conversations.get(notice.flow)
-            if conversation is not None and conversation.pings is not None:
-                conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
-                conversation.pings.excuse(notice.time_ns)
-        else:
-            self._blind(notice.flow, notice.since_ns or notice.time_ns)
-        self._now_ns = max(self._now_ns, notice.time_ns)
+    def _doubt(self, notice: Doubt) -> None:
+        self._blind(notice.flow, notice.since_ns or notice.time_ns)
+
+    def _delay(self, notice: Delay) -> None:
+        conversation = self._conversations.get(notice.flow)
+        if conversation is not None and conversation.pings is not None:
+            conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
+            conversation.pings.excuse(notice.time_ns)
 
     def _blind(self, flow: int, since_ns: int | None) -> None:
         """The capture may lack messages of a connection from ``since_ns`` on."""
@@ -312,7 +309,7 @@ class Patterns:
                 conversation.blind = True
             return
         if conversation.pings is None:
-            conversation.pings = Heartbeats(conversation, self._findings)
+            conversation.pings = Heartbeats(conversation, self._problems)
             self._listen(conversation)
         conversation.pings.command(event)
 
@@ -376,15 +373,15 @@ class Patterns:
             for address, identity in conversation.identities.items():
                 if any(kind == "ROUTER" for peer, kind in types.items() if peer != address):
                     self._forwarding.learn(identity, conversation.flow)
-            return request_reply(Exchange(conversation, self._findings, self._forwarding, self._room, self._timeout_ns))
+            return request_reply(Exchange(conversation, self._problems, self._forwarding, self._room, self._timeout_ns))
         kinds = {one, other}
         if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
             address = next(address for address, kind in types.items() if kind in PUBLISHERS)
-            return PublishSubscribe(conversation, self._findings, self._room, self._publisher(address))
+            return PublishSubscribe(conversation, self._problems, self._room, self._publisher(address))
         if kinds == {"RADIO", "DISH"}:
-            return RadioDish(conversation, self._findings, self._room)
+            return RadioDish(conversation, self._problems, self._room)
         if kinds <= SINGLE_FRAME:
-            return SingleFrame(self._findings)
+            return SingleFrame(self._problems)
         return NO_RULES
 
     def _publisher(self, address: str) -> Publisher:
@@ -472,7 +469,7 @@ class Patterns:
 
     def finish(self) -> list[AnyEvent]:
         """The capture is over: the records that need all of it."""
-        events = self._findings.take()
+        events: list[AnyEvent] = [problem for _, problem in self._problems.placed(0)]
         for address, pipeline in self._pipelines.items():
             total = pipeline.messages
             if len(pipeline.workers) > 1 and total:
@@ -498,15 +495,3 @@ class Pipeline:
         """Start with nothing."""
         self.messages = 0
         self.workers: dict[str, int] = {}  # messages by address
-
-
-def _inserted(events: list[AnyEvent], found: list[tuple[int, list[AnyEvent]]]) -> list[AnyEvent]:
-    """The events, with the problems behind their places."""
-    out: list[AnyEvent] = []
-    begin = 0
-    for place, problems in found:
-        out += events[begin:place]
-        out += problems
-        begin = place
-    out += events[begin:]
-    return out

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Subject
+from zmtpsniff.analysis.insertions import Problems, Subject
+from zmtpsniff.analysis.patterns.conversation import Conversation
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
@@ -48,9 +49,9 @@ class _Claim(NamedTuple):
 class ConnectionLog:
     """All connections of a capture."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, problems: Problems) -> None:
         """Start without any."""
-        self._findings = findings
+        self._problems = problems
         self._storms: OrderedDict[tuple[str, str], _Storm] = OrderedDict()
         self._open: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by address: flows, each with its peer
         self._identities: dict[tuple[str, bytes], int] = {}  # of a ROUTER's peers, with the flow of each
@@ -96,7 +97,7 @@ class ConnectionLog:
 
     def _report_claim(self, claim: _Claim, is_return: bool) -> None:
         detail = f"{claim.detail}, which is {'closed a moment later' if is_return else 'still connected'}"
-        self._findings.report(claim.code, claim.event, detail, "note" if is_return else None)
+        self._problems.report(claim.code, claim.event, detail, "note" if is_return else None)
 
     def _end_claims(self, event: Connection) -> None:
         self.pass_time(event.end_ns)
@@ -152,7 +153,7 @@ class ConnectionLog:
         if storm.count == storm.next_report:
             storm.next_report *= _STORM_GROWTH
             seconds = (event.end_ns - storm.first_ns) / 1e9
-            self._findings.report_of_none(
+            self._problems.report_of_none(
                 "reconnect-storm",
                 f"{pair[0]} connected to {pair[1]} {storm.count:,} times within {seconds:.1f} s, and each time the "
                 f"connection ended without a message (the last is flow {event.flow}, handshake {event.handshake})",
@@ -183,7 +184,7 @@ class ConnectionLog:
 
     def _report_refusal(self, event: Refusal, detail: str) -> None:
         """Report a refusal with its place but without its flow, since there are no other records of that flow."""
-        self._findings.report_of_none("connection-refused", detail, event=event)
+        self._problems.report_of_none("connection-refused", detail, event=event)
 
     # ------------------------------------------------------------------ versions
 
@@ -200,7 +201,7 @@ class ConnectionLog:
             return
         older, newer = sorted((version, newest))
         self._told_older.add((server, older))
-        self._findings.report_of_none(
+        self._problems.report_of_none(
             "older-peer",
             f"{server} has peers of ZMTP {older} ({event.client.address} or one before it) and of ZMTP {newer}",
         )

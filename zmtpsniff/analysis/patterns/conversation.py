@@ -1,10 +1,9 @@
 """What all patterns need to know of one connection while it lasts."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from dissectors.events import AnyEvent, Command, Connection, Message, Problem, Severity, Subscription
-from dissectors.problems import PROBLEMS
+from dissectors.events import Command, Connection, Message, Subscription
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.patterns.inference import Guesses, Inference
@@ -28,21 +27,6 @@ class Delay(NamedTuple):
     since_ns: int
 
 
-class Subject(Protocol):
-    """The event that a problem is about."""
-
-    @property
-    def time_ns(self) -> int: ...  # noqa: D102
-    @property
-    def packet(self) -> int: ...  # noqa: D102
-    @property
-    def flow(self) -> int: ...  # noqa: D102
-    @property
-    def src(self) -> str: ...  # noqa: D102
-    @property
-    def dst(self) -> str: ...  # noqa: D102
-
-
 def can_know(event: Message | Command, offset: int) -> bool:
     """Whether the sender of an event can have seen an event of the other side whose octets begin at ``offset``.
 
@@ -55,43 +39,6 @@ def latency_ns(answer: Message | Command, asked_ns: int) -> int | None:
     """The nanoseconds from a question to its answer, as captured; None if the capture has the answer first."""
     latency = answer.time_ns - asked_ns
     return latency if latency >= 0 else None
-
-
-class Findings:
-    """The problems found with an event; they follow it in the output."""
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self.events: list[AnyEvent] = []
-
-    def report(self, code: str, event: Subject, detail: str, severity: Severity | None = None) -> None:
-        """Report a problem of the sender of ``event``. ``severity`` replaces the one of its code."""
-        self.events.append(
-            Problem(
-                severity or PROBLEMS[code].severity,
-                code,
-                detail,
-                event.time_ns,
-                event.packet,
-                event.flow,
-                event.src,
-                event.dst,
-            )
-        )
-
-    def report_of_none(
-        self, code: str, detail: str, severity: Severity | None = None, event: Subject | None = None
-    ) -> None:
-        """Report a problem that belongs to no connection with a record, at the place of ``event`` if given."""
-        problem = Problem(severity or PROBLEMS[code].severity, code, detail)
-        if event is not None:
-            problem.time_ns, problem.packet = event.time_ns, event.packet
-        self.events.append(problem)
-
-    def take(self) -> list[AnyEvent]:
-        """The problems found since the last time."""
-        events, self.events = self.events, []
-        return events
 
 
 class Room:

@@ -4,7 +4,8 @@ from collections import deque
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Message, at_hand
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Rules, can_know, latency_ns
+from zmtpsniff.analysis.insertions import Problems
+from zmtpsniff.analysis.patterns.conversation import Conversation, Rules, can_know, latency_ns
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
 # A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
@@ -46,10 +47,10 @@ class Heartbeats(Rules):
 
     waits = True
 
-    def __init__(self, conversation: Conversation, findings: Findings) -> None:
+    def __init__(self, conversation: Conversation, problems: Problems) -> None:
         """Look at the connection from its first PING on."""
         self._conversation = conversation
-        self._findings = findings
+        self._problems = problems
         self._sides: dict[str, _Side] = {}
         self._slowest_ns = 0  # the longest time that a PONG took
         self.message = self._hear
@@ -94,7 +95,7 @@ class Heartbeats(Rules):
         elif side.more:
             side.more -= 1
         elif not self._conversation.blind and not websocket:  # on WebSocket any PONG may come (RFC 6455, section 5.5.3)
-            self._findings.report("pong-without-ping", event, "a PONG that answers no PING")
+            self._problems.report("pong-without-ping", event, "a PONG that answers no PING")
         if not side.pending:
             side.told_unanswered = False
 
@@ -131,13 +132,13 @@ class Heartbeats(Rules):
             elif now_ns - max(side.heard_ns, side.excused_ns) > promise.ttl_ms * 1_000_000 + _LATENESS_NS:
                 side.told_late = True
                 detail = f"silent for longer than the {promise.ttl_ms:,} ms that its last PING announced"
-                self._findings.report("heartbeat-late", promise, detail)
+                self._problems.report("heartbeat-late", promise, detail)
             if side.pending and not side.told_unanswered:
                 first = side.pending[0]
                 if self._is_overdue(first, now_ns) and not self._was_heard(first):
                     side.told_unanswered = True
                     detail = f"{first.dst} neither answers this PING nor says anything else"
-                    self._findings.report("ping-unanswered", first, detail)
+                    self._problems.report("ping-unanswered", first, detail)
 
     @property
     def _patience_ns(self) -> int:
@@ -163,4 +164,4 @@ class Heartbeats(Rules):
                 first, more = side.pending[0], len(side.pending) + side.more - 1
                 others = f", nor {more:,} after it" if more else ""
                 detail = f"no PONG for this PING{others}, though its receiver says other things"
-                self._findings.report("ping-unanswered", first, detail, "note")
+                self._problems.report("ping-unanswered", first, detail, "note")

@@ -4,7 +4,8 @@ from collections import Counter
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.analysis.insertions import Problems
+from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
 from zmtpsniff.words.counts import plural
 
 _CANCELLED = 100  # cancelled topics to remember of one connection: their messages may still be on their way
@@ -26,10 +27,10 @@ class Publisher:
 class PublishSubscribe(Rules):
     """The messages and subscriptions of one connection."""
 
-    def __init__(self, conversation: Conversation, findings: Findings, room: Room, publisher: Publisher) -> None:
+    def __init__(self, conversation: Conversation, problems: Problems, room: Room, publisher: Publisher) -> None:
         """Look at the connection from its first message on."""
         self._conversation = conversation
-        self._findings = findings
+        self._problems = problems
         self._room = room
         self._publisher = publisher
         self._before = publisher.messages
@@ -63,12 +64,12 @@ class PublishSubscribe(Rules):
                 self._subscribed = True
                 self._tell_what_was_missed(event)
             if topic in self._topics:
-                self._findings.report("subscribed-twice", event, "this topic is subscribed to already")
+                self._problems.report("subscribed-twice", event, "this topic is subscribed to already")
             self._add(topic)
         elif topic in self._topics:
             self._remove(topic)
         elif not self._conversation.blind:
-            self._findings.report("cancel-without-subscribe", event, "this topic is not subscribed to")
+            self._problems.report("cancel-without-subscribe", event, "this topic is not subscribed to")
         self._last = None
 
     def _add(self, topic: bytes) -> None:
@@ -124,7 +125,7 @@ class PublishSubscribe(Rules):
             return
         since = missed - self._before
         meanwhile = f", {since:,} of them since this connection began" if since else ""
-        self._findings.report(
+        self._problems.report(
             "slow-joiner",
             event,
             f"the first subscription on this connection, after the publisher had sent "
@@ -159,16 +160,16 @@ class PublishSubscribe(Rules):
         self._told.add(kind)
         if not self._subscribed:
             detail = "a message to a receiver that has not subscribed to anything"
-            self._findings.report("unmatched-message", event, detail, "note")
+            self._problems.report("unmatched-message", event, detail, "note")
         elif self._drops:
             detail = (
                 "a message that matches no subscription of its receiver, which drops it unless both sides match "
                 "inverted (ZMQ_INVERT_MATCHING)"
             )
-            self._findings.report("unmatched-message", event, detail)
+            self._problems.report("unmatched-message", event, detail)
         else:
             detail = "a message that matches no subscription of its receiver"
-            self._findings.report("unmatched-message", event, detail, "note")
+            self._problems.report("unmatched-message", event, detail, "note")
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Give back all room."""

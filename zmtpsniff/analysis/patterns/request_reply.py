@@ -18,15 +18,9 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets, Place
+from zmtpsniff.analysis.insertions import Problems
 from zmtpsniff.analysis.patterns.alike import Alike
-from zmtpsniff.analysis.patterns.conversation import (
-    Conversation,
-    Findings,
-    Room,
-    Rules,
-    can_know,
-    latency_ns,
-)
+from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules, can_know, latency_ns
 from zmtpsniff.analysis.patterns.proxies import Proxies
 
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
@@ -65,11 +59,11 @@ class Exchange:
     """What all kinds of requests need: their connection, and how long they may take."""
 
     def __init__(
-        self, conversation: Conversation, findings: Findings, forwarding: Proxies, room: Room, timeout_ns: int
+        self, conversation: Conversation, problems: Problems, forwarding: Proxies, room: Room, timeout_ns: int
     ) -> None:
         """Report requests of ``conversation`` that wait for more than ``timeout_ns``."""
         self.conversation = conversation
-        self.findings = findings
+        self.problems = problems
         self.forwarding = forwarding
         self.room = room
         self.timeout_ns = timeout_ns
@@ -79,7 +73,7 @@ class Exchange:
         """Report a request that has waited for too long; a reply may still come."""
         if not self.conversation.blind:
             detail = f"no reply to this request within {self.timeout_ns / 1e9:g} s"
-            self.findings.report("request-unanswered", request, detail)
+            self.problems.report("request-unanswered", request, detail)
 
     def report_unanswered(self, request: _Request, is_open: bool, more: int) -> None:
         """Report a request without a reply at the end, a note if the reply may have come a moment later."""
@@ -87,29 +81,29 @@ class Exchange:
             what = "the capture ended" if is_open else "the connection was closed"
             others = f", nor to {more:,} after it" if more else ""
             detail = f"no reply to this request before {what}{others}"
-            self.findings.report("request-unanswered", request, detail, "note" if is_open else None)
+            self.problems.report("request-unanswered", request, detail, "note" if is_open else None)
 
     def report_given_up(self, request: _Request) -> None:
         """Report a request that its sender gave up."""
         if not self.conversation.blind:
             detail = "no reply to this request before its sender gave it up and asked again"
-            self.findings.report("request-unanswered", request, detail, "note")
+            self.problems.report("request-unanswered", request, detail, "note")
 
     def report_passed_over(self, request: _Request) -> None:
         """Report a request that a REP did not answer, though it answered a later one."""
         if not self.conversation.blind:
-            self.findings.report("request-unanswered", request, "no reply to this request, but to a later one")
+            self.problems.report("request-unanswered", request, "no reply to this request, but to a later one")
 
     def report_unasked(self, event: Message) -> None:
         """Report a reply that answers nothing. The first one may answer a request on an earlier connection."""
         if self.has_answers and not (self.conversation.blind or event.incomplete):
-            self.findings.report("reply-without-request", event, "a reply to which no request was seen")
+            self.problems.report("reply-without-request", event, "a reply to which no request was seen")
 
     def report_again(self, event: Message, before: int) -> None:
         """Report a request that comes before the reply to the one in packet ``before``."""
         if not (self.conversation.blind or event.seen == UNBOUNDED):
             detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
-            self.findings.report("request-before-reply", event, detail)
+            self.problems.report("request-before-reply", event, detail)
 
     def hides_reply(self, event: Message, seen: int) -> bool:
         """Whether the capture may lack the reply to the request before ``event``, whose sender had seen ``seen``."""
@@ -124,7 +118,7 @@ class Exchange:
             detail = "a message without the empty frame that a REQ or REP socket needs"
             if b"" in event.frames:
                 detail = "a message in which nothing follows the empty frame that a REQ or REP socket needs"
-            self.findings.report("no-delimiter", event, detail)
+            self.problems.report("no-delimiter", event, detail)
         return envelope
 
 

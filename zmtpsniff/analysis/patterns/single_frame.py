@@ -1,7 +1,8 @@
 """Socket types with rules of their own: messages of one frame, groups that must be joined."""
 
 from dissectors.events import Command, Connection, Message, Octets, at_hand
-from zmtpsniff.analysis.patterns.conversation import Conversation, Findings, Room, Rules
+from zmtpsniff.analysis.insertions import Problems
+from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
 
 # 41/CLISRV, 49/SCATTERGATHER, 51/P2P, 52/CHANNEL
 _DONE = 100  # groups that were left or reported
@@ -11,9 +12,9 @@ _GROUP_COST = 150  # octets that a group takes beside its own
 class SingleFrame(Rules):
     """Messages between sockets that send one frame only."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, problems: Problems) -> None:
         """Look at the connection from its first message on."""
-        self._findings = findings
+        self._problems = problems
         self.message = self._take
 
     def _take(self, event: Message) -> None:
@@ -21,16 +22,16 @@ class SingleFrame(Rules):
             detail = (
                 f"a message of {len(event.frames)} frames from a {event.socket_type} socket, which may send one only"
             )
-            self._findings.report("multipart-not-allowed", event, detail)
+            self._problems.report("multipart-not-allowed", event, detail)
 
 
 class RadioDish(Rules):
     """Messages to groups (48/RADISH)."""
 
-    def __init__(self, conversation: Conversation, findings: Findings, room: Room) -> None:
+    def __init__(self, conversation: Conversation, problems: Problems, room: Room) -> None:
         """Look at the connection from its first message on."""
         self._conversation = conversation
-        self._findings = findings
+        self._problems = problems
         self._room = room
         self._octets = 0
         self._joined: set[bytes] = set()
@@ -63,7 +64,7 @@ class RadioDish(Rules):
             return
         if hash(group) not in self._done and len(self._done) < _DONE:
             self._done.add(hash(group))
-            self._findings.report("group-not-joined", event, "a message to a group that its receiver has not joined")
+            self._problems.report("group-not-joined", event, "a message to a group that its receiver has not joined")
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Give back all room."""
