@@ -27,6 +27,7 @@ ALLOWED = {
     "zmtpsniff/analysis/patterns": {
         "zmtpsniff.analysis.patterns",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.analysis.dossier",
         "zmtpsniff.analysis.insertions",
         "zmtpsniff.decode_as",
         "dissectors.events",
@@ -47,6 +48,7 @@ ALLOWED = {
     "zmtpsniff/analysis/findings": {
         "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.analysis.dossier",
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.ways",
         "zmtpsniff.decode_as",

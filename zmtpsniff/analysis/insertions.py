@@ -52,18 +52,9 @@ class Problems:
 
     def report(self, code: str, event: Subject, detail: str, severity: Severity | None = None) -> None:
         """Report a problem of the sender of ``event``. ``severity`` replaces the one of its code."""
-        self.new.append(
-            Problem(
-                severity or PROBLEMS[code].severity,
-                code,
-                detail,
-                event.time_ns,
-                event.packet,
-                event.flow,
-                event.src,
-                event.dst,
-            )
-        )
+        self.report_of_none(code, detail, severity, event)
+        problem = self.new[-1]
+        problem.flow, problem.src, problem.dst = event.flow, event.src, event.dst
 
     def report_of_none(
         self, code: str, detail: str, severity: Severity | None = None, event: Subject | None = None

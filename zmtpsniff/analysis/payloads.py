@@ -1,10 +1,11 @@
 """Payloads: asks the dissectors of application protocols about each message, and adds the payload to it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
+from zmtpsniff.analysis.dossier import Dossiers
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.conversation import latency_ns
 from zmtpsniff.analysis.plugins import file_of, place_of
@@ -64,7 +65,7 @@ class Payloads:
                     raise DecodeAsError(f"protocol {rule.payload!r} is none of zmtp, {', '.join(sorted(by_name))}")
                 self._forced.append((rule, by_name[rule.payload]))
         self._tracks: dict[int, _Track | None] = {}  # by flow; None for one that no dissector knows
-        self._types: dict[int, dict[str, str]] = {}  # flow to address to socket type
+        self._dossiers = Dossiers()
         self._problems = Problems()
         self._failed: set[int] = set()
         self._seen = 0
@@ -88,10 +89,10 @@ class Payloads:
                     found += problems.placed(place)
             elif type(event) is Command or type(event) is Greeting:
                 if event.socket_type is not None:
-                    self._types.setdefault(event.flow, {})[event.src] = event.socket_type
+                    self._dossiers.at(event).learn(event)
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
-                self._types.pop(event.flow, None)
+                self._dossiers.end(event)
         found += self._try_again(events)
         if self._bodies is not None:
             for event in events:
@@ -101,7 +102,7 @@ class Payloads:
 
     def _begin(self, event: Message) -> _Track:
         connection = PayloadConnection(event.flow, event.src, event.dst, self._show_secrets)
-        connection.socket_types = self._types.setdefault(event.flow, {})
+        connection.socket_types = self._dossiers.at(event).types
         track = self._tracks[event.flow] = _Track(connection)
         for rule, dissector in self._forced:
             if rule.matches("tcp", connection.port(event.src), connection.port(event.dst)):
@@ -135,22 +136,20 @@ class Payloads:
         if track.unknown >= _UNKNOWN and not track.known:
             self._tracks[event.flow] = None
 
-    def _try_again(self, events: list[AnyEvent]) -> list[tuple[int, AnyEvent]]:
+    def _try_again(self, events: list[AnyEvent]) -> Iterator[tuple[int, AnyEvent]]:
         """Ask about one in many messages of an unknown connection, since its protocol may begin late.
 
-        Returns the problems found, with their places.
+        Gives the problems found, with their places.
         """
         first = -self._seen % _RARELY
         self._seen += len(events)
-        found: list[tuple[int, AnyEvent]] = []
         for place in range(first, len(events), _RARELY):
             event = events[place]
             if type(event) is Message and self._tracks.get(event.flow, self) is None:
                 track = self._begin(event)
                 track.unknown = _UNKNOWN - 1
                 self._message(track, event)
-                found += self._problems.placed(place + 1)
-        return found
+                yield from self._problems.placed(place + 1)
 
     def _ask(
         self,

@@ -9,17 +9,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import Connection, Message, Peer, Sides, Subscription
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.copies import Copies
-from zmtpsniff.analysis.findings.inquiry import Contact
 
 PUBLISHER = "10.0.0.1:5556"
 MS = 1_000_000
 
 
-def _contact(flow: int) -> Contact:
-    contact = Contact(flow, 0, 1)
-    contact.kinds = {PUBLISHER: "PUB", _subscriber(flow): "SUB"}
-    return contact
+def _dossier(flow: int) -> Dossier:
+    dossier = Dossier(flow, 0, 1)
+    dossier.types = {PUBLISHER: "PUB", _subscriber(flow): "SUB"}
+    return dossier
 
 
 def _subscriber(flow: int) -> str:
@@ -33,10 +33,10 @@ def _dropped(
     copies = Copies()
     listeners = {}
     for flow in range(len(streams)):
-        contact = _contact(flow)
-        listeners[flow] = copies.begin(contact)
+        dossier = _dossier(flow)
+        listeners[flow] = copies.begin(dossier)
         copies.subscription(
-            contact,
+            dossier,
             Subscription(
                 0, 1, flow, _subscriber(flow), PUBLISHER, "subscribe", topics[flow] if topics else b"", "command"
             ),
@@ -46,7 +46,7 @@ def _dropped(
     )
     for number, (time_ns, flow, place) in enumerate(arrivals):
         if blind is not None and number == len(arrivals) // 2:
-            copies.lose(_contact(blind))
+            copies.lose(_dossier(blind))
         body = streams[flow][place][1]
         listener = listeners[flow]
         assert listener is not None

@@ -10,11 +10,11 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Connection, Greeting, Peer, Problem, Sides
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
-from zmtpsniff.analysis.findings.inquiry import Contact
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.net.witness import Attempt
 from zmtpsniff.render.findings import draw
@@ -36,15 +36,15 @@ def test_different_mechanisms_are_named() -> None:
     for flow, mechanism in enumerate(["NULL", "CURVE"], 1):
         client = f"10.0.0.9:{40_000 + flow}"
         ends = (client, server) if mechanism == "NULL" else (server, client)
-        contact = Contact(flow, flow * MS, flow)
+        dossier = Dossier(flow, flow * MS, flow)
         for sender, receiver, said in ((*ends, mechanism), (*ends[::-1], None)):
             greeting = Greeting(flow * MS, flow, flow, sender, receiver, mechanism=said)
-            handshakes.greeting(contact, greeting)
+            handshakes.greeting(dossier, greeting)
         over = Connection(
             flow, "tcp", Peer(client), Peer(server), Sides(0, 0), Sides(64, 10), flow * MS, flow * MS, "rst",
             handshake="incomplete",
         )  # fmt: skip
-        handshakes.end(contact, over, over.end_ns)
+        handshakes.end(dossier, over, over.end_ns)
     (claim,) = (one for one in handshakes.claims(99 * MS) if one.code == "mechanisms-differ")
     assert claim.summary == "10.0.0.9 and 10.0.0.5:5555 want different security mechanisms: NULL and CURVE, 2 times"
     assert claim.certainty == "certain"

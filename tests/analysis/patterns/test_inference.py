@@ -19,8 +19,9 @@ from tests.support.paths import FIXTURES, PROJECT, fixtures
 from tests.support.settings import RELATIONS
 from tests.world.tap import Packets
 from zmtpsniff import decode_as
+from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer

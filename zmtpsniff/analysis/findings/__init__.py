@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
 from zmtpsniff.analysis.findings.requests import Requests
@@ -26,7 +27,6 @@ from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
-_CONTACTS = 50_000
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
 
@@ -59,7 +59,7 @@ class Diagnosis:
         self._attempt = self._hearers("attempt")
         self._stall = self._hearers("stall")
         self._pause = self._hearers("pause")
-        self._contacts: dict[int, Contact] = {}
+        self._dossiers = Dossiers()
         self._on_message: dict[int, Sequence[Listener]] = {}  # flow to who wants its messages
         self._now_ns = 0
         self.capture: Capture | None = None
@@ -138,33 +138,27 @@ class Diagnosis:
                 return
             if event.name in _HEARTBEATS:
                 return
-            contact = self._contact(event)
-            if event.socket_type is not None:
-                self._introduce(contact, event.src, event.socket_type)
+            dossier = self._learn(event)
             for hear in self._command:
-                hear(contact, event)
+                hear(dossier, event)
         elif isinstance(event, Subscription):
-            contact = self._contact(event)
-            if len(contact.kinds) < 2 and len(contact.early) < _EARLY:
-                contact.early.append(event)  # nobody knows yet what it is about
-            for hear in self._subscription if len(contact.kinds) == 2 else ():
-                hear(contact, event)
+            dossier = self._dossiers.at(event)
+            if len(dossier.types) < 2 and len(dossier.early) < _EARLY:
+                dossier.early.append(event)  # its meaning depends on the types
+            for hear in self._subscription if len(dossier.types) == 2 else ():
+                hear(dossier, event)
         elif isinstance(event, Greeting):
-            contact = self._contact(event)
-            if event.version is not None:
-                contact.versions[event.src] = event.version
-            if event.socket_type is not None:
-                self._introduce(contact, event.src, event.socket_type)
+            dossier = self._learn(event)
             for hear in self._greeting:
-                hear(contact, event)
+                hear(dossier, event)
         elif isinstance(event, Problem):
             self._take_problem(event)
         elif isinstance(event, Connection):
             self._on_message.pop(event.flow, None)
-            contact_or_none = self._contacts.pop(event.flow, None)
+            ended = self._dossiers.end(event)
             until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
             for hear in self._end:
-                hear(contact_or_none, event, until_ns)
+                hear(ended, event, until_ns)
         elif isinstance(event, Capture):
             self.capture = event
             for hear in self._totals:
@@ -172,57 +166,47 @@ class Diagnosis:
 
     def _take_problem(self, event: Problem) -> None:
         if event.code in BLINDING and event.flow is not None:
-            contact = self._contacts.get(event.flow)
-            if contact is not None and not contact.blind:
-                contact.blind = True
+            dossier = self._dossiers.get(event.flow)
+            if dossier is not None and not dossier.blind:
+                dossier.blind = True
                 for hear in self._lose:
-                    hear(contact)
+                    hear(dossier)
         for hear in self._problem:
             hear(event)
 
     def _meet(self, reply: Message) -> None:
         """A reply has its request, though the sockets have not both announced their types: analysis inferred them."""
-        contact = self._contact(reply)
-        if contact.flow not in self._contacts:
+        dossier = self._dossiers.at(reply)
+        if self._dossiers.get(reply.flow) is None:
             return
         for one in self.inquiries:
-            listener = one.meet(contact, reply)
+            listener = one.meet(dossier, reply)
             if listener is not None:
-                self._on_message[contact.flow] = (listener,)
+                self._on_message[dossier.flow] = (listener,)
                 listener([reply])
 
-    def _contact(self, event: Greeting | Command | Subscription | Message) -> Contact:
-        contact = self._contacts.get(event.flow)
-        if contact is None:
-            contact = Contact(event.flow, event.time_ns, event.packet)
-            if len(self._contacts) < _CONTACTS:
-                self._contacts[event.flow] = contact
-        return contact
+    def _learn(self, event: Greeting | Command) -> Dossier:
+        """Take an announcement. The connection begins once both types are known."""
+        dossier = self._dossiers.at(event)
+        if dossier.learn(event) and self._dossiers.get(event.flow) is not None:
+            self._begin(dossier)
+        return dossier
 
-    def _introduce(self, contact: Contact, address: str, kind: str) -> None:
-        """A side says what it is; once both have, their connection begins."""
-        if address in contact.kinds or len(contact.kinds) == 2:
-            return
-        contact.kinds[address] = kind
-        if len(contact.kinds) < 2 or contact.flow not in self._contacts:
-            return
-        self._begin(contact)
-
-    def _begin(self, contact: Contact) -> None:
-        """Both sides have said what they are."""
+    def _begin(self, dossier: Dossier) -> None:
+        """Both sides have announced their types."""
         listeners = []
         for one in self.inquiries:
-            listener = one.begin(contact)
+            listener = one.begin(dossier)
             if listener is not None:
                 listeners.append(listener)
                 for flow in one.earlier():
                     self._on_message[flow] = (*self._on_message.get(flow, ()), listener)
         if listeners:
-            self._on_message[contact.flow] = listeners
-        early, contact.early = contact.early, []
+            self._on_message[dossier.flow] = listeners
+        early, dossier.early = dossier.early, []
         for event in early:
             for hear in self._subscription:
-                hear(contact, event)
+                hear(dossier, event)
 
     # ------------------------------------------------------------------ as a witness
 

@@ -31,8 +31,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
@@ -450,21 +451,21 @@ class Copies(Inquiry):
         self._unheard: set[int] = set()  # flows whose subscriber is not heard: it is not the one that is slow
         self._ended: list[tuple[_Stream, int]] = []  # those that lost messages or were slow, and how many they got
 
-    def begin(self, contact: Contact) -> Listener | None:
+    def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends to a subscriber that connected to it."""
-        kinds = contact.kinds
+        kinds = dossier.types
         server = next((address for address, kind in kinds.items() if kind in PUBLISHERS), None)
         subscriber = next((address for address, kind in kinds.items() if kind in SUBSCRIBERS), None)
-        if server is None or subscriber is None or contact.blind:
+        if server is None or subscriber is None or dossier.blind:
             return None
         publisher = self._publishers.at(server)
-        stream = _Stream(publisher, server, subscriber, contact.flow)
-        self._streams[contact.flow] = publisher.streams[contact.flow] = stream
+        stream = _Stream(publisher, server, subscriber, dossier.flow)
+        self._streams[dossier.flow] = publisher.streams[dossier.flow] = stream
         return stream.take
 
-    def subscription(self, contact: Contact, event: Subscription) -> None:
+    def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """Take note of topics that come and go."""
-        stream = self._streams.get(contact.flow)
+        stream = self._streams.get(dossier.flow)
         if stream is None or event.src != stream.address:
             return
         topic = event.topic
@@ -479,9 +480,9 @@ class Copies(Inquiry):
             del stream.topics[topic]
         stream.change()
 
-    def lose(self, contact: Contact) -> None:
+    def lose(self, dossier: Dossier) -> None:
         """What is missing cannot be compared."""
-        stream = self._streams.get(contact.flow)
+        stream = self._streams.get(dossier.flow)
         if stream is not None:
             stream.leave()
 
@@ -494,7 +495,7 @@ class Copies(Inquiry):
         if stall.cause == "unheard":
             self._unheard.add(stall.flow)
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Keep what a subscriber did not get."""
         stream = self._streams.pop(event.flow, None)
         if stream is None:

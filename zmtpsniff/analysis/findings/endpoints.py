@@ -28,8 +28,9 @@ from typing import NamedTuple
 
 from dissectors.address import host_of, port_of
 from dissectors.events import Connection, Severity
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.net.witness import Attempt
 from zmtpsniff.words.counts import listed, plural
@@ -130,7 +131,7 @@ class Endpoints(Inquiry):
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""
         self._servers.at(event.server.address)
         if event.end in ("fin", "rst"):

@@ -25,8 +25,9 @@ from collections.abc import Iterable
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Octets, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import may_talk
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.words.counts import again, listed, plural
 from zmtpsniff.words.text import quoted
 
@@ -124,16 +125,16 @@ class Handshakes(Inquiry):
 
     # ------------------------------------------------------------------ what is said
 
-    def greeting(self, contact: Contact, event: Greeting) -> None:
+    def greeting(self, dossier: Dossier, event: Greeting) -> None:
         """Take note of the mechanism."""
-        handshake = self._at(contact)
+        handshake = self._at(dossier)
         if handshake is not None:
             handshake.mechanisms[event.src] = event.mechanism
             handshake.time_ns, handshake.packet = event.time_ns, event.packet
 
-    def command(self, contact: Contact, event: Command) -> None:
+    def command(self, dossier: Dossier, event: Command) -> None:
         """Take note of how far the handshake came."""
-        handshake = self._at(contact)
+        handshake = self._at(dossier)
         if handshake is None:
             return
         handshake.commands.setdefault(event.name, event.src)
@@ -156,22 +157,22 @@ class Handshakes(Inquiry):
         elif handshake is not None and handshake.cause is None:
             handshake.cause, handshake.detail = cause, event.detail
 
-    def _at(self, contact: Contact) -> _Handshake | None:
+    def _at(self, dossier: Dossier) -> _Handshake | None:
         """The handshake of a connection; None if it is over, since most commands come later."""
-        handshake = self._handshakes.get(contact.flow)
-        if handshake is None and len(contact.kinds) < 2:
-            handshake = self._handshakes[contact.flow] = _Handshake()
+        handshake = self._handshakes.get(dossier.flow)
+        if handshake is None and len(dossier.types) < 2:
+            handshake = self._handshakes[dossier.flow] = _Handshake()
         return handshake
 
     # ------------------------------------------------------------------ how it ends
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Find out why a handshake did not end well."""
         handshake = self._handshakes.pop(event.flow, None)
         is_broken = event.flow in self._broken.entries
         # libzmq takes a peer of another protocol for an old ZMTP peer, and speaks an old version to it
         if not is_broken:
-            self._note_version(contact, event)
+            self._note_version(dossier, event)
         announced = None if handshake is None else handshake.mechanisms.get(event.server.address)
         if announced is not None:
             self._mechanisms.at(event.server.address)[announced] = None
@@ -180,7 +181,7 @@ class Handshakes(Inquiry):
             if server.socket_type is not None and server.lookalike is None:
                 self._kinds.at(server.address)[server.socket_type] = None
             if not may_talk(event.client.socket_type or "", server.socket_type or ""):
-                self._mismatch(contact, event)  # ZMTP 2.0 and WebSocket do not stop them
+                self._mismatch(dossier, event)  # ZMTP 2.0 and WebSocket do not stop them
         elif handshake is not None and event.handshake in ("failed", "incomplete"):
             if self._fail(handshake, event):
                 return
@@ -193,23 +194,23 @@ class Handshakes(Inquiry):
             short.seen.add(event.start_ns, packet, event.flow)
             short.complete += event.handshake == "complete"
             short.broken += is_broken
-            is_whole = contact is None or not contact.blind
+            is_whole = dossier is None or not dossier.blind
             short.mute += is_whole and event.octets.client > 0 and not event.octets.server
             short.kinds |= {kind for kind in (event.client.socket_type, event.server.socket_type) if kind is not None}
 
-    def _mismatch(self, contact: Contact | None, event: Connection) -> None:
+    def _mismatch(self, dossier: Dossier | None, event: Connection) -> None:
         client, server = event.client, event.server
         failures = self._failures.at(("sockets-mismatched", host_of(client.address), server.address))
-        failures.seen.add(event.start_ns, None if contact is None else contact.packet, event.flow)
+        failures.seen.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
         failures.details[f"{client.socket_type} may not talk to {server.socket_type}"] = None
         failures.certainty = "certain"
 
-    def _note_version(self, contact: Contact | None, event: Connection) -> None:
+    def _note_version(self, dossier: Dossier | None, event: Connection) -> None:
         for peer in (event.client, event.server):
             if peer.version is not None and peer.version[:2] in ("1.", "2."):
                 # Of one that connects each connection has a port of its own.
                 old = self._old.at(peer.version)
-                old.seen.add(event.start_ns, None if contact is None else contact.packet, event.flow)
+                old.seen.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
                 if len(old.names) < _NAMES:
                     old.names[peer.address if peer is event.server else host_of(peer.address)] = None
 

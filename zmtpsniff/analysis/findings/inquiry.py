@@ -5,31 +5,12 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 from dissectors.events import Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
-
-
-class Contact:
-    """A ZMTP connection while it lasts, with what both sides have announced."""
-
-    __slots__ = ("blind", "early", "flow", "kinds", "packet", "start_ns", "versions")
-
-    def __init__(self, flow: int, start_ns: int, packet: int) -> None:
-        """Begin with its first event."""
-        self.flow = flow
-        self.start_ns = start_ns
-        self.packet = packet
-        self.kinds: dict[str, str] = {}  # socket types by address
-        self.versions: dict[str, str] = {}
-        self.early: list[Subscription] = []  # before both sides have said what they are
-        self.blind = False  # octets are missing, so an event that was not seen may have happened
-
-    def other(self, address: str) -> str | None:
-        """The address of the other side, if it has said what it is."""
-        return next((other for other in self.kinds if other != address), None)
 
 
 Listener = Callable[[Sequence[Message]], None]
@@ -39,7 +20,7 @@ Listener = Callable[[Sequence[Message]], None]
 class Inquiry:
     """One family of findings. It overrides the methods for the events that it needs; by default it gets none."""
 
-    def begin(self, contact: Contact) -> Listener | None:
+    def begin(self, dossier: Dossier) -> Listener | None:
         """Both sides of a connection have announced their types.
 
         Returns what takes its messages, None if nothing does.
@@ -49,32 +30,32 @@ class Inquiry:
         """Connections that have begun before, and whose messages the listener of :meth:`begin` wants from here on."""
         return ()
 
-    def meet(self, contact: Contact, reply: Message) -> Listener | None:
+    def meet(self, dossier: Dossier, reply: Message) -> Listener | None:
         """A reply has its request, on a connection whose sockets have not announced their types.
 
         Returns what takes the messages of the connection from this one on, None if nothing does.
         """
 
-    def greeting(self, contact: Contact, event: Greeting) -> None:
+    def greeting(self, dossier: Dossier, event: Greeting) -> None:
         """Take note of a greeting."""
 
-    def command(self, contact: Contact, event: Command) -> None:
+    def command(self, dossier: Dossier, event: Command) -> None:
         """Take note of a command other than CURVE's MESSAGE, PING and PONG."""
 
     def sealed(self, event: Command) -> None:
         """Take note of CURVE's MESSAGE, which no key has opened."""
 
-    def subscription(self, contact: Contact, event: Subscription) -> None:
+    def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """Take note of a subscription or its end."""
 
     def problem(self, event: Problem) -> None:
         """Take note of a problem."""
 
-    def lose(self, contact: Contact) -> None:
+    def lose(self, dossier: Dossier) -> None:
         """Octets of a connection are missing."""
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
-        """A connection, or the capture, is over at ``until_ns``. There is no contact if nobody said anything."""
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
+        """A connection, or the capture, is over at ``until_ns``. ``dossier`` is None if neither side said anything."""
 
     def totals(self, event: Capture) -> None:
         """The capture is over."""

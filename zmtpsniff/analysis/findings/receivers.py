@@ -18,8 +18,9 @@ from collections.abc import Generator, Iterable
 from dissectors.address import host_of
 from dissectors.events import Connection
 from dissectors.zmtp.sockets import SUBSCRIBERS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
@@ -84,11 +85,11 @@ class Receivers(Inquiry):
         receiver.is_open = stall.is_open
         receiver.seen.add(stall.since_ns, stall.packet, stall.flow)
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn which types the sockets have that stopped."""
         for peer in (event.client, event.server):
             key = event.flow, peer.address
-            if contact is None or contact.blind:
+            if dossier is None or dossier.blind:
                 self._unreached.entries.pop(key, None)  # the acknowledgments may be what the capture lacks
             if any(key in ledger.entries for ledger in (self._full, self._unreached, self._unheard)):
                 self._kinds[key] = peer.type_name or "receiver"

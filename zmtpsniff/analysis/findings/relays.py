@@ -23,8 +23,9 @@ from typing import NamedTuple
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Message, Octets, Problem, Severity
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
@@ -205,25 +206,25 @@ class Relays(Inquiry):
 
     # ------------------------------------------------------------------ listening
 
-    def greeting(self, contact: Contact, event: Greeting) -> None:
+    def greeting(self, dossier: Dossier, event: Greeting) -> None:
         """Learn types and identities."""
         self._ways.announce(event)
 
-    def command(self, contact: Contact, event: Command) -> None:
+    def command(self, dossier: Dossier, event: Command) -> None:
         """Learn types and identities."""
         self._ways.announce(event)
 
-    def begin(self, contact: Contact) -> Listener | None:
+    def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of hosts that may pass something on."""
-        (one, kind), (other, other_kind) = contact.kinds.items()
+        (one, kind), (other, other_kind) = dossier.types.items()
         hosts = [(host_of(one), _Socket(one, kind, other)), (host_of(other), _Socket(other, other_kind, one))]
         for name, socket in hosts:
             host = self._hosts.at(name)
-            if host.add(socket, contact.flow):
+            if host.add(socket, dossier.flow):
                 self._earlier += host.flows
         if not any(self._hosts.at(name).passes for name, _ in hosts):
             return None
-        self._heard.add(contact.flow)
+        self._heard.add(dossier.flow)
         return self.take
 
     def earlier(self) -> Sequence[int]:
@@ -244,7 +245,7 @@ class Relays(Inquiry):
         """The capture may lack messages."""
         self._ways.problem(event)
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """A connection is over."""
         self._heard.discard(event.flow)
         self._ways.end(event)

@@ -24,8 +24,9 @@ from dissectors.address import host_of
 from dissectors.events import Connection, Message, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import REQUEST_REPLY
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.counts import plural
@@ -262,29 +263,29 @@ class Requests(Inquiry):
         if stall.cause == "unacknowledged" and not stall.is_open:
             self._unreached.at((stall.flow, stall.receiver))
 
-    def begin(self, contact: Contact) -> Listener | None:
+    def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of request-reply sockets."""
-        kinds = set(contact.kinds.values())
+        kinds = set(dossier.types.values())
         if not kinds <= REQUEST_REPLY:
             return None
-        exchange = self._exchanges[contact.flow] = _Exchange(
-            self._pauses.at(contact.flow), strict=bool(kinds & {"REQ", "REP"})
+        exchange = self._exchanges[dossier.flow] = _Exchange(
+            self._pauses.at(dossier.flow), strict=bool(kinds & {"REQ", "REP"})
         )
-        exchange.blind = contact.blind
+        exchange.blind = dossier.blind
         return exchange.take
 
-    def meet(self, contact: Contact, reply: Message) -> Listener | None:
+    def meet(self, dossier: Dossier, reply: Message) -> Listener | None:
         """Hear the messages of sockets that do not announce their types, from the first reply on."""
-        exchange = self._exchanges[contact.flow] = _Exchange(self._pauses.at(contact.flow), strict=False)
+        exchange = self._exchanges[dossier.flow] = _Exchange(self._pauses.at(dossier.flow), strict=False)
         exchange.is_inferred = True
-        exchange.blind = contact.blind
+        exchange.blind = dossier.blind
         exchange.asker = reply.dst
         exchange.asked = 1  # its request came before
         return exchange.take
 
-    def lose(self, contact: Contact) -> None:
+    def lose(self, dossier: Dossier) -> None:
         """What is missing may be the replies."""
-        exchange = self._exchanges.get(contact.flow)
+        exchange = self._exchanges.get(dossier.flow)
         if exchange is not None:
             exchange.blind = True
 
@@ -304,7 +305,7 @@ class Requests(Inquiry):
         if len(unanswered.details) < 2:
             unanswered.details[event.detail] = None
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Add a connection to what is known of its service."""
         exchange = self._exchanges.pop(event.flow, None)
         if exchange is None or exchange.asker is None:

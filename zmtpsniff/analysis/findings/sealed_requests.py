@@ -19,8 +19,9 @@ from collections.abc import Iterable
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, at_hand
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
@@ -86,9 +87,9 @@ class SealedRequests(Inquiry):
         self._turns: dict[int, _Turns] = {}
         self._silences: Ledger[tuple[str, str], _Silence] = Ledger(_Silence, 1000)
 
-    def command(self, contact: Contact, event: Command) -> None:
+    def command(self, dossier: Dossier, event: Command) -> None:
         """Learn how much a side announces."""
-        if event.name not in ("INITIATE", "READY") or not isinstance(event.box, bytes) or contact.blind:
+        if event.name not in ("INITIATE", "READY") or not isinstance(event.box, bytes) or dossier.blind:
             return
         announced = self._announced.at(event.flow)
         announced[event.src] = len(event.box) - _AUTHENTICATOR - (_IDENTIFIED if event.name == "INITIATE" else 0)
@@ -102,11 +103,11 @@ class SealedRequests(Inquiry):
         if turns is not None:
             turns.take(event)
 
-    def lose(self, contact: Contact) -> None:
+    def lose(self, dossier: Dossier) -> None:
         """What is missing may be the reply."""
-        self._turns.pop(contact.flow, None)
+        self._turns.pop(dossier.flow, None)
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look whether a request waits."""
         self._announced.entries.pop(event.flow, None)
         turns = self._turns.pop(event.flow, None)

@@ -25,8 +25,9 @@ from typing import Literal
 
 from dissectors.events import Connection, Message, Severity, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
 from zmtpsniff.words.text import quoted
@@ -227,28 +228,28 @@ class Topics(Inquiry):
         self._publishers: Ledger[str, _Publisher] = Ledger(_Publisher, 1000)
         self._subscribers: dict[int, _Subscriber] = {}
         self._suspects: list[_Suspect] = []
-        self._without: list[tuple[str, str, Contact, int]] = []  # address, publisher, connection, its end
+        self._without: list[tuple[str, str, Dossier, int]] = []  # address, publisher, connection, its end
 
-    def begin(self, contact: Contact) -> Listener | None:
+    def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends."""
-        kinds = contact.kinds
+        kinds = dossier.types
         server = next((address for address, kind in kinds.items() if kind in PUBLISHERS), None)
         subscriber = next((address for address, kind in kinds.items() if kind in SUBSCRIBERS), None)
         if server is None or subscriber is None:
             return None
-        made = self._subscribers[contact.flow] = _Subscriber(self._publishers.at(server), server, subscriber)
-        made.blind = contact.blind
+        made = self._subscribers[dossier.flow] = _Subscriber(self._publishers.at(server), server, subscriber)
+        made.blind = dossier.blind
         return made.take
 
-    def lose(self, contact: Contact) -> None:
+    def lose(self, dossier: Dossier) -> None:
         """What is missing may have matched."""
-        subscriber = self._subscribers.get(contact.flow)
+        subscriber = self._subscribers.get(dossier.flow)
         if subscriber is not None:
             subscriber.blind = True
 
-    def subscription(self, contact: Contact, event: Subscription) -> None:
+    def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """Remember a topic, and when it was subscribed to."""
-        subscriber = self._subscribers.get(contact.flow)
+        subscriber = self._subscribers.get(dossier.flow)
         if subscriber is None or event.src != subscriber.address:
             return
         if event.action == "cancel":
@@ -256,21 +257,21 @@ class Topics(Inquiry):
         else:
             subscriber.want(event)
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look for topics of which nothing came."""
         subscriber = self._subscribers.pop(event.flow, None)
         if subscriber is None:
             return
         for topic, wish in subscriber.topics.items():
             subscriber.publisher.forget(topic, wish)
-        if contact is None or subscriber.blind or event.handshake != "complete":
+        if dossier is None or subscriber.blind or event.handshake != "complete":
             return
         if not subscriber.topics and not subscriber.got and not event.subscriptions:
             lasted_ns = until_ns - event.start_ns
             says_topics = (event.version or "") >= "3"  # earlier ones keep their subscriptions to themselves
             kinds = (event.client.socket_type, event.server.socket_type)
             if says_topics and "SUB" in kinds and lasted_ns >= _IDLE_NS and len(self._without) < _SUSPECTS:
-                self._without.append((subscriber.address, subscriber.server, contact, until_ns))
+                self._without.append((subscriber.address, subscriber.server, dossier, until_ns))
         for topic in subscriber.topics:
             if not subscriber.has(topic) and len(self._suspects) < _SUSPECTS:
                 self._suspects.append(_Suspect(subscriber, topic, until_ns))
@@ -292,10 +293,10 @@ class Topics(Inquiry):
             groups.setdefault((suspect.server, reason, suspect.got == 0, topic), []).append(suspect)
         for (server, reason, got_nothing, topic), suspects in groups.items():
             yield _claim(server, reason, got_nothing, suspects, meant.get(topic) if topic is not None else None)
-        for address, server, contact, end_ns in self._without:
+        for address, server, dossier, end_ns in self._without:
             seen = Occurrences()
-            seen.add(contact.start_ns, contact.packet, contact.flow)
-            lasted = about(end_ns - contact.start_ns)
+            seen.add(dossier.start_ns, dossier.packet, dossier.flow)
+            lasted = about(end_ns - dossier.start_ns)
             summary = f"the subscriber {address} of {server} has not subscribed to anything in {lasted}"
             advice = "Call zmq_setsockopt with ZMQ_SUBSCRIBE: a SUB socket gets nothing before. An empty topic is all."
             known = "its connection has no subscription"

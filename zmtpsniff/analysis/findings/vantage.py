@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 from dissectors.events import Capture, Connection, Problem
 from dissectors.problems import PROBLEMS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Contact, Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.net.witness import Attempt
 from zmtpsniff.words.counts import listed, plural
 
@@ -79,11 +80,11 @@ class Vantage(Inquiry):
         """Remember who connected while the capture ran: a missing handshake then has other reasons."""
         self._begun.at(attempt.flow)
 
-    def end(self, contact: Contact | None, event: Connection, until_ns: int) -> None:
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count connections that were made before the capture began."""
         self._zmtp += 1
         if event.handshake == "not-seen" and event.flow not in self._begun.entries:
-            self._late.add(event.start_ns, None if contact is None else contact.packet, event.flow)
+            self._late.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
             if len(self._late_servers) < 100:
                 self._late_servers[event.server.address] = None
 

@@ -1,7 +1,7 @@
 """Patterns: what messages mean to each other. They add to events, and find problems that one message does not show."""
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from typing import Any
@@ -24,12 +24,13 @@ from dissectors.events import (
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, PUBLISHERS, REQUEST_REPLY, SINGLE_FRAME, SUBSCRIBERS, USUAL_PEER, may_talk
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
 from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Delay, Doubt, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
-from zmtpsniff.analysis.patterns.inference import BoundSockets, Guess, Guesses, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.analysis.patterns.request_reply import Exchange, request_reply
@@ -42,13 +43,11 @@ _EVENT_COST = 400  # octets of memory that an event takes beside its content
 _WORKERS = 1000  # of one PUSH socket that get a record each
 _PIPELINES = 1000
 _PUBLISHERS = 10_000
-_LONGEST_IDENTITY = 255
 
 
 NO_HORIZONS: Mapping[int, int] = {}
 Notice = Refusal | Doubt | Delay
 """Flows tell it at a place among the events. It is no event."""
-_NOTICES = frozenset({Refusal, Doubt, Delay})
 
 
 class Patterns:
@@ -106,17 +105,16 @@ class Patterns:
         of single flows. ``notices`` have their places among the events, as for inserted().
         """
         batch = inserted(events, notices) if notices else events
-        found = self._look(batch)
+        found = list(self._look(batch))
         self._settle(batch, horizon_ns, horizons)
         found += self._problems.placed(len(batch))
         if not found:
             return events
         return [event for event in inserted(batch, found) if not isinstance(event, Notice)]
 
-    def _look(self, batch: Sequence[AnyEvent | Notice]) -> list[tuple[int, AnyEvent]]:
-        """Look at the events and the notices of a batch. Returns the problems found, with their places."""
+    def _look(self, batch: Sequence[AnyEvent | Notice]) -> Iterator[tuple[int, AnyEvent]]:
+        """Look at the events and the notices of a batch. Gives the problems found, with their places."""
         on_message, takers, problems = self._on_message, self._takers, self._problems
-        found: list[tuple[int, AnyEvent]] = []
         place = passed = 0
         for event in batch:
             place += 1
@@ -126,7 +124,7 @@ class Patterns:
                     continue
                 take(event)
             else:
-                is_notice = type(event) in _NOTICES
+                is_notice = isinstance(event, Notice)
                 if type(event) is Connection and place > 1:
                     self._pass(batch[place - 2])
                 elif is_notice or (type(event) is Problem and event.code in BLINDING):
@@ -139,8 +137,7 @@ class Patterns:
                 if is_notice:
                     self._pass(event)
             if problems.new:
-                found += problems.placed(place)
-        return found
+                yield from problems.placed(place)
 
     def _settle(self, batch: Sequence[AnyEvent | Notice], horizon_ns: int | None, horizons: Mapping[int, int]) -> None:
         """Once a second, report what has waited for too long."""
@@ -173,12 +170,12 @@ class Patterns:
 
     def _subscription(self, event: Subscription) -> None:
         conversation = self._conversations.get(event.flow)
-        if conversation is not None and len(conversation.types) < 2:
+        if conversation is not None and len(conversation.dossier.types) < 2:
             self._keep(conversation, event)
             if conversation.inference is not None:
                 self._learn(conversation, conversation.inference.subscription(event))
         elif conversation is not None:
-            if conversation.is_guessed and conversation.types.get(event.src) == "PULL":
+            if conversation.dossier.is_guessed and conversation.dossier.types.get(event.src) == "PULL":
                 self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
             conversation.rules.subscription(event)
 
@@ -211,17 +208,17 @@ class Patterns:
             if rules is not None:
                 rules.pass_time(before_ns)
                 rules.lose()
-        conversation.blind = True
+        conversation.dossier.blind = True
 
     def _greeting(self, event: Greeting) -> None:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
             conversation = self._conversations[event.flow] = Conversation(event.flow)
-            conversation.blind = event.flow in self._blinded
-            conversation.websocket = event.version == "ZWS2.0"
+            conversation.dossier.blind = event.flow in self._blinded
+            conversation.dossier.websocket = event.version == "ZWS2.0"
             self._on_message[event.flow] = partial(self._keep, conversation)
             self._connections.greet(event)
-            if event.version in (None, "1.0") or (conversation.websocket and event.mechanism is None):
+            if event.version in (None, "1.0") or (conversation.dossier.websocket and event.mechanism is None):
                 self._infer(conversation, event.src, event.dst)
         if conversation.inference is not None and event.identity:
             conversation.inference.name()
@@ -231,7 +228,7 @@ class Patterns:
     def _meet(self, flow: int, src: str, dst: str) -> None:
         """Take the first event of a connection that began before the capture."""
         conversation = self._conversations[flow] = Conversation(flow)
-        conversation.blind = True
+        conversation.dossier.blind = True
         self._infer(conversation, src, dst)
 
     def _infer(self, conversation: Conversation, one: str, other: str) -> None:
@@ -240,12 +237,12 @@ class Patterns:
             port = port_of(bound)
             rule = first_match(self._rules_of_user, "tcp", port) if port else None
             if rule is not None:
-                conversation.is_declared = True
+                conversation.dossier.is_declared = True
                 usual = USUAL_PEER[rule.socket_type]
                 self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
                 return
         conversation.inference = Inference(one, other, self._senders)
-        self._on_message[conversation.flow] = partial(self._look_at, conversation)
+        self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
 
     def _look_at(self, conversation: Conversation, event: Message) -> None:
         """Take a message of a connection whose socket types are unknown."""
@@ -253,9 +250,9 @@ class Patterns:
         if inference is None:
             return
         self._keep(conversation, event)
-        if conversation.flow not in self._on_message:  # too much to be remembered: what comes next is enough
-            self._on_message[conversation.flow] = partial(self._look_at, conversation)
-        guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.blind)
+        if conversation.dossier.flow not in self._on_message:  # too much to be remembered: what comes next is enough
+            self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
+        guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.dossier.blind)
         if guesses is None and not inference.left:
             guesses = inference.at_end()
             if guesses is None:
@@ -267,24 +264,23 @@ class Patterns:
     def _give_up(self, conversation: Conversation) -> None:
         """Messages of this connection do not show its socket types; other connections of the sockets may."""
         conversation.inference = None
-        conversation.guesses = {}
-        self._on_message.pop(conversation.flow, None)
+        conversation.dossier.guesses = {}
+        self._on_message.pop(conversation.dossier.flow, None)
         self._forget_early(conversation)
 
     def _learn(self, conversation: Conversation, guesses: Guesses | None) -> None:
-        """The socket types are inferred now. From here on nobody is accused because of a guess."""
+        """The socket types are inferred now."""
         if guesses is None:
             return
         conversation.inference = None
-        conversation.blind = True
-        conversation.types = {address: guess.kind for address, guess in guesses.items()}
-        conversation.guesses = guesses
+        conversation.dossier.guess(guesses)
         conversation.rules = self._rules(conversation)
-        self._on_message.pop(conversation.flow, None)
+        self._on_message.pop(conversation.dossier.flow, None)
         self._listen(conversation)
         # Frames of one side may have been found later than those of the other.
-        if all(0 <= early.seen < UNBOUNDED for early in conversation.early):
-            conversation.early.sort(key=lambda early: early.offset + early.seen)
+        waiting = conversation.dossier.early
+        if all(0 <= early.seen < UNBOUNDED for early in waiting):
+            waiting.sort(key=lambda early: early.offset + early.seen)
         self._catch_up(conversation)
 
     def _command(self, event: Command) -> None:
@@ -295,40 +291,35 @@ class Patterns:
             self._announce(conversation, event)
         elif conversation.inference is not None:
             conversation.inference.command(event)
-        if event.name in ("PING", "PONG") and (len(conversation.types) == 2 or not conversation.blind):
+        if event.name in ("PING", "PONG") and (len(conversation.dossier.types) == 2 or not conversation.dossier.blind):
             self._heartbeat(conversation, event)
         elif conversation.pings is not None:
             conversation.pings.command(event)
         conversation.rules.command(event)
 
     def _heartbeat(self, conversation: Conversation, event: Command) -> None:
-        if len(conversation.types) < 2:  # the capture point is late with what the other side said before
+        if len(conversation.dossier.types) < 2:  # the capture point is late with what the other side said before
             if conversation.early_octets < _EARLY_OCTETS // 2:
                 self._keep(conversation, event)
             else:
-                conversation.blind = True
+                conversation.dossier.blind = True
             return
         if conversation.pings is None:
-            conversation.pings = Heartbeats(conversation, self._problems)
+            conversation.pings = Heartbeats(conversation.dossier, self._problems)
             self._listen(conversation)
         conversation.pings.command(event)
 
     def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
-        if event.src in conversation.types:
-            return
+        dossier = conversation.dossier
         conversation.inference = None
-        kind, identity = event.socket_type, event.identity
-        conversation.types[event.src] = kind if kind in PEERS else ""
-        if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
-            conversation.identities[event.src] = identity
-        if len(conversation.types) < 2 or event.dst not in conversation.types:
+        if not dossier.learn(event) or event.dst not in dossier.types:
             return
-        for address, announced in conversation.types.items():
-            self._bound.announce(address, announced)
-        self._connections.begin(conversation, event)
+        for address, kind in dossier.types.items():
+            self._bound.announce(address, kind if kind in PEERS else "")
+        self._connections.begin(dossier, event)
         conversation.rules = self._rules(conversation)
         self._listen(conversation)
-        if conversation.early:
+        if conversation.dossier.early:
             self._catch_up(conversation)
 
     def _keep(self, conversation: Conversation, event: Message | Subscription | Command) -> None:
@@ -340,46 +331,48 @@ class Patterns:
             octets += len(at_hand(event.topic if isinstance(event, Subscription) else event.context or b""))
         if conversation.early_octets + octets <= _EARLY_OCTETS and self._room.take(octets):
             conversation.early_octets += octets
-            conversation.early.append(event)
+            conversation.dossier.early.append(event)
             return
-        conversation.blind = True  # it may be ZMTP 1.0, whose peers never say what they are
-        self._on_message.pop(conversation.flow, None)
+        conversation.dossier.blind = True  # it may be ZMTP 1.0, whose peers never say what they are
+        self._on_message.pop(conversation.dossier.flow, None)
         self._forget_early(conversation)
 
     def _catch_up(self, conversation: Conversation) -> None:
         """Take the events that came before the socket types were known. They have been given out and do not change."""
-        take = self._on_message.get(conversation.flow)
-        for early in conversation.early:
+        take = self._on_message.get(conversation.dossier.flow)
+        for early in conversation.dossier.early:
             if isinstance(early, Subscription):
                 conversation.rules.subscription(early)
             elif isinstance(early, Command):
                 self._heartbeat(conversation, copy(early))
-                take = self._on_message.get(conversation.flow)  # heartbeats listen, too
+                take = self._on_message.get(conversation.dossier.flow)  # heartbeats listen, too
             elif take is not None:
                 take(copy(early))
         self._forget_early(conversation)
 
     def _forget_early(self, conversation: Conversation) -> None:
-        conversation.early.clear()
+        conversation.dossier.early.clear()
         self._room.give(conversation.early_octets)
         conversation.early_octets = 0
 
     def _rules(self, conversation: Conversation) -> Rules:
-        types = conversation.types
+        types = conversation.dossier.types
         one, other = types.values()
         if not may_talk(one, other):
             return NO_RULES
         if one in REQUEST_REPLY and other in REQUEST_REPLY:
-            for address, identity in conversation.identities.items():
+            for address, identity in conversation.dossier.identities.items():
                 if any(kind == "ROUTER" for peer, kind in types.items() if peer != address):
-                    self._forwarding.learn(identity, conversation.flow)
-            return request_reply(Exchange(conversation, self._problems, self._forwarding, self._room, self._timeout_ns))
+                    self._forwarding.learn(identity, conversation.dossier.flow)
+            return request_reply(
+                Exchange(conversation.dossier, self._problems, self._forwarding, self._room, self._timeout_ns)
+            )
         kinds = {one, other}
         if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
             address = next(address for address, kind in types.items() if kind in PUBLISHERS)
-            return PublishSubscribe(conversation, self._problems, self._room, self._publisher(address))
+            return PublishSubscribe(conversation.dossier, self._problems, self._room, self._publisher(address))
         if kinds == {"RADIO", "DISH"}:
-            return RadioDish(conversation, self._problems, self._room)
+            return RadioDish(conversation.dossier, self._problems, self._room)
         if kinds <= SINGLE_FRAME:
             return SingleFrame(self._problems)
         return NO_RULES
@@ -401,7 +394,7 @@ class Patterns:
             if rules is not None and rules.waits:
                 waiting.append(rules)
         if waiting:
-            self._waiting[conversation.flow] = waiting
+            self._waiting[conversation.dossier.flow] = waiting
         if len(calls) > 1:
             first, second = calls
 
@@ -409,11 +402,11 @@ class Patterns:
                 first(event)
                 second(event)
 
-            self._on_message[conversation.flow] = both
+            self._on_message[conversation.dossier.flow] = both
         elif calls:
-            self._on_message[conversation.flow] = calls[0]
+            self._on_message[conversation.dossier.flow] = calls[0]
         else:
-            self._on_message.pop(conversation.flow, None)
+            self._on_message.pop(conversation.dossier.flow, None)
 
     # ------------------------------------------------------------------ ending
 
@@ -424,14 +417,14 @@ class Patterns:
         self._blinded.discard(event.flow)
         self._now_ns = max(self._now_ns, event.end_ns)
         if conversation is not None:
-            if conversation.inference is not None or conversation.guesses is not None:
+            if conversation.inference is not None or conversation.dossier.guesses is not None:
                 self._tell_types(conversation, event)
             conversation.rules.finish(event, self._now_ns)
             if conversation.pings is not None:
                 conversation.pings.finish(event, self._now_ns)
-            if conversation.early:
+            if conversation.dossier.early:
                 self._forget_early(conversation)
-        self._connections.end(event, conversation)
+        self._connections.end(event, None if conversation is None else conversation.dossier)
         self._announced.end(event)
         if conversation is not None:
             conversation.part()
@@ -442,9 +435,10 @@ class Patterns:
         bound = self._bound.guesses(event.client.address, event.server.address)
         if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
             bound = None  # another program had the port at another time
-        known = conversation.guesses if conversation.inference is None else conversation.inference.at_end()
+        dossier = conversation.dossier
+        known = dossier.guesses if conversation.inference is None else conversation.inference.at_end()
         guesses = self._bound.settle(known or {}) | (bound or {})
-        if not conversation.is_declared and (contradicts(guesses, event) or _has_last_word(conversation, event)):
+        if not dossier.is_declared and (contradicts(guesses, event) or _has_last_word(conversation, event)):
             return
         for peer in (event.client, event.server):
             if peer.socket_type is None and peer.address in guesses:

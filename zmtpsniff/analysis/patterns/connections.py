@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems, Subject
-from zmtpsniff.analysis.patterns.conversation import Conversation
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
@@ -63,9 +63,9 @@ class ConnectionLog:
 
     # ------------------------------------------------------------------ identities and pairs
 
-    def begin(self, conversation: Conversation, event: Command | Greeting) -> None:
+    def begin(self, dossier: Dossier, event: Command | Greeting) -> None:
         """Both sides of a connection have announced their socket types."""
-        for address, kind in conversation.types.items():
+        for address, kind in dossier.types.items():
             flows = self._open[address]
             peer = event.dst if address == event.src else event.src
             # An earlier connection of the same peer is over.
@@ -76,17 +76,17 @@ class ConnectionLog:
                         f"{peer} comes to the PAIR socket at {address}, which has a peer, "
                         f"{flows[others[0]]} (flow {others[0]})"
                     )
-                    self._claims[conversation.flow] = _Claim(event, others[0], "pair-in-use", detail)
-            elif kind == "ROUTER" and (identity := _of_other(conversation, address)):
-                first = self._identities.setdefault((address, identity), conversation.flow)
+                    self._claims[dossier.flow] = _Claim(event, others[0], "pair-in-use", detail)
+            elif kind == "ROUTER" and (identity := _of_other(dossier, address)):
+                first = self._identities.setdefault((address, identity), dossier.flow)
                 if flows.get(first, peer) != peer:
                     name = identity.decode(errors="backslashreplace")
                     detail = (
                         f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
                         f"{flows[first]} (flow {first})"
                     )
-                    self._claims[conversation.flow] = _Claim(event, first, "identity-in-use", detail)
-            flows[conversation.flow] = peer
+                    self._claims[dossier.flow] = _Claim(event, first, "identity-in-use", detail)
+            flows[dossier.flow] = peer
 
     def pass_time(self, now_ns: int) -> None:
         """Report claims whose first connection is still open, though a returning peer would have closed it by now."""
@@ -106,18 +106,18 @@ class ConnectionLog:
                 del self._claims[flow]
                 self._report_claim(claim, is_return=event.flow == claim.first and event.end in ("fin", "rst"))
 
-    def end(self, event: Connection, conversation: Conversation | None) -> None:
+    def end(self, event: Connection, dossier: Dossier | None) -> None:
         """A connection is over."""
         if self._claims:
             self._end_claims(event)
-        if conversation is not None:
-            for address in conversation.types:
+        if dossier is not None:
+            for address in dossier.types:
                 flows = self._open[address]
                 flows.pop(event.flow, None)
                 if not flows:
                     del self._open[address]
-                if conversation.identities:
-                    key = (address, _of_other(conversation, address))
+                if dossier.identities:
+                    key = (address, _of_other(dossier, address))
                     if self._identities.get(key) == event.flow:
                         del self._identities[key]
         self._servers[event.server.address] = None
@@ -207,6 +207,6 @@ class ConnectionLog:
         )
 
 
-def _of_other(conversation: Conversation, address: str) -> bytes:
+def _of_other(dossier: Dossier, address: str) -> bytes:
     """The identity of the peer at the other end than ``address``."""
-    return next((identity for other, identity in conversation.identities.items() if other != address), b"")
+    return next((identity for other, identity in dossier.identities.items() if other != address), b"")

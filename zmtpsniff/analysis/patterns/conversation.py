@@ -1,12 +1,11 @@
-"""What all patterns need to know of one connection while it lasts."""
+"""The state that all patterns share for one connection while it lasts."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Message, Subscription
-
-if TYPE_CHECKING:
-    from zmtpsniff.analysis.patterns.inference import Guesses, Inference
+from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.patterns.inference import Inference
 
 _ROOM = 32 << 20
 
@@ -95,34 +94,18 @@ NO_RULES = Rules()
 
 
 class Conversation:
-    """One connection: its two sockets, and whether the capture has all of it."""
+    """The state of patterns for one connection: its rules, and what came before they were known."""
 
-    __slots__ = (
-        "blind", "early", "early_octets", "flow", "guesses", "identities", "inference", "is_declared",
-        "patience_ns", "pings",        "rules", "types", "websocket",
-    )  # fmt: skip
+    __slots__ = ("dossier", "early_octets", "inference", "patience_ns", "pings", "rules")
 
     def __init__(self, flow: int) -> None:
         """Begin with the first greeting."""
-        self.flow = flow
-        self.types: dict[str, str] = {}  # address to socket type
-        self.identities: dict[str, bytes] = {}
-        # Events that came before both sides announced their types.
-        self.early: list[Message | Subscription | Command] = []
-        self.early_octets = 0
-        self.blind = False  # octets are missing, so the absence of a message proves nothing
-        self.websocket = False
+        self.dossier = Dossier(flow)
+        self.early_octets = 0  # of its early events
         self.inference: Inference | None = None  # while the socket types are not known, and not announced
-        self.guesses: Guesses | None = None  # what they are that did not announce it
         self.patience_ns: int | None = None  # as in the inference that made the guesses
-        self.is_declared = False  # the user says which they are
         self.pings: Rules | None = None
         self.rules = NO_RULES
-
-    @property
-    def is_guessed(self) -> bool:
-        """Whether the socket types are inferred: neither the sockets nor the user gave them."""
-        return self.guesses is not None and not self.is_declared
 
     def part(self) -> None:
         """Break the references back to this object, so that its memory is free at once."""

@@ -4,8 +4,9 @@ from collections import deque
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Message, at_hand
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
-from zmtpsniff.analysis.patterns.conversation import Conversation, Rules, can_know, latency_ns
+from zmtpsniff.analysis.patterns.conversation import Rules, can_know, latency_ns
 
 _PENDING = 16  # PINGs of one side without a PONG; more are only counted
 # A PONG that the network loses is sent again after 200 ms, then after 400 (RFC 6298).
@@ -47,9 +48,9 @@ class Heartbeats(Rules):
 
     waits = True
 
-    def __init__(self, conversation: Conversation, problems: Problems) -> None:
+    def __init__(self, dossier: Dossier, problems: Problems) -> None:
         """Look at the connection from its first PING on."""
-        self._conversation = conversation
+        self._dossier = dossier
         self._problems = problems
         self._sides: dict[str, _Side] = {}
         self._slowest_ns = 0  # the longest time that a PONG took
@@ -83,7 +84,7 @@ class Heartbeats(Rules):
         side = self._sides.setdefault(event.dst, _Side())
         context = hash(at_hand(event.context or b""))
         ping = next((ping for ping in side.pending if ping.context == context), None)
-        websocket = self._conversation.websocket
+        websocket = self._dossier.websocket
         if ping is None and websocket and side.pending and not event.context:
             ping = side.pending[0]  # libzmq's PONG over ws:// is empty, whatever the PING has
         if ping is not None:
@@ -94,7 +95,7 @@ class Heartbeats(Rules):
                 pass  # an older PING without a PONG gets none any more
         elif side.more:
             side.more -= 1
-        elif not self._conversation.blind and not websocket:  # on WebSocket any PONG may come (RFC 6455, section 5.5.3)
+        elif not self._dossier.blind and not websocket:  # on WebSocket any PONG may come (RFC 6455, section 5.5.3)
             self._problems.report("pong-without-ping", event, "a PONG that answers no PING")
         if not side.pending:
             side.told_unanswered = False
@@ -123,7 +124,7 @@ class Heartbeats(Rules):
 
     def pass_time(self, now_ns: int) -> None:
         """Report a side that is silent for longer than its PING announced, or that answers no PING."""
-        if self._conversation.blind:
+        if self._dossier.blind:
             return
         for side in self._sides.values():
             promise = side.promise
@@ -157,7 +158,7 @@ class Heartbeats(Rules):
         # A connection with a FIN or RST ended with its last packet, even if that is known only later.
         end_ns = event.end_ns if event.end in ("fin", "rst") else now_ns
         self.pass_time(end_ns)
-        if self._conversation.blind:
+        if self._dossier.blind:
             return
         for side in self._sides.values():
             if side.pending and not side.told_unanswered and self._is_overdue(side.pending[0], end_ns):

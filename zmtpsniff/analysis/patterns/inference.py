@@ -38,6 +38,7 @@ from typing import NamedTuple
 from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import REQUEST_REPLY, USUAL_PEER
+from zmtpsniff.analysis.dossier import Guess, Guesses
 
 _TURNS = 3  # requests with their replies
 _CLEARLY = 2  # times longer is clearly longer
@@ -59,17 +60,6 @@ _WORD = re.compile(rb"\d+|[^\W\d]{4,}")
 _WORDS_OCTETS = 256
 _REPEATED = 2  # times that are no accident
 _GROUP_FRAMES = 2  # of a RADIO's message: the group and the body
-
-
-class Guess(NamedTuple):
-    """What a socket is taken for."""
-
-    kind: str
-    lookalike: str | None = None  # the other type that it may have, since nothing in the capture tells the two apart
-
-
-Guesses = dict[str, Guess]
-"""By the addresses of sockets."""
 
 
 class _Turn(NamedTuple):

@@ -4,8 +4,9 @@ from collections import Counter
 
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
-from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import Room, Rules
 from zmtpsniff.words.counts import plural
 
 _CANCELLED = 100  # cancelled topics to remember of one connection: their messages may still be on their way
@@ -27,17 +28,17 @@ class Publisher:
 class PublishSubscribe(Rules):
     """The messages and subscriptions of one connection."""
 
-    def __init__(self, conversation: Conversation, problems: Problems, room: Room, publisher: Publisher) -> None:
+    def __init__(self, dossier: Dossier, problems: Problems, room: Room, publisher: Publisher) -> None:
         """Look at the connection from its first message on."""
-        self._conversation = conversation
+        self._dossier = dossier
         self._problems = problems
         self._room = room
         self._publisher = publisher
         self._before = publisher.messages
         self._sent = 0
-        self._address = next(address for address, kind in conversation.types.items() if kind in PUBLISHERS)
+        self._address = next(address for address, kind in dossier.types.items() if kind in PUBLISHERS)
         # An XSUB, as in a proxy, gives its program all messages; a SUB drops those that it has not subscribed to.
-        self._drops = "SUB" in conversation.types.values()
+        self._drops = "SUB" in dossier.types.values()
         self._topics: dict[bytes, int] = {}  # how often each is subscribed to
         self._octets = 0  # that it has taken from the room
         self._of_length: Counter[int] = Counter()
@@ -68,7 +69,7 @@ class PublishSubscribe(Rules):
             self._add(topic)
         elif topic in self._topics:
             self._remove(topic)
-        elif not self._conversation.blind:
+        elif not self._dossier.blind:
             self._problems.report("cancel-without-subscribe", event, "this topic is not subscribed to")
         self._last = None
 
@@ -150,7 +151,7 @@ class PublishSubscribe(Rules):
             if first[:length] in topics:
                 event.matched = self._last = first[:length]
                 return
-        if not (event.incomplete or self._conversation.blind or self._gave_up) and len(self._told) < _TOLD:
+        if not (event.incomplete or self._dossier.blind or self._gave_up) and len(self._told) < _TOLD:
             self._tell_unmatched(event, first)
 
     def _tell_unmatched(self, event: Message, first: bytes) -> None:

@@ -6,7 +6,7 @@ or if the reply passed a proxy and its pair on the other side is known.
 
 A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened. But
 of two independent events either may come first. So the order of events does not show who knew what; acknowledgments do
-(:func:`~zmtpsniff.analysis.patterns.conversation.can_know`).
+(:func:`~zmtpsniff.analysis.patterns.dossier.can_know`).
 """
 
 from bisect import bisect_left
@@ -18,9 +18,10 @@ from operator import attrgetter
 from typing import Literal, NamedTuple
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message, Octets, Place
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
 from zmtpsniff.analysis.patterns.alike import Alike
-from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules, can_know, latency_ns
+from zmtpsniff.analysis.patterns.conversation import Room, Rules, can_know, latency_ns
 from zmtpsniff.analysis.patterns.proxies import Proxies
 
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
@@ -58,11 +59,9 @@ def _request(event: Message, key: int) -> _Request:
 class Exchange:
     """What all kinds of requests need: their connection, and how long they may take."""
 
-    def __init__(
-        self, conversation: Conversation, problems: Problems, forwarding: Proxies, room: Room, timeout_ns: int
-    ) -> None:
-        """Report requests of ``conversation`` that wait for more than ``timeout_ns``."""
-        self.conversation = conversation
+    def __init__(self, dossier: Dossier, problems: Problems, forwarding: Proxies, room: Room, timeout_ns: int) -> None:
+        """Report requests of ``dossier`` that wait for more than ``timeout_ns``."""
+        self.dossier = dossier
         self.problems = problems
         self.forwarding = forwarding
         self.room = room
@@ -71,13 +70,13 @@ class Exchange:
 
     def report_late(self, request: _Request) -> None:
         """Report a request that has waited for too long; a reply may still come."""
-        if not self.conversation.blind:
+        if not self.dossier.blind:
             detail = f"no reply to this request within {self.timeout_ns / 1e9:g} s"
             self.problems.report("request-unanswered", request, detail)
 
     def report_unanswered(self, request: _Request, is_open: bool, more: int) -> None:
         """Report a request without a reply at the end, a note if the reply may have come a moment later."""
-        if not self.conversation.blind:
+        if not self.dossier.blind:
             what = "the capture ended" if is_open else "the connection was closed"
             others = f", nor to {more:,} after it" if more else ""
             detail = f"no reply to this request before {what}{others}"
@@ -85,35 +84,35 @@ class Exchange:
 
     def report_given_up(self, request: _Request) -> None:
         """Report a request that its sender gave up."""
-        if not self.conversation.blind:
+        if not self.dossier.blind:
             detail = "no reply to this request before its sender gave it up and asked again"
             self.problems.report("request-unanswered", request, detail, "note")
 
     def report_passed_over(self, request: _Request) -> None:
         """Report a request that a REP did not answer, though it answered a later one."""
-        if not self.conversation.blind:
+        if not self.dossier.blind:
             self.problems.report("request-unanswered", request, "no reply to this request, but to a later one")
 
     def report_unasked(self, event: Message) -> None:
         """Report a reply that answers nothing. The first one may answer a request on an earlier connection."""
-        if self.has_answers and not (self.conversation.blind or event.incomplete):
+        if self.has_answers and not (self.dossier.blind or event.incomplete):
             self.problems.report("reply-without-request", event, "a reply to which no request was seen")
 
     def report_again(self, event: Message, before: int) -> None:
         """Report a request that comes before the reply to the one in packet ``before``."""
-        if not (self.conversation.blind or event.seen == UNBOUNDED):
+        if not (self.dossier.blind or event.seen == UNBOUNDED):
             detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
             self.problems.report("request-before-reply", event, detail)
 
     def hides_reply(self, event: Message, seen: int) -> bool:
         """Whether the capture may lack the reply to the request before ``event``, whose sender had seen ``seen``."""
-        return self.conversation.blind and event.seen > seen
+        return self.dossier.blind and event.seen > seen
 
     def envelope(self, event: Message) -> Envelope | None:
         """The envelope of a message that must have one."""
         envelope = _envelope(event.frames)
-        if envelope is None and not event.incomplete and self.conversation.is_guessed:
-            self.conversation.guesses = {}  # the sender is no REQ or REP
+        if envelope is None and not event.incomplete and self.dossier.is_guessed:
+            self.dossier.guesses = {}  # the sender is no REQ or REP
         elif envelope is None and not event.incomplete:
             detail = "a message without the empty frame that a REQ or REP socket needs"
             if b"" in event.frames:
@@ -133,9 +132,9 @@ class LockStep(Rules):
     def __init__(self, exchange: Exchange) -> None:
         """Look at the connection from its first message on."""
         self._exchange = exchange
-        self._flow = exchange.conversation.flow
+        self._flow = exchange.dossier.flow
         self._timeout_ns = exchange.timeout_ns
-        types = exchange.conversation.types
+        types = exchange.dossier.types
         one, other = types
         self._requester, self._replier = (one, other) if types[one] == "REQ" else (other, one)
         self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
@@ -189,7 +188,7 @@ class LockStep(Rules):
                     event.forwards = leg.place
                 elif len(frames) > 3:
                     self._begin_job(event, self._forwarding)
-        elif not self._exchange.conversation.blind:
+        elif not self._exchange.dossier.blind:
             self._leave(event)
 
     def _leave(self, event: Message) -> None:
@@ -370,7 +369,7 @@ class RequestReply(Rules):
         """Look at the connection from its first message on."""
         self._exchange = exchange
         self._forwarding = exchange.forwarding
-        self._types = exchange.conversation.types
+        self._types = exchange.dossier.types
         # REQ and REP need the delimiter. Either of two other sockets may ask: the side that is the first with an
         # envelope of identities asks all those (True), and so does the first with a delimiter alone (False), unless a
         # proxy proves the contrary.
@@ -381,7 +380,7 @@ class RequestReply(Rules):
         if self._strict:
             asks = addresses.get("REQ") or next(one for one, kind in self._types.items() if kind != "REP")
             self._askers = {True: asks, False: asks}
-        self._began_late = exchange.conversation.blind
+        self._began_late = exchange.dossier.blind
         self._requests = _InOrder() if self._is_rep else _ByEnvelope()
         self._paid = 0  # requests for which room was taken
         # If octets are missing, a delimiter alone pairs nothing any more, except for a REQ, which takes turns. Nor do
@@ -488,14 +487,14 @@ class RequestReply(Rules):
 
     def _take_turn(self, event: Message, key: int) -> bool:
         """Take a request of a REQ. Returns whether it is one."""
-        conversation = self._exchange.conversation
+        dossier = self._exchange.dossier
         self.pass_time(event.time_ns)
         is_again = self._asked > 0 and not self._exchange.hides_reply(event, self._seen)
         if self._unseen is not None and self._unseen[0] < event.seen:
             is_again = False
             self._unseen = (event.seen, self._unseen[1]) if self._unseen[1] >= event.seen else None
         if is_again and not key:
-            if conversation.guesses is not None and event.seen <= self._seen:
+            if dossier.guesses is not None and event.seen <= self._seen:
                 # Nothing came in between: it is no REQ, or one that gave up, and nobody knows what the next reply
                 # answers. Of a REP that the user declares the peer may be a DEALER, too.
                 self._lost = self._asks_again = True
@@ -517,7 +516,7 @@ class RequestReply(Rules):
         """Take room for the requests that wait, or forget them."""
         owed = len(self._requests) - self._paid
         if owed > 0 and (len(self._requests) > _PENDING or not self._exchange.room.take(owed * _REQUEST_COST)):
-            self._exchange.conversation.blind = True
+            self._exchange.dossier.blind = True
             self.lose()
             return
         if owed < 0:
@@ -536,7 +535,7 @@ class RequestReply(Rules):
         if answer is None:
             if self._strict:
                 self._exchange.report_unasked(event)
-            elif not self._exchange.conversation.blind:
+            elif not self._exchange.dossier.blind:
                 self._requests.distrust(key)
                 self._pay()
             return None
@@ -609,7 +608,7 @@ class RequestReply(Rules):
 
 def request_reply(exchange: Exchange) -> Rules:
     """The rules for a connection between sockets of request-reply types that may talk to each other."""
-    return LockStep(exchange) if "REQ" in exchange.conversation.types.values() else RequestReply(exchange)
+    return LockStep(exchange) if "REQ" in exchange.dossier.types.values() else RequestReply(exchange)
 
 
 def _key(frames: Sequence[Octets], envelope: Envelope | None) -> int | None:

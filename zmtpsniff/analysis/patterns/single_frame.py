@@ -1,8 +1,9 @@
 """Socket types with rules of their own: messages of one frame, groups that must be joined."""
 
 from dissectors.events import Command, Connection, Message, Octets, at_hand
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
-from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import Room, Rules
 
 # 41/CLISRV, 49/SCATTERGATHER, 51/P2P, 52/CHANNEL
 _DONE = 100  # groups that were left or reported
@@ -28,9 +29,9 @@ class SingleFrame(Rules):
 class RadioDish(Rules):
     """Messages to groups (48/RADISH)."""
 
-    def __init__(self, conversation: Conversation, problems: Problems, room: Room) -> None:
+    def __init__(self, dossier: Dossier, problems: Problems, room: Room) -> None:
         """Look at the connection from its first message on."""
-        self._conversation = conversation
+        self._dossier = dossier
         self._problems = problems
         self._room = room
         self._octets = 0
@@ -60,7 +61,7 @@ class RadioDish(Rules):
 
     def _take(self, event: Message) -> None:
         group = at_hand(event.frames[0])
-        if group in self._joined or self._gave_up or self._conversation.blind or event.incomplete:
+        if group in self._joined or self._gave_up or self._dossier.blind or event.incomplete:
             return
         if hash(group) not in self._done and len(self._done) < _DONE:
             self._done.add(hash(group))

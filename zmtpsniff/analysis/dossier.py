@@ -1,0 +1,102 @@
+"""The dossier of a flow: the facts of its two sockets that several stages ask for.
+
+Theory
+------
+
+Patterns, payloads and findings see the same events one stage after the other, each a whole batch at a time. So two
+stages never stand at the same event. If they shared one dossier, the later stage would read in the middle of its batch
+of an announcement, or of a hole, that comes at the end of it; its results would depend on where batches end. So each
+stage has a dossier of its own for a flow, and lets it learn from an event when the stage takes that event. The rules of
+that stand here, once:
+
+- The first announcement of a side counts. A peer that announces another type later breaks the protocol.
+- A connection has two sides. An announcement from a third address is no fact.
+- The stage of patterns may infer both types, or take those that the user declares. Announcements after that change
+  nothing.
+- Once blind, always blind: octets that are missing do not come back.
+- The facts end with the Connection record of the flow.
+
+No stage looks up a dossier for each message: an object that takes the messages of one flow gets the dossier when it
+begins, and keeps the reference.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from dissectors.events import Command, Connection, Greeting, Message, Subscription
+
+_MOST = 50_000  # flows at a time
+_LONGEST_IDENTITY = 255
+
+
+class Guess(NamedTuple):
+    """The type that a socket seems to have."""
+
+    kind: str
+    lookalike: str | None = None  # the other type that it may have, since nothing in the capture tells the two apart
+
+
+Guesses = dict[str, Guess]
+"""By the addresses of sockets."""
+
+
+class Dossier(msgspec.Struct, eq=False):
+    """One flow while it lasts, with the facts that its two sides announced."""
+
+    flow: int
+    start_ns: int = 0  # time and packet of its first event
+    packet: int = 0
+    types: dict[str, str] = {}  # address to socket type
+    identities: dict[str, bytes] = {}  # address to identity
+    early: list[Message | Subscription | Command] = []  # wait until both types are known
+    guesses: Guesses | None = None  # of sockets that announce no types
+    is_declared: bool = False  # the user gave these types
+    blind: bool = False  # octets are missing, so the absence of an event proves nothing
+    websocket: bool = False
+
+    @property
+    def is_guessed(self) -> bool:
+        """Whether the socket types are inferred: neither the sockets nor the user gave them."""
+        return self.guesses is not None and not self.is_declared
+
+    def guess(self, guesses: Guesses) -> None:
+        """Take inferred or declared types. From here on no problem may accuse a side because of a guess."""
+        self.blind = True
+        self.types = {address: guess.kind for address, guess in guesses.items()}
+        self.guesses = guesses
+
+    def learn(self, event: Greeting | Command) -> bool:
+        """Take an announcement. Returns whether now both types are known, and were not before."""
+        address, kind, identity = event.src, event.socket_type, event.identity
+        if kind is None or address in self.types or len(self.types) == 2:
+            return False
+        self.types[address] = kind
+        if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
+            self.identities[address] = identity
+        return len(self.types) == 2
+
+
+class Dossiers:
+    """The dossiers of all flows that last, as far as one stage has read."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._dossiers: dict[int, Dossier] = {}
+
+    def at(self, event: Greeting | Command | Subscription | Message) -> Dossier:
+        """The dossier of the event's flow. If there are too many flows, the result is a new one that is not kept."""
+        dossier = self._dossiers.get(event.flow)
+        if dossier is None:
+            dossier = Dossier(event.flow, event.time_ns, event.packet)
+            if len(self._dossiers) < _MOST:
+                self._dossiers[event.flow] = dossier
+        return dossier
+
+    def get(self, flow: int) -> Dossier | None:
+        """The dossier of a flow; None if the flow has none."""
+        return self._dossiers.get(flow)
+
+    def end(self, event: Connection) -> Dossier | None:
+        """Let go of a flow that is over. Returns its dossier; None if it has none."""
+        return self._dossiers.pop(event.flow, None)
