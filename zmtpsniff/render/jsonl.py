@@ -9,21 +9,16 @@ from types import NoneType
 from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import replace
 
 from dissectors.events import (
     AnyEvent,
-    Command,
-    Connection,
     Cut,
     Envelope,
-    Greeting,
     Hidden,
     Message,
     Octets,
     Payload,
-    Peer,
-    WireEvent,
 )
 from dissectors.records import record_fields
 from dissectors.zmtp.limits import Limits
@@ -47,16 +42,9 @@ _EMPTY = '{"length":0,"text":""}'
 _AS_THEY_ARE = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\')  # octets that JSON text holds so
 _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 
-# Most connections begin and end alike: so many ends of their records are remembered, those of less than 512 characters.
-_TAILS = 256
-_LONG = 512
+_LONG = 512  # characters: longer ends of messages are not remembered
 _PARTS = 4096  # of a packet's messages: so many are remembered as text
-_Values = tuple[Any, ...]
 _Text = TypeVar("_Text", str, bytes)
-_BEHIND_DST = len(WireEvent.__struct_fields__)  # places among the values of an event
-_PROPERTIES = Command.__struct_fields__.index("properties")
-_BEHIND_END_NS = Connection.__struct_fields__.index("end_ns") + 1
-_SUBSCRIPTIONS = Connection.__struct_fields__.index("subscriptions")
 
 
 def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
@@ -88,7 +76,6 @@ class JsonlRenderer:
         self._stream = stream
         self._max_bytes = max_bytes
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
-        self._tails: dict[tuple[type, _Values], str] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
@@ -143,7 +130,7 @@ class JsonlRenderer:
                 parts.append(self._alike(head, alike, ends, whole))
                 alike = []
             if type(event) is not Message or event.payload is not None or event.bodies:
-                parts += self._record(event), "\n"
+                parts.append(self.line(event))
                 continue
             if not same_packet:
                 packet, time_ns = event.packet, event.time_ns
@@ -206,11 +193,6 @@ class JsonlRenderer:
 
     def _fragment(self, octets: Octets) -> str:
         """The object for octets as JSON text."""
-        if type(octets) is bytes and ((length := len(octets)) <= self._max_bytes or not self._max_bytes):
-            text = as_text(octets)
-            if text is None:
-                return f'{{"length":{length},"hex":"{octets.hex()}"}}'
-            return f'{{"length":{length},"text":{_encode(text).decode()}}}'
         return _encode(octets_object(octets, self._max_bytes)).decode()
 
     def _relations(self, event: Message) -> str:
@@ -233,56 +215,12 @@ class JsonlRenderer:
 
     def line(self, event: AnyEvent) -> str:
         """The line of any event."""
-        return self._record(event) + "\n"
-
-    def _record(self, event: AnyEvent) -> str:
-        """The record of any event as JSON text."""
-        if type(event) is Greeting:
-            return self._join(event, f'{{"type":"greeting"{_place(event)}', astuple(event)[_BEHIND_DST:])
-        if type(event) is Command and (properties := event.properties) is not None:
-            fields: _Values = astuple(event)
-            values: _Values = (fields[_BEHIND_DST:_PROPERTIES], fields[_PROPERTIES + 1 :], *properties.items())
-            return self._join(event, f'{{"type":"command"{_place(event)}', values)
-        if type(event) is Connection:
-            messages, octets = event.messages, event.octets
-            head = (
-                f'{{"type":"connection","flow":{event.flow},"transport":"{event.transport}",'
-                f'"client":{self._peer(event.client)},"server":{self._peer(event.server)},'
-                f'"messages":{{"client":{messages.client},"server":{messages.server}}},'
-                f'"octets":{{"client":{octets.client},"server":{octets.server}}},'
-                f'"start_ns":{event.start_ns},"end_ns":{event.end_ns}'
-            )
-            fields = astuple(event)
-            values = (fields[_BEHIND_END_NS:_SUBSCRIPTIONS], fields[_SUBSCRIPTIONS + 1 :], *event.subscriptions)
-            return self._join(event, head, values)
-        return self._text(event)
-
-    def _peer(self, peer: Peer) -> str:
-        return self._join(peer, f'{{"address":{_quoted(peer.address)}', astuple(peer)[1:])
-
-    def _join(self, record: msgspec.Struct, head: str, values: _Values) -> str:
-        """A record, or a part of one, as JSON text that begins with ``head``; the rest depends on ``values`` alone."""
-        known = type(record), values
-        tail = self._tails.get(known)
-        if tail is None:
-            text = self._text(record)
-            if not text.startswith(head):
-                return text
-            tail = text[len(head) :]
-            if len(tail) < _LONG and _size(values) < _LONG:  # of long octets only the first are shown
-                if len(self._tails) == _TAILS:
-                    self._tails.clear()
-                self._tails[known] = tail
-        return head + tail
-
-    def _text(self, record: msgspec.Struct) -> str:
-        """A record, or a part of one, as JSON text."""
-        shown = self._struct(record)
+        shown = self._struct(event)
         try:
-            return _encode(shown).decode()
+            return _encode(shown).decode() + "\n"
         except (UnicodeEncodeError, OverflowError):
             # A name with a lone surrogate, which JSON can only hold as an escape, or a number of more than 64 bits.
-            return _in_ascii(msgspec.to_builtins(shown))
+            return _in_ascii(msgspec.to_builtins(shown)) + "\n"
 
     def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
         """An event, or a part of one, in a form that msgspec can encode: octets as objects, without internal fields.
@@ -304,18 +242,18 @@ class JsonlRenderer:
             return _often(value, self._max_bytes)
         if kind in _OCTETS:
             return octets_object(value, self._max_bytes)
-        if isinstance(value, msgspec.Struct) and kind is not Payload:
-            return self._struct(value)
+        if kind in _PLAIN:
+            return value
         if isinstance(value, dict):
             return {str(name): self._convert(item) for name, item in value.items()}
         if isinstance(value, (list, tuple)):
             return [self._convert(item) for item in value]
         if isinstance(value, float) and not isfinite(value):
             return str(value)  # JSON has no such numbers
-        if isinstance(value, Payload):
+        if kind is Payload:
             own = {"protocol": value.protocol, "summary": value.summary}
             return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
-        return value
+        return self._struct(value) if isinstance(value, msgspec.Struct) else value
 
 
 _often = lru_cache(1024)(octets_object)
@@ -352,26 +290,6 @@ def _ends(socket_type: str | None) -> _Ends:
     return _Ends(_ByPart(of_object), _ByPart(lambda part: f'"}}{of_object(part)}'.encode()))
 
 
-def _place(event: Greeting | Command) -> str:
-    """The first fields of an event as JSON text."""
-    return f',"time_ns":{event.time_ns},"packet":{event.packet}{_of_flow(event.flow, event.src, event.dst)}'
-
-
-def _size(value: Any) -> int:
-    """How many octets and characters are in a value of a record."""
-    if isinstance(value, tuple):
-        return sum(map(_size, value))
-    if isinstance(value, Cut):
-        return len(value.data)
-    return len(value) if isinstance(value, bytes | str) else 0
-
-
-@lru_cache(512)
-def _of_flow(flow: int, src: str, dst: str) -> str:
-    """What all events of one sender have in common."""
-    return f',"flow":{flow},"src":{_quoted(src)},"dst":{_quoted(dst)}'
-
-
 @lru_cache(512)
 def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, _Ends, str, str]:
     """What all messages of one sender have in common.
@@ -379,7 +297,7 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted
     That is what stands between the packet number and the frames, what comes after those, and the rest of the record: of
     a whole message, and of an incomplete one.
     """
-    middle = f'{_of_flow(flow, src, dst)},"frames":['
+    middle = f',"flow":{flow},"src":{_quoted(src)},"dst":{_quoted(dst)},"frames":['
     sealed = ',"encrypted":true' if encrypted else ""
     return middle, _ends(socket_type), sealed, f',"incomplete":true{sealed}'
 
