@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import OUTPUT, CommandWithHelp
 from zmtpsniff.cli.host import pass_keys, start_host, tell
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, live_dissection_options, utc
@@ -37,8 +37,8 @@ THEMES = ("terminal", "dark", "light")
 @live_options
 @saver_options
 @live_dissection_options
-@click.option("-Y", "condition", default="", metavar="FILTER", help="Show only records that pass at first.")
-@click.option(
+@OUTPUT.option("-Y", "condition", default="", metavar="FILTER", help="Show only records that pass at first.")
+@OUTPUT.rare(
     "--time",
     "times",
     type=click.Choice(TIMES),

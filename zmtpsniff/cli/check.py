@@ -10,7 +10,7 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.check.defaults import FACTOR, SHOWN, TOLERANCE
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import (
     FilePath,
@@ -104,47 +104,49 @@ class CheckSettings(NamedTuple):
 
 @click.command(cls=CommandWithHelp, short_help="Hold traffic against a policy.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
-@click.option(
+@CHECKS.option(
     "--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file: docs/check.md describes its rules."
 )
-@click.option(
+@CHECKS.option(
     "--include", multiple=True, metavar="SET", shell_complete=_complete_set,
     help="A set of rules: protocol, secure, complete, modern. Without or beside a policy. Repeatable.",
 )  # fmt: skip
-@click.option(
+@CHECKS.option(
     "--init", "init", is_flag=True, help="Write a policy that this traffic passes. It goes to -o or standard output."
 )
-@click.option(
+@CHECKS.option(
     "--baseline",
     is_flag=True,
     help="Compare two captures, OLD and NEW, by service. Says what is worse; exit status 1 if anything is.",
 )
-@click.option(
+@CHECKS.rare(
     "--factor", type=FloatRange(1, min_open=True), default=FACTOR, show_default=True, metavar="N",
     help="By how much rates and latencies may change (--init).",
 )  # fmt: skip
-@click.option(
+@CHECKS.rare(
     "--tolerance", type=FloatRange(0), default=TOLERANCE, show_default=True, metavar="PERCENT",
     help="By how much rates and latencies may be worse (--baseline).",
 )  # fmt: skip
-@click.option("--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C.")
-@click.option(
+@CHECKS.option(
+    "--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C."
+)
+@OUTPUT.option(
     "-T", "--format", "targets", type=ReportTarget(), multiple=True, default=["text"], metavar="FORMAT[=FILE]",
     help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
     "annotations, json one object. Repeatable.",
 )  # fmt: skip
-@click.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE, unless -T names a file.")
-@click.option(
+@OUTPUT.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE, unless -T names a file.")
+@CHECKS.rare(
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip
-@click.option(
+@OUTPUT.option(
     "--strict", is_flag=True, help="Rules that cannot be checked fail, too: the capture lacks what they ask for."
 )
 @display_filter
 @utc
 @color
-@click.option("-v", "verbosity", count=True, help="Say what captures (--live).")
+@OUTPUT.option("-v", "verbosity", count=True, help="Say what captures (--live).")
 @live_options
 @tshark_options
 @saver_options

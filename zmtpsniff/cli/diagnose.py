@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, dissection_options_without_secrets, output_file, utc
@@ -41,12 +41,12 @@ class DiagnoseSettings(NamedTuple):
 
 @click.command(cls=CommandWithHelp, short_help="Say what is wrong here, and what to do about it.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
-@click.option("--live", "is_live", is_flag=True, help="Diagnose traffic while it passes. From -i, until -a or Ctrl-C.")
+@CHECKS.option("--live", "is_live", is_flag=True, help="Diagnose traffic while it passes. From -i, until -a or Ctrl-C.")
 @live_options
 @tshark_options
 @saver_options
 @dissection_options_without_secrets
-@click.option(
+@OUTPUT.option(
     "-T", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="text: for people; json: JSON Lines.",
 )  # fmt: skip

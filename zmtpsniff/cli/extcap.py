@@ -9,7 +9,7 @@ from dissectors.zmtp.limits import Limits
 from zmtpsniff import __version__
 from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import ASKED, DECODING, DIALOG, SETUP, CommandWithHelp
 from zmtpsniff.cli.host import pass_keys, start_host, tell
 from zmtpsniff.cli.live_capture import LiveSettings, settle_capture, start_capture
 from zmtpsniff.cli.options import AUTO_KEYS, DecodeAsRule, DisplayFilter, FilePath, key_files, read_curve_keys
@@ -56,38 +56,38 @@ class ExtcapSettings(NamedTuple):
 
 
 @click.command(cls=CommandWithHelp, short_help="Give Wireshark the messages, without ports and decrypted.")
-@click.option("--link", is_flag=True, help="Put zmtpsniff into Wireshark's folder for such programs, and say where.")
-@click.option("--folder", type=FilePath(), metavar="DIR", help="Another folder for --link.")
-@click.option("--interface", "network_interface", metavar="NAME", help="Live: the network interface to capture on.")
-@click.option("--file", type=FilePath(), metavar="FILE", help="The capture file to take messages from.")
-@click.option(
+@SETUP.option("--link", is_flag=True, help="Put zmtpsniff into Wireshark's folder for such programs, and say where.")
+@SETUP.option("--folder", type=FilePath(), metavar="DIR", help="Another folder for --link.")
+@DIALOG.option("--interface", "network_interface", metavar="NAME", help="Live: the network interface to capture on.")
+@DIALOG.option("--file", type=FilePath(), metavar="FILE", help="The capture file to take messages from.")
+@DECODING.rare(
     "--curve-keys", type=FilePath(), multiple=True, metavar="FILE",
     help="Decrypt CURVE with the keys in FILE. Live, auto takes the keys of this machine's programs.",
 )  # fmt: skip
-@click.option(
+@DIALOG.rare(
     "--auto-keys", is_flag=True, help="As --curve-keys auto: Wireshark's dialog takes nothing but files there."
 )
-@click.option("--filter", "passes", type=DisplayFilter(), metavar="FILTER", help="Give only records that pass.")
-@click.option(
+@DIALOG.option("--filter", "passes", type=DisplayFilter(), metavar="FILTER", help="Give only records that pass.")
+@DIALOG.option(
     "--decode-as", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
     help="Take a port for ZMTP: tcp.port==5555,zmtp.",
 )  # fmt: skip
-@click.option(
+@DIALOG.option(
     "--dissector", default="zmtp", show_default=True, metavar="NAME",
     help="Wireshark's dissector. zmtp gets whole records, and is in Wireshark 4.2 and later; any other, such as json, "
     "gets the body of each frame.",
 )  # fmt: skip
-@click.option("--show-secrets", is_flag=True, help="Give passwords, too.")
-@click.option("--extcap-interfaces", "interfaces", is_flag=True, help="Wireshark asks: which interfaces are there?")
-@click.option("--extcap-dlts", "link_types", is_flag=True, help="Wireshark asks: which link types?")
-@click.option("--extcap-config", "config", is_flag=True, help="Wireshark asks: which options?")
-@click.option("--extcap-interface", "interface", metavar="NAME", help="The interface that Wireshark speaks of.")
-@click.option("--extcap-version", "version", metavar="VERSION", help="The version of Wireshark.")
-@click.option(
+@DECODING.option("--show-secrets", is_flag=True, help="Give passwords, too.")
+@ASKED.option("--extcap-interfaces", "interfaces", is_flag=True, help="Wireshark asks: which interfaces are there?")
+@ASKED.option("--extcap-dlts", "link_types", is_flag=True, help="Wireshark asks: which link types?")
+@ASKED.option("--extcap-config", "config", is_flag=True, help="Wireshark asks: which options?")
+@ASKED.option("--extcap-interface", "interface", metavar="NAME", help="The interface that Wireshark speaks of.")
+@ASKED.option("--extcap-version", "version", metavar="VERSION", help="The version of Wireshark.")
+@DIALOG.option(
     "--extcap-capture-filter", "capture_filter", default="", metavar="FILTER", help="Live: in libpcap's language."
 )
-@click.option("--capture", is_flag=True, help="Wireshark says: capture.")
-@click.option("--fifo", type=FilePath(), metavar="FILE", help="Where the packets go.")
+@ASKED.option("--capture", is_flag=True, help="Wireshark says: capture.")
+@ASKED.option("--fifo", type=FilePath(), metavar="FILE", help="Where the packets go.")
 def extcap(**options: Any) -> None:
     """Be a capture interface of Wireshark, which calls this. It gets messages, not packets.
 

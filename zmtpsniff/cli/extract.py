@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import FILES, TARGET, CommandWithHelp
 from zmtpsniff.cli.options import FilePath, display_filter, dissection_options
 from zmtpsniff.engine.settings import Settings
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 @click.command(cls=CommandWithHelp, short_help="Take bodies of messages out as files.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
-@click.option("--to", "folder", required=True, type=FilePath(), metavar="DIR", help="A new or empty folder.")
-@click.option(
+@TARGET.option("--to", "folder", required=True, type=FilePath(), metavar="DIR", help="A new or empty folder.")
+@FILES.option(
     "--messages", "whole", is_flag=True, help="Write a file for each message, its frames joined, not for each frame."
 )
-@click.option("--decompress", is_flag=True, help="Undo gzip, zlib and zstd, up to 64 MiB a file.")
+@FILES.option("--decompress", is_flag=True, help="Undo gzip, zlib and zstd, up to 64 MiB a file.")
 @dissection_options
 @display_filter
 def extract(

@@ -4,7 +4,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import DECODING, CommandWithHelp
 from zmtpsniff.cli.options import FilePath, color, table_format
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 @click.command(cls=CommandWithHelp, short_help="List what -Y can ask.")
 @click.argument("word", required=False)
-@click.option(
+@DECODING.rare(
     "--plugin", "plugins", type=FilePath(), multiple=True, metavar="FILE",
     help="List what the payload dissectors in this Python file name, too. Repeatable.",
 )  # fmt: skip

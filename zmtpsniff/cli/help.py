@@ -1,6 +1,7 @@
 """How commands say what they can do: on one screen with ``--help``, everything with ``--help-all``."""
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -10,51 +11,53 @@ from zmtpsniff.errors import PluginError
 _ROOM = 24  # columns for the names of options; a longer name has a line of its own
 _LAST = "Other options"
 HELP_NAMES = ["-h", "--help"]
+_F = TypeVar("_F", bound=Callable[..., Any])
 
-# The sections of the help, in their order, with their options. Options that no section names are in the last.
-SECTIONS: dict[str, tuple[str, ...]] = {
-    "What to check": ("--policy", "--include", "--init", "--baseline", "--factor", "--tolerance", "--live", "--show"),
-    "For monitoring": ("--metrics", "--otlp"),
-    "For you": ("--link", "--folder"),
-    "What Wireshark's dialog offers": (
-        "--interface", "--file", "--filter", "--decode-as", "--dissector", "--extcap-capture-filter", "--auto-keys",
-    ),
-    "What Wireshark asks": (
-        "--extcap-interfaces", "--extcap-dlts", "--extcap-config", "--extcap-interface", "--extcap-version",
-        "--capture", "--fifo",
-    ),
-    "Where to": ("--to", "--bind", "--yes"),
-    "Files": ("--messages", "--decompress"),
-    "Sending": ("--as", "--speed", "--rate", "--loop", "--wait-replies", "--patience"),
-    "Tables": (
-        "--output", "--series", "--ports", "--shards", "--anew", "--keep-days", "--vacuum-hours",
-    ),
-    "Spark": ("--master",),
-    "Files that come": ("--follow", "--once", "--idle"),
-    "What to count": ("--top", "--sort", "--interval"),
-    "Packets": (
-        "-i", "--pid", "-f", "-a", "-c", "-w", "--packets-only", "-b", "--engine", "-s", "-B", "-p", "--tls-keys",
-        "--tshark-option", "--status", "--processes",
-    ),
-    "Decoding": (
-        "-d", "--patterns", "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--show-secrets",
-        "--max-flows", "--max-waiting", "--idle-timeout",
-    ),
-    "Output": (
-        "-Y", "-T", "--max-bytes", "--no-bodies", "--capture-record", "-o", "-v", "--strict", "--utc", "--time",
-        "--color",
-    ),
-}  # fmt: skip
-# Seldom needed: --help only names them.
-RARE = frozenset(
-    {
-        "--factor", "--tolerance", "--show", "--metrics", "--otlp", "--patience", "--loop", "--rate", "--interval",
-        "-b", "-s", "-B", "-p", "--tls-keys", "--tshark-option", "--status", "--processes", "--patterns",
-        "--timeout", "--payload", "--plugin", "--decode-bodies", "--curve-keys", "--auto-keys", "--max-flows",
-        "--max-waiting", "--idle-timeout", "--utc", "--time", "--color", "--once", "--idle", "--shards", "--anew",
-        "--vacuum-hours", "--packets-only", "--capture-record", "--help", "--help-all",
-    }
-)  # fmt: skip
+
+class Section:
+    """A section of the help. Its options are declared by it."""
+
+    def __init__(self, title: str) -> None:
+        """Make a section. Sections stand in the help in the order in which they were made."""
+        self.title = title
+        _sections.append(self)
+
+    def option(self, *names: str, rare: bool = False, **attributes: Any) -> Callable[[_F], _F]:
+        """Declare an option of this section, as click.option does."""
+        return click.option(*names, cls=SectionedOption, section=self, rare=rare, **attributes)
+
+    def rare(self, *names: str, **attributes: Any) -> Callable[[_F], _F]:
+        """Declare an option that is seldom needed: ``--help`` only names it."""
+        return self.option(*names, rare=True, **attributes)
+
+
+class SectionedOption(click.Option):
+    """An option that knows the section of the help that it stands in."""
+
+    def __init__(self, *arguments: Any, section: Section, rare: bool, **attributes: Any) -> None:
+        """Make an option as click does."""
+        super().__init__(*arguments, **attributes)
+        self.section = section
+        self.rare = rare
+
+
+_sections: list[Section] = []
+# In the order of the help. An option that no section declares is in the last.
+CHECKS = Section("What to check")
+MONITORS = Section("For monitoring")
+SETUP = Section("For you")
+DIALOG = Section("What Wireshark's dialog offers")
+ASKED = Section("What Wireshark asks")
+TARGET = Section("Where to")
+FILES = Section("Files")
+SEND = Section("Sending")
+TABLES = Section("Tables")
+SPARK = Section("Spark")
+COMING = Section("Files that come")
+COUNTS = Section("What to count")
+PACKETS = Section("Packets")
+DECODING = Section("Decoding")
+OUTPUT = Section("Output")
 
 
 class OptionSection(NamedTuple):
@@ -85,21 +88,19 @@ def describe(command: click.Command) -> Description:
 
 
 def sections(command: click.Command, context: click.Context) -> list[OptionSection]:
-    """All options of a command in their sections, in the order of SECTIONS; a section without options is left out."""
-    left = [option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden]
-    made = []
-    for title, names in SECTIONS.items():
-        found = [option for option in left if option.opts[0] in names]
-        found.sort(key=lambda option: names.index(option.opts[0]))
-        left = [option for option in left if option not in found]
-        made.append(OptionSection(title, found))
-    made.append(OptionSection(_LAST if any(section.options for section in made) else "Options", left))
-    return [section for section in made if section.options]
+    """All options of a command in their sections, in the order of the help; a section without options is left out."""
+    made: dict[Section | None, list[click.Option]] = {section: [] for section in _sections}
+    others = made.setdefault(None, [])
+    for option in command.get_params(context):
+        if isinstance(option, click.Option) and not option.hidden:
+            made[option.section if isinstance(option, SectionedOption) else None].append(option)
+    last = _LAST if any(options is not others and options for options in made.values()) else "Options"
+    return [OptionSection(section.title if section else last, options) for section, options in made.items() if options]
 
 
 def is_rare(option: click.Option) -> bool:
-    """Whether ``--help`` only names it."""
-    return not RARE.isdisjoint(option.opts)
+    """Whether ``--help`` only names the option."""
+    return option.rare if isinstance(option, SectionedOption) else not {"--help", "--help-all"}.isdisjoint(option.opts)
 
 
 def synopsis(option: click.Option, *, short: bool = False) -> str:

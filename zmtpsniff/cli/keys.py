@@ -10,7 +10,7 @@ import click
 
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import OUTPUT, PACKETS, CommandWithHelp
 from zmtpsniff.cli.host import need_sodium
 from zmtpsniff.cli.live_capture import duration_of
 from zmtpsniff.cli.options import FilePath, IntRange, curve_key_files, read_curve_keys
@@ -27,7 +27,7 @@ _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connect
 
 
 @click.command(cls=CommandWithHelp, short_help="Take the keys of CURVE from programs.")
-@click.option(
+@OUTPUT.option(
     "-o", "file", type=FilePath(), metavar="FILE", help="Add the keys to FILE, which only its owner may read."
 )
 @click.option(
@@ -39,7 +39,7 @@ _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connect
     help="Search the memory of programs for the keys of the connections in CAPTURE, which are open already. "
     "Repeatable.",
 )
-@click.option(
+@PACKETS.option(
     "--pid",
     "pids",
     type=IntRange(1),
@@ -62,7 +62,7 @@ _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connect
     help="Put the keys into CAPTURE, a pcapng file with their connections. Then only its owner may read it.",
 )
 @curve_key_files
-@click.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds.")
+@PACKETS.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds.")
 def keys(
     file: str | None,
     captures: tuple[str, ...],

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import PACKETS, CommandWithHelp
 from zmtpsniff.cli.host import pass_keys, start_host
 from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 @click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
 @click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
 @live_options
-@click.option(
+@PACKETS.option(
     "--pid",
     "pids",
     type=IntRange(1),
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     metavar="PID",
     help="Instead of an interface trace this process, by strace: tcp:// and ipc://. Repeatable.",
 )
-@click.option("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
-@click.option(
+@PACKETS.rare("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
+@PACKETS.rare(
     "--processes/--no-processes", default=sys.platform == "linux",
     help="Say which processes of this machine have the connections (Linux).",
 )  # fmt: skip
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 @saver_options
 @packets_only
 @live_dissection_options
-@capture_record
 @output_options
+@capture_record
 def live(
     command: tuple[str, ...],
     pids: tuple[int, ...],

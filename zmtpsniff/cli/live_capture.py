@@ -8,6 +8,7 @@ import click
 from zmtpsniff.capture.engines.engine import ENGINES, EngineName, LiveOptions
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.help import PACKETS
 from zmtpsniff.cli.options import IntRange, option_group
 from zmtpsniff.cli.saver import SaverSettings, make_saver
 from zmtpsniff.cli.tshark import TsharkSettings, plan_tshark
@@ -46,25 +47,25 @@ class LiveSettings(NamedTuple):
 live_options = option_group(
     "live",
     LiveSettings,
-    click.option(
+    PACKETS.option(
         "-i", "interfaces", multiple=True, metavar="INTERFACE", shell_complete=_complete_interface,
         help='See zmtpsniff interfaces; "any" for all. Repeatable.',
     ),
-    click.option(
+    PACKETS.option(
         "-f", "capture_filter", default=_DEFAULTS.capture_filter, metavar="FILTER",
         help='In libpcap\'s language: "tcp port 5555".',
     ),
-    click.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds."),
-    click.option(
+    PACKETS.option("-a", "autostop", metavar="duration:N", help="Stop after N seconds."),
+    PACKETS.rare(
         "-s", "snaplen", type=IntRange(64, _DEFAULTS.snaplen), default=_DEFAULTS.snaplen, metavar="N",
         help="Octets of each packet.",
     ),
-    click.option(
+    PACKETS.rare(
         "-B", "buffer_mib", type=IntRange(1), default=_DEFAULTS.buffer_mib, show_default=True, metavar="MIB",
         help="Kernel buffer.",
     ),
-    click.option("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode."),
-    click.option(
+    PACKETS.rare("-p", "not_promiscuous", is_flag=True, help="Do not put the interface into promiscuous mode."),
+    PACKETS.option(
         "--engine", type=click.Choice(ENGINES), default="auto", show_default=True,
         help="The program or package that captures. auto takes the first that works here; -v names it.",
     ),

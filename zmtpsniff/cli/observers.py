@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from zmtpsniff.cli.help import MONITORS
 from zmtpsniff.cli.options import option_group
 from zmtpsniff.errors import Error
 
@@ -24,8 +25,8 @@ class ObserverSettings(NamedTuple):
 observer_options = option_group(
     "observer",
     ObserverSettings,
-    click.option("--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus there: 127.0.0.1:9464."),
-    click.option("--otlp", metavar="URL", help="Send spans of requests to an OTLP collector: http://127.0.0.1:4318."),
+    MONITORS.rare("--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus there: 127.0.0.1:9464."),
+    MONITORS.rare("--otlp", metavar="URL", help="Send spans of requests to an OTLP collector: http://127.0.0.1:4318."),
 )
 
 

@@ -12,6 +12,7 @@ import click
 from dissectors.zmtp.limits import Limits
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.cli.help import DECODING, OUTPUT, PACKETS
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.render import FORMATS, TRAITS, Format
@@ -177,50 +178,50 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
         raise click.UsageError(f"--curve-keys: {error}") from None
 
 
-curve_key_files = click.option(
+curve_key_files = DECODING.rare(
     "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
     help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live and browse -i: auto takes the "
     "keys of this machine's programs. Repeatable.",
 )  # fmt: skip
-_show_secrets = click.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
+_show_secrets = DECODING.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
 _dissection = (
-    click.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
-    click.option(
+    PACKETS.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
+    DECODING.option(
         "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
         help="Read a port as ZMTP: tcp.port==5555,zmtp. Whatever its octets look like. 5555-5560 are several ports, "
         "zmtp1, zmtp2 and zmtp3 versions. RADIO and DISH over UDP: udp.port==5556,zmtp. The protocol inside messages: "
         "tcp.port==5557,mlm. The type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
     ),
-    click.option(
+    DECODING.rare(
         "--patterns/--no-patterns", default=True,
         help="Say what messages mean to each other: replies, subscriptions that match, what is missing.",
     ),
-    click.option(
+    DECODING.rare(
         "--timeout", type=FloatRange(0, min_open=True), default=REPLY_SECONDS, show_default=True, metavar="SECONDS",
         help="Report a request that waits longer for its reply.",
     ),
-    click.option(
+    DECODING.rare(
         "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."
     ),
-    click.option(
+    DECODING.rare(
         "--plugin", "plugins", multiple=True, type=FilePath(), metavar="FILE",
         help="A dissector of payloads, in Python. Repeatable."
     ),
-    curve_key_files,
-    click.option(
+    DECODING.rare(
         "--decode-bodies", is_flag=True,
         help="Show JSON, MessagePack, CBOR, Protocol Buffers as structure. Also compressed by zlib, gzip or zstd.",
     ),
-    click.option(
+    curve_key_files,
+    DECODING.rare(
         "--max-flows", type=IntRange(1), default=_FLOWS.flows, show_default=True, metavar="N",
         help="Connections to follow at once; the one idle for longest gives way.",
     ),
-    click.option(
+    DECODING.rare(
         "--max-waiting", type=IntRange(1), default=_FLOWS.waiting_octets >> 20, show_default=True, metavar="MIB",
         help="Memory for segments that wait for a missing one. Each direction of a connection may use a sixteenth.",
     ),
-    click.option(
+    DECODING.rare(
         "--idle-timeout", type=FloatRange(1), default=_FLOWS.idle_seconds, show_default=True, metavar="SECONDS",
         help="End a connection that has had no packet for so long.",
     ),
@@ -230,29 +231,29 @@ dissection_options = option_group("dissection", _make_settings, *_dissection, _s
 live_dissection_options = option_group("dissection", partial(_make_settings, is_live=True), *_dissection, _show_secrets)
 dissection_options_without_secrets = option_group("dissection", _make_settings, *_dissection)
 
-display_filter = click.option(
+display_filter = OUTPUT.option(
     "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
     help='Look only at records that pass: type == "message". zmtpsniff fields lists what can be asked.',
 )  # fmt: skip
 
-color = click.option(
+color = OUTPUT.rare(
     "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
     help="auto: on a terminal, unless NO_COLOR is set.",
 )  # fmt: skip
 
-utc = click.option("--utc", is_flag=True, help="Show times in UTC, not in local time.")
+utc = OUTPUT.rare("--utc", is_flag=True, help="Show times in UTC, not in local time.")
 
-table_format = click.option(
+table_format = OUTPUT.option(
     "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="table: for people; json: JSON Lines.",
 )  # fmt: skip
 
-capture_record = click.option(
+capture_record = OUTPUT.rare(
     "--capture-record/--no-capture-record", default=True,
     help="Write the totals, which are the last record, whatever -Y says.",
 )  # fmt: skip
 
-output_file = click.option(
+output_file = OUTPUT.option(
     "-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE; until complete it is FILE.partial."
 )
 
@@ -274,23 +275,23 @@ output_options = option_group(
     "output",
     Output,
     display_filter,
-    click.option(
+    OUTPUT.option(
         "-T", "format", type=click.Choice(FORMATS), default="tree", show_default=True,
         help=f"{'; '.join(f'{name}: {TRAITS[name].words}' for name in FORMATS)}.",
     ),
-    click.option(
+    OUTPUT.option(
         "--max-bytes", type=IntRange(0), metavar="N",
         help="Octets to show of each body, 0 for all. Default: a few dozen, or what fits a line of the terminal; 4,096 "
         "with -vv; 65,536 in JSON; all in dump.",
     ),
     output_file,
-    click.option(
+    OUTPUT.option(
         "-v", "verbosity", count=True,
         help="Show every field, frame and topic, and nanoseconds. In tree and summary; -vv: also up to 4,096 octets of "
         "each body.",
     ),
     utc,
-    click.option(
+    OUTPUT.rare(
         "--time", "times", type=click.Choice(TIMES), default="absolute", show_default=True,
         help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
     ),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import PACKETS, CommandWithHelp
 from zmtpsniff.cli.options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import keeping, run
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=CommandWithHelp, short_help="Dissect capture files.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
-@click.option(
+@PACKETS.option(
     "--engine",
     type=click.Choice(["native", "tshark"]),
     default="native",
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 @saver_options
 @packets_only
 @dissection_options
-@capture_record
 @output_options
+@capture_record
 def read(
     captures: tuple[str, ...],
     engine: Literal["native", "tshark"],

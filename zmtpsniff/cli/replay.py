@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dissectors.zmtp.sockets import SENDING
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import SEND, TARGET, CommandWithHelp
 from zmtpsniff.cli.options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten, undisturbed
 from zmtpsniff.cli.run import open_records, renderer_for
@@ -28,9 +28,9 @@ _DIFFERENT = 1  # exit status
 
 @click.command(cls=CommandWithHelp, short_help="Send messages of a capture again, to a real peer.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
-@click.option("--to", metavar="ENDPOINT", help="Connect to tcp://HOST:PORT or ipc://PATH.")
-@click.option("--bind", metavar="ENDPOINT", help="Bind one socket there, and wait for a peer.")
-@click.option(
+@TARGET.option("--to", metavar="ENDPOINT", help="Connect to tcp://HOST:PORT or ipc://PATH.")
+@TARGET.option("--bind", metavar="ENDPOINT", help="Bind one socket there, and wait for a peer.")
+@SEND.option(
     "--as",
     "as_whom",
     type=click.Choice((*SENDING, *SIDES), case_sensitive=False),
@@ -38,7 +38,7 @@ _DIFFERENT = 1  # exit status
     help="Send what sockets of this type sent: REQ, SUB. clients and servers are all of a side; by default clients, or "
     "servers if clients sent nothing.",
 )
-@click.option(
+@SEND.option(
     "--speed",
     type=FloatRange(0, min_open=True),
     default=1.0,
@@ -46,12 +46,12 @@ _DIFFERENT = 1  # exit status
     metavar="N",
     help="N times as fast as in the capture.",
 )
-@click.option(
+@SEND.rare(
     "--rate", type=FloatRange(0, min_open=True), metavar="N", help="N messages a second, whatever the capture's times."
 )
-@click.option("--loop", type=IntRange(1), default=1, show_default=True, metavar="N", help="Send all N times.")
-@click.option("--wait-replies", is_flag=True, help="Where the capture has a reply, wait for one before going on.")
-@click.option(
+@SEND.rare("--loop", type=IntRange(1), default=1, show_default=True, metavar="N", help="Send all N times.")
+@SEND.option("--wait-replies", is_flag=True, help="Where the capture has a reply, wait for one before going on.")
+@SEND.rare(
     "--patience",
     type=FloatRange(0, min_open=True),
     default=PATIENCE,
@@ -59,7 +59,7 @@ _DIFFERENT = 1  # exit status
     metavar="SECONDS",
     help="How long to wait for a peer, a reply, or a request to reply to.",
 )
-@click.option("--yes", is_flag=True, help="Do not ask before something is sent to another host.")
+@TARGET.option("--yes", is_flag=True, help="Do not ask before something is sent to another host.")
 @dissection_options
 @output_options
 def replay(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zmtpsniff.analysis.defaults import PAGE_ROWS
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import COUNTS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.options import FilePath, IntRange, display_filter, dissection_options
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
 from zmtpsniff.engine.settings import Settings
@@ -20,7 +20,7 @@ _BODY_OCTETS = 1024  # octets of each body to keep: ladders show a few dozen, an
 
 @click.command(cls=CommandWithHelp, short_help="Make one page of it all to pass on.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
-@click.option(
+@OUTPUT.option(
     "-o",
     "file",
     type=FilePath(),
@@ -29,7 +29,7 @@ _BODY_OCTETS = 1024  # octets of each body to keep: ladders show a few dozen, an
     help='Write the page to FILE; until complete it is FILE.partial. "-" is standard output.',
 )
 @click.option("--title", metavar="TEXT", help="The title of the page; by default it names the captures.")
-@click.option(
+@COUNTS.option(
     "--top", type=IntRange(1, 5000), default=PAGE_ROWS, show_default=True, metavar="N", help="Rows of each table."
 )
 @dissection_options

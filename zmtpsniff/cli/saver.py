@@ -8,6 +8,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.help import PACKETS
 from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
@@ -27,11 +28,11 @@ class SaverSettings(NamedTuple):
 saver_options = option_group(
     "saver",
     SaverSettings,
-    click.option(
+    PACKETS.option(
         "-w", "path", type=FilePath(), metavar="FILE",
         help='Save the packets, too, as pcapng. "-" is standard output, if the records go to a file (-o).',
     ),
-    click.option(
+    PACKETS.rare(
         "-b", "ring", multiple=True, metavar="KIND:N",
         help="Save to a ring of files: filesize:1000, files:10. Go on with another after filesize:N kB, duration:N "
         "seconds or packets:N; files:N keeps only the newest N. They are FILE_00001_20261121173000 and so on. "
@@ -40,7 +41,7 @@ saver_options = option_group(
 )  # fmt: skip
 
 
-packets_only = click.option(
+packets_only = PACKETS.rare(
     "--packets-only", is_flag=True,
     help="With -Y and -w: save only packets that completed a record that passes, not whole connections.",
 )  # fmt: skip

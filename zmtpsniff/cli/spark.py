@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from zmtpsniff.analysis.defaults import PAGE_ROWS, TOP_ROWS
-from zmtpsniff.cli.help import Group
+from zmtpsniff.cli.help import COMING, COUNTS, DECODING, OUTPUT, SPARK, TABLES, Group
 from zmtpsniff.cli.options import (
     DecodeAsRule,
     FloatRange,
@@ -93,20 +93,20 @@ def spark() -> None:
 
 @spark.command(short_help="Add captures to the tables.")
 @click.argument("inputs", nargs=-1, required=True, type=Location(), metavar="INPUT...")
-@click.option(
+@TABLES.option(
     "--output",
     required=True,
     type=Location(),
     metavar="DIR",
     help="Folder of the tables, a path or URL; made if needed.",
 )
-@click.option(
+@SPARK.option(
     "--master",
     metavar="URL",
     help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
 )
-@click.option("--ports", type=PortRanges(), default=(), metavar="PORTS", help="Only these: 5555,6000-6010.")
-@click.option(
+@TABLES.option("--ports", type=PortRanges(), default=(), metavar="PORTS", help="Only these: 5555,6000-6010.")
+@OUTPUT.option(
     "--max-bytes",
     type=IntRange(0),
     default=256,
@@ -114,8 +114,8 @@ def spark() -> None:
     metavar="N",
     help="Octets to keep of each body, 0 for all; lengths are always whole.",
 )
-@click.option("--no-bodies", is_flag=True, help="Keep only the lengths of frames, not their octets.")
-@click.option(
+@OUTPUT.option("--no-bodies", is_flag=True, help="Keep only the lengths of frames, not their octets.")
+@TABLES.option(
     "--series",
     type=SeriesRule(),
     default="folder",
@@ -124,19 +124,19 @@ def spark() -> None:
     help="Which files are parts of one capture. Those of a folder, each alone (file), or those in whose paths group 1 "
     "of a regular expression matches the same text.",
 )
-@click.option(
+@TABLES.rare(
     "--shards", type=IntRange(1, 10_000), metavar="N", help="Tasks that share a series; by default by size and cores."
 )
-@click.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
+@DECODING.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
 @curve_key_files
-@click.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
-@click.option(
+@DECODING.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
+@COMING.option(
     "--follow",
     is_flag=True,
     help="Go on: read files that are moved into the folders INPUT. They must be complete then.",
 )
-@click.option("--once", is_flag=True, help="With --follow: end when all that is there now is read.")
-@click.option(
+@COMING.rare("--once", is_flag=True, help="With --follow: end when all that is there now is read.")
+@COMING.rare(
     "--idle",
     type=FloatRange(0, min_open=True),
     default=FlowLimits().idle_seconds,
@@ -144,10 +144,10 @@ def spark() -> None:
     metavar="SECONDS",
     help="A connection is over when it has had no packet for so long.",
 )
-@click.option(
+@TABLES.rare(
     "--anew", is_flag=True, help="Dissect series anew that this version cannot go on with. Another version began them."
 )
-@click.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
+@OUTPUT.option("--strict", is_flag=True, help="Exit with 2 if a file could not be read.")
 def ingest(
     inputs: tuple[str, ...],
     output: str,
@@ -229,8 +229,8 @@ def _lines(done: "IngestOutcome", output: str) -> list[str]:
 
 @spark.command(short_help="Make few large files of many small ones, and forget.")
 @click.argument("folder", type=Location(), metavar="DIR")
-@click.option("--keep-days", type=IntRange(1), metavar="N", help="Delete rows that are older than N days.")
-@click.option(
+@TABLES.option("--keep-days", type=IntRange(1), metavar="N", help="Delete rows that are older than N days.")
+@TABLES.rare(
     "--vacuum-hours",
     type=IntRange(0),
     default=168,
@@ -294,7 +294,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 
 @spark.command(short_help="Say what the tables say.")
 @click.argument("folder", type=Location(), metavar="DIR")
-@click.option(
+@COUNTS.option(
     "--top",
     type=IntRange(1, 100_000),
     metavar="N",
@@ -302,7 +302,7 @@ class Time(click.ParamType):  # type: ignore[type-arg]
 )
 @click.option("--since", type=Time(), metavar="TIME", help="Only from this time on: 2026-11-21, 2026-11-21T14:00; UTC.")
 @click.option("--until", type=Time(), metavar="TIME", help="Only up to this time.")
-@click.option(
+@COUNTS.rare(
     "--interval",
     type=FloatRange(0.001),
     metavar="SECONDS",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import COUNTS, CommandWithHelp
 from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.options import (
     FilePath,
@@ -36,8 +36,8 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
 
 @click.command(cls=CommandWithHelp, short_help="Say who talks to whom, how much, how fast.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
-@click.option("--top", type=IntRange(1), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table.")
-@click.option(
+@COUNTS.option("--top", type=IntRange(1), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table.")
+@COUNTS.option(
     "--sort",
     type=click.Choice(SORTS),
     default=SORT,
@@ -45,7 +45,7 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
     metavar="FIELD",
     help=f"What comes first: {', '.join(SORTS)}. Tables without it stay sorted by {SORT}.",
 )
-@click.option(
+@COUNTS.rare(
     "--interval",
     type=FloatRange(0.001),
     metavar="SECONDS",

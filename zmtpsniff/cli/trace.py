@@ -9,7 +9,7 @@ import click
 
 from zmtpsniff.capture.files import Captures
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.host import tell_sealed
 from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import (
@@ -61,7 +61,7 @@ class TraceSettings(NamedTuple):
 
 @click.command(cls=CommandWithHelp, short_help="Follow requests over brokers and services.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
-@click.option("--live", "is_live", is_flag=True, help="Follow traffic while it passes. From -i, until -a or Ctrl-C.")
+@CHECKS.option("--live", "is_live", is_flag=True, help="Follow traffic while it passes. From -i, until -a or Ctrl-C.")
 @click.option("--slowest", type=IntRange(1), metavar="N", help="Only the N ways that took longest, the slowest first.")
 @click.option("--lost", is_flag=True, help="Only requests without a reply, and jobs that were not done.")
 @live_options
@@ -69,7 +69,7 @@ class TraceSettings(NamedTuple):
 @saver_options
 @dissection_options_without_secrets
 @display_filter
-@click.option(
+@OUTPUT.option(
     "-T", "output_format", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="text: a ladder for each way; json: JSON Lines.",
 )  # fmt: skip

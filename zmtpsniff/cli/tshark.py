@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from zmtpsniff.cli.help import PACKETS
 from zmtpsniff.cli.options import FilePath, option_group
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ class TsharkSettings(NamedTuple):
 tshark_options = option_group(
     "tshark",
     TsharkSettings,
-    click.option(
+    PACKETS.rare(
         "--tls-keys", multiple=True, type=FilePath(), metavar="FILE",
         help="Decrypt TLS, with --engine tshark: a key log (SSLKEYLOGFILE) or a private key of the server (PEM). "
         "Repeatable.",
     ),
-    click.option(
+    PACKETS.rare(
         "--tshark-option", "preferences", multiple=True, metavar="NAME:VALUE",
         help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==8472,vxlan. Repeatable.",
     ),
