@@ -14,7 +14,7 @@ HELP_NAMES = ["-h", "--help"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class Section:
+class HelpSection:
     """A section of the help. Its options are declared by it."""
 
     def __init__(self, title: str) -> None:
@@ -34,30 +34,30 @@ class Section:
 class SectionedOption(click.Option):
     """An option that knows the section of the help that it stands in."""
 
-    def __init__(self, *arguments: Any, section: Section, rare: bool, **attributes: Any) -> None:
+    def __init__(self, *arguments: Any, section: HelpSection, rare: bool, **attributes: Any) -> None:
         """Make an option as click does."""
         super().__init__(*arguments, **attributes)
         self.section = section
         self.rare = rare
 
 
-_sections: list[Section] = []
+_sections: list[HelpSection] = []
 # In the order of the help. An option that no section declares is in the last.
-CHECKS = Section("What to check")
-MONITORS = Section("For monitoring")
-SETUP = Section("For you")
-DIALOG = Section("What Wireshark's dialog offers")
-ASKED = Section("What Wireshark asks")
-TARGET = Section("Where to")
-FILES = Section("Files")
-SEND = Section("Sending")
-TABLES = Section("Tables")
-SPARK = Section("Spark")
-COMING = Section("Files that come")
-COUNTS = Section("What to count")
-PACKETS = Section("Packets")
-DECODING = Section("Decoding")
-OUTPUT = Section("Output")
+CHECKS = HelpSection("What to check")
+MONITORS = HelpSection("For monitoring")
+SETUP = HelpSection("For you")
+DIALOG = HelpSection("What Wireshark's dialog offers")
+ASKED = HelpSection("What Wireshark asks")
+TARGET = HelpSection("Where to")
+FILES = HelpSection("Files")
+SEND = HelpSection("Sending")
+TABLES = HelpSection("Tables")
+SPARK = HelpSection("Spark")
+COMING = HelpSection("Files that come")
+COUNTS = HelpSection("What to count")
+PACKETS = HelpSection("Packets")
+DECODING = HelpSection("Decoding")
+OUTPUT = HelpSection("Output")
 
 
 class OptionSection(NamedTuple):
@@ -89,7 +89,7 @@ def describe(command: click.Command) -> Description:
 
 def sections(command: click.Command, context: click.Context) -> list[OptionSection]:
     """All options of a command in their sections, in the order of the help; a section without options is left out."""
-    made: dict[Section | None, list[click.Option]] = {section: [] for section in _sections}
+    made: dict[HelpSection | None, list[click.Option]] = {section: [] for section in _sections}
     others = made.setdefault(None, [])
     for option in command.get_params(context):
         if isinstance(option, click.Option) and not option.hidden:
