@@ -24,7 +24,6 @@ from dissectors.zmtp.security import inside_boxes
 from dissectors.zmtp.session import Session
 
 _WITH_KEY = frozenset({"INITIATE", "READY", "MESSAGE"})  # commands whose box the key of the connection opens
-_MORE_INSIDE, _COMMAND_INSIDE = 0x01, 0x02  # flags inside a box
 _NO_FAULTS: list[commands.Fault] = []
 
 
@@ -116,10 +115,9 @@ class BoxReader(Part):
 
     def _frame(self, inside: Session, flags: int, body: Octets, whole: bool) -> None:
         """Pass on a frame that was in a box; ``whole`` is false if octets of it are not in the capture."""
-        rest = flags & ~(_MORE_INSIDE | _COMMAND_INSIDE)
-        if rest:
+        if flags & wire.RESERVED_INSIDE:
             self.journal.problem("reserved-flags", f"reserved bits of the flags in a box are set: 0x{flags:02x}")
-        inside.frame(flags & _MORE_INSIDE | (wire.COMMAND if flags & _COMMAND_INSIDE else 0), body, whole)
+        inside.frame(wire.flags_inside(flags), body, whole)
 
     def unseal(
         self, name: str, fields: commands.Fields, whole: bool
