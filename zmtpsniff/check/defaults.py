@@ -1,4 +1,4 @@
-"""What holds for checks if nothing else is asked for."""
+"""The defaults of checks."""
 
 SHOWN = 5
 """Offending records of each rule that are kept to be shown."""

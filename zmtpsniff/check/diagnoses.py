@@ -11,8 +11,8 @@ from zmtpsniff.check.span import Span
 from zmtpsniff.check.trials import Shower, Trial
 from zmtpsniff.words.counts import plural
 
-SEVERITIES: tuple[Severity, ...] = ("error", "warning")  # those that a rule can name; a note fails nothing
-FINDING_NAMES = (*FINDINGS, *SEVERITIES)
+_FAILING: tuple[Severity, ...] = ("error", "warning")  # those that a rule can name; a note fails nothing
+FINDING_NAMES = (*FINDINGS, *_FAILING)
 # Findings that no hole in the capture can explain: they are about attempts to connect, or about the capture.
 _ALWAYS = frozenset({"capture-late", "capture-lossy", "endpoint-refused", "endpoint-silent", "reconnect-storm"})
 # Findings that a handshake shows. All others need socket types, and a capture without holes.
@@ -37,7 +37,7 @@ class NoFindings(Trial):
         super().__init__(rule, shower)
         self._findings = findings
         self._codes = set(rule.codes)
-        if self._codes & set(SEVERITIES):
+        if self._codes & set(_FAILING):
             self._codes |= set(FINDINGS)
         self._late = 0
         self._untyped = 0

@@ -53,7 +53,7 @@ Fail = Callable[[str | None, str], NoReturn]
 
 
 class EndpointTable(NamedTuple):
-    """What an ``[[endpoint]]`` says."""
+    """An ``[[endpoint]]`` of a policy, as read."""
 
     name: str
     level: Level
@@ -69,7 +69,7 @@ class EndpointReader:
         self._fail = fail
 
     def read(self, table: Mapping[str, Any]) -> EndpointTable:
-        """What the table says."""
+        """Read the table."""
         for key in table:
             if key not in ENDPOINT_KEYS:
                 self._fail(key, f"unknown key {key!r}{suggest(key, ENDPOINT_KEYS)}")

@@ -22,14 +22,14 @@ _SHOWN_OCTETS = 64
 
 
 class Complaint(NamedTuple):
-    """What is wrong with a service, in words, and a connection that shows it."""
+    """A fault of a service, in words, and a connection that shows it."""
 
     text: str
     connection: Connection | None = None
 
 
 class Judgement(NamedTuple):
-    """What became of a demand at one service."""
+    """The result of a demand at one service."""
 
     found: str  # what is there
     complaints: Sequence[Complaint] = ()
@@ -69,7 +69,7 @@ def limits_of(endpoints: Iterable[EndpointDemand]) -> list[int]:
 
 
 class AgreedOn(NamedTuple):
-    """What both sides agree on, or what a side is: one of some values."""
+    """A property that both sides agree on, or that one side has, is one of some values."""
 
     what: Agreed
     wanted: Sequence[str]
@@ -93,7 +93,7 @@ class AgreedOn(NamedTuple):
         return Judgement(f"{self._subject(address)} {_or(values.known)}", complaints, unknown)
 
     def absent(self, address: str) -> str | None:
-        """Who is not there has agreed on nothing."""
+        """An absent service has agreed on nothing."""
 
     def _values(self, service: ServiceProfile) -> Values:
         return {
@@ -150,7 +150,7 @@ class RequiredTopics(NamedTuple):
         return Judgement(found, [Complaint(self._words(glob.text, service.address)) for glob in missing])
 
     def absent(self, address: str) -> str | None:
-        """Nobody is there."""
+        """The service is absent."""
         return self._words(self.topics[0].text, address) if self.topics else None
 
     def _words(self, topic: str, address: str) -> str:
@@ -178,7 +178,7 @@ class AllowedTopics(NamedTuple):
         return Judgement(found, complaints, _topics_unknown(service, counter, self.kind, of_all=True))
 
     def absent(self, address: str) -> str | None:
-        """Who is not there has no topic."""
+        """An absent service has no topic."""
 
 
 class AllowedClients(NamedTuple):
@@ -199,7 +199,7 @@ class AllowedClients(NamedTuple):
         return Judgement(found, complaints, unknown)
 
     def absent(self, address: str) -> str | None:
-        """Who is not there has no clients."""
+        """An absent service has no clients."""
 
 
 class ClientCount(NamedTuple):
@@ -227,7 +227,7 @@ class ClientCount(NamedTuple):
         return Judgement(found, (), unknown if self.most is not None else "")
 
     def absent(self, address: str) -> str | None:
-        """Nobody is there."""
+        """The service is absent."""
         return f"{address} had {self._bound(self.least, 'at least ')}, has none" if self.least else None
 
     def _bound(self, bound: float, words: str) -> str:
@@ -259,7 +259,7 @@ class Rate(NamedTuple):
         return Judgement(found, (), unknown if self.most is not None else "")
 
     def absent(self, address: str) -> str | None:
-        """Nobody is there."""
+        """The service is absent."""
         return f"{self._subject(address)} no messages" if self.least else None
 
     def _subject(self, address: str) -> str:
@@ -287,7 +287,7 @@ class ReplyTime(NamedTuple):
         return Judgement(f"{service.address} replies with {', '.join(words)}", complaints)
 
     def absent(self, address: str) -> str | None:
-        """Who is not there is not slow."""
+        """An absent service is not slow."""
 
 
 class OnlyThese(NamedTuple):

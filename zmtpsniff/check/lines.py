@@ -61,5 +61,5 @@ def longest_key(text: str, most: int) -> int | None:
 
 
 def _blank(match: re.Match[str]) -> str:
-    """What stands for a string or a comment: nothing but its line ends."""
+    """The line ends of a string or a comment, which replace it."""
     return "\n" * match[0].count("\n")

@@ -1,4 +1,4 @@
-"""What a policy is made of: rules, and the bounds that they set."""
+"""The parts of a policy: rules, and the bounds that they set."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -98,7 +98,7 @@ class Outcome(NamedTuple):
 
     @property
     def verdict(self) -> Verdict:
-        """What became of the rule."""
+        """The verdict on the rule."""
         if self.passed:
             return "passed"
         if not self.checked and not self.strict:

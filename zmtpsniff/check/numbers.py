@@ -24,7 +24,7 @@ class NotAtHandError(Exception):
 
 
 def number_reader(text: str) -> Reader:
-    """What reads the number at ``frames[1]``, ``frames[1].uint``, ``body.seq`` or ``payload.sequence``.
+    """A reader of the number at ``frames[1]``, ``frames[1].uint``, ``body.seq`` or ``payload.sequence``.
 
     ``uint`` is a number of one to eight octets, the highest first (``uint_le``: the lowest first). Without it, the
     frame has digits. Raises ValueError for another text. The reader raises NotAtHandError.

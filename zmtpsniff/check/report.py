@@ -1,4 +1,4 @@
-"""What a check found, as all report formats take it."""
+"""The result of a check, as all report formats take it."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, get_args

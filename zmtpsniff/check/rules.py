@@ -100,7 +100,7 @@ class Check:
         return _trial(rule, shower)
 
     def _diagnosed(self) -> "Sequence[Finding]":
-        """What the diagnosis found, which can be asked once."""
+        """The findings of the diagnosis, which can be asked once."""
         if self._findings is None:
             self._findings = [] if self._diagnosis is None else self._diagnosis.findings()
         return self._findings

@@ -80,7 +80,7 @@ class TopicCounter:
 
 
 class _Flow:
-    """What is known of a connection before it is over."""
+    """The counts of a connection before it is over."""
 
     __slots__ = ("blind", "encrypted", "latencies", "mechanisms", "problems", "subscriptions", "topics")
 

@@ -38,7 +38,7 @@ def types_unknown(connection: Connection) -> bool:
 
 
 def unseen_by(text: str) -> Unseen | None:
-    """Finds connections for which the capture may lack a fact that a filter asks for. None if it lacks nothing."""
+    """Finds connections for which the capture may lack a fact that a filter asks for; None if it lacks nothing."""
     from zmtpsniff.filters.mentions import mentions_of  # imports the parser
 
     fields, texts = mentions_of(text)

@@ -49,7 +49,7 @@ def _folded(outcomes: Sequence[Outcome]) -> Iterable[tuple[Outcome, list[str]]]:
 
 
 def _sameness(outcome: Outcome) -> tuple[str | None, Verdict, str]:
-    """What outcomes have in common that are told together."""
+    """The key of an outcome: those with the same one are told together."""
     return outcome.rule.group, outcome.verdict, outcome.found if outcome.verdict == "not checked" else ""
 
 

@@ -32,13 +32,13 @@ class Shower:
         return self.said(text, getattr(event, "packet", None), getattr(event, "flow", None), time_ns)
 
     def said(self, text: str, packet: int | None, flow: int | None, time_ns: int | None) -> Offence:
-        """What is said of a packet, with the file that has it."""
+        """A text about a packet, with the file that has the packet."""
         file, file_packet = (self._place(packet) if self._place and packet else None) or (None, None)
         return Offence(text, packet, flow, time_ns, file, file_packet)
 
 
 class Trial:
-    """One rule, and what has been seen of it."""
+    """One rule, and the events so far that count for it."""
 
     def __init__(self, rule: Rule, shower: Shower) -> None:
         """``shower`` makes the lines of records that break the rule."""

@@ -52,7 +52,7 @@ def _only_at(path: str, application: _Application) -> _Application:
 
 
 class MetricsSource(Protocol):
-    """What Metrics asks a dissection."""
+    """The part of a dissection that Metrics asks."""
 
     @property
     def packets(self) -> int:
@@ -63,14 +63,14 @@ class MetricsSource(Protocol):
         """The number of packets lost so far."""
 
     def open_connections(self) -> Iterable[Connection]:
-        """Summaries of the connections that go on."""
+        """Summaries of the open connections."""
 
     def server(self, flow: int) -> str | None:
-        """The address and port of the server of a connection that goes on."""
+        """The address and port of the server of an open connection."""
 
 
 class CodedFinding(Protocol):
-    """What Metrics tells of a finding; its words and endpoints are for people."""
+    """The part of a finding that Metrics tells; its words and endpoints are for people."""
 
     @property
     def code(self) -> str:
@@ -82,31 +82,31 @@ class CodedFinding(Protocol):
 
 
 class FindingsSource(Protocol):
-    """What Metrics asks a Diagnosis."""
+    """The part of a Diagnosis that Metrics asks."""
 
     def take(self, events: Sequence[AnyEvent], /) -> Iterable[AnyEvent]:
         """Look at some events; returns those that are no messages, and replies whose requests are known."""
 
     def findings(self) -> Sequence[CodedFinding]:
-        """What is wrong, by the events so far."""
+        """The findings about the events so far."""
 
 
 class Metrics:
     """Counts events by service: the address that peers connect to.
 
     The dissectors count messages and octets anyway, for the summaries of connections. So Metrics looks at few events.
-    When somebody asks for samples, it asks for the summaries of connections that go on.
+    When somebody asks for samples, it asks for the summaries of open connections.
     """
 
     def __init__(self, capture: MetricsSource, diagnosis: FindingsSource) -> None:
-        """``capture`` knows the connections that go on, ``diagnosis`` knows what is wrong."""
+        """``capture`` knows the open connections, ``diagnosis`` the findings."""
         self._capture = capture
         self._diagnosis = diagnosis
         self._services: set[str] = set()
         self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
         self._over: _Counts = {name: Counter() for _, name, _, _ in _FAMILIES}
         self._open: dict[int, Connection] = {}  # by flow: those whose last summary has not come
-        self._now = self._over  # with the connections that go on
+        self._now = self._over  # with the open connections
         self._latencies: dict[str, list[int]] = {}  # by service: a count for each bucket, and the sum in nanoseconds
         self._is_wanted = Event()  # somebody waits for samples
         self._is_new = Event()  # they are there
@@ -159,7 +159,7 @@ class Metrics:
             self._is_new.set()
 
     def _look(self) -> None:
-        """Add up what is over and what goes on, and see what is wrong."""
+        """Add up the connections that are over and those that are open, and count the findings."""
         now = {name: counts.copy() for name, counts in self._over.items()}
         now["zmtp_findings"].update((each.code, each.severity) for each in self._diagnosis.findings())
         self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
@@ -212,7 +212,7 @@ class Metrics:
 
 
 def _nothing() -> None:
-    """Nobody answers yet."""
+    """Close a server that was never started."""
 
 
 def _cumulated(buckets: Sequence[int]) -> list[tuple[str, float]]:

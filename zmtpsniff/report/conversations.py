@@ -42,7 +42,7 @@ _KIND_OF: dict[type[AnyEvent], _Kind] = {
 
 @dataclass(slots=True)
 class _Trace:
-    """What is kept of a connection while it lasts."""
+    """The state of a connection while it lasts."""
 
     count: int = 0
     first: list[tuple[int, _StepEvent]] = field(default_factory=list)

@@ -204,7 +204,7 @@ class ReportStep(msgspec.Struct, omit_defaults=True, gc=False):
 
 
 class ReportConversation(Record, tag="report-conversation"):
-    """What was said on one connection, in parts."""
+    """The events of one connection, in parts."""
 
     flow: int
     client: str  # address:port

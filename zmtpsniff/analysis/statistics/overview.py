@@ -34,7 +34,7 @@ _FACTOR = 3  # silence is so many times longer than the longest pause before it
 
 
 class HostPairKey(NamedTuple):
-    """Who talks to whom: hosts and bound addresses by their socket types."""
+    """A host and a bound address that it connects to, with the types of their sockets."""
 
     client: str  # host
     server: str

@@ -1,4 +1,4 @@
-"""What is counted of each bound address, topic and service."""
+"""The counts of each bound address, topic and service."""
 
 from dataclasses import dataclass, field
 
@@ -109,7 +109,7 @@ class Topic:
 
 @dataclass(slots=True)
 class Publication:
-    """What was published under one topic, or with one beginning."""
+    """The messages that were published under one topic, or with one beginning."""
 
     missing: int = 0
     messages: int = 0

@@ -1,4 +1,4 @@
-"""What rows can be sorted by."""
+"""The orders of rows."""
 
 from collections.abc import Callable
 from typing import Any

@@ -305,7 +305,7 @@ class Statistics:
         return sorted(self._rows, key=key, reverse=largest_first)[:number]
 
     def publications(self) -> list[PublicationRow]:
-        """What was published, by topics. Messages of all senders that begin alike are one topic."""
+        """The topics that were published, with their sums. Messages of all senders that begin alike are one topic."""
         found = {(topic, False): replace(row) for topic, row in self.published.rows.items()}
         for row in self.prefixes.rows.values():
             assert row.common is not None

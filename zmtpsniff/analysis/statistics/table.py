@@ -5,7 +5,7 @@ from typing import Generic, Protocol, Self, TypeVar
 
 
 class Row(Protocol):
-    """What a table has for one key."""
+    """The counts that a table has for one key."""
 
     missing: int  # how much of its weight may not have been counted, at most
 

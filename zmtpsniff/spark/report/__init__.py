@@ -1,4 +1,4 @@
-"""What tables say: the questions of ``zmtpsniff stats``, asked of what ``zmtpsniff spark ingest`` wrote.
+"""Reports from tables: the questions of ``zmtpsniff stats``, asked of what ``zmtpsniff spark ingest`` wrote.
 
 | module | what is in it |
 | :-- | :-- |

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from dissectors.events import Cut, Octets
+from dissectors.events import SEVERITIES, Cut, Octets
 from zmtpsniff.analysis.defaults import TOP_ROWS
 from zmtpsniff.analysis.statistics.activity import step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import silence_of
 from zmtpsniff.analysis.statistics.records import Record
+from zmtpsniff.analysis.statistics.severities import Severities
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.report.results import (
     TIME_LINES,
@@ -36,7 +37,7 @@ from zmtpsniff.spark.report.snapshot import Row, Snapshot, open_snapshot
 _AGREEMENTS = 10  # versions with their mechanisms
 _SILENT = 1000  # hosts that are looked at
 _BY_MESSAGES = "messages_in + messages_out DESC, octets_in + octets_out DESC"
-_BY_SEVERITY = "list_position(['error', 'warning', 'note'], severity)"
+_BY_SEVERITY = f"list_position({[*SEVERITIES]}, severity)"
 _FILES_BEHIND = 3  # files of its usual length after which a series has ended before others
 _SHARE_BEHIND = 20  # and this part of all the time
 
@@ -48,8 +49,9 @@ def report(
     until_ns: int | None = None,
     interval_ns: int | None = None,
 ) -> Results:
-    """What the tables below ``folder``, a path or URL, say: ``top`` rows of each kind that has an order, and how many
-    more there are.
+    """A report from the tables below ``folder``, a path or URL.
+
+    It has ``top`` rows of each kind that has an order, and says how many more there are.
 
     Only of the time from ``since_ns`` up to ``until_ns``; ``interval_ns`` is the length of the intervals of what is
     told by time, None for one that suits. Raises SparkError.
@@ -104,8 +106,7 @@ class _Questions:
     def _pairs(self) -> None:
         order = f"{_BY_MESSAGES}, client, server, client_socket_type, server_socket_type"
         for row in self._first(ReportPair, queries.PAIRS, order):
-            counts = {"error": row.pop("errors"), "warning": row.pop("warnings"), "note": row.pop("notes")}
-            problems: Any = {severity: count for severity, count in counts.items() if count}
+            problems: Severities = {severity: count for severity in SEVERITIES if (count := row.pop(severity))}
             self._results.pairs.append(ReportPair(**row, problems=problems))
 
     def _sockets(self) -> None:
@@ -150,7 +151,7 @@ class _Questions:
             )
 
     def _delays(self) -> None:
-        """What only two captures of the same connections can tell."""
+        """Add the results that only two captures of the same connections can tell."""
         if self._tables.has_doubles:
             rows = self._first(ReportDelay, queries.DELAYS, "count DESC, service")
             self._results.delays = [ReportDelay(**row) for row in rows]

@@ -6,6 +6,7 @@ frames claim, so sums of these must not fail: they are made of 128 bits, and cut
 FILTER would say the same, for DuckDB takes twenty times as long for that.
 """
 
+from dissectors.events import SEVERITIES
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.statistics.activity import STEPS
 from zmtpsniff.analysis.statistics.sketch import PER_E
@@ -40,7 +41,7 @@ FROM (
     SELECT count(*) AS problems FROM problems
 )
 """
-"""What there is; ``$since`` is the beginning of the time in question, in nanoseconds."""
+"""The totals; ``$since`` is the beginning of the time in question, in nanoseconds."""
 
 _COUNTS = f"""count(*) AS connections, count_if("end" = 'open') AS "open",
     {_sum("client_messages")} AS messages_in, {_sum("server_messages")} AS messages_out,
@@ -52,19 +53,18 @@ _AGAIN = "row_number() OVER (PARTITION BY series, conn_id ORDER BY start_ns)"
 
 PAIRS = f"""
 WITH faults AS (
-    SELECT series, conn_id, count_if(severity = 'error') AS errors, count_if(severity = 'warning') AS warnings,
-        count_if(severity = 'note') AS notes
+    SELECT series, conn_id, {", ".join(f"count_if(severity = '{each}') AS {each}" for each in SEVERITIES)}
     FROM problems
     WHERE conn_id IS NOT NULL
     GROUP BY ALL
 )
 SELECT {_host("client")} AS client, server, client_socket_type, server_socket_type, {_COUNTS},
-    {_sum("errors")} AS errors, {_sum("warnings")} AS warnings, {_sum("notes")} AS notes
+    {", ".join(f"{_sum(each)} AS {each}" for each in SEVERITIES)}
 FROM (SELECT *, {_AGAIN} AS again FROM connections) AS told
     LEFT JOIN faults ON told.series = faults.series AND told.conn_id = faults.conn_id AND again = 1
 GROUP BY {_host("client")}, server, client_socket_type, server_socket_type
 """
-"""Who talks to whom."""
+"""The pairs of a host and a bound address that it connects to."""
 
 SOCKETS = f"""
 SELECT server AS address, {_COUNTS}
@@ -250,7 +250,9 @@ SELECT server AS service, count(*) AS count,
 FROM exchanges
 GROUP BY server
 """
-"""Where requests and replies spent their time, if both ends have captured them."""
+"""Where requests and replies spent their time, if both ends have captured them.
+
+``quantile_disc`` is the value at the nearest rank, which a sketch tells to within 1 %."""
 
 CLOCKS = "SELECT one, other, at_ns, difference_ns, drift_ppm, uncertainty_ns FROM clocks"
 """By how much the clocks of series differ."""

@@ -67,7 +67,7 @@ def _of_hadoop(location: str) -> str:
 
 
 def conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[str]:
-    """What holds of the rows of a table that are of some time, as SQL (see :func:`make_views`)."""
+    """The conditions on the rows of a table that are of some time, as SQL (see :func:`make_views`)."""
     begin, end = {
         "connections": ("start_ns", "end_ns"),
         "captures": ("first_ns", "last_ns"),
