@@ -4,8 +4,9 @@ A service is the socket that is bound at an address, with all connections to it.
 connection names the server. Until then the counts of the connection are kept by its flow.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
@@ -220,7 +221,7 @@ class Services:
         self.totals: Capture | None = None  # the last record
         self.is_cut = False  # there were more services than are told apart
         self._limits = tuple(sorted(set(limits)))
-        self._flows: dict[int, _Flow] = {}
+        self._flows: defaultdict[int, _Flow] = defaultdict(partial(_Flow, self._limits))
 
     @property
     def is_whole(self) -> bool:
@@ -234,18 +235,18 @@ class Services:
         for event in events:
             if type(event) is Message:
                 if event.latency_ns is not None:
-                    self._flow(event.flow).latencies.add(event.latency_ns)
+                    self._flows[event.flow].latencies.add(event.latency_ns)
                 if event.socket_type in WITH_TOPICS and event.frames:
-                    self._flow(event.flow).topics.add(event.frames[0])
+                    self._flows[event.flow].topics.add(event.frames[0])
             elif isinstance(event, Command):
                 if event.name == "MESSAGE":
-                    self._flow(event.flow).encrypted += 1
+                    self._flows[event.flow].encrypted += 1
             elif isinstance(event, Subscription):
                 if event.action == "subscribe" and not event.incomplete:
-                    self._flow(event.flow).subscriptions.add(event.topic)
+                    self._flows[event.flow].subscriptions.add(event.topic)
             elif isinstance(event, Greeting):
                 if event.mechanism is not None:
-                    self._flow(event.flow).mechanisms[event.src] = event.mechanism
+                    self._flows[event.flow].mechanisms[event.src] = event.mechanism
             elif isinstance(event, Connection):
                 ended.append(event)
             else:
@@ -254,20 +255,14 @@ class Services:
         for connection in ended:
             self._end(connection)
 
-    def _flow(self, number: int) -> _Flow:
-        flow = self._flows.get(number)
-        if flow is None:
-            flow = self._flows[number] = _Flow(self._limits)
-        return flow
-
     def _lose(self, event: AnyEvent) -> None:
         if isinstance(event, Problem):
             if event.severity != "note" and event.flow is not None:
-                self._flow(event.flow).problems[event.code] += 1
+                self._flows[event.flow].problems[event.code] += 1
             if BLINDING.get(event.code) == "rest":  # `unseen` counts the connections whose beginning is missing
                 self.is_lossy = True
                 if event.flow is not None:
-                    self._flow(event.flow).blind = True
+                    self._flows[event.flow].blind = True
         elif isinstance(event, Capture):
             self.totals = event
             self.is_lossy = self.is_lossy or event.dropped > 0

@@ -26,9 +26,9 @@ class Activity:
 
     __slots__ = ("cells", "length_ns", "missing", "total")
 
-    def __init__(self, missing: int = 0) -> None:
+    def __init__(self) -> None:
         """Start with none."""
-        self.missing = missing
+        self.missing = 0
         self.total = 0  # messages, and whatever else counts
         self.length_ns = 0  # of the intervals in ``cells``
         self.cells: dict[int, int] = {}

@@ -4,6 +4,7 @@ Only the end of a connection shows which side is the client. Until then its coun
 intervals become longer, and at last counts go to no service.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -15,7 +16,7 @@ from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.statistics.activity import Activity
 from zmtpsniff.analysis.statistics.intervals import Intervals
 from zmtpsniff.analysis.statistics.octets import length_of, shortened
-from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, ServiceSum, Topic
+from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.table import Table
 
@@ -102,7 +103,7 @@ class Overview:
         self.agreements: Table[tuple[str | None, str | None], Activity] = Table(_AGREEMENTS, Activity)
         self.hosts: Table[str, HostPresence] = Table(_HOSTS, HostPresence)
         self.problems: dict[tuple[Severity, str, str | None], HostProblems] = {}
-        self._flows: dict[int, _Flow] = {}
+        self._flows: defaultdict[int, _Flow] = defaultdict(_Flow)
         self._ended: dict[int, HostPairKey] = {}
 
     def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
@@ -127,7 +128,7 @@ class Overview:
         octets = 0
         for frame in event.frames:
             octets += len(frame) if type(frame) is bytes else length_of(frame)
-        flow = self._flow(event.flow)
+        flow = self._flows[event.flow]
         if flow.activity is None:
             flow.activity = Activity()
         flow.activity.add(self.intervals, event.time_ns, octets, event.latency_ns)
@@ -155,7 +156,7 @@ class Overview:
             key = self._ended.get(event.flow)
             pair = None if key is None else self.pairs.rows.get(key)
             if key is None:
-                add_severities(self._flow(event.flow).problems, {event.severity: 1})
+                add_severities(self._flows[event.flow].problems, {event.severity: 1})
             elif pair is not None:
                 add_severities(pair.problems, {event.severity: 1})
         known = self.problems.get((event.severity, event.code, host))
@@ -167,17 +168,12 @@ class Overview:
             rest = self.problems.setdefault((event.severity, event.code, None), HostProblems(event, 0))
             rest.count += 1
 
-    def _flow(self, number: int) -> _Flow:
-        flow = self._flows.get(number)
-        if flow is None:
-            flow = self._flows[number] = _Flow()
-        return flow
-
     def _end(self, event: Connection) -> None:
         flow = self._flows.pop(event.flow, None) or _Flow()
         client, server = event.client.address, event.server.address
         self._span(event.start_ns, event.end_ns)
-        key = HostPairKey(host_of(client), server, _name(event.client.type_name), _name(event.server.type_name))
+        kinds = short_name(event.client.type_name), short_name(event.server.type_name)
+        key = HostPairKey(host_of(client), server, *kinds)
         pair = self.pairs.row(key)
         pair.add(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
         add_severities(pair.problems, flow.problems)
@@ -186,7 +182,7 @@ class Overview:
             del self._ended[next(iter(self._ended))]
         if flow.activity is not None:
             self.services.row(server).join(flow.activity)
-        agreement = self.agreements.row((_name(event.version), _name(event.mechanism)))
+        agreement = self.agreements.row((short_name(event.version), short_name(event.mechanism)))
         agreement.add(self.intervals, event.start_ns, 0)
         if event.end == "open":
             for host in {host_of(client), host_of(server)} & self.hosts.rows.keys():
@@ -254,7 +250,3 @@ def _count_topic(topics: Table[Octets, Topic], topic: Octets, octets: int) -> No
         row = topics.row(shortened(topic))
     row.messages += 1
     row.octets += octets
-
-
-def _name(name: str | None) -> str | None:
-    return None if name is None else name[:LONGEST_NAME]

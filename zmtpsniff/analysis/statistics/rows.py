@@ -50,9 +50,9 @@ class ServiceSum:
         self.octets_out += event.octets.server
         self._span(event.start_ns, event.end_ns)
         names = (event.server.type_name, event.client.type_name, event.version, event.mechanism)
-        for kind, name in zip(NAMES, names, strict=True):
+        for kind, name in zip(NAMES, map(short_name, names), strict=True):
             if name is not None:
-                _count(getattr(self, kind), name[:LONGEST_NAME], 1)
+                _count(getattr(self, kind), name, 1)
 
     def join(self, other: "ServiceSum") -> None:
         """Add what another sum counted."""
@@ -68,6 +68,11 @@ class ServiceSum:
     def _span(self, start_ns: int, end_ns: int) -> None:
         self.start_ns = start_ns if self.start_ns is None else min(self.start_ns, start_ns)
         self.end_ns = max(self.end_ns, end_ns)
+
+
+def short_name(name: str | None) -> str | None:
+    """The name of a type, version or mechanism, cut to the length that statistics keep."""
+    return None if name is None else name[:LONGEST_NAME]
 
 
 def _count(counts: dict[str, int], name: str, count: int) -> None:

@@ -1,5 +1,6 @@
 """Counts events: connections, bound addresses, topics, latencies, messages by time, problems."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -23,7 +24,7 @@ from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.statistics.octets import LONGEST, length_of, shortened
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow, record_of
-from zmtpsniff.analysis.statistics.rows import LONGEST_NAME, Publication, Service, ServiceSum, Topic
+from zmtpsniff.analysis.statistics.rows import Publication, Service, ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.table import Table
@@ -81,7 +82,7 @@ class Statistics:
         self._open: list[tuple[ConnectionRow, ServiceSum]] = []  # of the last batch, connections that are not over
         self._limit = rows
         self._sort = sort
-        self._flows: dict[int, _Flow] = {}
+        self._flows: defaultdict[int, _Flow] = defaultdict(_Flow)
         self._requests: dict[int, Sketch] = {}  # of the flows that have one, the quickest way to it
         self._followed = 0
 
@@ -119,7 +120,7 @@ class Statistics:
                 passed.append(event)
                 flow = getattr(event, "flow", None)
                 if flow is not None and type(event) is not Beacon:
-                    self._flow(flow).see(getattr(event, "src", None), type(event) is Message)
+                    self._flows[flow].see(getattr(event, "src", None), type(event) is Message)
         self._take(passed)
         for connection in unseen:
             self._end(connection, False)
@@ -200,7 +201,7 @@ class Statistics:
                 self._subscription(event.flow, event.group, event.name == "JOIN")
             elif event.name == "MESSAGE" and event.box is not None:  # of CURVE or GSSAPI
                 self.encrypted += 1
-                senders = self._flow(event.flow).encrypted
+                senders = self._flows[event.flow].encrypted
                 senders[event.src] = senders.get(event.src, 0) + 1
         elif isinstance(event, Problem):
             self._problem(event)
@@ -211,15 +212,9 @@ class Statistics:
         elif isinstance(event, Capture):
             self._add_capture(event)
 
-    def _flow(self, number: int) -> _Flow:
-        flow = self._flows.get(number)
-        if flow is None:
-            flow = self._flows[number] = _Flow()
-        return flow
-
     def _answers(self, number: int) -> Service:
         """Where to count the answers on a connection: with itself, until its bound address is known."""
-        flow = self._flow(number)
+        flow = self._flows[number]
         if flow.answers is None:
             if len(self._requests) >= _SKETCHES:
                 return self.services.rest
@@ -229,7 +224,7 @@ class Statistics:
 
     def _subscription(self, number: int, topic: Octets, begins: bool) -> None:
         topic = shortened(topic)
-        topics = self._flow(number).topics
+        topics = self._flows[number].topics
         if not begins:
             if topic in topics:
                 topics.discard(topic)
@@ -384,6 +379,5 @@ def _set_rates(row: ConnectionRow) -> None:
 
 
 def _short_peer(peer: Peer) -> Peer:
-    kind = None if peer.socket_type is None else peer.socket_type[:LONGEST_NAME]
     identity = None if peer.identity is None else shortened(peer.identity)
-    return replace_fields(peer, socket_type=kind, identity=identity, process=None)
+    return replace_fields(peer, socket_type=short_name(peer.socket_type), identity=identity, process=None)
