@@ -211,6 +211,7 @@ ALLOWED = {
         "zmtpsniff.__version__",
         "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.statistics",
+        "zmtpsniff.analysis.ways",
         "zmtpsniff.capture",
         "zmtpsniff.dissection",
         "zmtpsniff.errors",

@@ -17,7 +17,7 @@ AHEAD_NS = {"10.9.0.42": 0, "10.9.0.37": -7 * MS, "10.9.0.48": 12 * MS, "10.9.0.
 
 
 def of_hosts(folder: Path) -> list[Path]:
-    """What each host saw of the capture, by its own clock."""
+    """The packets of the capture that each host saw, by its own clock."""
     packets = [packet for batch in open_captures([str(BROKERS)]).batches() for packet in batch]
     files = []
     for host, ahead_ns in AHEAD_NS.items():

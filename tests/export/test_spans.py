@@ -1,5 +1,6 @@
 """Spans: of each leg and each place of a request's way, and a collector of the test's own that receives them."""
 
+import os
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Command, Greeting, Message
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.errors import Error
 from zmtpsniff.export.spans import Spans, make_spans
 
@@ -166,6 +168,28 @@ def test_a_collector_gets_them() -> None:
     made = sorted(times_of(span) for span in spans_of(events))
     assert sorted((span.start_time_unix_nano, span.end_time_unix_nano) for span in sent) == made
     assert len({span.span_id for span in sent}) == len(sent)
+
+
+def test_a_file_waits_for_the_collector(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zmtpsniff.export.spans._BATCH", 10)
+    events = events_of("brokers/two_brokers.pcap.gz")
+    with collector() as (url, got):
+        spans = make_spans(url, waits=True)
+        spans.take(events)
+        spans.close()
+    counts = [sum(len(scope.spans) for group in each.resource_spans for scope in group.scope_spans) for each in got]
+    assert sum(counts) == len(spans_of(events))
+    assert set(counts[:-1]) == {10}
+
+
+def test_a_collector_that_does_not_answer_is_told() -> None:
+    with collector() as (url, _):
+        pass
+    patience = os.environ | {"OTEL_EXPORTER_OTLP_TIMEOUT": "1"}  # seconds
+    result = run("read", "-T", "json", "--otlp", url, FIXTURES / "m31_req_rep.pcap", env=patience)
+    assert result.returncode == 2
+    assert '"type":"message"' in result.stdout
+    assert f"--otlp {url}: the collector did not take 24 spans; is it running?" in result.stderr
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://host", "http://"])

@@ -19,7 +19,7 @@ REQUESTS, PUSHED = packets("m31_req_rep.pcap"), packets("m31_push_pull.pcap")
 
 
 def seen_elsewhere(given: list[Packet], ahead_ns: int, way_ns: int) -> list[Packet]:
-    """What the server's host saw, so much later than the client's, by a clock that is ahead."""
+    """The packets that the server's host saw, so much later than the client's, by a clock that is ahead."""
     client = given[0][2][34:36]  # the port of the one who connects
     return [
         (packet[0] + ahead_ns + (way_ns if packet[2][34:36] == client else -way_ns), *packet[1:]) for packet in given

@@ -119,6 +119,11 @@ class RecordIndex:
             yield from part
             start += len(part)
 
+    def rows_of(self, stop: int, *kinds: type[AnyEvent]) -> list[int]:
+        """The rows before ``stop`` whose records are of some kinds."""
+        codes = {_CODES[kind] for kind in kinds}
+        return [row for row, code in enumerate(self.kinds[:stop]) if code in codes]
+
     def is_message(self, row: int) -> bool:
         """Whether the record of a row is a message."""
         return self.kinds[row] == _MESSAGE

@@ -25,9 +25,10 @@ _ROW = 16  # octets on a line of the dump
 class RecordClock:
     """The time of a row: of day, since the first record, or since the row shown before."""
 
-    def __init__(self, index: RecordIndex, utc: bool = False) -> None:
+    def __init__(self, index: RecordIndex, utc: bool = False, times: Times = "absolute") -> None:
         """Tell the time of day in local time, or in UTC."""
-        self.times: Times = "absolute"
+        self.times = times
+        self.start_ns: int | None = None  # None: that of the first record
         self._index = index
         self._clock = Clock(utc)
 
@@ -37,7 +38,7 @@ class RecordClock:
             return " " * 15
         if self.times == "absolute":
             return f"{self._clock.time(time_ns):>15}"
-        start = before_ns if self.times == "delta" else self._index.first_ns
+        start = before_ns if self.times == "delta" else (self.start_ns or self._index.first_ns)
         span = time_ns - (time_ns if start is None else start)
         return f"{'-' if span < 0 else ''}{abs(span) // _NS}.{abs(span) % _NS // 1000:06d}".rjust(15)
 

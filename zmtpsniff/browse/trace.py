@@ -1,49 +1,44 @@
-"""One request on its way through proxies to the socket that answers it, and the answer on its way back."""
+"""One request, job or publication on its way over brokers and services, and the answer on its way back."""
 
-from dissectors.events import Message, Place
-from zmtpsniff.browse.index import RecordIndex
+from typing import NamedTuple
 
-_FORWARD = 100_000  # records after the first that are looked through for the rest
-_MOST = 1000  # records of one trace
+from dissectors.events import Command, Greeting
+from zmtpsniff.analysis.ways.hops import OpenWay
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.browse.index import ROWS, RecordIndex
 
-
-def trace(index: RecordIndex, row: int) -> list[int]:
-    """The rows of all messages that belong to the request or reply in ``row``, in their order; at least that one.
-
-    It goes back to the first message of the request, then forward from there: to each message that forwards one of
-    those found, and to each reply to one of them.
-    """
-    found = {_origin(index, row), row}
-    first = min(found)
-    places = {event.place for each in found if isinstance(event := index.event(each), Message)}
-    for other, event in enumerate(index.events(first, min(len(index), first + _FORWARD)), first):
-        if isinstance(event, Message) and (event.forwards in places or event.answers in places):
-            found.add(other)
-            places.add(event.place)
-            if len(found) >= _MOST:
-                break
-    return sorted(found)
+_AROUND = 100_000  # records before and after the chosen one that are looked through
 
 
-def _origin(index: RecordIndex, row: int) -> int:
-    """The row of the first message of a request, a reply or a forwarded message."""
-    seen = {row}
-    while True:
-        event = index.event(row)
-        place = (event.forwards or event.answers) if isinstance(event, Message) else None
-        before = None if place is None else _message_row(index, place)
-        if before is None or before in seen:
-            return row
-        seen.add(before)
-        row = before
+class Traced(NamedTuple):
+    """The rows of the messages of a way, in order of time, and the way itself; None if nothing is known of it."""
+
+    rows: list[int]
+    way: Way | None
 
 
-def _message_row(index: RecordIndex, place: Place) -> int | None:
-    """The row of the message in a place."""
-    row = index.row_of_packet(place.packet, place.flow)
-    while row is not None and row < len(index) and index.packets[row] == place.packet:
-        event = index.event(row)
-        if isinstance(event, Message) and event.place == place:
-            return row
-        row += 1
-    return None
+def trace(index: RecordIndex, row: int) -> Traced:
+    """The way that the message in ``row`` belongs to; its rows are at least that one."""
+    begin = max(row - _AROUND, 0)
+    end = min(row + _AROUND, len(index))
+    batch: dict[int, int] = {}  # the number of the row, from 1, by the id of its record
+    ways = Ways(lambda message: batch[id(message)], in_order=False)
+    announced = index.rows_of(begin, Greeting, Command)
+    ways.take([index.event(each) for each in announced[-_AROUND:]])
+    for start in range(begin, end, ROWS):
+        events = list(index.events(start, min(start + ROWS, end)))
+        batch = {id(event): number for number, event in enumerate(events, start + 1)}
+        for way in ways.take(events):
+            if (rows := _rows(way, row)) is not None:
+                return Traced(rows, ways.record(way))
+    for way in ways.finish():
+        if (rows := _rows(way, row)) is not None:
+            return Traced(rows, ways.record(way) if end == len(index) else None)
+    return Traced([row], None)
+
+
+def _rows(way: OpenWay, row: int) -> list[int] | None:
+    """The rows of a way that a row belongs to."""
+    rows = sorted(hop.mark - 1 for hop in way.hops)
+    return rows if row in rows else None

@@ -24,8 +24,9 @@ from zmtpsniff.browse.screens import TextLines, ViewScreen
 from zmtpsniff.browse.selection import EveryRow, FlowRows, Selection, SomeRows
 from zmtpsniff.browse.status import StatusBar
 from zmtpsniff.browse.tables import TableLines, Target, conversations, findings, problems, services, topics
-from zmtpsniff.browse.trace import trace
+from zmtpsniff.browse.trace import Traced, trace
 from zmtpsniff.browse.virtual_list import LineSource
+from zmtpsniff.render.ladder import way_words
 from zmtpsniff.render.statistics import draw
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape
@@ -181,26 +182,34 @@ class Views:
         talks = [talk for flow in flows if (talk := self._index.talks.get(flow)) is not None]
         return self._ladder(selection, [(talk.flow, end) for talk in talks for end in (talk.client, talk.server)])
 
-    def _ladder(self, selection: Selection, ends: list[tuple[int, str]]) -> LadderLines:
+    def _ladder(
+        self, selection: Selection, ends: list[tuple[int, str]], clock: RecordClock | None = None
+    ) -> LadderLines:
         secrets, width = self._options.show_secrets, self._app.size.width
-        return LadderLines(self._index, selection, self._clock, secrets, ends, width)
+        return LadderLines(self._index, selection, clock or self._clock, secrets, ends, width)
 
     def trace_record(self) -> None:
-        """Show the way of the request or reply under the cursor."""
+        """Show the way of the message under the cursor."""
         row = self._view.row
         if row is not None and isinstance(self._index.event(row), Message):
             self._show_trace(row)
         else:
-            self._status.say("only a message has a way through proxies")
+            self._status.say("only a message has a way over brokers and services")
 
     def _show_trace(self, row: int) -> None:
-        self._prepare(lambda: trace(self._index, row), lambda rows: self._show_way(row, rows))
+        self._prepare(lambda: trace(self._index, row), lambda traced: self._show_way(row, traced))
 
-    def _show_way(self, row: int, rows: list[int]) -> None:
-        selection = SomeRows(rows)
-        events = [event for each in rows if isinstance(event := self._index.event(each), Message)]
-        lines = self._ladder(selection, [(event.flow, end) for event in events for end in (event.src, event.dst)])
-        self._show_rows(f"the way of record {row + 1:,}: {len(rows):,} messages", lines, selection, row)
+    def _show_way(self, row: int, traced: Traced) -> None:
+        """Show a way as a ladder, with the times since its first message."""
+        selection = SomeRows(traced.rows)
+        events = [event for each in traced.rows if isinstance(event := self._index.event(each), Message)]
+        clock = RecordClock(self._index, self._options.utc, "relative")
+        clock.start_ns = events[0].time_ns
+        lines = self._ladder(
+            selection, [(event.flow, end) for event in events for end in (event.src, event.dst)], clock
+        )
+        words = [plural(len(traced.rows), "message")] if traced.way is None else way_words(traced.way)
+        self._show_rows("; ".join(words), lines, selection, row)
 
     # ------------------------------------------------------------------ screens
 

@@ -6,6 +6,7 @@ it. Ids are made of the messages and not of the capture, so that two hosts that 
 ids. If a message has a ``traceparent`` (W3C Trace Context), the way is a part of that trace.
 """
 
+import logging
 import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
@@ -26,10 +27,12 @@ from zmtpsniff.analysis.ways.delays import passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.errors import Error
+from zmtpsniff.words.counts import plural
 
 _SEARCHED = 4096  # octets of a frame, for a traceparent
 _TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 _SERVICES = 1000  # whose resources are remembered
+_BATCH = 512  # spans of one request to the collector
 # Made now: it looks for installed packages, which may be out of reach once privileges have been given up.
 _RESOURCE = Resource.create({"service.name": "zmtpsniff", "service.version": __version__})
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -59,7 +62,7 @@ class Spans:
             self._tell(way)
 
     def close(self) -> None:
-        """Send the waiting spans. Spans that a collector does not take within some seconds are lost."""
+        """Send the waiting spans. What a collector does not take within some seconds is lost; that may raise Error."""
         for way in self._ways.finish():
             self._tell(way)
         self._processor.shutdown()
@@ -202,10 +205,44 @@ def _attributes(hop: Hop) -> dict[str, str | int | bool]:
     return told | ({"zmtp.joined": leg.joined} if leg.joined is not None else {})
 
 
-def make_spans(url: str) -> Spans:
-    """Spans that go to an OTLP collector over HTTP; ``/v1/traces`` is added to a URL without a path. Raises Error."""
+class _WaitingProcessor(SpanProcessor):
+    """Sends spans and waits until the collector has them, where that of the SDK would drop what is too fast for it."""
+
+    def __init__(self, exporter: SpanExporter, url: str) -> None:
+        logging.getLogger(type(exporter).__module__).setLevel(logging.CRITICAL)  # shutdown() tells what is lost
+        self._exporter = exporter
+        self._url = url
+        self._spans: list[ReadableSpan] = []
+        self._lost = 0
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._spans.append(span)
+        if len(self._spans) >= _BATCH:
+            self._send()
+
+    def shutdown(self) -> None:
+        """Send the rest. Raises Error if the collector did not take all."""
+        self._send()
+        self._exporter.shutdown()
+        if self._lost:
+            message = f"--otlp {self._url}: the collector did not take {plural(self._lost, 'span')}; is it running?"
+            raise Error(message)
+
+    def _send(self) -> None:
+        # A collector that did not take the spans before is not waited for again.
+        if self._lost or (self._spans and self._exporter.export(self._spans) is not SpanExportResult.SUCCESS):
+            self._lost += len(self._spans)
+        self._spans.clear()
+
+
+def make_spans(url: str, *, waits: bool = False) -> Spans:
+    """Spans that go to an OTLP collector over HTTP; ``/v1/traces`` is added to a URL without a path. Raises Error.
+
+    With ``waits`` no span is dropped because the collector is slow, which holds up a live capture.
+    """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Error(f"--otlp {url}: must be a URL: http://HOST:4318")
     endpoint = url if parts.path.strip("/") else f"{url.rstrip('/')}/v1/traces"
-    return Spans(BatchSpanProcessor(OTLPSpanExporter(endpoint)))
+    exporter = OTLPSpanExporter(endpoint)
+    return Spans(_WaitingProcessor(exporter, url) if waits else BatchSpanProcessor(exporter))

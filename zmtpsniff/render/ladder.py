@@ -68,15 +68,11 @@ class LadderRenderer:
 
     def _lines(self, way: Way) -> list[str]:
         palette = self._palette
-        back = [leg for leg in way.legs if leg.reply and leg.dst == way.legs[0].src]
-        lasted = brief(back[0].time_ns - way.time_ns if back else way.duration_ns)
-        if way.kind != "request":
-            legs = f"{plural(len(way.legs), 'leg')} in {lasted}"
-            verdict = legs if way.ended is None else palette.paint(palette.error, "lost")
+        verdict = _verdict(way)
+        if way.answered is False or way.ended is not None:
+            verdict = palette.paint(palette.error, verdict)
         elif way.answered:
-            verdict = palette.paint(palette.good, f"answered after {lasted}")
-        else:
-            verdict = palette.paint(palette.error, "not answered")
+            verdict = palette.paint(palette.good, verdict)
         head = f"{palette.paint(palette.title, way.kind)} at {self._clock.time(way.time_ns)}, {verdict}"
         if way.again is not None:
             head += f", asks again for {place_words(way.again.packet, way.again.part)}"
@@ -90,12 +86,8 @@ class LadderRenderer:
                 taken[host_of(leg.dst)] = leg
             lines.append(self._leg(leg, before, way.time_ns, widest))
             before = leg
-        if way.slowest is not None and (way.answered or way.kind != "request"):
-            place = _WHAT[way.slowest.what].format(at=escape(way.slowest.at))
-            lines.append(f"  {palette.paint(palette.label, 'slowest:')} {brief(way.slowest.ns)} {place}")
-        if way.ended is not None:
-            why = _WHY[way.ended.why].format(at=escape(way.ended.at))
-            lines.append(f"  {palette.paint(palette.error, 'ended:')} {why}")
+        lines += [f"  {palette.paint(palette.label, 'slowest:')} {words}" for words in _slowest(way)]
+        lines += [f"  {palette.paint(palette.error, 'ended:')} {words}" for words in _ended(way)]
         return lines
 
     def _leg(self, leg: Leg, before: Leg | None, start_ns: int, widest: int) -> str:
@@ -110,3 +102,27 @@ class LadderRenderer:
             f"{palette.paint(colour, f'{escape(ends[0]):>{widest}} {arrow} {escape(ends[1]):<{widest}}')} "
             f"{here:>8}  {place_words(leg.packet, leg.part)}{doubt}"
         )
+
+
+def way_words(way: Way) -> list[str]:
+    """A phrase each for the verdict on a way, for where most of its time went, and for where it ended."""
+    slowest = [f"slowest: {words}" for words in _slowest(way)]
+    return [f"{way.kind} {_verdict(way)}", *slowest, *(f"ended: {words}" for words in _ended(way))]
+
+
+def _verdict(way: Way) -> str:
+    back = [leg for leg in way.legs if leg.reply and leg.dst == way.legs[0].src]
+    lasted = brief(back[0].time_ns - way.time_ns if back else way.duration_ns)
+    if way.kind != "request":
+        return f"{plural(len(way.legs), 'leg')} in {lasted}" if way.ended is None else "lost"
+    return f"answered after {lasted}" if way.answered else "not answered"
+
+
+def _slowest(way: Way) -> list[str]:
+    if way.slowest is None or (way.kind == "request" and not way.answered):
+        return []
+    return [f"{brief(way.slowest.ns)} {_WHAT[way.slowest.what].format(at=escape(way.slowest.at))}"]
+
+
+def _ended(way: Way) -> list[str]:
+    return [] if way.ended is None else [_WHY[way.ended.why].format(at=escape(way.ended.at))]

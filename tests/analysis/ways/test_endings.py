@@ -79,7 +79,7 @@ def test_a_client_that_has_gone_gets_no_reply() -> None:
 
 
 def test_holes_in_the_capture_explain_all() -> None:
-    """What the broker passed on may be among the octets that the capture lacks."""
+    """The octets that the capture lacks may be the message that the broker passed on."""
     scene = broker()
     request(scene, forward=False)
     scene.events.append(Problem("error", "capture-gap", "octets are missing", 1, 1, 2, BACK, WORKER))

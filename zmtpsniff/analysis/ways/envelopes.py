@@ -138,7 +138,7 @@ class Envelopes:
         self._has_learnt = False  # since the last look at those that wait
 
     def find(self, hop: Hop, asked: Hop | None) -> Join | None:
-        """What a message passes on. None if there is nothing, or if several connections may have its id.
+        """The message that another one passes on. None if there is nothing, or if several connections may have its id.
 
         ``asked`` is the request on the same connection that it answers, if that is known.
         """

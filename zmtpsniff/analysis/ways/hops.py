@@ -25,7 +25,7 @@ class Turns(msgspec.Struct):
 
 
 class Line(msgspec.Struct):
-    """What a connection says of each message that one of its sides sends."""
+    """The facts of a connection that hold for each message of one of its sides."""
 
     src_kind: str  # socket types; "" for one that is not known
     dst_kind: str

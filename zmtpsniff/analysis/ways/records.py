@@ -58,7 +58,7 @@ class Terminus(msgspec.Struct, gc=False):
 
 
 class Way(msgspec.Struct, omit_defaults=True, tag_field="type", tag="way", gc=False):
-    """What happened to one request, job or publication, over any number of brokers and services."""
+    """The way of one request, job or publication, over any number of brokers and services."""
 
     kind: Annotated[Kind, meaning("Whether a sender waits for a reply, pushes, or publishes.")]
     time_ns: Annotated[int, meaning("When its first message was sent, since 1970.", "ns")]

@@ -56,7 +56,7 @@ class _Connection:
         self.lines: dict[str, Line] = {}  # by sender
 
     def line(self, event: Message) -> Line:
-        """What the connection says of the messages of a sender."""
+        """The facts of the connection that hold for the messages of a sender."""
         line = self.lines.get(event.src)
         if line is None or line.src_kind != (event.socket_type or line.src_kind):
             kinds = self.kinds
