@@ -22,11 +22,14 @@ class ObserverSettings(NamedTuple):
     otlp: str | None  # a URL
 
 
+otlp_option = MONITORS.rare(
+    "--otlp", metavar="URL", help="Send spans of requests to an OTLP collector: http://127.0.0.1:4318."
+)
 observer_options = option_group(
     "observer",
     ObserverSettings,
     MONITORS.rare("--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus there: 127.0.0.1:9464."),
-    MONITORS.rare("--otlp", metavar="URL", help="Send spans of requests to an OTLP collector: http://127.0.0.1:4318."),
+    otlp_option,
 )
 
 
@@ -62,11 +65,7 @@ def start_observers(
 
     ``diagnosis`` comes from make_diagnosis() and is the witness of ``capture``.
     """
-    observers: list[Observer] = []
-    if settings.otlp is not None:
-        from zmtpsniff.export.spans import make_spans
-
-        observers.append(make_spans(settings.otlp))
+    observers = start_spans(settings.otlp, waits=False)
     if settings.metrics is not None and diagnosis is not None:
         from zmtpsniff.export.metrics import Metrics
 
@@ -78,6 +77,15 @@ def start_observers(
             shown = f"[{address}]" if ":" in address else address
             click.echo(f"zmtpsniff: metrics at http://{shown}:{served}/metrics", err=True)
     return observers
+
+
+def start_spans(url: str | None, *, waits: bool) -> "list[Observer]":
+    """An observer that sends spans to the collector at a URL, if there is one; ``waits`` as in make_spans()."""
+    if url is None:
+        return []
+    from zmtpsniff.export.spans import make_spans
+
+    return [make_spans(url, waits=waits)]
 
 
 def parse_address(text: str) -> tuple[str, int]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from zmtpsniff.cli.help import PACKETS, CommandWithHelp
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, otlp_option, start_spans
 from zmtpsniff.cli.options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import keeping, run
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 @tshark_options
 @saver_options
 @packets_only
+@otlp_option
 @dissection_options
 @output_options
 @capture_record
@@ -49,6 +51,7 @@ def read(
     tshark: TsharkSettings,
     saver: SaverSettings,
     packets_only: bool,
+    otlp: str | None,
     dissection: Settings,
     capture_record: bool,
     output: Output,
@@ -71,6 +74,7 @@ def read(
     fail_if_nothing_to_select(saver, output.passes, packets_only)
     if saver.path is not None and engine != "native":
         raise click.UsageError("-w: not with --engine tshark, which gives fields, not packets; save them with tshark")
+    load_observers(ObserverSettings(metrics=None, otlp=otlp))
     plan = plan_tshark(tshark, engine, captures)
     from zmtpsniff.cli.progress import make_progress_line
     from zmtpsniff.dissection import Dissection
@@ -101,7 +105,20 @@ def read(
     collaborators = Collaborators(tls=plan.tls, selector=selector)
     dissected = Dissection(source, keeping(dissection, output), collaborators, through=through)
     line = make_progress_line(dissected, output.file)
-    run(dissected, dissection, output, line, selector=selector, capture_record=capture_record)
+    spans = start_spans(otlp, waits=True)
+    try:
+        run(
+            dissected,
+            dissection,
+            output,
+            line,
+            observers=spans,
+            selector=selector,
+            capture_record=capture_record,
+        )
+    finally:
+        for each in spans:
+            each.close()
     if selector is not None:
         tell_missing_packets(selector)
     fail_if_unsaved(packets)
