@@ -1,4 +1,4 @@
-"""What dissectors report: one type for each record of the JSON output.
+"""The events that dissectors report: one type for each record of the JSON output.
 
 An event is a fact read from the wire. Its fields are the fields of the JSON record of the same name, in that order. A
 field that does not apply is ``None``, and the record leaves it out. The meaning and the unit of a field stand beside
@@ -86,7 +86,7 @@ class WireEvent(Event):
 
 
 class Greeting(WireEvent, tag="greeting"):
-    """What one side announces about itself before anything else (23/ZMTP, 15/ZMTP, 13/ZMTP)."""
+    """The facts that one side announces about itself before anything else (23/ZMTP, 15/ZMTP, 13/ZMTP)."""
 
     version: Annotated[str | None, meaning('The version that this side announces: "3.1".')] = None
     mechanism: Annotated[
@@ -175,7 +175,7 @@ class Subscription(WireEvent, tag="subscription"):
 
 
 class Payload(msgspec.Struct, gc=False):
-    """What an application says in a message, with fields of its protocol."""
+    """The words of an application in a message, with fields of its protocol."""
 
     protocol: Annotated[str, meaning('The protocol, by the name of its dissector: "mlm", "jupyter".')]
     summary: Annotated[str, meaning("What it says, on one line.")]
@@ -358,7 +358,7 @@ class Connection(Event, tag="connection"):
 
 
 class Share(msgspec.Struct, gc=False):
-    """What one worker got of a pusher's messages."""
+    """The share of a pusher's messages that one worker got."""
 
     address: Annotated[str, meaning("The address and port of a worker.")]
     messages: Annotated[int, meaning("How many messages a worker got.")]

@@ -16,7 +16,7 @@ Blindness = Literal["beginning", "rest"]
 
 
 class Kind(NamedTuple):
-    """What one problem code stands for."""
+    """The meaning of one problem code."""
 
     severity: Severity
     meaning: str  # what was seen, for the documentation

@@ -1,4 +1,4 @@
-"""What the fields of a record mean. An event says it once, beside the type of each field:
+"""The meaning of a record's fields. An event says it once, beside the type of each field:
 
     age_ms: Annotated[int | None, meaning("How old the message is.", "ms")] = None
 
@@ -17,7 +17,7 @@ Kind = Literal["wire", "relation", "internal"]
 
 
 def meaning(text: str, unit: str = "", kind: Kind = "wire") -> msgspec.Meta:
-    """What a field means, in sentences, and the unit of its numbers, such as ``ns``."""
+    """The meaning of a field, in sentences, and the unit of its numbers, such as ``ns``."""
     return msgspec.Meta(
         description=text or None, extra_json_schema={"unit": unit} if unit else None, extra={"kind": kind}
     )
@@ -46,7 +46,7 @@ class RecordField(NamedTuple):
 
     @property
     def meaning(self) -> str:
-        """What it means, with the possible values if these are few."""
+        """Its meaning, with the possible values if these are few."""
         hints = (self.type, *typing.get_args(self.type))
         choices = [f'"{value}"' for hint in hints if typing.get_origin(hint) is Literal for value in hint.__args__]
         return f"{self.text.rstrip('.')}: {', '.join(choices)}." if choices else self.text

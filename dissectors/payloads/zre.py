@@ -79,7 +79,7 @@ class Zre:
 
 
 class ZreLog:
-    """What peers tell a collector of logs (20/ZRE, ZRE/LOG)."""
+    """The messages of peers to a collector of logs (20/ZRE, ZRE/LOG)."""
 
     name = "zrelog"
     signature = _LOG.signature

@@ -18,7 +18,7 @@ _NO_FAULTS: tuple[commands.Fault, ...] = ()
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """What the greetings of both sides come to."""
+    """The agreement that the greetings of both sides come to."""
 
     version: str | None = None  # that both use; None if the capture does not show it
     mechanism: str | None = None  # that both use; None if they differ, there is none, or the capture lacks it
@@ -32,7 +32,7 @@ _Announced = tuple[int | None, GreetingV3 | None, str | None]
 
 
 def agree(one: Opening, other: Opening) -> Agreement:
-    """What two greetings of 3.x agree on (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
+    """The agreement of two greetings of 3.x (23/ZMTP, "Version Negotiation" and "Security Mechanism")."""
     return _agree((one.revision, one.greeting, one.mechanism), (other.revision, other.greeting, other.mechanism))
 
 
@@ -64,7 +64,7 @@ def _version(announced: _Announced) -> tuple[int, int] | None:
 
 
 def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
-    """What two upgrades to ZWS agree on; the server's protocol counts (45/ZWS, "Handshake")."""
+    """The agreement of two upgrades to ZWS; the server's protocol counts (45/ZWS, "Handshake")."""
     protocol = server.protocols[0]
     if protocol not in client.protocols:
         detail = f"the client offers {', '.join(client.protocols)}, the server chooses {protocol}"

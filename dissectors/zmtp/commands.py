@@ -25,7 +25,7 @@ _WITH_METADATA = (b"\x05READY", b"\x08INITIATE")
 
 
 class Content(NamedTuple):
-    """What a command holds."""
+    """The fields of a command."""
 
     name: str
     fields: Fields

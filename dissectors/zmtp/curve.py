@@ -67,7 +67,7 @@ class Box(NamedTuple):
 
 
 class Introduction(NamedTuple):
-    """What the box of INITIATE holds."""
+    """The fields in the box of INITIATE."""
 
     long_term_key: bytes  # C
     metadata: bytes

@@ -106,7 +106,7 @@ class Pair(Protocol):
 
 
 class Turn(Protocol):
-    """Somebody on the stack of turns."""
+    """One entry of the stack of turns."""
 
     def go_on(self) -> None:
         """Use this turn."""
@@ -135,7 +135,7 @@ def _released(data: bytes, position: int) -> int:
 
 
 class Half(Part):
-    """What one side sends."""
+    """The octets of one side."""
 
     _pair: Live["Pair"]
     side: Live[Side]

@@ -35,7 +35,7 @@ class Journal(Part, gc=False):
         return self.time_ns, self.packet, self.flow, self.src, self.dst
 
     def moment(self) -> Moment:
-        """What was read last."""
+        """The position of the last octets that were read."""
         return self.time_ns, self.packet, self.begin, self.seen
 
     def go_to(self, moment: Moment) -> None:
