@@ -206,7 +206,7 @@ def _loaded(owner: Part, old: Part | None, parts: tuple[type[Part], ...], number
 def _fetch(code: int, data: memoryview) -> Any:
     """The value of an extension of MessagePack."""
     if code == _NUMBER:
-        return int.from_bytes(data, "big")
+        return int.from_bytes(data, "big", signed=True)
     try:
         if code == _CUT:
             return Cut(*msgspec.msgpack.decode(data, type=tuple[bytes, int]))
@@ -224,7 +224,7 @@ def _stored(value: Any) -> Any:
         return value
     if kind is int:
         size = value.bit_length()
-        return value if size <= _MOST_BITS else Ext(_NUMBER, value.to_bytes((size + 7) // 8, "big"))
+        return value if size <= _MOST_BITS else Ext(_NUMBER, value.to_bytes(size // 8 + 1, "big", signed=True))
     if isinstance(value, list | tuple):
         return [_stored(one) for one in value]
     if kind is frozenset:

@@ -29,6 +29,7 @@ _CAPTURES = {
     "before.pcap": "m31_req_rep.pcap",
     "after.pcap": "m31_req_rep.pcap",
     "broker.pcap": "app_malamute.pcap",
+    "worker.pcap": "m31_req_rep.pcap",
     "notebook.pcap": "app_jupyter.pcap",
     "shop.pcap": "m31_req_rep.pcap",
     "feed.pcapng": "rec_late_subscriber.pcap",
