@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Message, Place
+from tests.analysis.ways.scenes import Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.patterns import Patterns
@@ -148,3 +149,16 @@ def test_ids_that_nobody_announced_are_found_out() -> None:
     assert [len(way.legs) for way in ways] == [4, 4, 4, 4]
     for way in ways:
         assert {world.first[leg.packet] for leg in way.legs} == {way.legs[0].packet}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.2"])
+def test_publishers_of_the_loopback_interface_that_say_the_same_are_no_proxy(host: str) -> None:
+    """All programs have one address there, so equal octets prove nothing; on a host of its own they do."""
+    scene = Scene()
+    scene.connect(1, f"{host}:40000", f"{host}:5001", types=("SUB", "PUB"))
+    scene.connect(2, f"{host}:40001", f"{host}:5002", types=("SUB", "PUB"))
+    scene.say(1, b"topic", b"reading 17", by_server=True)
+    scene.say(2, b"topic", b"reading 17", by_server=True, after_ms=50)
+    (way,) = scene.ways()
+    assert [leg.certain for leg in way.legs] == [True, host == "10.0.0.2"]
+    assert way.ended is None

@@ -260,7 +260,8 @@ class Relays(Inquiry):
         """A way is over."""
         if len(way.hops) > 1:
             for one in passages(way):
-                self._place(one.at).add(one)
+                if not one.passed.is_guess:
+                    self._place(one.at).add(one)
         if way.kind == "publication":
             for hop in way.hops:
                 if self.passes_on(hop.leg.dst):

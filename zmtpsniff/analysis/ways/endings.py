@@ -90,7 +90,7 @@ class Endings:
         if way.kind == "publication" or way.answered_ns is not None:
             return None
         last = way.hops[-1]
-        if self._is_blind or last.line.dst_host in self._blind:
+        if last.is_guess or self._is_blind or last.line.dst_host in self._blind:
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.leg.dst, why)

@@ -63,6 +63,11 @@ class Hop(msgspec.Struct, eq=False):
     tokens_: frozenset[bytes] | None = None
 
     @property
+    def is_guess(self) -> bool:
+        """Nothing but equal octets joins it to the message before, and others may be meant: no proof of anything."""
+        return self.leg.joined == "body" and not self.leg.certain
+
+    @property
     def tokens(self) -> frozenset[bytes]:
         """The numbers and ids in the message, by which another one can be told to speak of the same."""
         if self.tokens_ is None:

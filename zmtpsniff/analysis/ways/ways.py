@@ -254,7 +254,7 @@ class Ways:
             self._request_or_reply(hop, event)
         if self._mark is not None:
             hop.mark = self._mark(event)
-        if hop.before is not None:
+        if hop.before is not None and not hop.is_guess:
             self._note_passage(hop.before, hop)
         self.programs.send(hop)
         if leg.reply and not self._in_order and leg.flow == hop.way.first.leg.flow and not hop.way.is_over:
@@ -280,7 +280,7 @@ class Ways:
             before = options[0]
             before.copied = (before.copied or set()) | {flow}
             before.is_passed = True
-            before.way.add(hop, before, "body", certain=len(options) == 1)
+            before.way.add(hop, before, "body", certain=len(options) == 1 and _is_proxy(before, hop))
         else:
             self._publish(hop)
         self._held.add(hop)
@@ -322,7 +322,7 @@ class Ways:
         """A job that is pushed, or the result of one."""
         alike = [one for one in self._equal(hop) if one.line.dst_kind == "PULL"]
         if alike:
-            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1)
+            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and _is_proxy(alike[0], hop))
         elif (related := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, related, "correlation", is_certain=True)
         else:
@@ -453,6 +453,17 @@ class Ways:
 
     def _begin(self, way: OpenWay) -> None:
         self._ways[id(way)] = way
+
+
+def _is_proxy(before: Hop, hop: Hop) -> bool:
+    """The sockets that took and sent equal octets are of one program.
+
+    A host shows it, but not the loopback interface, where all programs have one address: two publishers that say the
+    same are no proxy there, unless one of the sockets is of a type that proxies have.
+    """
+    host = hop.line.src_host
+    on_loopback = host.startswith("127.") or host == "[::1]"
+    return not on_loopback or hop.line.src_kind == "XPUB" or before.line.dst_kind == "XSUB"
 
 
 def _is_housekeeping(event: Message) -> bool:
