@@ -6,6 +6,8 @@ The captures are of real systems, every program on a host of its own, with one f
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dissectors.events import Message
 from tests.analysis.ways.scenes import Scene
@@ -13,6 +15,7 @@ from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.relays import RelayHost, SocketEnd
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 
@@ -87,3 +90,27 @@ def test_clients_on_the_host_of_services_pass_nothing_on() -> None:
             scene.say(flow, b"", b"!", by_server=True, answers=request, after_ms=30 if flow == 1 else 1)
     assert told(scene) == []
     assert {len(way.legs) for way in scene.ways()} == {2}
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abcd"), st.sampled_from(["ROUTER", "DEALER", "REP", "REQ"]), st.sampled_from("abcdxy")
+        )
+    )
+)
+def test_a_host_passes_on_once_two_of_its_connections_fit(sockets: list[tuple[str, str, str]]) -> None:
+    """It counts what each two of its ends come to: one takes requests, and the other sends them to a third socket."""
+    takes, sends = {"ROUTER", "REP"}, {"ROUTER", "DEALER", "REQ"}
+    host = RelayHost()
+    ends = [SocketEnd(address, kind, other) for address, kind, other in sockets if address != other]
+    for count, end in enumerate(ends, 1):
+        host.add(end, count)
+        assert host.passes == any(
+            one.kind in takes
+            and two.kind in sends
+            and one.address not in (two.address, two.other)
+            and one.other != two.address
+            for one in ends[:count]
+            for two in ends[:count]
+        )

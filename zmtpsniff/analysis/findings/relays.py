@@ -16,7 +16,7 @@ Following messages costs time, so this inquiry hears only connections of hosts t
 socket that takes messages and another one that sends them, to a third.
 """
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from heapq import heappush, heappushpop
 from typing import NamedTuple
@@ -57,7 +57,7 @@ _LOST = {  # why a way ended: what the place did, in words
 }
 
 
-class _Socket(NamedTuple):
+class SocketEnd(NamedTuple):
     """An end of a connection."""
 
     address: str
@@ -65,37 +65,55 @@ class _Socket(NamedTuple):
     other: str
 
 
-class _Host:
+class _SocketEnds:
+    """Ends of connections that take, or send, messages of one kind."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._addresses: Counter[str] = Counter()
+        self._others: Counter[str] = Counter()
+        self._pairs: Counter[tuple[str, str]] = Counter()
+
+    def add(self, end: SocketEnd) -> None:
+        """One more."""
+        self._count += 1
+        self._addresses[end.address] += 1
+        self._others[end.other] += 1
+        self._pairs[end.address, end.other] += 1
+
+    def has_third(self, end: SocketEnd) -> bool:
+        """Whether one of them is of another socket than both of this connection, and leads to another socket, too.
+
+        It counts those that do not qualify instead of looking at each: a host may have thousands.
+        """
+        same = self._addresses[end.address] + self._addresses[end.other]
+        back = self._others[end.address] - self._pairs[end.other, end.address]
+        return self._count > same + back
+
+
+class RelayHost:
     """The sockets of a host, and whether it may pass something on."""
 
     def __init__(self) -> None:
-        self.sockets: list[_Socket] = []
+        """Start without any."""
         self.flows: list[int] = []
         self.passes = False
+        self._takers: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)  # by kind of message
+        self._senders: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)
 
-    def add(self, socket: _Socket, flow: int) -> bool:
+    def add(self, socket: SocketEnd, flow: int) -> bool:
         """One more end of a connection; returns whether the host may pass something on from now on."""
-        if len(self.sockets) >= _SOCKETS:
+        if self.passes or len(self.flows) >= _SOCKETS:
             return False
         self.flows.append(flow)
-        begins = not self.passes and any(
-            _may_pass(*pair) for one in self.sockets for pair in ((one, socket), (socket, one))
-        )
-        self.sockets.append(socket)
-        self.passes = self.passes or begins
-        return begins
-
-
-def _may_pass(takes: _Socket, sends: _Socket) -> bool:
-    """Whether a message that comes to one socket can go on from the other, to a third."""
-    kind = _TAKES.get(takes.kind)
-    return (
-        kind is not None
-        and kind == _SENDS.get(sends.kind)
-        and takes.address != sends.address
-        and takes.address != sends.other
-        and takes.other != sends.address
-    )
+        takes, sends = _TAKES.get(socket.kind), _SENDS.get(socket.kind)
+        if takes is not None:
+            self._takers[takes].add(socket)
+            self.passes = self._senders[takes].has_third(socket)
+        if sends is not None:
+            self._senders[sends].add(socket)
+            self.passes = self.passes or self._takers[sends].has_third(socket)
+        return self.passes
 
 
 class _SlowPassage(NamedTuple):
@@ -199,7 +217,7 @@ class Relays(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         self._ways = Ways(in_order=False)
-        self._hosts: Ledger[str, _Host] = Ledger(_Host)
+        self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
         self._places: Ledger[str, _Place] = Ledger(_Place)
         self._earlier: list[int] = []
         self._heard: set[int] = set()  # connections whose messages come here
@@ -217,7 +235,7 @@ class Relays(Inquiry):
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of hosts that may pass something on."""
         (one, kind), (other, other_kind) = dossier.types.items()
-        hosts = [(host_of(one), _Socket(one, kind, other)), (host_of(other), _Socket(other, other_kind, one))]
+        hosts = [(host_of(one), SocketEnd(one, kind, other)), (host_of(other), SocketEnd(other, other_kind, one))]
         for name, socket in hosts:
             host = self._hosts.at(name)
             if host.add(socket, dossier.flow):
