@@ -252,7 +252,9 @@ def test_a_mistake_is_one_line_and_ends_with_2() -> None:
 def test_fields_fits_a_terminal(columns: int) -> None:
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    with subprocess.Popen([sys.executable, "-m", "zmtpsniff", "fields", "--color", "never"], stdout=slave) as program:
+    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # which would count instead
+    command = [sys.executable, "-m", "zmtpsniff", "fields", "--color", "never"]
+    with subprocess.Popen(command, stdout=slave, env=environment) as program:
         os.close(slave)
         terminal = Terminal(master)
         assert program.wait(60) == 0
