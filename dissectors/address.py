@@ -1,5 +1,8 @@
 """Addresses as records have them: ``192.0.2.1:5555``, ``[2001:db8::1]:5555``."""
 
+import ipaddress
+from functools import lru_cache
+
 FIRST_CLIENT_PORT = 32_768  # the first port that Linux chooses for a client; other systems begin later
 
 
@@ -13,3 +16,15 @@ def port_of(address: str) -> int:
     """The port of an address; 0 if the address has none."""
     digits = address.rpartition(":")[2]
     return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 6 else 0
+
+
+@lru_cache(4096)
+def is_loopback(address: str) -> bool:
+    """Whether an ``address:port`` is one of the machine itself."""
+    host = host_of(address).strip("[]").partition("%")[0]
+    try:
+        parsed = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    inner = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
+    return (inner or parsed).is_loopback

@@ -28,7 +28,7 @@ class Agreement(msgspec.Struct, frozen=True):
 
 
 _Announced = tuple[int | None, GreetingV3 | None, str | None]
-"""What a side announces: its revision, the rest of its greeting, and its mechanism."""
+"""The announcement of a side: its revision, the rest of its greeting, and its mechanism."""
 
 
 def agree(one: Opening, other: Opening) -> Agreement:

@@ -185,7 +185,7 @@ class Opening(Part):
     silent: bool = False  # the capture lacks what it says about versions
     greeted: bool = False  # its greeting is over, so that frames follow
     beginning: bytes = b""  # the first octets, to name the protocol if it is not ZMTP
-    # What it announces
+    # Its announcement
     versioned: bool | None = None  # it begins with a signature; None: not known yet
     signature: Signature | None = None
     revision: int | None = None

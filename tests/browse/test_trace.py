@@ -62,7 +62,7 @@ def test_of_two_requests_in_one_packet_each_has_its_own_way() -> None:
 
 @pytest.mark.parametrize("around", [1, 40, 1000])
 def test_a_window_of_a_long_capture_is_looked_through(around: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the connections said of themselves long before is known."""
+    """The types that the connections announced long before are known."""
     monkeypatch.setattr("zmtpsniff.browse.trace._AROUND", around)
     index = indexed("systems/healthy_service.pcap.gz")
     row = [row for row in range(len(index)) if index.is_message(row)][200]

@@ -8,7 +8,7 @@ from dissectors.events import AnyEvent, Capture, Connection, Message, Peer, Side
 from tests.support.check_program import capture, outcomes
 from tests.support.footprint import entries
 from tests.support.paths import FIXTURES
-from zmtpsniff.check.builtin import SETS, is_loopback
+from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.model import Outcome
 from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
@@ -72,24 +72,6 @@ def test_programs_that_behave_well_keep_all_of_them(name: str) -> None:
 def test_every_built_in_rule_is_kept_by_one_capture_and_broken_by_another() -> None:
     rules = {rule.name for rules in SETS.values() for rule in rules}
     assert set().union(*(broken for _, broken in BUILT_IN)) == rules
-
-
-@pytest.mark.parametrize(
-    ("address", "loopback"),
-    [
-        ("127.0.0.1:5555", True),
-        ("127.8.9.1:1", True),
-        ("[::1]:5555", True),
-        ("[::ffff:127.0.0.1]:80", True),
-        ("10.0.0.1:5555", False),
-        ("[fe80::1%eth0]:1", False),
-        ("[::ffff:10.0.0.1]:80", False),
-        ("1270.0.0.1:5", False),
-        ("", False),
-    ],
-)
-def test_what_is_loopback(address: str, loopback: bool) -> None:
-    assert is_loopback(address) is loopback
 
 
 # --------------------------------------------------------------------- rules of one's own

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Command, Greeting, Message, Octets
 
 Step = tuple[str, int, int]
-"""What happens, who does it, and a number for chance."""
+"""An event of a script: its kind, its actor, and a number for chance."""
 SCRIPTS: st.SearchStrategy[list[Step]] = st.lists(
     st.tuples(st.sampled_from(["ask", "ask", "forward", "answer", "back"]), st.integers(0, 5), st.integers(0, 9)),
     max_size=150,

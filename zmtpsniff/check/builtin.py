@@ -4,10 +4,7 @@ They are functions, not display filters, because a filter cannot ask two of thei
 to this machine, and what a problem code is about.
 """
 
-import ipaddress
-from functools import lru_cache
-
-from dissectors.address import host_of
+from dissectors.address import is_loopback
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Problem
 from dissectors.problems import PROBLEMS
 from zmtpsniff.check.model import Bounds, Filter, Rule
@@ -54,18 +51,6 @@ def _unanswered(event: AnyEvent) -> bool:
 
 def _below_3(event: AnyEvent) -> bool:
     return isinstance(event, Greeting) and event.version in _BELOW_3
-
-
-@lru_cache(4096)
-def is_loopback(address: str) -> bool:
-    """Whether an ``address:port`` is one of the machine itself."""
-    host = host_of(address).strip("[]").partition("%")[0]
-    try:
-        parsed = ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    inner = parsed.ipv4_mapped if isinstance(parsed, ipaddress.IPv6Address) else None
-    return (inner or parsed).is_loopback
 
 
 def _clearness_unseen(connection: Connection) -> bool:

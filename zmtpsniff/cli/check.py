@@ -11,7 +11,7 @@ from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.check.defaults import FACTOR, SHOWN, TOLERANCE
 from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
-from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.live_capture import LiveSettings, files_or_live, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import (
     FilePath,
     FloatRange,
@@ -187,13 +187,7 @@ def _fail_on_contradiction(settings: CheckSettings) -> None:
     modes = [name for name, is_given in given.items() if is_given]
     if len(modes) > 1:
         raise click.UsageError(f"{' and '.join(modes)}: one of them only")
-    if settings.is_live and settings.captures:
-        raise click.UsageError("--live: takes no captures; interfaces are given with -i")
-    if not settings.is_live:
-        if settings.live.interfaces or settings.live.autostop or settings.saver.path or settings.live.capture_filter:
-            raise click.UsageError("-i, -f, -a and -w: only with --live")
-        if not settings.captures:
-            raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
+    files_or_live(settings.captures, settings.is_live, settings.live, settings.saver)
     _fail_on_targets(settings)
     if settings.baseline and len(settings.captures) != 2:
         raise click.UsageError(f"--baseline: needs two captures, OLD and NEW, not {len(settings.captures)}")

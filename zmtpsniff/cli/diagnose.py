@@ -8,7 +8,7 @@ import click
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.host import tell_sealed
-from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.live_capture import LiveSettings, files_or_live, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import FilePath, color, dissection_options_without_secrets, output_file, utc
 from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_output
 from zmtpsniff.cli.run import load_dissection
@@ -62,24 +62,11 @@ def diagnose(**options: Any) -> None:
     zmtpsniff diagnose -T json capture.pcap | jq -r .summary
     """
     settings = DiagnoseSettings(**options)
-    _fail_on_contradiction(settings)
+    files_or_live(settings.captures, settings.is_live, settings.live, settings.saver)
     if settings.is_live:
         _diagnose_live(settings)
     else:
         _diagnose_files(settings)
-
-
-def _fail_on_contradiction(settings: DiagnoseSettings) -> None:
-    """Raise click.UsageError for options that do not go together."""
-    if settings.is_live and settings.captures:
-        raise click.UsageError("--live: takes no captures; interfaces are given with -i")
-    if settings.is_live:
-        return
-    live = settings.live
-    if live.interfaces or live.autostop or live.capture_filter or settings.saver.path:
-        raise click.UsageError("-i, -f, -a and -w: only with --live")
-    if not settings.captures:
-        raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
 
 
 def _diagnose_files(settings: DiagnoseSettings) -> None:

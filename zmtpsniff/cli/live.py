@@ -2,7 +2,6 @@
 
 import sys
 import time
-from typing import TYPE_CHECKING
 
 import click
 
@@ -25,9 +24,6 @@ from zmtpsniff.cli.saver import (
 )
 from zmtpsniff.cli.tshark import TsharkSettings, tshark_options
 from zmtpsniff.engine.settings import Settings
-
-if TYPE_CHECKING:
-    from zmtpsniff.export import Observer
 
 
 @click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
@@ -91,7 +87,6 @@ def live(
     diagnosis = make_diagnosis(observer, dissection)
     host = start_host(with_processes=processes, with_keys=dissection.host_keys)
     source = opened = selector = None
-    observers: list[Observer] = []
     try:
         started = start_capture(live, tshark, saver)
         source = started.source
@@ -122,20 +117,17 @@ def live(
         capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
         yields = shares_terminal(sys.stderr, output.file)  # also if the line was asked for
         line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
-        observers = start_observers(observer, capture, diagnosis)
         run(
             capture,
             dissection,
             output,
             line,
             is_live=True,
-            observers=observers,
+            observers=start_observers(observer, capture, diagnosis),
             selector=selector,
             capture_record=capture_record,
         )
     finally:
-        for each in observers:
-            each.close()
         if source is not None:
             source.close()
         if host is not None:

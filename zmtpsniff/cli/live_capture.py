@@ -72,6 +72,17 @@ live_options = option_group(
 )  # fmt: skip
 
 
+def files_or_live(captures: "Sequence[str]", is_live: bool, live: LiveSettings, saver: SaverSettings) -> None:
+    """Raise click.UsageError unless a command has either capture files, or --live and options of a live capture."""
+    if is_live:
+        if captures:
+            raise click.UsageError("--live: takes no captures; interfaces are given with -i")
+    elif live.interfaces or live.autostop or live.capture_filter or saver.path:
+        raise click.UsageError("-i, -f, -a and -w: only with --live")
+    elif not captures:
+        raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
+
+
 class LiveCapture(NamedTuple):
     """A capture that has begun."""
 

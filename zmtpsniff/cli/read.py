@@ -106,19 +106,7 @@ def read(
     dissected = Dissection(source, keeping(dissection, output), collaborators, through=through)
     line = make_progress_line(dissected, output.file)
     spans = start_spans(otlp, waits=True)
-    try:
-        run(
-            dissected,
-            dissection,
-            output,
-            line,
-            observers=spans,
-            selector=selector,
-            capture_record=capture_record,
-        )
-    finally:
-        for each in spans:
-            each.close()
+    run(dissected, dissection, output, line, observers=spans, selector=selector, capture_record=capture_record)
     if selector is not None:
         tell_missing_packets(selector)
     fail_if_unsaved(packets)

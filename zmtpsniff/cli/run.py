@@ -1,6 +1,7 @@
 """From the events of a dissection to what is written."""
 
 import io
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -91,11 +92,14 @@ def run(
     """Write all events; an interrupt ends that with the totals, too.
 
     ``line`` is kept up to date, and erased in the end. If ``is_live``, whether somebody still reads is seen even when
-    there is nothing to write. ``observers`` are told everything, whatever the filter.
+    there is nothing to write. ``observers`` are told everything, whatever the filter, and closed in the end.
     ``selector`` saves the packets of what passes; its file is complete in the end. ``capture_record`` says whether the
     totals are written.
     """
-    with open_records(output) as stream:
+    with ExitStack() as closing:
+        for observer in observers:
+            closing.callback(observer.close)
+        stream = closing.enter_context(open_records(output))
         renderer = renderer_for(output, settings, stream)
         try:
             for events in capture.batches():

@@ -11,7 +11,7 @@ from zmtpsniff.capture.files import Captures
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.host import tell_sealed
-from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.live_capture import LiveSettings, files_or_live, live_options, settle_capture, start_capture
 from zmtpsniff.cli.options import (
     FilePath,
     IntRange,
@@ -86,24 +86,11 @@ def trace(**options: Any) -> None:
     zmtpsniff trace -Y 'frames contains "order-17"' broker.pcap worker.pcap
     """
     settings = TraceSettings(**options)
-    _fail_on_contradiction(settings)
+    files_or_live(settings.captures, settings.is_live, settings.live, settings.saver)
     if settings.is_live:
         _trace_live(settings)
     else:
         _trace_files(settings)
-
-
-def _fail_on_contradiction(settings: TraceSettings) -> None:
-    """Raise click.UsageError for options that do not go together."""
-    if settings.is_live and settings.captures:
-        raise click.UsageError("--live: takes no captures; interfaces are given with -i")
-    if settings.is_live:
-        return
-    live = settings.live
-    if live.interfaces or live.autostop or live.capture_filter or settings.saver.path:
-        raise click.UsageError("-i, -f, -a and -w: only with --live")
-    if not settings.captures:
-        raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
 
 
 def _trace_files(settings: TraceSettings) -> None:

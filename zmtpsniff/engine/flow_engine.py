@@ -59,7 +59,7 @@ class FlowEngine:
         that gets a dissector. It makes notices if the settings ask for ``patterns``.
         """
         self.events: list[AnyEvent] = []
-        """What :meth:`give` gives next. Others may append events of their own."""
+        """The events that :meth:`give` gives next. Others may append their own."""
         self._notices: list[tuple[int, Notice]] = []
         self._limits = settings.limits
         self._rules = settings.decode_as

@@ -7,7 +7,6 @@ ids. If a message has a ``traceparent`` (W3C Trace Context), the way is a part o
 """
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
@@ -24,13 +23,12 @@ from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.events import AnyEvent, Message, at_hand
 from zmtpsniff import __version__
 from zmtpsniff.analysis.ways.delays import passages
-from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.hops import TRACEPARENT, Hop, OpenWay
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.errors import Error
 from zmtpsniff.words.counts import plural
 
 _SEARCHED = 4096  # octets of a frame, for a traceparent
-_TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 _SERVICES = 1000  # whose resources are remembered
 _BATCH = 512  # spans of one request to the collector
 # Made now: it looks for installed packages, which may be out of reach once privileges have been given up.
@@ -160,7 +158,7 @@ def _mark(message: Message) -> _Mark:
     origin = None
     for frame in octets:
         digest.update(frame)
-        if origin is None and (found := _TRACEPARENT.search(frame, 0, _SEARCHED)) is not None:
+        if origin is None and (found := TRACEPARENT.search(frame, 0, _SEARCHED)) is not None:
             origin = int(found[1], 16), int(found[2], 16)
     made = digest.digest()
     return _Mark(int.from_bytes(made[:16]), int.from_bytes(made[16:]), origin)

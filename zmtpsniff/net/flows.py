@@ -156,7 +156,7 @@ class FlowTable(Part):
         ]
 
     def acknowledgments(self, segments: Iterable[Segment]) -> Iterator[Acknowledgment]:
-        """What these segments acknowledge, which the table has taken, of flows whose octets somebody wants."""
+        """The acknowledgments in these segments, which the table has taken, of flows that are dissected."""
         for time_ns, _, key, _, ack, flags, _, _ in segments:
             direction = self._directions.get(key)
             if direction is None or not flags & ACK or not direction.flow.begun or direction.flow.unwanted:

@@ -29,7 +29,7 @@ _Sightings = dict[tuple[bytes, int, int], int]
 def clock_differences(files: Sequence[Iterator[list[Packet]]]) -> list[int | None]:
     """By how many nanoseconds the clock of each file is ahead of that of the first.
 
-    None for a file that saw no connection, in both directions, that one of the others saw.
+    The result is None for a file that shares no connection, in both directions, with another file.
     """
     seen = [_sightings(file) for file in files]
     ahead: list[int | None] = [0, *[None] * (len(files) - 1)]

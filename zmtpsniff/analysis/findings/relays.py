@@ -197,7 +197,7 @@ class _Place:
 
 
 def _doing(one: Passage) -> str:
-    """What a program did with a message while it had it, in words."""
+    """The work of a program on a message, in words."""
     if one.taken.leg.flow == one.passed.leg.flow:
         return "between taking a request and answering it"
     if one.passed.leg.reply:

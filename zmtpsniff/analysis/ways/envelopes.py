@@ -9,14 +9,14 @@ So the next leg of a request ends with the frames of the leg before, and has the
 way back the ROUTER takes the id off: the next leg of a reply is the end of the leg before, behind the id of the
 connection that it goes to.
 
-Nobody says on the wire which connection has which id, unless the peer chose it (the property Identity). But a
+The wire does not say which connection has which id, unless the peer chose it (the property Identity). But a
 connection has one id as long as it lasts, and no other connection to the same ROUTER has that id. So whichever
 connections can have sent a message with an id are those that may have the id; the first message that one connection
 alone can have sent tells it for good. Until then the legs with that id wait: they are the beginning of a piece of a
 way, whose place is found later.
 """
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ _ALIKE = 1024  # messages with the same last frame
 _OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
 _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so long has dropped it
 _WAITING = 1024  # legs whose id nobody knows yet
+_POSSIBLE = 65_536  # ids of which several connections may have each
 
 
 class Join(NamedTuple):
@@ -90,9 +91,8 @@ class RoutingIds:
         self._flows: dict[tuple[str, Octets], int] = {}  # by the address of the ROUTER and the id
         self._keys: dict[int, tuple[str, Octets]] = {}
         self._announced: set[int] = set()
-        self.possible: dict[
-            tuple[str, Octets], set[int]
-        ] = {}  # by the host and the id: the connections that may have it
+        # By the host and the id: the connections that may have it.
+        self._possible: OrderedDict[tuple[str, Octets], set[int]] = OrderedDict()
 
     def learn(self, flow: int, router: str, routing_id: Octets) -> None:
         """A connection has this id at the ROUTER with this address."""
@@ -112,6 +112,15 @@ class RoutingIds:
         key = self._keys.pop(flow, None)
         if key is not None and self._flows.get(key) == flow:
             del self._flows[key]
+
+    def narrow(self, host: str, routing_id: Octets, flows: set[int]) -> set[int]:
+        """The connections that may have an id at this host, now that it is one of ``flows`` that has it."""
+        place = (host, routing_id)
+        left = flows & (self._possible.pop(place, flows) or flows)
+        self._possible[place] = left
+        if len(self._possible) > _POSSIBLE:
+            self._possible.popitem(last=False)
+        return left
 
     def is_known(self, flow: int, routing_id: Octets) -> bool:
         """Whether the connection is known to have this id."""
@@ -153,12 +162,11 @@ class Envelopes:
         flows = {_flow(hop, before, is_back) for before, _, is_back in options}
         ids = {routing_id for _, routing_id, _ in options}
         if len(ids) == 1:
-            place = (hop.line.src_host, next(iter(ids)))
-            flows &= self.ids.possible.setdefault(place, set(flows)) or flows
-            self.ids.possible[place] = flows
+            routing_id = next(iter(ids))
+            flows = self.ids.narrow(hop.line.src_host, routing_id, flows)
             if len(flows) == 1:
                 return self._settle(hop, [one for one in options if _flow(hop, one[0], one[2]) in flows])
-            self._waiting.append(_Piece(hop, place[1], [before for before, _, _ in options], options[0][2]))
+            self._waiting.append(_Piece(hop, routing_id, [before for before, _, _ in options], options[0][2]))
             return None
         return self._settle(hop, options) if len(flows) == 1 else None
 

@@ -11,9 +11,11 @@ from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
 _TOKENS_OCTETS = 4096  # of a message that are searched for tokens
 _MOST_TOKENS = 64
-# A word with a digit, of at least four characters: a number, an id, a UUID. Of traceparent (W3C Trace Context) the id
-# of the trace alone, which all its spans have.
-_TOKEN = re.compile(rb"\b00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}\b|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
+TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
+"""The ids of a trace and of a span in it (W3C Trace Context)."""
+# A word with a digit, of at least four characters: a number, an id, a UUID. Of a traceparent the id of the trace alone,
+# which all its spans have.
+_TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
 _DIGIT = re.compile(rb"\d")
 
 
@@ -57,7 +59,6 @@ class Hop(msgspec.Struct, eq=False):
     routing_id: Octets = b""  # of a request that a broker passed on: of the connection that it came on
     topic: Octets = b""  # of a publication
     copied: set[int] | None = None  # of a publication: the connections that its receiver passed it on
-    sent_on: set[int] | None = None  # of a publication: the connections that its publisher sent it on
     others_until_ns: int = 0  # its sender worked on other messages until then
     free_ns: int = -1  # of a service with a worker for each connection: until when this one worked on others
     tokens_: frozenset[bytes] | None = None
@@ -77,7 +78,7 @@ class Hop(msgspec.Struct, eq=False):
                 octets = at_hand(frame)[:left]
                 left -= len(octets)
                 for match in _TOKEN.finditer(octets):
-                    token = match[1] or match[2]
+                    token = match[1] or match[3]
                     if _DIGIT.search(token):
                         found.add(token)
                 if left <= 0 or len(found) >= _MOST_TOKENS:

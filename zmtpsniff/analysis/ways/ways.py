@@ -20,13 +20,14 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from dissectors.address import host_of
+from dissectors.address import host_of, is_loopback
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
+from zmtpsniff.analysis.ways.first_copies import FirstCopies
 from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
@@ -96,7 +97,7 @@ class Ways:
         self._ways: dict[int, OpenWay] = {}  # by their id(), in the order of their beginnings
         self._in_order = in_order
         self._answered: list[OpenWay] = []
-        self._first_copies: OrderedDict[tuple[str, int], list[Hop]] = OrderedDict()
+        self._first_copies = FirstCopies()
         self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
         self._now_ns = 0
         self._acknowledgments: list[Acknowledgment] = []
@@ -280,7 +281,7 @@ class Ways:
             before = options[0]
             before.copied = (before.copied or set()) | {flow}
             before.is_passed = True
-            before.way.add(hop, before, "body", certain=len(options) == 1 and _is_proxy(before, hop))
+            before.way.add(hop, before, "body", certain=len(options) == 1 and _proves(before, hop))
         else:
             self._publish(hop)
         self._held.add(hop)
@@ -299,19 +300,10 @@ class Ways:
 
     def _publish(self, hop: Hop) -> None:
         """A publication of its publisher. What it sent to another subscriber before is the same publication."""
-        key = (hop.leg.src, hash(tuple(hop.frames)))
-        firsts = self._first_copies.setdefault(key, [])
-        self._first_copies.move_to_end(key)
-        if len(self._first_copies) > _WAYS:
-            self._first_copies.popitem(last=False)
-        flow = hop.leg.flow
-        for first in firsts:
-            if first.sent_on is not None and flow not in first.sent_on:
-                first.sent_on.add(flow)
-                first.way.join_copy(hop, first)
-                return
-        firsts.append(hop)
-        hop.sent_on = {flow}
+        first = self._first_copies.first_of(hop)
+        if first is not None:
+            first.way.join_copy(hop, first)
+            return
         request = self._lanes.related(hop)
         if request is not None:  # such as the output of a Jupyter kernel, while it works on a request
             request.way.add(hop, request, "correlation", certain=True)
@@ -322,7 +314,7 @@ class Ways:
         """A job that is pushed, or the result of one."""
         alike = [one for one in self._equal(hop) if one.line.dst_kind == "PULL"]
         if alike:
-            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and _is_proxy(alike[0], hop))
+            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and _proves(alike[0], hop))
         elif (related := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, related, "correlation", is_certain=True)
         else:
@@ -455,15 +447,16 @@ class Ways:
         self._ways[id(way)] = way
 
 
-def _is_proxy(before: Hop, hop: Hop) -> bool:
-    """The sockets that took and sent equal octets are of one program.
+def _proves(before: Hop, hop: Hop) -> bool:
+    """Equal octets prove that one program took and sent them.
 
-    A host shows it, but not the loopback interface, where all programs have one address: two publishers that say the
-    same are no proxy there, unless one of the sockets is of a type that proxies have.
+    They do on a host, but not on the loopback interface, where all programs have one address: two publishers that say
+    the same are no proxy there, unless one of the sockets is of a type that proxies have. And octets that are cut off
+    may differ.
     """
-    host = hop.line.src_host
-    on_loopback = host.startswith("127.") or host == "[::1]"
-    return not on_loopback or hop.line.src_kind == "XPUB" or before.line.dst_kind == "XSUB"
+    if is_loopback(hop.leg.src) and hop.line.src_kind != "XPUB" and before.line.dst_kind != "XSUB":
+        return False
+    return all(type(frame) is bytes for frame in hop.frames)
 
 
 def _is_housekeeping(event: Message) -> bool:

@@ -1,0 +1,61 @@
+"""First copies: a publisher sends each publication to all of its subscribers, a copy on each connection.
+
+A publisher may say the same octets again and again, such as "tick". Each subscriber gets these publications in their
+order. So the next copy on a connection is of the next publication after the one that the connection had last. Some get
+their copies late; but one that comes much later is most likely of a publication that the capture has from nobody else.
+"""
+
+from collections import OrderedDict, deque
+
+from zmtpsniff.analysis.ways.hops import Hop
+
+_TEXTS = 65_536  # messages, by sender and octets, that are remembered
+_MOST = 64  # publications of the same octets
+_LATE_NS = 1_000_000_000  # of the same octets said again: no copy comes later
+
+
+class _Text:
+    """The publications of one sender in the same octets."""
+
+    __slots__ = ("count", "firsts", "reached")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.firsts: deque[Hop] = deque(maxlen=_MOST)  # the first copy of each of the last ones
+        self.reached: dict[int, int] = {}  # by connection: the number of the last one that it had
+
+    def first_of(self, hop: Hop) -> Hop | None:
+        """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
+        firsts, now_ns = self.firsts, hop.leg.time_ns
+        while self.count > 1 and firsts and now_ns - firsts[0].leg.time_ns > _LATE_NS:
+            firsts.popleft()
+        oldest = self.count - len(firsts)
+        flow = hop.leg.flow
+        # A connection that had none of them most likely gets the newest.
+        number = max(self.reached.get(flow, self.count - 2) + 1, oldest)
+        self.reached[flow] = number
+        if number < self.count:
+            return firsts[number - oldest]
+        self.count += 1
+        firsts.append(hop)
+        return None
+
+
+class FirstCopies:
+    """The first copies of publications, by their publisher and octets."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._texts: OrderedDict[tuple[str, int], _Text] = OrderedDict()
+
+    def first_of(self, hop: Hop) -> Hop | None:
+        """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
+        key = (hop.leg.src, hash(tuple(hop.frames)))
+        text = self._texts.get(key)
+        if text is None:
+            text = self._texts[key] = _Text()
+            if len(self._texts) > _TEXTS:
+                self._texts.popitem(last=False)
+        else:
+            self._texts.move_to_end(key)
+        return text.first_of(hop)
