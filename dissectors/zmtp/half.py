@@ -58,7 +58,7 @@ STAGES: dict[Stage, tuple[Stage, ...]] = {
 }
 
 Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
-"""What a side tells the pair: what its opening has found out, or
+"""A finding of a side for the pair: one of its opening, or
 
     silence     nothing more will be known of what it says about versions
     evidence    more frames of what may be ZMTP 1.0 have come
@@ -66,8 +66,6 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
     lost        octets of its greeting are missing
     hopeless    no frames are found in as much as is searched
 """
-
-
 # Facts from which nothing follows but what the pair says.
 _FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
 
@@ -172,8 +170,8 @@ class Half(Part):
         self._read, self._part = self._enter, self._read_opening
         self._turns = self._pair.turns
 
-    def _turn(self, stage: Stage) -> None:
-        """From now on this is who takes the octets."""
+    def _pass_to(self, stage: Stage) -> None:
+        """The part of this stage takes the octets from now on."""
         self.stage = stage
         reads = _READS.get(stage)
         if reads is not None:
@@ -346,7 +344,7 @@ class Half(Part):
 
     def stop(self) -> None:
         """Read nothing more of this side."""
-        self._turn("over")
+        self._pass_to("over")
         self.opening.stop()
         self.reader = None
         self.search = None
@@ -360,7 +358,7 @@ class Half(Part):
         if isinstance(self.search, Search):
             self.search.known = True
         if self.stage == "unproven":
-            self._turn("frames")
+            self._pass_to("frames")
 
     def expect(self, framing: int) -> None:
         """Frames of this side have this framing (0: nobody knows), when they come or are found."""
@@ -384,7 +382,7 @@ class Half(Part):
             self.opening.miss()
             if self.search is not None:
                 self.search = None
-                self._turn("opening")
+                self._pass_to("opening")
             self._pair.take(self, "silence")
 
     def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
@@ -485,9 +483,9 @@ class Half(Part):
         self.search = None
         self.reader = FrameReader(self.buffer, self.session, framing)
         if framing == 1 and not opening.proven:
-            self._turn("unproven")
+            self._pass_to("unproven")
         else:
-            self._turn("frames")
+            self._pass_to("frames")
 
     def _read_unproven(self, data: bytes, position: int) -> int:
         """Read frames of ZMTP 1.0 while nothing proves that they are. A frame that is not legal disproves it."""
@@ -528,7 +526,7 @@ class Half(Part):
         self.opening.leave()
         self.search = None
         self.reader = reader
-        self._turn("messages")
+        self._pass_to("messages")
 
     def _die(self) -> None:
         """Nothing after this can be read."""
@@ -645,7 +643,7 @@ class Half(Part):
             self._begin_message_search()
         else:
             self.search = Search(self.buffer, self._is_believed, opening.framing, opening.proven)
-            self._turn("search")
+            self._pass_to("search")
 
     def _is_believed(self, octets: bytes, found: Discovery) -> bool:
         return self._pair.believes(self, octets, found)
@@ -743,7 +741,7 @@ class Half(Part):
             inflater.lose()
         reader = WebSocketReader(self.buffer, self.session, inflater, False)
         self.search = MessageSearch(reader, self.side == "client")
-        self._turn("message search")
+        self._pass_to("message search")
         return self.search
 
     def _read_message_search(self, data: bytes, position: int) -> int:
@@ -826,7 +824,7 @@ class Half(Part):
         """Go on in the stage of the snapshot."""
         if not self._fits(self.stage):
             raise SnapshotError(f"not a snapshot: nobody reads {self.stage}")
-        self._turn(self.stage)
+        self._pass_to(self.stage)
 
     def _fits(self, stage: Stage) -> bool:
         """Whether there is who reads in a stage."""
