@@ -1,7 +1,7 @@
 """Lengths of time in words."""
 
 NS = 1_000_000_000  # nanoseconds of a second
-_UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
+_UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"))
 
 
 def duration(length_ns: int) -> str:
@@ -19,7 +19,11 @@ def brief(length_ns: int) -> str:
     """A length of time with three digits, for a table: ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
     if length_ns >= 60 * NS:
         return duration(length_ns)
-    digits, unit = next((length_ns / size, unit) for size, unit in _UNITS if abs(length_ns) >= size or size == 1)
+    digits, unit = float(length_ns), "ns"
+    for size, name in _UNITS:
+        if abs(length_ns) >= size:
+            digits, unit = length_ns / size, name
+            break
     return f"{digits:.3g} {unit}" if abs(digits) < 999.5 else f"{digits:.0f} {unit}"
 
 
