@@ -62,8 +62,8 @@ class TraceSettings(NamedTuple):
 @click.command(cls=CommandWithHelp, short_help="Follow requests over brokers and services.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @CHECKS.option("--live", "is_live", is_flag=True, help="Follow traffic while it passes. From -i, until -a or Ctrl-C.")
-@click.option("--slowest", type=IntRange(1), metavar="N", help="Only the N ways that took longest, the slowest first.")
-@click.option("--lost", is_flag=True, help="Only requests without a reply, and jobs that were not done.")
+@OUTPUT.option("--slowest", type=IntRange(1), metavar="N", help="Only the N ways that took longest, the slowest first.")
+@OUTPUT.option("--lost", is_flag=True, help="Only requests without a reply, and jobs that were not done.")
 @live_options
 @tshark_options
 @saver_options
