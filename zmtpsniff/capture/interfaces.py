@@ -136,6 +136,7 @@ def _from_scapy() -> list[Interface]:
     """The interfaces that scapy knows. It knows less of them, but works on other systems than Linux, too."""
     from scapy.all import conf
 
+    conf.ifaces.reload()  # scapy keeps what it knew when it was imported, or when a capture began
     found = []
     for each in conf.ifaces.values():
         flags = int(each.flags)
