@@ -32,7 +32,7 @@ class Burst:
         for _ in range(self._batches):
             yield piece_of([PACKET] * 10)
         self.all_out.set()
-        self._stopped.wait(10)
+        self._stopped.wait(60)
         self.dropped = 7
 
     def count_drops(self) -> None:
@@ -53,7 +53,7 @@ def test_what_a_slow_reader_leaves_is_bounded_and_counted_apart() -> None:
     source = LiveSource(engine, queue_octets=100_000)  # room for ten batches
     batches = source.batches()
     seen = next(batches)
-    assert engine.all_out.wait(10)
+    assert engine.all_out.wait(60)
     source.stop()
     seen += [packet for batch in batches for packet in batch]
     assert len(seen) + source.overrun == 1000
@@ -74,7 +74,7 @@ def test_a_second_stop_drops_what_waits_and_counts_it() -> None:
     source = LiveSource(engine)
     batches = source.batches()
     seen = len(next(batches))
-    assert engine.all_out.wait(10)
+    assert engine.all_out.wait(60)
     source.stop()
     source.stop()
     seen += sum(map(len, batches))

@@ -212,7 +212,7 @@ def test_a_real_program(tmp_path: Path) -> None:
     calls = "trace=sendto,recvfrom,read,write,sendmsg,recvmsg,close"
     with zmq.Context() as context, context.socket(zmq.REP) as socket:
         socket.linger = 0
-        socket.rcvtimeo = 30_000
+        socket.rcvtimeo = 120_000
         socket.bind(endpoint)
         command = [
             "strace",

@@ -33,8 +33,8 @@ def real(kind: int, server: bool, keys: tuple[bytes, bytes]) -> Iterator[tuple[z
     context = zmq.Context()
     peer = context.socket(kind)
     peer.linger = 0
-    peer.heartbeat_ivl, peer.heartbeat_timeout = 50, 10_000
-    peer.rcvtimeo = peer.sndtimeo = 10_000
+    peer.heartbeat_ivl, peer.heartbeat_timeout = 50, 60_000
+    peer.rcvtimeo = peer.sndtimeo = 60_000
     public, secret = keys
     try:
         if server:

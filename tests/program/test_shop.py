@@ -1,18 +1,26 @@
 """A shop of 13 connections, broken in nine realistic ways, each of which the first three lines of a diagnosis tell."""
 
+import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.support import shop
+from tests.support.live_program import wait_for
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import PROJECT, program
 
-pytestmark = [pytest.mark.slow, needs_namespaces]
+pytestmark = [
+    pytest.mark.slow,
+    needs_namespaces,
+    pytest.mark.skipif(shutil.which("tcpdump") is None, reason="tcpdump is not installed"),
+]
+# Sent when all is said: what is captured before it is in the file before it.
+_LAST = "the last datagram"
+_SEND = "import socket; socket.socket(type=socket.SOCK_DGRAM).sendto(b'{}', ('127.0.0.1', 9))"
 
 
 def record(fault: str, path: Path, seconds: float = shop.SECONDS) -> None:
@@ -30,7 +38,8 @@ def record_program(path: Path, *command: str) -> None:
             while "listening" not in capture.stderr.readline():
                 pass
             subprocess.run(side.command(*command), check=True, timeout=60)
-            time.sleep(1.2)  # what the kernel still has
+            subprocess.run(side.command(sys.executable, "-c", _SEND.format(_LAST)), check=True, timeout=60)
+            wait_for(lambda: _LAST.encode() in path.read_bytes())
             capture.terminate()
 
 

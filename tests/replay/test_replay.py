@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Cut, Greeting, Message, Octets, Peer, Sides, Subscription
 from tests.support import replay_peers
-from tests.support.live_program import needs_privilege
+from tests.support.conversation import closed
+from tests.support.live_program import live, needs_privilege
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES, program
 from tests.support.ports import free_port
@@ -505,27 +506,21 @@ def test_a_replay_looks_like_the_capture(tmp_path: Path) -> None:
         zmtpsniff_ = [sys.executable, "-m", "zmtpsniff"]
 
         def captured(path: Path, *commands: Sequence[str]) -> None:
-            capture = subprocess.Popen(
-                side.command(*zmtpsniff_, "live", "-i", "lo", "-v", "-T", "summary", "-w", str(path)),
-                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            )  # fmt: skip
-            assert capture.stderr
-            assert "capturing" in capture.stderr.readline()
-            with subprocess.Popen(
-                side.command(*peers, "serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            ) as services:
-                assert services.stdout
-                assert services.stdin
-                assert services.stdout.readline().strip() == replay_peers.READY
-                for command in commands:
-                    done = subprocess.run(
-                        side.command(*command), capture_output=True, text=True, check=False, timeout=60
-                    )
-                    assert done.returncode == 0, done.stderr + done.stdout
-                services.stdin.close()
-            time.sleep(0.5)
-            capture.terminate()
-            assert capture.wait(20) == 0
+            with live("-i", "lo", "-w", str(path), prefix=side.command()) as capture:
+                with subprocess.Popen(
+                    side.command(*peers, "serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+                ) as services:
+                    assert services.stdout
+                    assert services.stdin
+                    assert services.stdout.readline().strip() == replay_peers.READY
+                    for command in commands:
+                        done = subprocess.run(
+                            side.command(*command), capture_output=True, text=True, check=False, timeout=60
+                        )
+                        assert done.returncode == 0, done.stderr + done.stdout
+                    services.stdin.close()
+                capture.read_until(closed(5, "127.0.0.1"))
+                capture.interrupt()
 
         first, second = tmp_path / "first.pcapng", tmp_path / "second.pcapng"
         captured(first, [*peers, "ask"])

@@ -138,7 +138,7 @@ class RealPeer:
         self._connection = connection
         self._side = side
         self._held = b""
-        connection.settimeout(10)
+        connection.settimeout(60)
 
     def send(self, octets: bytes) -> None:
         self._connection.sendall(octets)

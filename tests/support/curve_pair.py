@@ -13,7 +13,7 @@ import threading
 
 import zmq
 
-PATIENCE_MS = 30_000
+PATIENCE_MS = 60_000
 
 
 def serve(socket: "zmq.Socket[bytes]") -> None:

@@ -82,7 +82,7 @@ def until_heard(pair: Pair, say: Callable[[bytes], None]) -> list[bytes]:
         except OSError:
             continue
         break
-    pair.client.set(zmq.RCVTIMEO, 10_000)
+    pair.client.set(zmq.RCVTIMEO, 60_000)
     for _ in range(first + 1, said):
         pair.client.recv()
     return [b"%d" % number for number in range(first, said)]
@@ -90,7 +90,7 @@ def until_heard(pair: Pair, say: Callable[[bytes], None]) -> list[bytes]:
 
 def ws_sizes(context: zmq.Context, host: str, port: int) -> None:
     """Both ways, since only a client's frames are masked; several parts at once; heartbeats."""
-    beats = (zmq.HEARTBEAT_IVL, 100), (zmq.HEARTBEAT_TIMEOUT, 20_000)
+    beats = (zmq.HEARTBEAT_IVL, 100), (zmq.HEARTBEAT_TIMEOUT, 60_000)
     pair = Pair(context, zmq.PAIR, zmq.PAIR, f"ws://{host}:{port}/some/path", (beats, ()))
     for size in SIZES:
         pair.ask(body(size))
@@ -145,7 +145,7 @@ def ws_plain_refused(context: zmq.Context, host: str, port: int) -> None:
     client = (zmq.PLAIN_USERNAME, USERNAME), (zmq.PLAIN_PASSWORD, WRONG), (zmq.LINGER, 0)
     server = (zmq.PLAIN_SERVER, 1), (zmq.ZAP_DOMAIN, b"global")
     Pair(context, zmq.DEALER, zmq.DEALER, f"ws://{host}:{port}/", (client, server))
-    assert asked.wait(10)
+    assert asked.wait(60)
     time.sleep(0.3)
 
 
@@ -237,7 +237,7 @@ def ws_closed(context: zmq.Context, host: str, port: int) -> None:
     pair = context.socket(zmq.PAIR)
     pair.bind(f"ws://{host}:{port}/")
     client = WSConnection(ConnectionType.CLIENT)
-    with socket.create_connection((host, port), timeout=10) as stream:
+    with socket.create_connection((host, port), timeout=60) as stream:
 
         def send(event: Event) -> None:
             stream.sendall(client.send(event))

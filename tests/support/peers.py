@@ -28,7 +28,7 @@ FIRST_PORT = 5600
 CONTROL_PORT = 5599  # a PAIR on which the client says that it is ready
 MARK = b"told in confidence"  # in every message over CURVE
 USERNAME, PASSWORD = b"alice", b"pass-word-of-alice"
-_PATIENCE_MS = 30_000
+_PATIENCE_MS = 120_000
 _TOPICS = [b"topic %02d" % number for number in range(40)]
 MIB = 1 << 20
 

@@ -50,7 +50,7 @@ class _Server:
 
     def _end(self) -> None:
         self._channel.close()
-        self._process.wait(10)
+        self._process.wait(60)
 
 
 _server = cache(_Server)
