@@ -8,7 +8,6 @@ target was executed and how much of the code was reached.
 import argparse
 import contextlib
 import io
-import json
 import os
 import re
 import shlex
@@ -21,8 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
-
-from . import lines
 
 FOLDER = Path(__file__).parent
 CORPUS = FOLDER / "corpus"
@@ -43,11 +40,6 @@ def main() -> int:
     options = _options()
     if options.target:
         _fuzz(options.target, _targets()[options.target], options.flags)
-        return 0
-    if options.trace:
-        from .targets import TARGETS
-
-        print(json.dumps(lines.reached(TARGETS[options.trace], map(Path, options.flags))))
         return 0
     if options.seed_corpus:
         from .seeds import write
@@ -71,10 +63,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at a time")
     parser.add_argument("--work", type=Path, help="folder for what is learned, to go on from; else it is forgotten")
     parser.add_argument("--keep", action="store_true", help="add the best of what is learned to the corpus")
-    parser.add_argument("--lines", action="store_true", help="also say how many lines of each module are reached")
     parser.add_argument("--seed-corpus", action="store_true", help="make the first inputs anew out of the fixtures")
     parser.add_argument("--target", choices=NAMES, help=argparse.SUPPRESS)
-    parser.add_argument("--trace", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("flags", nargs="*", help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -116,8 +106,6 @@ def _run(options: argparse.Namespace) -> int:
         with ThreadPoolExecutor(options.jobs) as pool:
             rows = list(pool.map(one, names))
         _print(rows)
-        if options.lines:
-            _print_lines(names, work, options.jobs)
         if options.keep:
             for name in names:
                 _keep(name, work)
@@ -177,24 +165,6 @@ def _print(rows: list[dict[str, Any]]) -> None:
         )
     total = sum(row.get("number_of_executed_units", 0) for row in rows)
     print(f"\n{total:,} executions of {len(rows)} targets, {sum(row['failed'] for row in rows)} failed.", flush=True)
-
-
-def _print_lines(names: list[str], work: Path, jobs: int) -> None:
-    """Which share of each module's lines all inputs together reach."""
-
-    def one(name: str) -> dict[str, list[int]]:
-        files = [str(path) for folder in (CORPUS / name, work / name) for path in sorted(folder.glob("*"))]
-        found: dict[str, list[int]] = {}
-        for start in range(0, len(files), 2000):
-            done = subprocess.run(
-                _command("--trace", name, "--", *files[start : start + 2000]), stdout=subprocess.PIPE, check=True
-            )
-            for module, numbers in json.loads(done.stdout).items():
-                found[module] = sorted({*found.get(module, ()), *numbers})
-        return found
-
-    with ThreadPoolExecutor(jobs) as pool:
-        print(lines.table(list(pool.map(one, names))))
 
 
 def _keep(name: str, work: Path) -> None:
