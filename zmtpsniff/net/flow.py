@@ -50,7 +50,7 @@ from typing import Literal
 
 from msgspec import field
 
-from dissectors.snapshots import LATER, Live, Part
+from dissectors.snapshots import LATER, Live, Part, quick
 from zmtpsniff.net.dissection import FlowDissection, Side
 from zmtpsniff.net.reassembly import (
     ATTENTION,
@@ -104,6 +104,7 @@ class Commons(Part):
     doubt: Live[Doubt | None] = None
 
 
+@quick
 class Flow(Part):
     """A TCP connection."""
 

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from msgspec import field
 
-from dissectors.snapshots import LATER, Live, Part
+from dissectors.snapshots import LATER, Live, Part, quick
 from zmtpsniff.net.clocks import ClockComparison
 from zmtpsniff.net.segment import (
     ACK,
@@ -121,6 +121,7 @@ class DirectionOwner(Protocol):
 Owner = TypeVar("Owner", bound=DirectionOwner)
 
 
+@quick
 class Direction(Part, Generic[Owner]):
     """One direction of a flow: the numbers of its octets, and the segments that wait."""
 
