@@ -33,7 +33,8 @@ from dissectors.events import (
     Subscription,
 )
 from dissectors.records import record_fields, without_none
-from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
+from zmtpsniff.render.json_form import octets_object
+from zmtpsniff.render.jsonl import JsonlRenderer
 
 CLIENT, SERVER = "10.0.0.1:43210", "10.0.0.2:5555"
 T = 1_700_000_000_123_456_789

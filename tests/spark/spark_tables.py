@@ -20,7 +20,8 @@ from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.dissection import open_files
-from zmtpsniff.render.jsonl import JsonlRenderer, octets_object
+from zmtpsniff.render.json_form import octets_object
+from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.spark.connections import local_id
 from zmtpsniff.spark.tables import OCTETS, TABLES
 

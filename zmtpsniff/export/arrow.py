@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
-from dissectors.events import Cut, Event, Hidden, Message, Octets, Payload, at_hand
+from dissectors.events import Event, Message, Octets, Payload, at_hand
 from dissectors.records import record_fields, without_none
 from zmtpsniff.errors import Error
-from zmtpsniff.render.jsonl import octets_object
+from zmtpsniff.render.json_form import JsonForm, octets_object
 from zmtpsniff.render.payload import frames_to_show
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ROWS = 65_536  # that become Arrow at a time
 _AnyEvent = TypeVar("_AnyEvent", bound=Event)
 _Converter = Callable[[Any], Any]
+_WHOLE = JsonForm(lambda octets: octets_object(octets, max_bytes=0))
 
 
 class _ArrowField(NamedTuple):
@@ -90,7 +91,7 @@ def _arrow_field(hint: Any) -> _ArrowField:
         )
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and hint is not Payload:
         return _struct_field(hint)
-    return _ArrowField(pa.string(), lambda value: json.dumps(_json_value(value), default=str))
+    return _ArrowField(pa.string(), lambda value: json.dumps(_WHOLE.value(value), default=str))
 
 
 def _struct_field(struct: type[msgspec.Struct]) -> _ArrowField:
@@ -105,14 +106,3 @@ def _struct_field(struct: type[msgspec.Struct]) -> _ArrowField:
 
 def _converted(field: _ArrowField, value: Any) -> Any:
     return value if value is None or field.convert is None else field.convert(value)
-
-
-def _json_value(value: Any) -> Any:
-    """A value as the records of ``-T json`` have it."""
-    if isinstance(value, Payload):
-        return {"protocol": value.protocol, "summary": value.summary, **_json_value(value.fields)}
-    if isinstance(value, (bytes, Cut, Hidden)):
-        return octets_object(value, max_bytes=0)
-    if isinstance(value, dict):
-        return {str(name): _json_value(item) for name, item in value.items()}
-    return list(map(_json_value, value)) if isinstance(value, (list, tuple)) else value

@@ -55,7 +55,8 @@ def make_renderer(
         max_bytes = _MAX_BYTES_IF_VERBOSE
     # Each format is imported when it is asked for: rich alone takes longer to import than a small capture to read.
     if output == "json":
-        from zmtpsniff.render.jsonl import DEFAULT_MAX_BYTES, JsonlRenderer
+        from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES
+        from zmtpsniff.render.jsonl import JsonlRenderer
 
         return JsonlRenderer(getattr(stream, "buffer", stream), DEFAULT_MAX_BYTES if max_bytes is None else max_bytes)
     if output == "dump":

@@ -2,29 +2,15 @@
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
-from math import isfinite
+from functools import lru_cache
 from operator import add
-from types import NoneType
-from typing import Any, BinaryIO, Literal, NamedTuple, TypeVar, get_args, get_origin
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
-from msgspec.structs import replace
 
-from dissectors.events import (
-    AnyEvent,
-    Cut,
-    Envelope,
-    Hidden,
-    Message,
-    Octets,
-    Payload,
-)
-from dissectors.records import record_fields
-from dissectors.zmtp.limits import Limits
-from zmtpsniff.words.text import UNSEEN_IN_JSON, as_text, at_hand
-
-DEFAULT_MAX_BYTES = Limits().body_octets  # what is kept
+from dissectors.events import AnyEvent, Envelope, Message, Octets
+from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
+from zmtpsniff.words.text import UNSEEN_IN_JSON
 
 _encode = msgspec.json.Encoder().encode
 
@@ -32,8 +18,7 @@ _encode = msgspec.json.Encoder().encode
 # than to write to it.
 _BATCH = 200
 
-_PLAIN = frozenset({str, int, bool, NoneType})  # types of which JSON has every value as it is
-_OCTETS = frozenset({bytes, Cut, Hidden})
+_REMEMBERED = 1024
 _OFTEN = 64  # shorter octets come again and again: names of socket types, identities
 
 # Most frames are short: making the digits of their length again for every frame takes as long as quoting their text.
@@ -47,23 +32,6 @@ _PARTS = 4096  # of a packet's messages: so many are remembered as text
 _Text = TypeVar("_Text", str, bytes)
 
 
-def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
-    """Octets as the object that stands for them in a record, with ``max_bytes`` of them at most (0: no limit)."""
-    data, length = at_hand(octets, max_bytes)
-    shown: dict[str, Any] = {"length": length}
-    if data is None:
-        return shown
-    whole = len(data) == length
-    text = as_text(data, whole)
-    if text is None:
-        shown["hex"] = data.hex()
-    else:
-        shown["text"] = text
-    if not whole:
-        shown["truncated"] = True
-    return shown
-
-
 class JsonlRenderer:
     """Writes events as JSON Lines to a binary stream.
 
@@ -75,6 +43,7 @@ class JsonlRenderer:
         """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
         self._stream = stream
         self._max_bytes = max_bytes
+        self._form = JsonForm(_RawOctets(max_bytes).of)
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -188,22 +157,12 @@ class JsonlRenderer:
             ):
                 shown.append(f'{_LENGTHS[length]}"{text}"}}')
             else:
-                shown.append(self._fragment(frame))
+                shown.append(octets_json(frame, self._max_bytes))
         return shown
-
-    def _fragment(self, octets: Octets) -> str:
-        """The object for octets as JSON text."""
-        # For frames of messages, of which there are many: an object for each of them takes a fifth longer.
-        if type(octets) is bytes and ((length := len(octets)) <= self._max_bytes or not self._max_bytes):
-            text = as_text(octets)
-            if text is None:
-                return f'{{"length":{length},"hex":"{octets.hex()}"}}'
-            return f'{{"length":{length},"text":{_encode(text).decode()}}}'
-        return _encode(octets_object(octets, self._max_bytes)).decode()
 
     def _relations(self, event: Message) -> str:
         """The last fields of a message, after its envelope: its relations to other messages."""
-        fields = "" if event.matched is None else f',"matched":{self._fragment(event.matched)}'
+        fields = "" if event.matched is None else f',"matched":{octets_json(event.matched, self._max_bytes)}'
         if event.request is not None:  # which latency and pairing belong to
             if event.latency_ns is None:
                 fields += f',"request":{event.request}'
@@ -221,48 +180,32 @@ class JsonlRenderer:
 
     def line(self, event: AnyEvent) -> str:
         """The line of any event."""
-        shown = self._struct(event)
         try:
-            return _encode(shown).decode() + "\n"
+            return _encode(self._form.record(event)).decode() + "\n"
         except (UnicodeEncodeError, OverflowError):
             # A name with a lone surrogate, which JSON can only hold as an escape, or a number of more than 64 bits.
-            return _in_ascii(msgspec.to_builtins(shown)) + "\n"
-
-    def _struct(self, value: msgspec.Struct) -> msgspec.Struct:
-        """An event, or a part of one, in a form that msgspec can encode: octets as objects, without internal fields.
-
-        Most records have neither, so msgspec takes them as they are.
-        """
-        plan = _plan(type(value))
-        changes = plan.lacking.copy()
-        for name, default in plan.converted:
-            field = getattr(value, name)
-            if field is not None and field != default:
-                changes[name] = self._convert(field)
-        return replace(value, **changes) if changes else value
-
-    def _convert(self, value: Any) -> Any:
-        """A value of a field in the form that records have, for msgspec to encode."""
-        kind = type(value)
-        if kind is bytes and len(value) < _OFTEN:
-            return _often(value, self._max_bytes)
-        if kind in _OCTETS:
-            return octets_object(value, self._max_bytes)
-        if kind in _PLAIN:
-            return value
-        if isinstance(value, dict):
-            return {str(name): self._convert(item) for name, item in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self._convert(item) for item in value]
-        if isinstance(value, float) and not isfinite(value):
-            return str(value)  # JSON has no such numbers
-        if kind is Payload:
-            own = {"protocol": value.protocol, "summary": value.summary}
-            return {**own, **self._convert({k: v for k, v in _without_none(value.fields).items() if k not in own})}
-        return self._struct(value) if isinstance(value, msgspec.Struct) else value
+            form = JsonForm(lambda octets: octets_object(octets, self._max_bytes))
+            return _in_ascii(msgspec.to_builtins(form.record(event))) + "\n"
 
 
-_often = lru_cache(1024)(octets_object)
+class _RawOctets(dict[bytes, msgspec.Raw]):
+    """The objects for octets, for msgspec to copy. Short octets are remembered."""
+
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__()
+        self._max_bytes = max_bytes
+
+    def of(self, octets: Octets) -> msgspec.Raw:
+        """The object for any octets."""
+        if type(octets) is bytes and len(octets) < _OFTEN:
+            return self[octets]
+        return msgspec.Raw(octets_json(octets, self._max_bytes).encode())
+
+    def __missing__(self, octets: bytes) -> msgspec.Raw:
+        if len(self) == _REMEMBERED:
+            self.clear()
+        raw = self[octets] = msgspec.Raw(octets_json(octets, self._max_bytes).encode())
+        return raw
 
 
 class _ByPart(dict[int, _Text]):
@@ -311,38 +254,6 @@ def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted
 @lru_cache(256)
 def _of_envelope(envelope: Envelope) -> str:
     return f',"envelope":{_encode(envelope).decode()}'
-
-
-class _Plan(NamedTuple):
-    """The differences between the fields of an event, or of a part of one, and those of its record."""
-
-    converted: tuple[tuple[str, Any], ...]  # fields, each with the value that means that it does not apply
-    lacking: dict[str, Any]  # fields that the record lacks, with the value that leaves them out
-
-
-@cache
-def _plan(struct: type[msgspec.Struct]) -> _Plan:
-    fields = record_fields(struct)
-    shown = {field.name for field in fields}
-    lacking = {field.name: field.default for field in msgspec.structs.fields(struct) if field.name not in shown}
-    return _Plan(tuple((field.name, field.default) for field in fields if not _is_plain(field.type)), lacking)
-
-
-def _is_plain(hint: Any) -> bool:
-    """Whether msgspec encodes all values of a type in the form that records have."""
-    if get_origin(hint) is Literal or hint in _PLAIN:
-        return True
-    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
-        return _plan(hint) == _Plan((), {})
-    members = get_args(hint)
-    return bool(members) and all(map(_is_plain, members))
-
-
-def _without_none(value: Any) -> Any:
-    """A value without fields that are None, also in dicts inside it."""
-    if isinstance(value, dict):
-        return {name: _without_none(item) for name, item in value.items() if item is not None}
-    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _quoted(text: str) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Hidden, Payload
+from dissectors.events import AnyEvent, Payload
 from dissectors.records import meaning, record_fields
+from zmtpsniff.render.json_form import OCTETS
 
 # The version of the records, with those of statistics. docs/reference/records.md says what raises which number.
 VERSION = "1.0"
@@ -110,7 +111,7 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
 
 
 def _type_as_written(kind: Any, made: dict[type, type]) -> Any:
-    if kind in (bytes, Cut, Hidden):
+    if kind in OCTETS:
         return _OctetsObject
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return _as_written(kind, made)

@@ -1,0 +1,148 @@
+"""Values of events in the form that JSON records have: octets as objects, fields that do not apply left out."""
+
+from collections.abc import Callable
+from math import isfinite
+from types import NoneType
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+import msgspec
+from msgspec.structs import astuple, replace
+
+from dissectors.events import Octets, Payload
+from dissectors.records import record_fields, without_none
+from dissectors.zmtp.limits import Limits
+from zmtpsniff.words.text import as_text, at_hand
+
+DEFAULT_MAX_BYTES = Limits().body_octets  # what is kept
+OCTETS = frozenset(get_args(Octets))  # the types of octets
+
+_PLAIN = frozenset({str, int, bool, NoneType})  # types of which JSON has every value as it is
+
+_encode = msgspec.json.Encoder().encode
+_Form = Callable[[Any], Any]
+
+
+def octets_json(octets: Octets, max_bytes: int) -> str:
+    """The object that stands for octets in a record, as JSON text with ``max_bytes`` of them at most (0: no limit)."""
+    if type(octets) is bytes and (not max_bytes or len(octets) <= max_bytes):  # nearly all
+        data: bytes | None = octets
+        length = len(octets)
+    else:
+        data, length = at_hand(octets, max_bytes)
+    if data is None:
+        return f'{{"length":{length}}}'
+    whole = len(data) == length
+    text = as_text(data, whole)
+    shown = f'"hex":"{data.hex()}"' if text is None else f'"text":{_encode(text).decode()}'
+    return f'{{"length":{length},{shown}}}' if whole else f'{{"length":{length},{shown},"truncated":true}}'
+
+
+def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
+    """The same object as a dict."""
+    shown: dict[str, Any] = msgspec.json.decode(octets_json(octets, max_bytes))
+    return shown
+
+
+class _Change(NamedTuple):
+    """A field that msgspec would encode in another form than records have."""
+
+    place: int  # among the fields of its struct
+    name: str
+    form: _Form
+
+
+class _Plan(NamedTuple):
+    """The differences between the fields of an event, or of a part of one, and those of its record."""
+
+    changes: tuple[_Change, ...]
+    lacking: dict[str, Any]  # fields that the record lacks, with the value that leaves them out
+
+
+class JsonForm:
+    """Turns events into what msgspec encodes as their records."""
+
+    def __init__(self, octets: Callable[[Octets], Any]) -> None:
+        """Make octets what ``octets`` returns for them."""
+        self._octets = octets
+        self._plans: dict[type, _Plan] = {}
+
+    def record(self, value: msgspec.Struct) -> msgspec.Struct:
+        """An event, or a part of one. Most need no change, so msgspec takes them as they are."""
+        kind = type(value)
+        plan = self._plans.get(kind)
+        if plan is None:
+            plan = self._plans[kind] = self._make_plan(kind)
+        changed = plan.lacking.copy()
+        if plan.changes:
+            fields = astuple(value)  # quicker than to ask for each field
+            for place, name, form in plan.changes:
+                field = fields[place]
+                if field is not None:
+                    changed[name] = form(field)
+        return replace(value, **changed) if changed else value
+
+    def value(self, value: Any) -> Any:
+        """The value of any field."""
+        kind = type(value)
+        if kind in OCTETS:
+            return self._octets(value)
+        if kind in _PLAIN:
+            return value
+        if isinstance(value, dict):
+            return {str(name): self.value(item) for name, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.value(item) for item in value]
+        if isinstance(value, float) and not isfinite(value):
+            return str(value)  # JSON has no such numbers
+        if kind is Payload:
+            own = {"protocol": value.protocol, "summary": value.summary}
+            return {**own, **self.value({k: v for k, v in _without_none(value.fields).items() if k not in own})}
+        return self.record(value) if isinstance(value, msgspec.Struct) else value
+
+    def _properties(self, properties: dict[str, Octets]) -> dict[str, Any]:
+        make = self._octets
+        return {name: make(octets) for name, octets in properties.items()}
+
+    def _make_plan(self, struct: type[msgspec.Struct]) -> _Plan:
+        types = {field.name: field.type for field in record_fields(struct)}
+        changes: list[_Change] = []
+        lacking: dict[str, Any] = {}
+        for place, field in enumerate(msgspec.structs.fields(struct)):
+            if field.name not in types:
+                lacking[field.name] = field.default
+            elif (form := self._form(types[field.name])) is not None:
+                changes.append(_Change(place, field.name, form))
+        return _Plan(tuple(changes), lacking)
+
+    def _form(self, hint: Any) -> _Form | None:
+        """The way to the form of values of a type; None if msgspec encodes them so already."""
+        if _is_plain(hint):
+            return None
+        kind, _ = without_none(hint)
+        if kind == Octets or kind in OCTETS:
+            return self._octets
+        if kind == dict[str, Octets]:
+            return self._properties
+        return self.record if _is_struct(kind) and kind is not Payload else self.value
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether msgspec encodes all values of a type in the form that records have."""
+    if get_origin(hint) is Literal or hint in _PLAIN:
+        return True
+    if _is_struct(hint):
+        fields = record_fields(hint)
+        return len(fields) == len(hint.__struct_fields__) and all(_is_plain(field.type) for field in fields)
+    members = get_args(hint)
+    return bool(members) and all(map(_is_plain, members))
+
+
+def _is_struct(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
+
+
+def _without_none(value: Any) -> Any:
+    """A value without fields that are None, also in dicts inside it."""
+    if isinstance(value, dict):
+        return {name: _without_none(item) for name, item in value.items() if item is not None}
+    return [_without_none(item) for item in value] if isinstance(value, list | tuple) else value
