@@ -127,7 +127,7 @@ ALLOWED = {
         "zmtpsniff.analysis.bodies",
         "zmtpsniff.analysis.ways",
         "zmtpsniff.errors",
-        "zmtpsniff.render.jsonl",
+        "zmtpsniff.render.json_form",
         "zmtpsniff.render.payload",
         "dissectors.events",
         "dissectors.payloads",
