@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from tests.support.browse_terminal import browsing, make_reader
-from zmtpsniff.browse.options import BrowseOptions
+from zmtpsniff.browse.browse_options import BrowseOptions
 
 DOCS = Path(__file__).parent
 CAPTURE = DOCS.parent / "fixtures" / "m31_req_rep.pcap"

@@ -20,8 +20,8 @@ from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER
 from zmtpsniff.cli.help import describe, details, sections, synopsis
 from zmtpsniff.cli.main import cli
-from zmtpsniff.filters.fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields, payload_fields
-from zmtpsniff.render.schema import VERSION
+from zmtpsniff.filters.filter_fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields, payload_fields
+from zmtpsniff.render.json_schema import VERSION
 
 DOCS = Path(__file__).parent
 EXIT = (

@@ -24,7 +24,7 @@ from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from tests.support.saved_files import save
 from tests.support.shown_commands import PAGES, blocks
-from zmtpsniff.browse.packets import TappedSource
+from zmtpsniff.browse.packet_store import TappedSource
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.main import cli

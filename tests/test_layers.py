@@ -181,7 +181,7 @@ ALLOWED = {
         "zmtpsniff.__version__",
         "dissectors",
     },
-    "zmtpsniff/cli/status.py": {
+    "zmtpsniff/cli/status_line.py": {
         "zmtpsniff.cli.last_line",
         "zmtpsniff.render.wording",
         "zmtpsniff.dissection",
@@ -224,7 +224,7 @@ ALLOWED = {
     "zmtpsniff/decode_as.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/output.py": {"zmtpsniff.errors"},
     "zmtpsniff/cli/last_line.py": set(),
-    "zmtpsniff/cli/progress.py": {
+    "zmtpsniff/cli/progress_line.py": {
         "zmtpsniff.cli.last_line",
         "zmtpsniff.dissection",
         "zmtpsniff.render",
@@ -337,7 +337,7 @@ def test_reading_imports_what_it_uses() -> None:
         "json",
         "subprocess",
         "zmtpsniff.capture.strace",
-        "zmtpsniff.cli.live",
+        "zmtpsniff.cli.live_command",
         "zmtpsniff.filters",
         "zmtpsniff.host",
     }
@@ -364,7 +364,9 @@ def test_the_helper_reads_nothing_of_the_network() -> None:
 def test_spark_is_imported_late() -> None:
     names = ("inputs", "options", "session", "tables")
     modules = ", ".join(f"zmtpsniff.spark.{name}" for name in names)
-    code = f"import sys, zmtpsniff.cli.spark, {modules}; print([name for name in {SPARK} if name in sys.modules])"
+    code = (
+        f"import sys, zmtpsniff.cli.spark_command, {modules}; print([name for name in {SPARK} if name in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -14,10 +14,10 @@ import zmtpsniff
 from dissectors.events import Cut, Message
 from tests.support.browse_terminal import PacketFeed, Screenful, browsing, make_live, make_reader
 from tests.support.paths import FIXTURES, PROJECT
-from zmtpsniff.browse.options import THEMES, BrowseOptions
+from zmtpsniff.browse.browse_options import THEMES, BrowseOptions
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.cli.browse import THEMES as OFFERED
+from zmtpsniff.cli.browse_command import THEMES as OFFERED
 from zmtpsniff.filters.completion import FieldCompletion
 
 REQ_REP = FIXTURES / "m31_req_rep.pcap"

@@ -11,18 +11,18 @@ from tests.support.browse_terminal import browsing
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report
+from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
-from zmtpsniff.browse.ladder import LadderLines
-from zmtpsniff.browse.options import BrowseOptions
-from zmtpsniff.browse.packets import StoredPackets
+from zmtpsniff.browse.ladder_lines import LadderLines
+from zmtpsniff.browse.packet_store import StoredPackets
 from zmtpsniff.browse.panes import ConversationLines, RecordClock, RecordLines, TreeLines
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.selection import EveryRow
 from zmtpsniff.browse.sheet import make_sheet
-from zmtpsniff.browse.tables import conversations as conversation_table
-from zmtpsniff.browse.tables import problems, services, topics
+from zmtpsniff.browse.view_tables import conversations as conversation_table
+from zmtpsniff.browse.view_tables import problems, services, topics
 from zmtpsniff.browse.virtual_list import LineSource
-from zmtpsniff.browse.wire import WireFinder
+from zmtpsniff.browse.wire_image import WireFinder
 from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 

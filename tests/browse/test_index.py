@@ -12,7 +12,7 @@ from dissectors.events import AnyEvent, Connection, Message
 from tests.support.browse_terminal import read_index
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.index import ROWS, RecordIndex
-from zmtpsniff.browse.packets import FilePackets, StoredPackets, can_be_read_again
+from zmtpsniff.browse.packet_store import FilePackets, StoredPackets, can_be_read_again
 from zmtpsniff.browse.selection import FilteredRows, FlowRows
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet

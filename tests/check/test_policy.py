@@ -12,7 +12,7 @@ from zmtpsniff.check.endpoint_reader import ENDPOINT_KEYS, RATE_KEYS
 from zmtpsniff.check.formats import FORMATS
 from zmtpsniff.check.model import PATTERNS
 from zmtpsniff.check.policy import KINDS, LATENCY_KEYS, RULE_KEYS, PolicyError, parse_policy
-from zmtpsniff.cli.check import FORMAT_NAMES
+from zmtpsniff.cli.check_command import FORMAT_NAMES
 
 GOOD = """\
 include = ["protocol", "complete"]        # built-in rule sets

@@ -28,9 +28,9 @@ ASK = """
 import io, json, sys
 from dissectors.events import Command, Connection, Peer, Sides, Subscription
 from zmtpsniff.filters import compile_filter
-from zmtpsniff.filters.fields import list_fields
+from zmtpsniff.filters.filter_fields import list_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
-from zmtpsniff.render.schema import json_schema
+from zmtpsniff.render.json_schema import json_schema
 
 sys.path.insert(0, sys.argv[1])
 import reference

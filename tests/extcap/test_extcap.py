@@ -21,7 +21,7 @@ from tests.support.paths import FIXTURES, fixtures
 from tests.support.runner import run
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.cli.extcap import extcap
+from zmtpsniff.cli.extcap_command import extcap
 from zmtpsniff.errors import Error
 from zmtpsniff.extcap.dialog import FILE, INTERFACES, LIVE, interface_lines, option_lines
 from zmtpsniff.extcap.link import link, personal_folder

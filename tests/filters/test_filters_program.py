@@ -32,7 +32,7 @@ from tests.support.saved_files import save
 from tests.support.terminal import Terminal
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
-from zmtpsniff.filters.fields import list_fields, payload_fields
+from zmtpsniff.filters.filter_fields import list_fields, payload_fields
 from zmtpsniff.render.jsonl import JsonlRenderer
 
 Record = dict[str, Any]

@@ -26,7 +26,7 @@ from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.net.segment import SYN
-from zmtpsniff.render.statistics import draw
+from zmtpsniff.render.statistics_tables import draw
 
 from .below import Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
 from .connections import (

@@ -11,7 +11,7 @@ from tests.support import waiting_peers
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import program
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.render.findings import draw
+from zmtpsniff.render.findings_text import draw
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
 

@@ -27,7 +27,7 @@ from zmtpsniff.check.rules import Check
 from zmtpsniff.cli.main import cli
 from zmtpsniff.render import FORMATS as OUTPUTS
 from zmtpsniff.render import make_renderer
-from zmtpsniff.render.statistics import draw
+from zmtpsniff.render.statistics_tables import draw
 from zmtpsniff.words.text import CONTROL_OR_UNSEEN, escape
 
 FOR_PEOPLE = tuple(form for form in OUTPUTS if form != "json")

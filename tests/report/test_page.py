@@ -19,7 +19,7 @@ from tests.support.browser import CHROMIUM, MISSING, OpenedPage, open_page
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.page import page as make_page
 from zmtpsniff.report.results import ReportPair, ReportSocket, ReportTimeline, ReportTotal, Results
-from zmtpsniff.report.tables import draw
+from zmtpsniff.report.terminal_tables import draw
 
 GOLDEN = Path(__file__).with_name("report.txt")
 TITLE = "ZeroMQ traffic in </title><script>alert(2)</script>"

@@ -26,9 +26,9 @@ from tests.spark.local_job import take
 from tests.spark.spark_tables import later, read_tables
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report as report_of
-from zmtpsniff.cli.spark import spark as command
+from zmtpsniff.cli.spark_command import spark as command
 from zmtpsniff.render.jsonl import JsonlRenderer
-from zmtpsniff.report.capture import CaptureReport
+from zmtpsniff.report.capture_report import CaptureReport
 from zmtpsniff.report.results import Results
 from zmtpsniff.spark.report import report
 from zmtpsniff.spark.report.views import parse_time

@@ -15,9 +15,9 @@ from textual.pilot import Pilot
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.browse.app import BrowseApp
+from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
-from zmtpsniff.browse.options import BrowseOptions
-from zmtpsniff.browse.packets import FilePackets, PacketLog, StoredPackets, TappedSource, can_be_read_again
+from zmtpsniff.browse.packet_store import FilePackets, PacketLog, StoredPackets, TappedSource, can_be_read_again
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.source import Fault, Packet

@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Cut, Hidden
-from zmtpsniff.filters.fields import list_fields
+from zmtpsniff.filters.filter_fields import list_fields
 
 WORDS = ["orders", "", "REQ", "a", "é", "127.0.0.1:5555", "[::1]:80", "3.1", "NULL", "\x00x", "READY", "Socket-Type"]
 

@@ -13,16 +13,16 @@ from textual.events import Resize
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
 
+from zmtpsniff.browse.browse_options import THEMES, BrowseOptions
+from zmtpsniff.browse.browse_views import Views
 from zmtpsniff.browse.exporter import FILES, Exporter
-from zmtpsniff.browse.options import THEMES, BrowseOptions
 from zmtpsniff.browse.panes import RecordClock
 from zmtpsniff.browse.prompt import Prompt
 from zmtpsniff.browse.reader import CaptureReader
+from zmtpsniff.browse.record_search import RecordSearch
 from zmtpsniff.browse.record_view import RecordView
-from zmtpsniff.browse.search import RecordSearch
 from zmtpsniff.browse.selection import EveryRow, FilteredRows, Selection
-from zmtpsniff.browse.status import StatusBar
-from zmtpsniff.browse.views import Views
+from zmtpsniff.browse.status_bar import StatusBar
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.filters.completion import FieldCompletion

@@ -8,10 +8,10 @@ from textual.app import App
 from dissectors.events import Cut, at_hand
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.record_view import RecordView
+from zmtpsniff.browse.row_words import record_words
 from zmtpsniff.browse.save import SaveError, json_line, save_octets, save_packets
 from zmtpsniff.browse.selection import EveryRow, Selection
-from zmtpsniff.browse.status import StatusBar
-from zmtpsniff.browse.words import record_words
+from zmtpsniff.browse.status_bar import StatusBar
 from zmtpsniff.words.text import escape
 
 FILES = {"octets": "frame.bin", "record": "record.json", "packets": "packets.pcapng"}

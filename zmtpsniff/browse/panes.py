@@ -7,10 +7,10 @@ from textual.message import Message
 from dissectors.address import port_of
 from dissectors.events import AnyEvent, Connection
 from zmtpsniff.browse.index import RecordIndex
+from zmtpsniff.browse.row_words import record_words
 from zmtpsniff.browse.selection import Selection
 from zmtpsniff.browse.sheet import Sheet, TreeField
 from zmtpsniff.browse.virtual_list import VirtualList
-from zmtpsniff.browse.words import record_words
 from zmtpsniff.render.clock import Clock, Times
 from zmtpsniff.words.text import escape
 

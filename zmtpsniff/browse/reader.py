@@ -6,7 +6,7 @@ import time
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.browse.index import RecordIndex
-from zmtpsniff.browse.packets import PacketLog
+from zmtpsniff.browse.packet_store import PacketLog
 from zmtpsniff.dissection import Dissection
 from zmtpsniff.errors import Error
 

@@ -10,13 +10,13 @@ from textual.widget import Widget
 from textual.worker import get_current_worker
 
 from dissectors.events import AnyEvent
-from zmtpsniff.browse.options import BrowseOptions
+from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.panes import OctetLines, OctetView, RecordClock, RecordLines, TreeLines, TreeView, time_of
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.selection import EveryRow, Selection
 from zmtpsniff.browse.sheet import TreeField, make_sheet
 from zmtpsniff.browse.virtual_list import VirtualList
-from zmtpsniff.browse.wire import WireFinder
+from zmtpsniff.browse.wire_image import WireFinder
 
 _SIDE_BY_SIDE = 150  # columns from which on tree and octets stand beside each other
 _WAIT_SECONDS = 0.2  # for more records, while they are read

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dissectors.events import AnyEvent, Message
 from zmtpsniff import __version__
-from zmtpsniff.browse.packets import PacketLog
+from zmtpsniff.browse.packet_store import PacketLog
 from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import CaptureError

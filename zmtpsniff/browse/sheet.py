@@ -7,7 +7,7 @@ import msgspec
 from dissectors.events import AnyEvent, Body, Capture, Cut, Hidden, Message, Octets, Payload
 from dissectors.records import record_fields
 from dissectors.zmtp.encoder import Name
-from zmtpsniff.browse.wire import WireImage
+from zmtpsniff.browse.wire_image import WireImage
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import escape, quote

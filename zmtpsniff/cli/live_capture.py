@@ -9,9 +9,9 @@ from zmtpsniff.capture.engines.engine import ENGINES, EngineName, LiveOptions
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import PACKETS
-from zmtpsniff.cli.options import IntRange, option_group
-from zmtpsniff.cli.saver import SaverSettings, make_saver
-from zmtpsniff.cli.tshark import TsharkSettings, plan_tshark
+from zmtpsniff.cli.saver_options import SaverSettings, make_saver
+from zmtpsniff.cli.shared_options import IntRange, option_group
+from zmtpsniff.cli.tshark_options import TsharkSettings, plan_tshark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,25 +13,11 @@ from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
 from zmtpsniff.engine.collector import dismiss_collector
 from zmtpsniff.errors import Error
 
-# Each is made by the module of its name, which is imported when the command is asked for.
-_MODULES = {
-    "browse": "zmtpsniff.cli.browse",
-    "check": "zmtpsniff.cli.check",
-    "diagnose": "zmtpsniff.cli.diagnose",
-    "extcap": "zmtpsniff.cli.extcap",
-    "extract": "zmtpsniff.cli.extract",
-    "fields": "zmtpsniff.cli.fields",
-    "interfaces": "zmtpsniff.cli.interfaces",
-    "keys": "zmtpsniff.cli.keys",
-    "live": "zmtpsniff.cli.live",
-    "read": "zmtpsniff.cli.read",
-    "replay": "zmtpsniff.cli.replay",
-    "report": "zmtpsniff.cli.report",
-    "schema": "zmtpsniff.cli.schema",
-    "spark": "zmtpsniff.cli.spark",
-    "stats": "zmtpsniff.cli.stats",
-    "trace": "zmtpsniff.cli.trace",
-}
+# Each is made by its module, such as interfaces_command.py, which is imported when the command is asked for.
+_NAMES = (
+    *("browse", "check", "diagnose", "extcap", "extract", "fields", "interfaces", "keys", "live", "read", "replay"),
+    *("report", "schema", "spark", "stats", "trace"),
+)
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
 
@@ -41,20 +27,20 @@ class Commands(Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of the alphabet."""
-        return list(_MODULES)
+        return list(_NAMES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """The command of this name, None if there is none."""
-        if cmd_name not in _MODULES:
+        if cmd_name not in _NAMES:
             return None
-        command: click.Command = getattr(importlib.import_module(_MODULES[cmd_name]), cmd_name)
+        command: click.Command = getattr(importlib.import_module(f"zmtpsniff.cli.{cmd_name}_command"), cmd_name)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put in what goes without saying."""
         if not args:
             args = ["--help"]
-        elif args[0] not in _MODULES and (args[0] == "-" or os.path.isfile(args[0])):
+        elif args[0] not in _NAMES and (args[0] == "-" or os.path.isfile(args[0])):
             args = ["read", *args]
         return super().parse_args(ctx, args)
 
@@ -74,7 +60,7 @@ class Commands(Group):
                 raise click.UsageError(f"{name!r} is a folder; name the captures in it", ctx) from error
             if "." in name or "/" in name:
                 raise click.UsageError(f"No such file {name!r}", ctx) from error
-            raise click.UsageError(f"No such command {name!r}{suggest(name, _MODULES)}", ctx) from error
+            raise click.UsageError(f"No such command {name!r}{suggest(name, _NAMES)}", ctx) from error
 
 
 @click.group(cls=Commands, no_args_is_help=False, context_settings={"max_content_width": 100})

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zmtpsniff.cli.help import MONITORS
-from zmtpsniff.cli.options import option_group
+from zmtpsniff.cli.shared_options import option_group
 from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:

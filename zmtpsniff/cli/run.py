@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zmtpsniff.cli.host import tell_sealed
+from zmtpsniff.cli.live_host import tell_sealed
 from zmtpsniff.cli.output import must_be_read, open_output, undisturbed
 from zmtpsniff.render import TRAITS, make_renderer
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from dissectors.events import AnyEvent
     from dissectors.payloads import PayloadDissector
-    from zmtpsniff.cli.options import Output
-    from zmtpsniff.cli.progress import ProgressLine
-    from zmtpsniff.cli.status import StatusLine
+    from zmtpsniff.cli.progress_line import ProgressLine
+    from zmtpsniff.cli.shared_options import Output
+    from zmtpsniff.cli.status_line import StatusLine
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.engine.settings import Settings

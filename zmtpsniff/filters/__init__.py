@@ -7,7 +7,7 @@ imported only if there is a filter.
 from collections.abc import Callable
 
 from dissectors.events import AnyEvent
-from zmtpsniff.filters.errors import FilterError
+from zmtpsniff.filters.filter_error import FilterError
 
 __all__ = ["FilterError", "compile_filter"]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Event, Greeting, Message, Problem, WireEvent
+from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.paths import Kind, Value, fields_of, structure
-from zmtpsniff.filters.source import SourceCode
 
 
 class Alias(NamedTuple):
@@ -100,7 +100,7 @@ def _mechanism(record: type[Event], source: SourceCode) -> Value | None:
 def _body(record: type[Event], source: SourceCode) -> Value | None:
     if record is not Message:
         return None
-    from zmtpsniff.filters.bodies import BodyValues
+    from zmtpsniff.filters.body_values import BodyValues
 
     return structure(f"{source.constant(BodyValues())}(e)", [], source)
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from dissectors.events import Cut, Octets
+from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.literals import Range
 from zmtpsniff.filters.paths import Value
-from zmtpsniff.filters.source import SourceCode
 from zmtpsniff.filters.structures import RELATIONS
 from zmtpsniff.filters.values import text_of
 from zmtpsniff.words.text import as_text

@@ -14,13 +14,13 @@ from lark import Token, Tree
 from dissectors.events import AnyEvent, Event, Message
 from zmtpsniff.filters import structures, values
 from zmtpsniff.filters.comparisons import Quantifier, Relation, among, presence, search, with_constant, with_value
-from zmtpsniff.filters.errors import FilterError
-from zmtpsniff.filters.fields import choices
+from zmtpsniff.filters.filter_error import FilterError
+from zmtpsniff.filters.filter_fields import choices
+from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.grammar import parse
 from zmtpsniff.filters.literals import KINDS, Range, convert, fail, pattern
 from zmtpsniff.filters.operands import RECORDS, Field, field, is_field
 from zmtpsniff.filters.paths import Kind, Value
-from zmtpsniff.filters.source import SourceCode
 
 _NEAR = 0.7  # of difflib's ratio, from which on a text is most likely a mistake
 _MOST_DEPTH = 50  # Python's own compiler limits nested parentheses, too

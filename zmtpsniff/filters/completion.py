@@ -3,7 +3,7 @@
 import re
 
 from dissectors.payloads.registry import built_in
-from zmtpsniff.filters.fields import FieldInfo, list_fields, payload_fields
+from zmtpsniff.filters.filter_fields import FieldInfo, list_fields, payload_fields
 
 _WORD = re.compile(r"(?<![\w.-])[A-Za-z_][\w.-]*$")  # not the unit of a number
 _VALUE = re.compile(r'\b(type)\s*==\s*"(\w*)$')

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedEOF, UnexpectedToken
 
-from zmtpsniff.filters.errors import FilterError
+from zmtpsniff.filters.filter_error import FilterError
 
 if TYPE_CHECKING:
     from lark.exceptions import UnexpectedInput

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token
 
-from zmtpsniff.filters.errors import FilterError
+from zmtpsniff.filters.filter_error import FilterError
 from zmtpsniff.filters.paths import Kind
 from zmtpsniff.filters.structures import NULL
 

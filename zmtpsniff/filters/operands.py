@@ -9,10 +9,10 @@ from lark import Token, Tree
 
 from dissectors.events import AnyEvent, Event
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, MISSING
-from zmtpsniff.filters.fields import names
+from zmtpsniff.filters.filter_fields import names
+from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.literals import KINDS, fail, string
 from zmtpsniff.filters.paths import Step, Value, lifted, parse_subscript, structure, walk
-from zmtpsniff.filters.source import SourceCode
 
 RECORDS: tuple[type[Event], ...] = typing.get_args(AnyEvent)
 

@@ -13,8 +13,8 @@ import msgspec
 
 from dissectors.events import Payload
 from dissectors.records import RecordField, record_fields, without_none
-from zmtpsniff.filters.errors import FilterError
-from zmtpsniff.filters.source import SourceCode
+from zmtpsniff.filters.filter_error import FilterError
+from zmtpsniff.filters.function_source import SourceCode
 
 Kind = Literal["text", "number", "boolean", "octets", "ip", "ipv6", "time", "object", "value"]
 """``value`` is of the type that it has in each message."""

@@ -15,7 +15,7 @@ from importlib.resources import files
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.render.figures import short
 from zmtpsniff.report.charts import charts
-from zmtpsniff.report.ladder import ladders
+from zmtpsniff.report.flow_ladder import ladders
 from zmtpsniff.report.results import ReportPair, ReportSocket, Results
 from zmtpsniff.report.sections import Cell, Section, headline, sections, severity_words
 from zmtpsniff.words.counts import plural

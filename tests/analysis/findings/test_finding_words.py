@@ -17,7 +17,7 @@ from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.net.witness import Attempt
-from zmtpsniff.render.findings import draw
+from zmtpsniff.render.findings_text import draw
 
 MS = 1_000_000
 

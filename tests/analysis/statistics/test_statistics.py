@@ -18,7 +18,7 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.records import LatencyRow, SocketRow, TimelineRow, TopicRow
 from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
-from zmtpsniff.render.statistics import draw
+from zmtpsniff.render.statistics_tables import draw
 
 BOTH = [*sorted(fixtures("*.pcap*")), *sorted(CAPTURES.glob("*.pcap*"))]
 

@@ -1,0 +1,183 @@
+"""``zmtpsniff browse``."""
+
+import os
+import signal
+import sys
+import time
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import click
+
+from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.help import OUTPUT, CommandWithHelp
+from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.live_host import pass_keys, start_host, tell
+from zmtpsniff.cli.run import load_dissection
+from zmtpsniff.cli.saver_options import SaverSettings, fail_if_unsaved, saver_options
+from zmtpsniff.cli.shared_options import FilePath, color, live_dissection_options, utc
+from zmtpsniff.cli.tshark_options import TsharkSettings
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.render.clock import TIMES
+
+if TYPE_CHECKING:
+    from zmtpsniff.browse.browse_options import BrowseOptions
+    from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.capture.source import Source
+    from zmtpsniff.render.clock import Times
+    from zmtpsniff.render.color import Color
+
+# As zmtpsniff.browse.browse_options has them, which is not imported at start-up; a test compares.
+THEMES = ("terminal", "dark", "light")
+
+
+@click.command(cls=CommandWithHelp, short_help="Look around in a capture, or in what passes.")
+@click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
+@live_options
+@saver_options
+@live_dissection_options
+@OUTPUT.option("-Y", "condition", default="", metavar="FILTER", help="Show only records that pass at first.")
+@OUTPUT.rare(
+    "--time",
+    "times",
+    type=click.Choice(TIMES),
+    default="absolute",
+    show_default=True,
+    help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
+)
+@utc
+@click.option(
+    "--theme",
+    type=click.Choice(THEMES),
+    default="terminal",
+    show_default=True,
+    help="Colours: those of the terminal, or dark or light ones.",
+)
+@color
+def browse(
+    captures: tuple[str, ...],
+    live: LiveSettings,
+    saver: SaverSettings,
+    dissection: Settings,
+    condition: str,
+    times: "Times",
+    utc: bool,
+    theme: str,
+    color: "Color",
+) -> None:
+    """Look around in captures, or in what passes: a list of records, the tree of one, its octets.
+
+    Conversations, a ladder, requests through proxies, topics, services and statistics are views; "?" tells the keys.
+
+    \b
+    zmtpsniff browse capture.pcap
+    zmtpsniff browse -Y 'type == "problem"' monday.pcap tuesday.pcap
+    zmtpsniff browse -i any -f 'tcp port 5555'
+    sudo zmtpsniff browse -i any --curve-keys auto
+    """  # fmt: skip
+    if find_spec("textual") is None:
+        raise click.ClickException("browse needs textual, which is not installed: pip install 'zmtpsniff[browse]'")
+    if bool(captures) == bool(live.interfaces):
+        raise click.UsageError("either CAPTURE... or -i INTERFACE: what to look around in")
+    if saver.path is not None and not live.interfaces:
+        raise click.UsageError("-w: only with -i; P saves packets of files")
+    if dissection.host_keys and not live.interfaces:
+        raise click.UsageError("--curve-keys auto: only with -i; a file of this name is ./auto")
+    if saver.path == "-":
+        raise click.UsageError("-w -: the terminal is taken")
+    if "-" in captures:
+        raise click.UsageError("-: the keys come from standard input; name a file or a pipe: browse <(ssh ...)")
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("browse needs a terminal on all three streams; zmtpsniff read writes to files")
+    if color == "never":
+        os.environ["NO_COLOR"] = "1"
+    if condition:
+        from zmtpsniff.filters import FilterError, compile_filter
+
+        try:
+            compile_filter(condition)
+        except FilterError as error:
+            raise click.UsageError(f"-Y: {error}") from None
+    from zmtpsniff.browse.browse_options import BrowseOptions
+    from zmtpsniff.words.text import escape
+
+    title = escape(", ".join(captures or live.interfaces))
+    options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
+    if captures:
+        _browse_files(captures, dissection, options)
+    else:
+        _browse_interfaces(live, saver, dissection, options)
+
+
+def _browse_files(captures: tuple[str, ...], settings: Settings, options: "BrowseOptions") -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.browse.packet_store import FilePackets, StoredPackets, TappedSource, can_be_read_again
+    from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.dissection import open_files
+    from zmtpsniff.engine.sniffer import Collaborators
+
+    offsets: list[int] | None = [] if can_be_read_again(captures) else None
+    packets = StoredPackets() if offsets is None else FilePackets(captures[0], offsets)
+    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+    tapped = partial(TappedSource, tap=packets.take)
+    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped, offsets=offsets)
+    _run(CaptureReader(capture, packets, diagnosis), options)
+
+
+def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: "BrowseOptions") -> None:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.browse.packet_store import StoredPackets, TappedSource
+    from zmtpsniff.browse.reader import CaptureReader
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.sniffer import Collaborators
+
+    dissectors = load_dissection(settings)
+    import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
+
+    said: list[str] = []  # once the screen is free again
+    host = start_host(with_processes=False, with_keys=settings.host_keys, say=said.append)
+    source = None
+    try:
+        started = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
+        source = started.source
+        settle_capture(
+            started, live, saver, records=None, count=settings.packets, verbosity=0, keys=settings.curve_keys,
+            more_keys=settings.host_keys,
+        )  # fmt: skip
+        keyed = pass_keys(host, source)
+        packets = StoredPackets()
+        diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+        collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, host=host, dissectors=dissectors)
+
+        def through(packets_of: "Source") -> "Source":
+            return TappedSource(packets_of if keyed is None else keyed(packets_of), tap=packets.take)
+
+        capture = Dissection(source, settings, collaborators, through=through, stop=source.stop)
+        _run(CaptureReader(capture, packets, diagnosis), options)
+    finally:
+        if source is not None:
+            source.close()
+        if host is not None:
+            host.close()
+        for line in said:
+            tell(line)
+    if source.failure is not None:
+        raise CaptureError(source.failure)
+    fail_if_unsaved(source.saver)
+
+
+def _run(reader: "CaptureReader", options: "BrowseOptions") -> None:
+    from zmtpsniff.browse.app import BrowseApp
+
+    app = BrowseApp(reader, options)
+    # Until it takes them itself, they end the program, and not a live capture alone: its terminal may be gone already.
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    app.run()
+    if reader.fault is not None:
+        raise reader.fault
+    if app.return_code:  # Textual has shown why
+        raise click.exceptions.Exit(app.return_code)
+    if reader.error is not None:
+        raise CaptureError(reader.error)

@@ -1,0 +1,107 @@
+"""``zmtpsniff interfaces``."""
+
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.shared_options import color, table_format
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+    from zmtpsniff.capture.interfaces import Interface
+    from zmtpsniff.render.color import Color
+
+_WIDE = 500  # columns where no terminal sets the limit: no line is broken
+
+
+@click.command(cls=CommandWithHelp, short_help="List what can be captured on.")
+@table_format
+@color
+@click.option(
+    "--all",
+    "everything",
+    is_flag=True,
+    help="Also what the capture programs offer beside network interfaces: extcap, netfilter, Bluetooth.",
+)
+def interfaces(output_format: str, everything: bool, color: "Color") -> None:
+    """List what can be captured on, and what may capture there for you.
+
+    \b
+    zmtpsniff interfaces
+    zmtpsniff interfaces -T json | jq -r 'select(.up) | .name'
+    """
+    from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED
+    from zmtpsniff.capture.interfaces import allowed_engines, list_interfaces
+    from zmtpsniff.cli.output import open_output
+
+    engines = allowed_engines()
+    found = list_interfaces(engines, everything)
+    with open_output(None, binary=False) as stream:
+        stream.write(
+            _json_lines(found) if output_format == "json" else _table(found, engines, stream, color, everything)
+        )
+    if not engines:
+        click.echo(f"zmtpsniff: {HOW_TO_BE_ALLOWED}", err=True)
+
+
+def _json_lines(found: "list[Interface]") -> str:
+    """An object a line, without what does not apply."""
+    import json
+
+    lines = []
+    for each in found:
+        fields = {name: value for name, value in each._asdict().items() if value is not None and value != ""}
+        # Only ASCII, so that a name of any octets reaches no terminal raw.
+        lines.append(json.dumps({"type": "interface", **fields}, separators=(",", ":")) + "\n")
+    return "".join(lines)
+
+
+def _table(
+    found: "list[Interface]", engines: tuple[str, ...], stream: IO[Any], color: "Color", with_engines: bool
+) -> str:
+    """A table as wide as the terminal at most, or as it wants to be where there is none."""
+    from rich.table import Table
+
+    from zmtpsniff.render.console import drawn
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    titles = ["Interface", "State", "Addresses", "Kind", "MTU"]
+    titles += ["Description"] if any(each.description for each in found) else []
+    titles += ["Engines"] if with_engines else []
+    for title in titles:
+        # An address that is broken in two cannot be copied; a description gives way.
+        keeps = title not in ("Description", "Engines")
+        table.add_column(title, justify="right" if title == "MTU" else "left", overflow="fold", no_wrap=keeps)
+    for each in found:
+        cells = _cells(each)
+        table.add_row(*(cells[title] for title in titles), style=None if each.up is not False else "dim")
+
+    def draw(console: "Console") -> None:
+        console.print(table)
+        if engines:
+            console.print(f"\nYou may capture with: {', '.join(engines)}", soft_wrap=True)
+
+    return drawn(stream, color, None if stream.isatty() else _WIDE, draw)
+
+
+def _cells(each: "Interface") -> "dict[str, Text]":
+    """What each column says, by its title."""
+    from rich.text import Text
+
+    from zmtpsniff.words.text import escape
+
+    state, style = "", ""
+    if each.up is not None:
+        state, style = ("up", "green") if each.running else ("up, no carrier", "yellow") if each.up else ("down", "")
+    return {
+        "Interface": Text(escape(each.name), "bold"),
+        "State": Text(state, style),
+        "Addresses": Text("\n".join(map(escape, each.addresses))),
+        "Kind": Text(escape(each.kind or each.link_type)),
+        "MTU": Text("" if each.mtu is None else str(each.mtu)),
+        "Description": Text(escape(each.description)),
+        "Engines": Text(", ".join(each.engines)),
+    }

@@ -1,0 +1,141 @@
+"""``zmtpsniff live``."""
+
+import sys
+import time
+
+import click
+
+from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.help import PACKETS, CommandWithHelp
+from zmtpsniff.cli.last_line import shares_terminal
+from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
+from zmtpsniff.cli.live_host import pass_keys, start_host
+from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
+from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
+from zmtpsniff.cli.saver_options import (
+    SaverSettings,
+    fail_if_nothing_to_select,
+    fail_if_unsaved,
+    packets_only,
+    saver_options,
+    tell_missing_packets,
+    tell_what_is_saved,
+)
+from zmtpsniff.cli.shared_options import IntRange, Output, capture_record, live_dissection_options, output_options
+from zmtpsniff.cli.tshark_options import TsharkSettings, tshark_options
+from zmtpsniff.engine.settings import Settings
+
+
+@click.command(cls=CommandWithHelp, short_help="Dissect live traffic.")
+@click.argument("command", nargs=-1, metavar="[-- COMMAND [ARG]...]")
+@live_options
+@PACKETS.option(
+    "--pid",
+    "pids",
+    type=IntRange(1),
+    multiple=True,
+    metavar="PID",
+    help="Instead of an interface trace this process, by strace: tcp:// and ipc://. Repeatable.",
+)
+@PACKETS.rare("--status/--no-status", default=None, help="A line with counts; by default on a terminal.")
+@PACKETS.rare(
+    "--processes/--no-processes", default=sys.platform == "linux",
+    help="Say which processes of this machine have the connections (Linux).",
+)  # fmt: skip
+@observer_options
+@tshark_options
+@saver_options
+@packets_only
+@live_dissection_options
+@output_options
+@capture_record
+def live(
+    command: tuple[str, ...],
+    pids: tuple[int, ...],
+    live: LiveSettings,
+    status: bool | None,
+    processes: bool,
+    observer: ObserverSettings,
+    tshark: TsharkSettings,
+    saver: SaverSettings,
+    packets_only: bool,
+    dissection: Settings,
+    capture_record: bool,
+    output: Output,
+) -> None:
+    """Dissect traffic while it passes.
+
+    \b
+    zmtpsniff live -i lo
+    zmtpsniff live -i any -f 'tcp port 5555' -T json | jq -c .frames
+    zmtpsniff live -i eth0 -a duration:60 -T summary
+    zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
+    sudo zmtpsniff live -i any --curve-keys auto
+    zmtpsniff live -- python worker.py
+    """
+    from zmtpsniff.cli.status_line import StatusLine
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.selector import PacketSelector
+    from zmtpsniff.engine.sniffer import Collaborators
+    from zmtpsniff.words.text import escape
+
+    fail_if_nothing_to_select(saver, output.passes, packets_only)
+    live = live._replace(pids=pids, command=command)
+    dissectors = load_dissection(dissection)
+    load_renderer(output)
+    load_observers(observer)
+    diagnosis = make_diagnosis(observer, dissection)
+    host = start_host(with_processes=processes, with_keys=dissection.host_keys)
+    source = opened = selector = None
+    try:
+        started = start_capture(live, tshark, saver)
+        source = started.source
+        opened = settle_capture(
+            started,
+            live,
+            saver,
+            records=output.file,
+            count=dissection.packets,
+            verbosity=output.verbosity,
+            keys=dissection.curve_keys,
+            more_keys=dissection.host_keys,
+            saves_all=output.passes is None,
+        )
+        through = pass_keys(host, source, opened)
+        if opened is not None and output.passes is not None:
+            tell_what_is_saved(packets_only=packets_only)
+            selector = PacketSelector(opened, source, packets_only=packets_only)
+        # It runs plug-ins, so without the privileges of capturing.
+        collaborators = Collaborators(
+            clock=time.time_ns,
+            tls=started.tls,
+            host=host,
+            dissectors=dissectors,
+            witness=diagnosis,
+            selector=selector,
+        )
+        capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
+        yields = shares_terminal(sys.stderr, output.file)  # also if the line was asked for
+        line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
+        run(
+            capture,
+            dissection,
+            output,
+            line,
+            is_live=True,
+            observers=start_observers(observer, capture, diagnosis),
+            selector=selector,
+            capture_record=capture_record,
+        )
+    finally:
+        if source is not None:
+            source.close()
+        if host is not None:
+            host.close()
+    if source.said:
+        click.echo(f"zmtpsniff: {escape(source.said)}", err=True)
+    if selector is not None:
+        tell_missing_packets(selector)
+    if source.failure is not None:
+        raise CaptureError(source.failure)
+    fail_if_unsaved(opened)

@@ -1,0 +1,138 @@
+"""``zmtpsniff stats``."""
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
+from zmtpsniff.cli.help import COUNTS, CommandWithHelp
+from zmtpsniff.cli.live_host import tell_sealed
+from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_output
+from zmtpsniff.cli.shared_options import (
+    FilePath,
+    FloatRange,
+    IntRange,
+    color,
+    display_filter,
+    dissection_options,
+    output_file,
+    table_format,
+    utc,
+)
+from zmtpsniff.engine.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dissectors.events import AnyEvent
+    from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.analysis.statistics.records import AnyRecord
+    from zmtpsniff.cli.shared_options import Filter
+    from zmtpsniff.render.color import Color
+
+# As zmtpsniff.analysis.statistics.sorts has them, which is not imported at start-up; a test compares.
+SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
+
+
+@click.command(cls=CommandWithHelp, short_help="Say who talks to whom, how much, how fast.")
+@click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
+@COUNTS.option("--top", type=IntRange(1), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table.")
+@COUNTS.option(
+    "--sort",
+    type=click.Choice(SORTS),
+    default=SORT,
+    show_default=True,
+    metavar="FIELD",
+    help=f"What comes first: {', '.join(SORTS)}. Tables without it stay sorted by {SORT}.",
+)
+@COUNTS.rare(
+    "--interval",
+    type=FloatRange(0.001),
+    metavar="SECONDS",
+    help="Length of the intervals of the time line; by default it fits the capture.",
+)
+@dissection_options
+@display_filter
+@table_format
+@output_file
+@utc
+@color
+def stats(
+    captures: tuple[str, ...],
+    top: int,
+    sort: str,
+    interval: float | None,
+    dissection: Settings,
+    passes: "Filter | None",
+    output_format: Literal["table", "json"],
+    file: str | None,
+    utc: bool,
+    color: "Color",
+) -> None:
+    """Say who talks to whom, how much, how fast: connections, sockets, topics, latency, problems, findings.
+
+    \b
+    zmtpsniff stats capture.pcap
+    zmtpsniff stats --top 5 --sort p99 capture.pcap
+    zmtpsniff stats -Y 'ip.addr == 10.0.0.5' capture.pcap
+    zmtpsniff stats --interval 60 -T json day.pcapng | jq .messages_per_s
+    """
+    fail_if_overwritten(captures, file)
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.analysis.statistics import Statistics
+    from zmtpsniff.analysis.statistics.report import report
+    from zmtpsniff.analysis.statistics.statistics import ROWS
+    from zmtpsniff.cli.progress_line import make_progress_line
+    from zmtpsniff.dissection import open_files
+    from zmtpsniff.engine.sniffer import Collaborators
+
+    statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
+    # With a filter findings would be about what nobody asked for.
+    diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds) if passes is None else None
+    capture = open_files(captures, dissection, Collaborators(witness=diagnosis))
+
+    def take(events: "Sequence[AnyEvent]") -> None:
+        statistics.take(events, passes)
+        if diagnosis is not None:
+            diagnosis.take(events)
+
+    def write() -> None:
+        findings = [] if diagnosis is None else diagnosis.findings()
+        _write(report(statistics, top, sort), findings, stream, output_format, utc, color)
+
+    line = make_progress_line(capture, file)
+    with open_output(file, binary=output_format == "json") as stream:
+        try:
+            try:
+                for events in capture.batches():
+                    take(events)
+                    if line is not None:
+                        line.draw()
+            finally:
+                if line is not None:
+                    line.erase()
+                tell_sealed(capture, dissection)
+        except KeyboardInterrupt as interrupt:
+            take(capture.finish())
+            write()
+            raise PartialOutputError("interrupted: the statistics are those of what was read until then") from interrupt
+        write()
+
+
+def _write(
+    records: "Sequence[AnyRecord]",
+    findings: "Sequence[Finding]",
+    stream: Any,
+    output_format: str,
+    utc: bool,
+    color: "Color",
+) -> None:
+    if output_format == "json":
+        from zmtpsniff.render.jsonl import JsonlRenderer
+
+        *rows, total = records
+        JsonlRenderer(stream).write([*rows, *findings, total])  # type: ignore[list-item]  # it writes any struct
+    else:
+        from zmtpsniff.render.statistics_tables import draw
+
+        draw(records, stream, utc, color, findings=findings)
