@@ -12,14 +12,14 @@ import click
 
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import OUTPUT, CommandWithHelp
-from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.live_host import pass_keys, start_host, tell
+from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
+from zmtpsniff.cli.live_host import pass_keys, started_host
+from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.run import load_dissection
-from zmtpsniff.cli.saver_options import SaverSettings, fail_if_unsaved, saver_options
-from zmtpsniff.cli.shared_options import FilePath, color, live_dissection_options, utc
+from zmtpsniff.cli.saver_options import SaverSettings, saver_options
+from zmtpsniff.cli.shared_options import DisplayFilter, FilePath, color, live_dissection_options, times_option, utc
 from zmtpsniff.cli.tshark_options import TsharkSettings
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.render.clock import TIMES
 
 if TYPE_CHECKING:
     from zmtpsniff.browse.browse_options import BrowseOptions
@@ -38,14 +38,7 @@ THEMES = ("terminal", "dark", "light")
 @saver_options
 @live_dissection_options
 @OUTPUT.option("-Y", "condition", default="", metavar="FILTER", help="Show only records that pass at first.")
-@OUTPUT.rare(
-    "--time",
-    "times",
-    type=click.Choice(TIMES),
-    default="absolute",
-    show_default=True,
-    help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
-)
+@times_option
 @utc
 @click.option(
     "--theme",
@@ -93,12 +86,7 @@ def browse(
     if color == "never":
         os.environ["NO_COLOR"] = "1"
     if condition:
-        from zmtpsniff.filters import FilterError, compile_filter
-
-        try:
-            compile_filter(condition)
-        except FilterError as error:
-            raise click.UsageError(f"-Y: {error}") from None
+        DisplayFilter().convert(condition, None, None)
     from zmtpsniff.browse.browse_options import BrowseOptions
     from zmtpsniff.words.text import escape
 
@@ -136,35 +124,26 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
     import textual.drivers.linux_driver  # noqa: F401  # which Textual imports late: privileges are gone then
 
     said: list[str] = []  # once the screen is free again
-    host = start_host(with_processes=False, with_keys=settings.host_keys, say=said.append)
-    source = None
+    no_tshark = TsharkSettings(tls_keys=(), preferences=())
     try:
-        started = start_capture(live, TsharkSettings(tls_keys=(), preferences=()), saver)
-        source = started.source
-        settle_capture(
-            started, live, saver, records=None, count=settings.packets, verbosity=0, keys=settings.curve_keys,
-            more_keys=settings.host_keys,
-        )  # fmt: skip
-        keyed = pass_keys(host, source)
-        packets = StoredPackets()
-        diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-        collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, host=host, dissectors=dissectors)
+        with (
+            started_host(with_processes=False, with_keys=settings.host_keys, say=said.append) as host,
+            capturing(live, no_tshark, saver, settings) as started,
+        ):
+            keyed = pass_keys(host, started.source)
+            packets = StoredPackets()
+            diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+            collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, host=host, dissectors=dissectors)
 
-        def through(packets_of: "Source") -> "Source":
-            return TappedSource(packets_of if keyed is None else keyed(packets_of), tap=packets.take)
+            def through(packets_of: "Source") -> "Source":
+                return TappedSource(packets_of if keyed is None else keyed(packets_of), tap=packets.take)
 
-        capture = Dissection(source, settings, collaborators, through=through, stop=source.stop)
-        _run(CaptureReader(capture, packets, diagnosis), options)
+            stop = started.source.stop
+            capture = Dissection(started.source, settings, collaborators, through=through, stop=stop)
+            _run(CaptureReader(capture, packets, diagnosis), options)
     finally:
-        if source is not None:
-            source.close()
-        if host is not None:
-            host.close()
         for line in said:
             tell(line)
-    if source.failure is not None:
-        raise CaptureError(source.failure)
-    fail_if_unsaved(source.saver)
 
 
 def _run(reader: "CaptureReader", options: "BrowseOptions") -> None:

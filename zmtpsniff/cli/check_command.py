@@ -3,44 +3,29 @@
 import io
 import os
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 import click
 
 from zmtpsniff import __version__
-from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.check.defaults import FACTOR, SHOWN, TOLERANCE
+from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
 from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
-from zmtpsniff.cli.live_capture import LiveSettings, files_or_live, live_options, settle_capture, start_capture
-from zmtpsniff.cli.run import load_dissection
-from zmtpsniff.cli.saver_options import SaverSettings, fail_if_unsaved, saver_options
-from zmtpsniff.cli.shared_options import (
-    FilePath,
-    FloatRange,
-    IntRange,
-    color,
-    display_filter,
-    dissection_options_without_secrets,
-    utc,
-)
-from zmtpsniff.cli.tshark_options import TsharkSettings, tshark_options
-from zmtpsniff.engine.settings import Settings
+from zmtpsniff.cli.run import pump
+from zmtpsniff.cli.shared_options import FilePath, FloatRange, IntRange, color, display_filter, utc
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from click.shell_completion import CompletionItem
 
     from dissectors.events import AnyEvent
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.check.formats import Format
     from zmtpsniff.check.model import Rule
     from zmtpsniff.check.report import Report
-    from zmtpsniff.check.rules import Check
-    from zmtpsniff.check.trials import Place
     from zmtpsniff.cli.shared_options import Filter
-    from zmtpsniff.dissection import Dissection
     from zmtpsniff.render.color import Color
 
 FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import
@@ -80,14 +65,12 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
 class CheckSettings(NamedTuple):
     """What to check, against what, and where the reports go."""
 
-    captures: tuple[str, ...]
     policy: str | None  # a file
     include: tuple[str, ...]  # sets of rules
     init: bool
     baseline: bool
     factor: float
     tolerance: float  # percent
-    is_live: bool
     targets: "tuple[tuple[Format, str], ...]"  # formats, each with its file
     file: str | None  # of formats that have none
     show: int  # records of each rule
@@ -96,14 +79,10 @@ class CheckSettings(NamedTuple):
     passes: "Filter | None"  # None: all
     utc: bool
     verbosity: int
-    live: LiveSettings
-    tshark: TsharkSettings
-    saver: SaverSettings
-    dissection: Settings  # without secrets: reports go into logs that many can read
+    capture: CaptureSettings
 
 
 @click.command(cls=CommandWithHelp, short_help="Hold traffic against a policy.")
-@click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @CHECKS.option(
     "--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file: docs/check.md describes its rules."
 )
@@ -127,9 +106,7 @@ class CheckSettings(NamedTuple):
     "--tolerance", type=FloatRange(0), default=TOLERANCE, show_default=True, metavar="PERCENT",
     help="By how much rates and latencies may be worse (--baseline).",
 )  # fmt: skip
-@CHECKS.option(
-    "--live", "is_live", is_flag=True, help="Check traffic while it passes. From -i, until -a, -c or Ctrl-C."
-)
+@capture_options("Check")
 @OUTPUT.option(
     "-T", "--format", "targets", type=ReportTarget(), multiple=True, default=["text"], metavar="FORMAT[=FILE]",
     help="text, junit, sarif, github or json. text is for people, junit JUnit XML, sarif SARIF 2.1.0, github "
@@ -147,10 +124,6 @@ class CheckSettings(NamedTuple):
 @utc
 @color
 @OUTPUT.option("-v", "verbosity", count=True, help="Say what captures (--live).")
-@live_options
-@tshark_options
-@saver_options
-@dissection_options_without_secrets
 @click.pass_context
 def check(context: click.Context, /, **options: Any) -> None:
     """Hold traffic against a policy: exit status 0 if it passes, 1 if it fails.
@@ -166,31 +139,21 @@ def check(context: click.Context, /, **options: Any) -> None:
     if settings.init:
         _write_policy(settings)
         return
-    if settings.baseline:
-        report, source = _compare(settings), None
-    else:
-        rules = _rules(settings)
-        report, source = _check_live(rules, settings) if settings.is_live else _check_files(rules, settings)
-    report = report._replace(outcomes=[outcome._replace(strict=settings.strict) for outcome in report.outcomes])
-    _write_reports(report, settings)
-    if source is not None:  # what was seen until it failed is in the reports
-        if source.failure is not None:
-            raise CaptureError(source.failure)
-        fail_if_unsaved(source.saver)
-    if not report.passed:
+    passed = _write_reports(_compare(settings), settings) if settings.baseline else _check(_rules(settings), settings)
+    if not passed:
         context.exit(1)
 
 
 def _fail_on_contradiction(settings: CheckSettings) -> None:
     """Raise click.UsageError for options that do not go together."""
-    given = {"--init": settings.init, "--baseline": settings.baseline, "--live": settings.is_live}
+    given = {"--init": settings.init, "--baseline": settings.baseline, "--live": settings.capture.is_live}
     modes = [name for name, is_given in given.items() if is_given]
     if len(modes) > 1:
         raise click.UsageError(f"{' and '.join(modes)}: one of them only")
-    files_or_live(settings.captures, settings.is_live, settings.live, settings.saver)
+    settings.capture.fail_on_contradiction()
     _fail_on_targets(settings)
-    if settings.baseline and len(settings.captures) != 2:
-        raise click.UsageError(f"--baseline: needs two captures, OLD and NEW, not {len(settings.captures)}")
+    if settings.baseline and len(settings.capture.captures) != 2:
+        raise click.UsageError(f"--baseline: needs two captures, OLD and NEW, not {len(settings.capture.captures)}")
     if settings.init or settings.baseline:
         if settings.policy is not None or settings.include or settings.passes is not None:
             raise click.UsageError(f"{modes[0]}: takes no --policy, no --include and no -Y")
@@ -203,7 +166,8 @@ def _fail_on_contradiction(settings: CheckSettings) -> None:
 
 def _fail_on_targets(settings: CheckSettings) -> None:
     """Raise click.UsageError if a report would overwrite what is read, or another report."""
-    inputs = [name for name in (*settings.captures, settings.policy) if name is not None and os.path.exists(name)]
+    read = (*settings.capture.captures, settings.policy)
+    inputs = [name for name in read if name is not None and os.path.exists(name)]
     taken: dict[str, str] = {}
     for output, file in settings.targets:
         name = settings.file or file if file == _STANDARD_OUTPUT else file
@@ -230,20 +194,46 @@ def _rules(settings: CheckSettings) -> "list[Rule]":
             fail_if_twice(rules)
         except PolicyError as error:
             raise click.ClickException(str(error)) from error
-    if not settings.dissection.patterns and any(rule.needs_patterns for rule in rules):
+    if not settings.capture.dissection.patterns and any(rule.needs_patterns for rule in rules):
         raise click.UsageError("--no-patterns: the policy has a rule that needs them, such as one on latency")
     return rules
 
 
-def _check_files(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, None]":
+def _check(rules: "list[Rule]", settings: CheckSettings) -> bool:
+    """Hold captures, or what passes, against rules, and write the reports; returns whether all passed."""
+    from zmtpsniff.check.report import Report
     from zmtpsniff.check.rules import Check
+    from zmtpsniff.cli.capture_places import Places
 
-    diagnosis = _diagnosis(rules, settings)
-    capture, place = _open(settings.captures, settings.dissection, diagnosis)
-    trial = Check(rules, settings.show, settings.utc, place, settings.passes, diagnosis)
+    capture, diagnosis = settings.capture, _diagnosis(rules, settings)
+    places = Places(capture.captures) if len(capture.captures) > 1 else None  # which of them has a packet
+    trial = Check(rules, settings.show, settings.utc, None if places is None else places.of, settings.passes, diagnosis)
     started = time.monotonic()
-    _pump(capture, trial.take)
-    return _report(trial, settings.captures, ", ".join(settings.captures), started), None
+    with dissecting(
+        capture,
+        records=settings.file,
+        verbosity=settings.verbosity,
+        load=partial(_load_formats, settings),
+        source=places,
+        witness=diagnosis,
+    ) as dissection:
+        pump(dissection, capture.dissection, trial.take, settings.file)
+        outcomes = trial.finish()
+        subject = ", ".join(capture.captures) or f"live traffic on {', '.join(capture.live.interfaces)}"
+        seconds = time.monotonic() - started
+        begun_ns = trial.span.start_ns
+        report = Report(outcomes, capture.captures, subject, __version__, trial.totals, begun_ns, seconds)
+        return _write_reports(report, settings)
+
+
+def _load_formats(settings: CheckSettings) -> None:
+    """Import what writes the reports."""
+    from zmtpsniff.check.formats import make_report
+    from zmtpsniff.render.palette import make_palette
+
+    for output, _ in settings.targets:
+        make_report(output)
+    make_palette(io.StringIO(), "always")
 
 
 def _diagnosis(rules: "list[Rule]", settings: CheckSettings) -> "Diagnosis | None":
@@ -252,58 +242,7 @@ def _diagnosis(rules: "list[Rule]", settings: CheckSettings) -> "Diagnosis | Non
         return None
     from zmtpsniff.analysis.findings import Diagnosis
 
-    return Diagnosis(settings.dissection.decode_as, settings.dissection.reply_seconds)
-
-
-def _open(
-    captures: tuple[str, ...], settings: Settings, witness: "Diagnosis | None" = None
-) -> "tuple[Dissection, Place | None]":
-    """The captures read as one, and what tells which of several has a packet."""
-    from zmtpsniff.dissection import Dissection, open_files
-    from zmtpsniff.engine.sniffer import Collaborators
-
-    collaborators = Collaborators(witness=witness)
-
-    if len(captures) > 1:
-        from zmtpsniff.cli.capture_places import Places
-
-        places = Places(captures)
-        return Dissection(places, settings, collaborators), places.of
-    return open_files(captures, settings, collaborators), None
-
-
-def _check_live(rules: "list[Rule]", settings: CheckSettings) -> "tuple[Report, LiveSource]":
-    from zmtpsniff.check.formats import make_report
-    from zmtpsniff.check.rules import Check
-    from zmtpsniff.dissection import Dissection
-    from zmtpsniff.engine.sniffer import Collaborators
-    from zmtpsniff.render.palette import make_palette
-
-    for output, _ in settings.targets:
-        make_report(output)  # imports it, while that can be done
-    make_palette(io.StringIO(), "always")
-    diagnosis = _diagnosis(rules, settings)
-    trial = Check(rules, settings.show, settings.utc, None, settings.passes, diagnosis)
-    begun = time.monotonic()
-    live, dissection = settings.live, settings.dissection
-    dissectors = load_dissection(dissection)
-    capture = start_capture(live, settings.tshark, settings.saver)
-    settle_capture(
-        capture,
-        live,
-        settings.saver,
-        records=settings.file,
-        count=dissection.packets,
-        verbosity=settings.verbosity,
-        keys=dissection.curve_keys,
-    )
-    try:
-        collaborators = Collaborators(clock=time.time_ns, tls=capture.tls, dissectors=dissectors, witness=diagnosis)
-        _pump(Dissection(capture.source, dissection, collaborators), trial.take)
-    finally:
-        capture.source.close()
-    subject = f"live traffic on {', '.join(live.interfaces)}"
-    return _report(trial, (), subject, begun), capture.source
+    return Diagnosis(settings.capture.dissection.decode_as, settings.capture.dissection.reply_seconds)
 
 
 def _write_policy(settings: CheckSettings) -> None:
@@ -313,6 +252,7 @@ def _write_policy(settings: CheckSettings) -> None:
     from zmtpsniff.check.rules import Check
     from zmtpsniff.check.services import Services
     from zmtpsniff.cli.output import open_output
+    from zmtpsniff.dissection import open_files
 
     services = Services()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
@@ -321,13 +261,14 @@ def _write_policy(settings: CheckSettings) -> None:
         trial.take(events)
         services.take(events)
 
-    _pump(_open(settings.captures, settings.dissection)[0], take)
+    captures, dissection = settings.capture.captures, settings.capture.dissection
+    pump(open_files(captures, dissection), dissection, take, settings.file)
     outcomes = trial.finish()
     left_out = {outcome.rule.set_name for outcome in outcomes if not outcome.passed}
     sets = [name for name in SETS if name not in left_out]
     if not services.services and not any(outcome.failed for outcome in outcomes):
         sets = ["protocol"]  # a policy needs a rule, and whatever comes should keep this one
-    names = ", ".join(os.path.basename(name) for name in settings.captures)
+    names = ", ".join(os.path.basename(name) for name in captures)
     with open_output(settings.file, binary=False) as stream:
         stream.write(policy_text(services, sets, names, settings.factor))
 
@@ -340,38 +281,27 @@ def _compare(settings: CheckSettings) -> "Report":
     from zmtpsniff.dissection import open_files
 
     started = time.monotonic()
+    captures, dissection = settings.capture.captures, settings.capture.dissection
     every = []
-    for name in settings.captures:
+    for name in captures:
         services = Services()
-        _pump(open_files([name], settings.dissection), services.take)
+        pump(open_files([name], dissection), dissection, services.take, settings.file)
         every.append(services)
     old, new = every
     outcomes = compare(old, new, settings.tolerance, settings.show)
-    subject = f"{settings.captures[1]} compared with {settings.captures[0]}, within {settings.tolerance:g} %"
+    subject = f"{captures[1]} compared with {captures[0]}, within {settings.tolerance:g} %"
     seconds = time.monotonic() - started
-    return Report(outcomes, settings.captures, subject, __version__, new.totals, new.span.start_ns, seconds)
+    return Report(outcomes, captures, subject, __version__, new.totals, new.span.start_ns, seconds)
 
 
-def _pump(capture: "Dissection", take: "Callable[[Sequence[AnyEvent]], None]") -> None:
-    for events in capture.batches():
-        take(events)
-
-
-def _report(trial: "Check", captures: tuple[str, ...], subject: str, started: float) -> "Report":
-    from zmtpsniff.check.report import Report
-
-    outcomes = trial.finish()
-    seconds = time.monotonic() - started
-    return Report(outcomes, captures, subject, __version__, trial.totals, trial.span.start_ns, seconds)
-
-
-def _write_reports(report: "Report", settings: CheckSettings) -> None:
-    """Write the report in every format asked for."""
+def _write_reports(report: "Report", settings: CheckSettings) -> bool:
+    """Write the report in every format asked for; returns whether all rules passed."""
     from zmtpsniff.check.formats import make_report
     from zmtpsniff.cli.output import open_output
     from zmtpsniff.render.palette import make_palette
     from zmtpsniff.words.text import encodable
 
+    report = report._replace(outcomes=[outcome._replace(strict=settings.strict) for outcome in report.outcomes])
     for output, file in settings.targets:
         name = file if file != _STANDARD_OUTPUT else settings.file
         with open_output(name, binary=False) as stream:
@@ -379,3 +309,4 @@ def _write_reports(report: "Report", settings: CheckSettings) -> None:
             palette = make_palette(cast("TextIO", stream), settings.color) if output == "text" else None
             text = make_report(output, palette)(report)
             stream.write(change(text) if change else text)
+    return report.passed

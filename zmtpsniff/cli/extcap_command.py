@@ -8,11 +8,10 @@ import click
 from dissectors.zmtp.limits import Limits
 from zmtpsniff import __version__
 from zmtpsniff.capture.engines.engine import LiveOptions
-from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import ASKED, DECODING, DIALOG, SETUP, CommandWithHelp
-from zmtpsniff.cli.live_capture import LiveSettings, settle_capture, start_capture
-from zmtpsniff.cli.live_host import pass_keys, start_host, tell
-from zmtpsniff.cli.output import must_be_read, open_output
+from zmtpsniff.cli.live_capture import LiveSettings, capturing
+from zmtpsniff.cli.live_host import pass_keys, started_host
+from zmtpsniff.cli.output import must_be_read, open_output, tell
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver_options import SaverSettings
 from zmtpsniff.cli.shared_options import AUTO_KEYS, DecodeAsRule, DisplayFilter, FilePath, key_files, read_curve_keys
@@ -143,7 +142,7 @@ def _capture(settings: ExtcapSettings) -> None:
             _give(settings, fifo)
         except (click.ClickException, Error) as error:
             # Wireshark no longer looks for what is said once this is closed.
-            tell(" ".join(str(error).split()))
+            tell(str(error))
             raise click.exceptions.Exit(2) from None
 
 
@@ -179,23 +178,14 @@ def _capture_live(interface: str, settings: ExtcapSettings, dissection: Settings
         interfaces=(interface,), capture_filter=settings.capture_filter, autostop=None,
         snaplen=_DEFAULTS.snaplen, buffer_mib=_DEFAULTS.buffer_mib, not_promiscuous=False, engine="auto",
     )  # fmt: skip
-    host = start_host(with_processes=False, with_keys=dissection.host_keys)
-    source = None
-    try:
-        started = start_capture(live, _NO_TSHARK, _NOTHING_SAVED)
-        source = started.source
-        settle_capture(started, live, _NOTHING_SAVED, records=None, count=None, verbosity=0)
-        through = pass_keys(host, source)
+    with (
+        started_host(with_processes=False, with_keys=dissection.host_keys) as host,
+        capturing(live, _NO_TSHARK, _NOTHING_SAVED, dissection) as started,
+    ):
+        through = pass_keys(host, started.source)
         collaborators = Collaborators(clock=time.time_ns, host=host, dissectors=dissectors)
-        capture = Dissection(source, dissection, collaborators, through=through, where=settings.passes)
+        capture = Dissection(started.source, dissection, collaborators, through=through, where=settings.passes)
         _write(capture, settings, fifo, is_live=True)
-    finally:
-        if source is not None:
-            source.close()
-        if host is not None:
-            host.close()
-    if source.failure is not None:
-        raise CaptureError(source.failure)
 
 
 def _write(capture: "Dissection", settings: ExtcapSettings, stream: "IO[bytes]", *, is_live: bool) -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from zmtpsniff.cli.help import FILES, TARGET, CommandWithHelp
+from zmtpsniff.cli.run import pump
 from zmtpsniff.cli.shared_options import FilePath, display_filter, dissection_options
 from zmtpsniff.engine.settings import Settings
 
@@ -36,21 +37,14 @@ def extract(
     zmtpsniff extract shop.pcap --to replies --messages -Y 'socket_type == "REP"'
     zmtpsniff extract feed.pcapng --to files --decompress -Y 'frames[0] == "cam1"'
     """
-    from zmtpsniff.cli.progress_line import make_progress_line
     from zmtpsniff.dissection import open_files
     from zmtpsniff.export.extraction import INDEX, Extractor
 
     whole_bodies = dissection._replace(limits=dissection.limits._replace(body_octets=0))
     capture = open_files(captures, whole_bodies, where=passes)
     extractor = Extractor(folder, whole=whole, unpacks=decompress, show_secrets=dissection.limits.show_secrets)
-    line = make_progress_line(capture)
     try:
-        for events in capture.batches():
-            extractor.take(events)
-            if line is not None:
-                line.draw()
+        pump(capture, dissection, extractor.take)
     finally:
-        if line is not None:
-            line.erase()
         extractor.close()
     click.echo(f"{extractor.messages:,} messages, {extractor.files:,} files, {folder}/{INDEX}")

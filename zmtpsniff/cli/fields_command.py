@@ -5,6 +5,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from zmtpsniff.cli.help import DECODING, CommandWithHelp
+from zmtpsniff.cli.output import json_line, open_output
 from zmtpsniff.cli.shared_options import FilePath, color, table_format
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ def fields(word: str | None, plugins: tuple[str, ...], output_format: str, color
     zmtpsniff fields -T json | jq -r .name
     """
     from zmtpsniff.analysis.plugins import load_dissectors
-    from zmtpsniff.cli.output import open_output
     from zmtpsniff.filters.filter_fields import list_fields, payload_fields
 
     wanted = (word or "").lower()
@@ -47,8 +47,6 @@ def fields(word: str | None, plugins: tuple[str, ...], output_format: str, color
 
 def _json_lines(listed: "list[FieldInfo]") -> str:
     """An object a line, without what does not apply."""
-    import json
-
     from zmtpsniff.filters.filter_fields import PART_MEANINGS
 
     lines = []
@@ -57,7 +55,7 @@ def _json_lines(listed: "list[FieldInfo]") -> str:
         if "octets" in each.kind:
             shown["parts"] = list(PART_MEANINGS)
         shown["kind"] = each.kind
-        lines.append(json.dumps({"type": "field", **shown}, separators=(",", ":")) + "\n")
+        lines.append(json_line("field", shown))
     return "".join(lines)
 
 
@@ -66,13 +64,12 @@ def _table(listed: "list[FieldInfo]", stream: IO[Any], color: "Color") -> str:
 
     The records stand behind the meaning: in a column of their own they would leave it no room on 80 columns.
     """
-    from rich.table import Table
     from rich.text import Text
 
     from zmtpsniff.filters.filter_fields import PART_MEANINGS
-    from zmtpsniff.render.console import drawn
+    from zmtpsniff.render.console import drawn, plain_table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     for title in ("Field", "Type", "Meaning (records)"):
         table.add_column(title, overflow="fold", no_wrap=title == "Field")
     for each in listed:

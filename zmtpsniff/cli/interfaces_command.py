@@ -5,6 +5,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from zmtpsniff.cli.help import CommandWithHelp
+from zmtpsniff.cli.output import json_line, open_output, tell
 from zmtpsniff.cli.shared_options import color, table_format
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ def interfaces(output_format: str, everything: bool, color: "Color") -> None:
     """
     from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED
     from zmtpsniff.capture.interfaces import allowed_engines, list_interfaces
-    from zmtpsniff.cli.output import open_output
 
     engines = allowed_engines()
     found = list_interfaces(engines, everything)
@@ -44,30 +44,25 @@ def interfaces(output_format: str, everything: bool, color: "Color") -> None:
             _json_lines(found) if output_format == "json" else _table(found, engines, stream, color, everything)
         )
     if not engines:
-        click.echo(f"zmtpsniff: {HOW_TO_BE_ALLOWED}", err=True)
+        tell(HOW_TO_BE_ALLOWED)
 
 
 def _json_lines(found: "list[Interface]") -> str:
     """An object a line, without what does not apply."""
-    import json
-
-    lines = []
-    for each in found:
-        fields = {name: value for name, value in each._asdict().items() if value is not None and value != ""}
-        # Only ASCII, so that a name of any octets reaches no terminal raw.
-        lines.append(json.dumps({"type": "interface", **fields}, separators=(",", ":")) + "\n")
-    return "".join(lines)
+    return "".join(
+        json_line("interface", {name: value for name, value in each._asdict().items() if value not in (None, "")})
+        for each in found
+    )
 
 
 def _table(
     found: "list[Interface]", engines: tuple[str, ...], stream: IO[Any], color: "Color", with_engines: bool
 ) -> str:
     """A table as wide as the terminal at most, or as it wants to be where there is none."""
-    from rich.table import Table
 
-    from zmtpsniff.render.console import drawn
+    from zmtpsniff.render.console import drawn, plain_table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    table = plain_table()
     titles = ["Interface", "State", "Addresses", "Kind", "MTU"]
     titles += ["Description"] if any(each.description for each in found) else []
     titles += ["Engines"] if with_engines else []

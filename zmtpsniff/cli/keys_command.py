@@ -13,6 +13,7 @@ from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import OUTPUT, PACKETS, CommandWithHelp
 from zmtpsniff.cli.live_capture import duration_of
 from zmtpsniff.cli.live_host import need_sodium
+from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.shared_options import FilePath, IntRange, curve_key_files, read_curve_keys
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _follow(helper: "HelperClient", seconds: float | None) -> "Iterator[str]":
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signal_number) is not signal.SIG_IGN:  # as under nohup
             signal.signal(signal_number, lambda stopped, _: stops.append(stopped))
-    _tell("waiting for CURVE connections")
+    tell("waiting for CURVE connections")
     deadline = None if seconds is None else time.monotonic() + seconds
     while not stops and (deadline is None or time.monotonic() < deadline):
         try:
@@ -143,7 +144,7 @@ def _follow(helper: "HelperClient", seconds: float | None) -> "Iterator[str]":
         if reply["is"] == "key":
             yield reply["line"]
         elif reply["is"] == "told":
-            _tell(reply["text"])
+            tell(reply["text"])
 
 
 def _search(
@@ -168,7 +169,7 @@ def _search(
     for line in chain.from_iterable(searches):
         found += 1
         yield line
-    _tell(f"{plural(found, 'key')} found, of {plural(len(connections), 'connection')}")
+    tell(f"{plural(found, 'key')} found, of {plural(len(connections), 'connection')}")
 
 
 def _write(file: str | None, lines: "Iterator[str]") -> None:
@@ -194,7 +195,7 @@ def _put(capture: str, keys: "Sequence[Key]") -> None:
     if not fitting:
         raise CaptureError(f"{capture}: none of the keys belongs to a connection in it")
     put_keys(capture, fitting)
-    _tell(f"{plural(len(fitting), 'key')} put into {capture}")
+    tell(f"{plural(len(fitting), 'key')} put into {capture}")
 
 
 def _unopened(captures: "Sequence[str]") -> "Sequence[UnopenedConnection]":
@@ -245,10 +246,10 @@ def _search_processes(
         if reply["is"] == "key":
             yield reply["line"]
         elif reply["is"] == "told":
-            _tell(reply["text"])
+            tell(reply["text"])
         elif reply["is"] == "searched":
             if not reply["whole"]:
-                _tell(f"the search ended after {seconds:g} s; it read {reply['octets'] >> 20} MiB")
+                tell(f"the search ended after {seconds:g} s; it read {reply['octets'] >> 20} MiB")
             return
     raise CaptureError("the process that searches ended")
 
@@ -260,15 +261,9 @@ def _search_cores(
     from dissectors.zmtp.curve_keys import format_key
     from zmtpsniff.host.memory import MemorySearch, SearchError
 
-    search = MemorySearch([each.target for each in connections], seconds, _tell)
+    search = MemorySearch([each.target for each in connections], seconds, tell)
     for core in cores:
         try:
             yield from map(format_key, search.core(core))
         except SearchError as error:
             raise CaptureError(str(error)) from None
-
-
-def _tell(text: str) -> None:
-    from zmtpsniff.words.text import escape
-
-    click.echo(f"zmtpsniff: {escape(text)}", err=True)

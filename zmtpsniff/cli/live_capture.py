@@ -1,6 +1,8 @@
 """What commands that capture live traffic have in common: their options, and a source opened as these say."""
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -9,14 +11,13 @@ from zmtpsniff.capture.engines.engine import ENGINES, EngineName, LiveOptions
 from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import PACKETS
-from zmtpsniff.cli.saver_options import SaverSettings, make_saver
-from zmtpsniff.cli.shared_options import IntRange, option_group
+from zmtpsniff.cli.output import tell
+from zmtpsniff.cli.saver_options import SaverSettings, fail_if_unsaved, make_saver
+from zmtpsniff.cli.shared_options import IntRange, OptionGroup
 from zmtpsniff.cli.tshark_options import TsharkSettings, plan_tshark
+from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.capture.saver import Saver
     from zmtpsniff.net.tls import Tls
@@ -44,7 +45,7 @@ class LiveSettings(NamedTuple):
     command: tuple[str, ...] = ()  # to run and trace instead
 
 
-live_options = option_group(
+live_options = OptionGroup(
     "live",
     LiveSettings,
     PACKETS.option(
@@ -72,27 +73,50 @@ live_options = option_group(
 )  # fmt: skip
 
 
-def files_or_live(captures: "Sequence[str]", is_live: bool, live: LiveSettings, saver: SaverSettings) -> None:
-    """Raise click.UsageError unless a command has either capture files, or --live and options of a live capture."""
-    if is_live:
-        if captures:
-            raise click.UsageError("--live: takes no captures; interfaces are given with -i")
-    elif live.interfaces or live.autostop or live.capture_filter or saver.path:
-        raise click.UsageError("-i, -f, -a and -w: only with --live")
-    elif not captures:
-        raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
-
-
 class LiveCapture(NamedTuple):
     """A capture that has begun."""
 
-    source: "LiveSource"  # the caller closes it
+    source: "LiveSource"
     engine: str  # its name
-    tls: "Tls | None"  # what takes out of TLS what is decrypted
+    tls: "Tls | None"  # takes decrypted octets out of TLS
+    saver: "Saver | None" = None  # writes what -w names
 
 
-def start_capture(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettings) -> LiveCapture:
-    """Start a capture; raises click.UsageError, CaptureError. The options of ``saver`` must be possible with it."""
+@contextmanager
+def capturing(
+    live: LiveSettings,
+    tshark: TsharkSettings,
+    saver: SaverSettings,
+    dissection: Settings,
+    *,
+    records: str | None = None,
+    verbosity: int = 0,
+    saves_all: bool = True,
+) -> Iterator[LiveCapture]:
+    """Capture, without the privileges that this took. In the end the capture is closed.
+
+    What is needed meanwhile must have been imported: where it is kept may be out of reach then. ``records`` is the
+    file that the output goes to. If ``saves_all``, the saver is given all packets. A signal ends the capture, not the
+    program. Raises click.UsageError, CaptureError; the latter also in the end if the capture or its saver failed.
+    """
+    started = _start(live, tshark, saver)
+    source = started.source
+    try:
+        opened = _settle(started, live, saver, dissection, records, verbosity)
+        if saves_all:
+            source.saver = opened
+        yield started._replace(saver=opened)
+    finally:
+        source.close()
+    if source.said:
+        tell(source.said)
+    if source.failure is not None:  # what was seen until then is told
+        raise CaptureError(source.failure)
+    fail_if_unsaved(opened)
+
+
+def _start(live: LiveSettings, tshark: TsharkSettings, saver: SaverSettings) -> LiveCapture:
+    """Start a capture. The options of ``saver`` must be possible with it."""
     from zmtpsniff.capture.engines.choice import make_engine
     from zmtpsniff.capture.live import LiveSource
 
@@ -140,57 +164,37 @@ def _trace(live: LiveSettings) -> LiveCapture:
     return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, None)
 
 
-def settle_capture(
+def _settle(
     capture: LiveCapture,
     live: LiveSettings,
     saver: SaverSettings,
-    *,
+    dissection: Settings,
     records: str | None,
-    count: int | None,
     verbosity: int,
-    keys: "Sequence[Key]" = (),
-    more_keys: bool = False,
-    saves_all: bool = True,
 ) -> "Saver | None":
-    """Give up the privileges that capturing took, then open what ``-w`` names; a signal ends the capture from now on.
-
-    Returns what writes to that. If ``saves_all`` it is given all packets already.
-
-    ``records``, ``count``, ``keys`` and ``more_keys`` are those of make_saver(). What is needed afterwards must have
-    been imported: where it is kept may be out of reach now. Raises click.UsageError, CaptureError.
-    """
-    from zmtpsniff.words.text import escape
-
-    source = capture.source
+    """Give up the privileges that capturing took, then open what ``-w`` names."""
     try:
         user = drop_privileges()  # nothing that came from the network has been looked at so far
-        opened = make_saver(
-            saver,
-            records=records,
-            count=count,
-            interface=live.interfaces[0] if len(live.interfaces) == 1 else "",
-            capture_filter=live.capture_filter,
-            snaplen=live.snaplen,
-            keys=keys,
-            more_keys=more_keys,
-        )
-        if saves_all:
-            source.saver = opened
     except NoPrivilegeDropError as error:
-        source.close()
         raise CaptureError(str(error)) from None
-    except (CaptureError, click.UsageError):
-        source.close()
-        raise
-    _end_with_signals(source.stop)
+    opened = make_saver(
+        saver,
+        records=records,
+        count=dissection.packets,
+        interface=live.interfaces[0] if len(live.interfaces) == 1 else "",
+        capture_filter=live.capture_filter,
+        snaplen=live.snaplen,
+        keys=dissection.curve_keys,
+        more_keys=dissection.host_keys,
+    )
+    _end_with_signals(capture.source.stop)
     if verbosity:
-        names = escape(" ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)]))
-        as_user = f" as {user}" if user else ""
-        click.echo(f"zmtpsniff: capturing on {names} with {capture.engine}{as_user}", err=True)
+        names = " ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)])
+        tell(f"capturing on {names} with {capture.engine}{f' as {user}' if user else ''}")
     return opened
 
 
-def _end_with_signals(stop: "Callable[[], None]") -> None:
+def _end_with_signals(stop: Callable[[], None]) -> None:
     """A signal ends the capture, not the program: the packets so far and the totals are still given out."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup

@@ -5,17 +5,15 @@ import time
 
 import click
 
-from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import PACKETS, CommandWithHelp
 from zmtpsniff.cli.last_line import shares_terminal
-from zmtpsniff.cli.live_capture import LiveSettings, live_options, settle_capture, start_capture
-from zmtpsniff.cli.live_host import pass_keys, start_host
+from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
+from zmtpsniff.cli.live_host import pass_keys, started_host
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
 from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
 from zmtpsniff.cli.saver_options import (
     SaverSettings,
     fail_if_nothing_to_select,
-    fail_if_unsaved,
     packets_only,
     saver_options,
     tell_missing_packets,
@@ -77,7 +75,6 @@ def live(
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.selector import PacketSelector
     from zmtpsniff.engine.sniffer import Collaborators
-    from zmtpsniff.words.text import escape
 
     fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = live._replace(pids=pids, command=command)
@@ -85,26 +82,23 @@ def live(
     load_renderer(output)
     load_observers(observer)
     diagnosis = make_diagnosis(observer, dissection)
-    host = start_host(with_processes=processes, with_keys=dissection.host_keys)
-    source = opened = selector = None
-    try:
-        started = start_capture(live, tshark, saver)
-        source = started.source
-        opened = settle_capture(
-            started,
+    with (
+        started_host(with_processes=processes, with_keys=dissection.host_keys) as host,
+        capturing(
             live,
+            tshark,
             saver,
+            dissection,
             records=output.file,
-            count=dissection.packets,
             verbosity=output.verbosity,
-            keys=dissection.curve_keys,
-            more_keys=dissection.host_keys,
             saves_all=output.passes is None,
-        )
-        through = pass_keys(host, source, opened)
-        if opened is not None and output.passes is not None:
+        ) as started,
+    ):
+        source, selector = started.source, None
+        through = pass_keys(host, source, started.saver)
+        if started.saver is not None and output.passes is not None:
             tell_what_is_saved(packets_only=packets_only)
-            selector = PacketSelector(opened, source, packets_only=packets_only)
+            selector = PacketSelector(started.saver, source, packets_only=packets_only)
         # It runs plug-ins, so without the privileges of capturing.
         collaborators = Collaborators(
             clock=time.time_ns,
@@ -116,26 +110,15 @@ def live(
         )
         capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
         yields = shares_terminal(sys.stderr, output.file)  # also if the line was asked for
-        line = StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields)
         run(
             capture,
             dissection,
             output,
-            line,
+            StatusLine(sys.stderr, capture, sys.stderr.isatty() if status is None else status, yields),
             is_live=True,
             observers=start_observers(observer, capture, diagnosis),
             selector=selector,
             capture_record=capture_record,
         )
-    finally:
-        if source is not None:
-            source.close()
-        if host is not None:
-            host.close()
-    if source.said:
-        click.echo(f"zmtpsniff: {escape(source.said)}", err=True)
-    if selector is not None:
-        tell_missing_packets(selector)
-    if source.failure is not None:
-        raise CaptureError(source.failure)
-    fail_if_unsaved(opened)
+        if selector is not None:
+            tell_missing_packets(selector)

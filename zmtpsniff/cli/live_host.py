@@ -1,49 +1,41 @@
 """The help that a live capture gets from its machine. It starts before privileges are given up."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
-import click
-
 from zmtpsniff.capture.source import CaptureError
+from zmtpsniff.cli.output import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from zmtpsniff.capture.live import LiveSource
     from zmtpsniff.capture.saver import Saver
     from zmtpsniff.capture.source import Source
-    from zmtpsniff.dissection import Dissection
-    from zmtpsniff.engine.settings import Settings
     from zmtpsniff.host.local import LocalHost
 
 
-def tell(text: str) -> None:
-    """Say a line on standard error."""
-    from zmtpsniff.words.text import escape
+@contextmanager
+def started_host(
+    *, with_processes: bool, with_keys: bool, say: Callable[[str], None] = tell
+) -> "Iterator[LocalHost | None]":
+    """The helper that keeps the privileges of now, closed in the end; None if the options ask nothing of it.
 
-    click.echo(f"zmtpsniff: {escape(text)}", err=True)
-
-
-def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
-    """Say how many CURVE connections have messages that no key opens, if the user asked for keys or gave some."""
-    opened, sealed = capture.curve_connections
-    if sealed and (settings.curve_keys or settings.host_keys):
-        tell(
-            f"no key opens the messages of {sealed:,} of {opened + sealed:,} CURVE connections; a server's long-term "
-            "key opens none, transient keys do (docs/curve.md)"
-        )
-
-
-def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], None]" = tell) -> "LocalHost | None":
-    """Start the helper that keeps the privileges of now; None if the options ask nothing of it.
-
-    The caller closes the helper. With keys, the helper follows every library in use that makes keys once this returns.
-    If that is not possible, one line says why, and the helper looks for keys only in memory. Raises CaptureError.
-    ``say`` is called with lines for people, then and later, in any thread.
+    With keys, the helper follows every library in use that makes keys once it is there. If that is not possible, one
+    line says why, and the helper looks for keys only in memory. Raises CaptureError. ``say`` is called with lines for
+    people, then and later, in any thread.
     """
     if not with_processes and not with_keys:
-        return None
+        yield None
+        return
+    host = _start(with_processes, with_keys, say)
+    try:
+        yield host
+    finally:
+        host.close()
+
+
+def _start(with_processes: bool, with_keys: bool, say: Callable[[str], None]) -> "LocalHost":
     if with_keys:
         need_sodium()
         import zmtpsniff.host.source  # noqa: F401  # for pass_keys(): once privileges are given up it may be out of reach
@@ -70,7 +62,7 @@ def start_host(*, with_processes: bool, with_keys: bool, say: "Callable[[str], N
 
 def pass_keys(
     host: "LocalHost | None", source: "LiveSource", saver: "Saver | None" = None
-) -> "Callable[[Source], Source] | None":
+) -> Callable[["Source"], "Source"] | None:
     """Give a live capture the keys that its machine's programs make, if ``host`` has them, and ``saver`` those to save.
 
     Returns a function that makes the packets wait for these keys, None if they need not.

@@ -9,7 +9,7 @@ import click
 
 from zmtpsniff import __version__
 from zmtpsniff.cli.help import Group
-from zmtpsniff.cli.output import PartialOutputError, discard_standard_output
+from zmtpsniff.cli.output import PartialOutputError, discard_standard_output, tell
 from zmtpsniff.engine.collector import dismiss_collector
 from zmtpsniff.errors import Error
 
@@ -18,6 +18,7 @@ _NAMES = (
     *("browse", "check", "diagnose", "extcap", "extract", "fields", "interfaces", "keys", "live", "read", "replay"),
     *("report", "schema", "spark", "stats", "trace"),
 )
+_FAILED = 2  # wrong usage, or what cannot be read or written
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect
 _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scripts
 
@@ -97,30 +98,20 @@ def main() -> None:
         status = done.exit_code
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "zmtpsniff"
-        status = _fail(f"{error.format_message().rstrip('.')} (see {command} --help)")
+        tell(f"{error.format_message().rstrip('.')} (see {command} --help)")
+        status = _FAILED
     except (click.ClickException, Error) as error:
-        status = _fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
+        tell(error.format_message() if isinstance(error, click.ClickException) else str(error))
+        status = _FAILED
     except BrokenPipeError:
         discard_standard_output()
         status = 0
     except KeyboardInterrupt as interrupt:
         if isinstance(interrupt, PartialOutputError):
-            _tell(str(interrupt))
+            tell(str(interrupt))
         status = _INTERRUPTED
     # Everything is out: while the interpreter ends, a second Ctrl-C would kill it and change the status.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     dismiss_collector()
     sys.exit(status)
-
-
-def _fail(reason: str) -> int:
-    _tell(reason)
-    return 2
-
-
-def _tell(text: str) -> None:
-    from zmtpsniff.words.text import escape
-
-    # It may name a file or an interface, whose name may hold anything.
-    click.echo(f"zmtpsniff: {escape(' '.join(text.split()))}", err=True)

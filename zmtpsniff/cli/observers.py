@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zmtpsniff.cli.help import MONITORS
-from zmtpsniff.cli.shared_options import option_group
+from zmtpsniff.cli.output import tell
+from zmtpsniff.cli.shared_options import OptionGroup
 from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class ObserverSettings(NamedTuple):
 otlp_option = MONITORS.rare(
     "--otlp", metavar="URL", help="Send spans of requests to an OTLP collector: http://127.0.0.1:4318."
 )
-observer_options = option_group(
+observer_options = OptionGroup(
     "observer",
     ObserverSettings,
     MONITORS.rare("--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus there: 127.0.0.1:9464."),
@@ -75,7 +76,7 @@ def start_observers(
         observers.append(metrics)
         if served != port:
             shown = f"[{address}]" if ":" in address else address
-            click.echo(f"zmtpsniff: metrics at http://{shown}:{served}/metrics", err=True)
+            tell(f"metrics at http://{shown}:{served}/metrics")
     return observers
 
 

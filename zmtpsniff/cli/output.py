@@ -5,7 +5,7 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -22,6 +22,13 @@ class PartialOutputError(KeyboardInterrupt):
 
 class OutputError(Error):
     """The output cannot be written; its text is one line that names the file and says why."""
+
+
+def tell(text: str) -> None:
+    """Say a line on standard error. It may name files or interfaces, whose names may hold anything."""
+    from zmtpsniff.words.text import escape
+
+    click.echo(f"zmtpsniff: {escape(' '.join(text.split()))}", err=True)
 
 
 @contextmanager
@@ -67,6 +74,13 @@ def _told_in_one_line(name: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise OutputError(f"{name}: {error.strerror or error}") from error
+
+
+def json_line(kind: str, fields: Mapping[str, Any]) -> str:
+    """A line of JSON for one of the things that a command lists, only ASCII: names may hold any octets."""
+    import json
+
+    return json.dumps({"type": kind, **fields}, separators=(",", ":")) + "\n"
 
 
 def must_be_read(stream: IO[Any]) -> None:

@@ -1,5 +1,6 @@
 """``zmtpsniff report``."""
 
+from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import click
 from zmtpsniff.analysis.defaults import PAGE_ROWS
 from zmtpsniff.cli.help import COUNTS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
+from zmtpsniff.cli.run import pump
 from zmtpsniff.cli.shared_options import FilePath, IntRange, display_filter, dissection_options
 from zmtpsniff.engine.settings import Settings
 
@@ -53,7 +55,6 @@ def report(
     """
     fail_if_overwritten(captures, file)
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.cli.progress_line import make_progress_line
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.report.capture_report import CaptureReport
@@ -61,18 +62,10 @@ def report(
     kept = dissection._replace(limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     capture = open_files(captures, kept, Collaborators(witness=diagnosis))
-    line = make_progress_line(capture, file)
     made = CaptureReport(top, diagnosis, dissection.limits.show_secrets)
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
     with open_output(file, binary=False) as stream:
-        try:
-            for events in capture.batches():
-                made.take(events, passes)
-                if line is not None:
-                    line.draw()
-        finally:
-            if line is not None:
-                line.erase()
+        pump(capture, dissection, partial(made.take, keep=passes), file)
         stream.write(_page(made, name, len(captures), title))
 
 

@@ -5,16 +5,15 @@ from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
 
-import click
-
-from zmtpsniff.cli.live_host import tell_sealed
-from zmtpsniff.cli.output import must_be_read, open_output, undisturbed
+from zmtpsniff.cli.output import PartialOutputError, must_be_read, open_output, tell, undisturbed
 from zmtpsniff.render import TRAITS, make_renderer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
     from typing import IO, Any
+
+    import msgspec
 
     from dissectors.events import AnyEvent
     from dissectors.payloads import PayloadDissector
@@ -77,6 +76,65 @@ def renderer_for(output: "Output", settings: "Settings", stream: "IO[Any]") -> "
         color=output.color,
         show_secrets=settings.limits.show_secrets,
     )
+
+
+def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
+    """Say how many CURVE connections have messages that no key opens, if the user asked for keys or gave some."""
+    opened, sealed = capture.curve_connections
+    if sealed and (settings.curve_keys or settings.host_keys):
+        tell(
+            f"no key opens the messages of {sealed:,} of {opened + sealed:,} CURVE connections; a server's long-term "
+            "key opens none, transient keys do (docs/curve.md)"
+        )
+
+
+def pump(
+    capture: "Dissection", settings: "Settings", take: "Callable[[list[AnyEvent]], object]", file: str | None = None
+) -> None:
+    """Give all events to ``take``. A line on the terminal tells how much of files is read, unless ``file`` goes there.
+
+    ``file`` is where the output goes, None or "-" for standard output.
+    """
+    from zmtpsniff.cli.progress_line import make_progress_line
+
+    line = make_progress_line(capture, file)
+    try:
+        for events in capture.batches():
+            take(events)
+            if line is not None:
+                line.draw()
+    finally:
+        if line is not None:
+            line.erase()
+        tell_sealed(capture, settings)
+
+
+def pump_and_write(
+    capture: "Dissection",
+    settings: "Settings",
+    take: "Callable[[list[AnyEvent]], object]",
+    write: "Callable[[], None]",
+    results: str,
+    file: str | None,
+) -> None:
+    """Give all events to ``take``, then ``write``; after an interrupt, what was read until then.
+
+    ``results`` is the name of what is written. Raises PartialOutputError after an interrupt.
+    """
+    try:
+        pump(capture, settings, take, file)
+    except KeyboardInterrupt as interrupt:
+        take(capture.finish())
+        write()
+        raise PartialOutputError(f"interrupted: the {results} are those of what was read until then") from interrupt
+    write()
+
+
+def write_structs(stream: "IO[Any]", structs: "Sequence[msgspec.Struct]") -> None:
+    """Write structs of any type as JSON Lines."""
+    from zmtpsniff.render.jsonl import JsonlRenderer
+
+    JsonlRenderer(stream).write(structs)  # type: ignore[arg-type]
 
 
 def run(
@@ -156,4 +214,4 @@ def _tell_capture_problems(events: "list[AnyEvent]", line: "StatusLine | Progres
         if isinstance(event, Problem) and event.flow is None and event.severity != "note":
             if line is not None:
                 line.erase()
-            click.echo(f"zmtpsniff: {event.detail}", err=True)
+            tell(event.detail)

@@ -9,7 +9,8 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import PACKETS
-from zmtpsniff.cli.shared_options import FilePath, option_group
+from zmtpsniff.cli.output import tell
+from zmtpsniff.cli.shared_options import FilePath, OptionGroup
 
 if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
@@ -25,7 +26,7 @@ class SaverSettings(NamedTuple):
     ring: tuple[str, ...]  # such as filesize:1000
 
 
-saver_options = option_group(
+saver_options = OptionGroup(
     "saver",
     SaverSettings,
     PACKETS.option(
@@ -56,7 +57,7 @@ def fail_if_nothing_to_select(settings: SaverSettings, passes: "Filter | None", 
 def tell_what_is_saved(*, packets_only: bool) -> None:
     """Say on standard error what ``-w`` saves beside ``-Y``, which is not all packets."""
     what = "the packets that completed" if packets_only else "the whole connections of"
-    click.echo(f"zmtpsniff: -w: saves only {what} records that pass -Y", err=True)
+    tell(f"-w: saves only {what} records that pass -Y")
 
 
 def tell_missing_packets(selector: "PacketSelector") -> None:
@@ -64,10 +65,9 @@ def tell_missing_packets(selector: "PacketSelector") -> None:
     if selector.missing:
         from zmtpsniff.engine.selector import HELD_OCTETS
 
-        click.echo(
-            f"zmtpsniff: -w: {selector.missing:,} packets are not in the file: their connections passed the filter only"
-            f" after {HELD_OCTETS >> 20} MiB of packets had been held back",
-            err=True,
+        tell(
+            f"-w: {selector.missing:,} packets are not in the file: their connections passed the filter only after "
+            f"{HELD_OCTETS >> 20} MiB of packets had been held back"
         )
 
 

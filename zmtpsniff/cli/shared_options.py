@@ -91,29 +91,34 @@ class FilePath(click.Path):
         super().__init__(readable=False)
 
 
-def option_group(name: str, make: Callable[..., object], *options: _Decorator) -> _Decorator:
-    """Several options as one decorator, in the order of the help.
+class OptionGroup:
+    """Several options as one decorator, in the order of the help."""
 
-    The command gets one object for all of them, as its argument ``name``. ``make`` makes the object from their values,
-    which it gets under the names of their parameters. ``make`` may raise click.UsageError.
-    """
+    def __init__(self, name: str, make: Callable[..., object], *options: _Decorator) -> None:
+        """The command gets one object for all of them, as its argument ``name``.
 
-    def add(command: _Callback) -> _Callback:
+        ``make`` makes the object from their values, which it gets under the names of their parameters. ``make`` may
+        raise click.UsageError. An option may be a group, too.
+        """
+        self.name = name
+        self._make = make
+        self._options = options
+
+    def __call__(self, command: _Callback) -> _Callback:
+        """Add the options to a command."""
         parameters: list[str] = []
 
         @wraps(command)
         def grouped(*arguments: Any, **values: Any) -> Any:
-            values[name] = make(**{parameter: values.pop(parameter) for parameter in parameters})
+            values[self.name] = self._make(**{parameter: values.pop(parameter) for parameter in parameters})
             return command(*arguments, **values)
 
         decorated: Any = grouped
-        known = len(getattr(decorated, "__click_params__", ()))  # of the options below this group
-        for option in reversed(options):
+        for option in reversed(self._options):
             decorated = option(decorated)
-        parameters += [parameter.name for parameter in decorated.__click_params__[known:]]
-        return grouped
-
-    return add
+            added = option.name if isinstance(option, OptionGroup) else decorated.__click_params__[-1].name
+            parameters.append(added)
+        return decorated  # type: ignore[no-any-return]
 
 
 def _make_settings(
@@ -227,9 +232,9 @@ _dissection = (
     ),
 )  # fmt: skip
 
-dissection_options = option_group("dissection", _make_settings, *_dissection, _show_secrets)
-live_dissection_options = option_group("dissection", partial(_make_settings, is_live=True), *_dissection, _show_secrets)
-dissection_options_without_secrets = option_group("dissection", _make_settings, *_dissection)
+dissection_options = OptionGroup("dissection", _make_settings, *_dissection, _show_secrets)
+live_dissection_options = OptionGroup("dissection", partial(_make_settings, is_live=True), *_dissection, _show_secrets)
+dissection_options_without_secrets = OptionGroup("dissection", _make_settings, *_dissection)
 
 display_filter = OUTPUT.option(
     "-Y", "passes", type=DisplayFilter(), metavar="FILTER",
@@ -243,10 +248,21 @@ color = OUTPUT.rare(
 
 utc = OUTPUT.rare("--utc", is_flag=True, help="Show times in UTC, not in local time.")
 
-table_format = OUTPUT.option(
-    "-T", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="table: for people; json: JSON Lines.",
+times_option = OUTPUT.rare(
+    "--time", "times", type=click.Choice(TIMES), default="absolute", show_default=True,
+    help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
 )  # fmt: skip
+
+
+def records_format(name: str, words: str) -> _Decorator:
+    """The option ``-T`` of a command whose output is of that name for people, or JSON Lines."""
+    return OUTPUT.option(
+        "-T", "output_format", type=click.Choice([name, "json"]), default=name, show_default=True,
+        help=f"{name}: {words}; json: JSON Lines.",
+    )  # fmt: skip
+
+
+table_format = records_format("table", "for people")
 
 capture_record = OUTPUT.rare(
     "--capture-record/--no-capture-record", default=True,
@@ -271,7 +287,7 @@ class Output(NamedTuple):
     color: Color
 
 
-output_options = option_group(
+output_options = OptionGroup(
     "output",
     Output,
     display_filter,
@@ -291,9 +307,6 @@ output_options = option_group(
         "each body.",
     ),
     utc,
-    OUTPUT.rare(
-        "--time", "times", type=click.Choice(TIMES), default="absolute", show_default=True,
-        help="absolute: of day; relative: seconds since the first record; delta: since the record before.",
-    ),
+    times_option,
     color,
 )  # fmt: skip

@@ -6,6 +6,7 @@ import click
 
 from zmtpsniff.analysis.defaults import PAGE_ROWS, TOP_ROWS
 from zmtpsniff.cli.help import COMING, COUNTS, DECODING, OUTPUT, SPARK, TABLES, Group
+from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.shared_options import (
     DecodeAsRule,
     FloatRange,
@@ -207,7 +208,7 @@ def ingest(
     except KeyboardInterrupt:
         if follow:
             return
-        click.echo("zmtpsniff: interrupted: run it again, and it goes on from what is in the tables", err=True)
+        tell("interrupted: run it again, and it goes on from what is in the tables")
         raise
     if strict and unreadable:
         raise click.exceptions.Exit(2)
@@ -330,7 +331,6 @@ def report(
     zmtpsniff spark report --since 2026-11-20 --html report.html /tables
     zmtpsniff spark report -T json /tables | jq 'select(.type=="report-latency")'
     """
-    from zmtpsniff.cli.output import open_output
     from zmtpsniff.spark.session import check_packages
 
     if since is not None and until is not None and since >= until:
@@ -349,9 +349,9 @@ def report(
             return
     with open_output(file, binary=output_format == "json") as stream:
         if output_format == "json":
-            from zmtpsniff.render.jsonl import JsonlRenderer
+            from zmtpsniff.cli.run import write_structs
 
-            JsonlRenderer(stream).write(list(results.records()))  # type: ignore[arg-type]  # it writes any struct
+            write_structs(stream, list(results.records()))
         else:
             from zmtpsniff.report.terminal_tables import draw
 

@@ -6,8 +6,8 @@ import click
 
 from zmtpsniff.analysis.defaults import SORT, TOP_ROWS
 from zmtpsniff.cli.help import COUNTS, CommandWithHelp
-from zmtpsniff.cli.live_host import tell_sealed
-from zmtpsniff.cli.output import PartialOutputError, fail_if_overwritten, open_output
+from zmtpsniff.cli.output import fail_if_overwritten, open_output
+from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import (
     FilePath,
     FloatRange,
@@ -82,7 +82,6 @@ def stats(
     from zmtpsniff.analysis.statistics import Statistics
     from zmtpsniff.analysis.statistics.report import report
     from zmtpsniff.analysis.statistics.statistics import ROWS
-    from zmtpsniff.cli.progress_line import make_progress_line
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
 
@@ -100,23 +99,8 @@ def stats(
         findings = [] if diagnosis is None else diagnosis.findings()
         _write(report(statistics, top, sort), findings, stream, output_format, utc, color)
 
-    line = make_progress_line(capture, file)
     with open_output(file, binary=output_format == "json") as stream:
-        try:
-            try:
-                for events in capture.batches():
-                    take(events)
-                    if line is not None:
-                        line.draw()
-            finally:
-                if line is not None:
-                    line.erase()
-                tell_sealed(capture, dissection)
-        except KeyboardInterrupt as interrupt:
-            take(capture.finish())
-            write()
-            raise PartialOutputError("interrupted: the statistics are those of what was read until then") from interrupt
-        write()
+        pump_and_write(capture, dissection, take, write, "statistics", file)
 
 
 def _write(
@@ -128,10 +112,8 @@ def _write(
     color: "Color",
 ) -> None:
     if output_format == "json":
-        from zmtpsniff.render.jsonl import JsonlRenderer
-
         *rows, total = records
-        JsonlRenderer(stream).write([*rows, *findings, total])  # type: ignore[list-item]  # it writes any struct
+        write_structs(stream, [*rows, *findings, total])
     else:
         from zmtpsniff.render.statistics_tables import draw
 

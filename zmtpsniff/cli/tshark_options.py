@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zmtpsniff.cli.help import PACKETS
-from zmtpsniff.cli.shared_options import FilePath, option_group
+from zmtpsniff.cli.shared_options import FilePath, OptionGroup
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.plaintexts import Plaintexts
@@ -21,7 +21,7 @@ class TsharkSettings(NamedTuple):
     preferences: tuple[str, ...]
 
 
-tshark_options = option_group(
+tshark_options = OptionGroup(
     "tshark",
     TsharkSettings,
     PACKETS.rare(

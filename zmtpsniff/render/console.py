@@ -9,6 +9,7 @@ from zmtpsniff.words.text import encodable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 
 def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Console], None]") -> str:
@@ -30,6 +31,13 @@ def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Con
     text = "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
     change = encodable(getattr(stream, "encoding", None))
     return change(text) if change else text
+
+
+def plain_table(between: int = 2) -> "Table":
+    """A table without lines, its columns so many blanks apart."""
+    from rich.table import Table
+
+    return Table(box=None, pad_edge=False, padding=(0, between, 0, 0), header_style="bold")
 
 
 def terminal_width(stream: IO[Any]) -> int | None:

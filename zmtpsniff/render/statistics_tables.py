@@ -23,7 +23,7 @@ from zmtpsniff.render import chart
 from zmtpsniff.render.chart import Blocks, make_blocks
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
-from zmtpsniff.render.console import columns, drawn
+from zmtpsniff.render.console import columns, drawn, plain_table
 from zmtpsniff.render.figures import lines as _lines
 from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
@@ -116,10 +116,9 @@ class _Drawing:
 
         ``>`` begins titles of columns with numbers, ``@`` one with addresses, as long as the longest address.
         """
-        from rich.table import Table
 
         between = 2 if self._console.width >= _WIDE else 1
-        table = Table(box=None, pad_edge=False, padding=(0, between, 0, 0), header_style="bold")
+        table = plain_table(between)
         for title in titles:
             right = title.startswith(">")
             # A number or an address on two lines cannot be read, so other text gives way.

@@ -3,7 +3,7 @@
 from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.render.color import Color
-from zmtpsniff.render.console import columns, drawn
+from zmtpsniff.render.console import columns, drawn, plain_table
 from zmtpsniff.render.palette import STYLES, make_signs
 from zmtpsniff.report.results import Results
 from zmtpsniff.report.sections import Cell, headline, sections
@@ -27,13 +27,12 @@ def draw(results: Results, stream: IO[Any], color: Color = "auto", width: int | 
 
 
 def _draw(results: Results, console: "Console", more: str) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     console.print(Text("\n".join(headline(results.total))))
     for section in sections(results, more):
         console.print()
-        table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+        table = plain_table(1)
         for column in section.columns:
             justify = "right" if column.is_number else "left"
             table.add_column(column.title, justify=justify, overflow="fold", no_wrap=column.is_number)  # type: ignore[arg-type]

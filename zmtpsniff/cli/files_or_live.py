@@ -1,0 +1,101 @@
+"""Commands that take capture files or, with --live, what passes: their options, and the dissection of either."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from zmtpsniff.cli.help import CHECKS
+from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
+from zmtpsniff.cli.output import fail_if_overwritten
+from zmtpsniff.cli.run import load_dissection
+from zmtpsniff.cli.saver_options import SaverSettings, saver_options
+from zmtpsniff.cli.shared_options import FilePath, OptionGroup, dissection_options_without_secrets
+from zmtpsniff.cli.tshark_options import TsharkSettings, open_packets, plan_tshark, tshark_options
+from zmtpsniff.engine.settings import Settings
+
+if TYPE_CHECKING:
+    from zmtpsniff.dissection import ClosableSource, Dissection
+
+
+class CaptureSettings(NamedTuple):
+    """The packets that a command looks at, and how it reads them."""
+
+    captures: tuple[str, ...]
+    is_live: bool
+    live: LiveSettings
+    tshark: TsharkSettings
+    saver: SaverSettings
+    dissection: Settings  # without secrets: what these commands write is passed on
+
+    def fail_on_contradiction(self, file: str | None = None) -> None:
+        """Raise click.UsageError unless there are either captures, or --live and options of a live capture.
+
+        ``file`` is where the output goes, which may be no capture.
+        """
+        if self.is_live:
+            if self.captures:
+                raise click.UsageError("--live: takes no captures; interfaces are given with -i")
+        elif self.live.interfaces or self.live.autostop or self.live.capture_filter or self.saver.path:
+            raise click.UsageError("-i, -f, -a and -w: only with --live")
+        elif not self.captures:
+            raise click.UsageError("CAPTURE: missing; give capture files, or --live -i INTERFACE")
+        fail_if_overwritten(self.captures, file)
+
+
+def capture_options(verb: str) -> OptionGroup:
+    """The options of a command that does with traffic what ``verb`` says."""
+    return OptionGroup(
+        "capture",
+        CaptureSettings,
+        click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE..."),
+        CHECKS.option(
+            "--live", "is_live", is_flag=True,
+            help=f"{verb} traffic while it passes. From -i, until -a, -c or Ctrl-C.",
+        ),
+        live_options,
+        tshark_options,
+        saver_options,
+        dissection_options_without_secrets,
+    )  # fmt: skip
+
+
+@contextmanager
+def dissecting(
+    settings: CaptureSettings,
+    *,
+    records: str | None,
+    verbosity: int = 0,
+    load: Callable[[], None] = lambda: None,
+    source: "ClosableSource | None" = None,
+    prepare: "Callable[[ClosableSource, Sequence[str]], None]" = lambda source, names: None,
+    **collaborators: Any,
+) -> "Iterator[Dissection]":
+    """Dissect captures, or what passes. Raises click.UsageError, CaptureError; the latter also in the end.
+
+    ``records`` is the file that the output goes to. ``load`` imports what is needed once privileges are given up.
+    ``source`` has the packets of the captures, if they are not to be merged as usual. ``prepare`` is called with the
+    packets of captures, and with their names. ``collaborators`` are those of the Dissection.
+    """
+    from zmtpsniff.dissection import Dissection
+    from zmtpsniff.engine.sniffer import Collaborators
+
+    dissection = settings.dissection
+    if not settings.is_live:
+        plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
+        packets = open_packets(settings.captures, plan) if source is None else source
+        prepare(packets, settings.captures)
+        yield Dissection(packets, dissection, Collaborators(tls=plan.tls, **collaborators))
+        return
+    dissectors = load_dissection(dissection)
+    load()
+    with capturing(
+        settings.live, settings.tshark, settings.saver, dissection, records=records, verbosity=verbosity
+    ) as running:
+        yield Dissection(
+            running.source,
+            dissection,
+            Collaborators(clock=time.time_ns, tls=running.tls, dissectors=dissectors, **collaborators),
+        )
