@@ -101,6 +101,7 @@ main()
             marks=pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
         ),
         ["diagnose", "--live"],
+        ["trace", "--live"],
         ["check", "--live", "--include", "protocol"],
     ],
     ids=" ".join,

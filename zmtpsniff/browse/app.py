@@ -40,7 +40,7 @@ class BrowseApp(App[None]):
     CSS_PATH = "app.tcss"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q", "quit", show=False),
-        Binding("question_mark,f1", "help", show=False),
+        Binding("question_mark,f1", "view('help')", show=False),
         Binding("f,ampersand,ctrl+slash", "ask_filter", show=False),
         Binding("F", "clear_filter", show=False),
         Binding("slash", "ask('search')", show=False),
@@ -57,22 +57,22 @@ class BrowseApp(App[None]):
         Binding("z", "zoom", show=False),
         Binding("p", "pause", show=False),
         Binding("s", "stop_capture", show=False),
-        Binding("y", "copy_field", show=False),
-        Binding("Y", "copy_record", show=False),
+        Binding("y", "copy('field')", show=False),
+        Binding("Y", "copy('record')", show=False),
         Binding("w", "ask('octets')", show=False),
         Binding("W", "ask('record')", show=False),
         Binding("P", "ask('packets')", show=False),
-        Binding("1", "records", show=False),
-        Binding("2", "conversations", show=False),
-        Binding("3", "ladder", show=False),
-        Binding("4", "findings", show=False),
-        Binding("5", "topics", show=False),
-        Binding("6", "services", show=False),
-        Binding("7", "statistics", show=False),
-        Binding("8", "problems", show=False),
-        Binding("c", "follow", show=False),
-        Binding("r", "trace", show=False),
-        Binding("L", "ladder_here", show=False),
+        Binding("1", "view('records')", show=False),
+        Binding("2", "view('conversations')", show=False),
+        Binding("3", "view('ladder')", show=False),
+        Binding("4", "view('findings')", show=False),
+        Binding("5", "view('topics')", show=False),
+        Binding("6", "view('services')", show=False),
+        Binding("7", "view('statistics')", show=False),
+        Binding("8", "view('problems')", show=False),
+        Binding("c", "view('follow')", show=False),
+        Binding("r", "view('way')", show=False),
+        Binding("L", "view('record-ladder')", show=False),
         Binding("escape", "escape", show=False),
     ]
     _QUESTIONS: ClassVar[dict[str, str]] = {
@@ -297,61 +297,13 @@ class BrowseApp(App[None]):
         """Go to the next marked record, or to the one before."""
         self._search.go_to_next(sorted(self.view.records.marks), step, "mark")
 
-    def action_records(self) -> None:
-        """Show the panes."""
-        self._views.close()
+    def action_view(self, name: str) -> None:
+        """Open a view."""
+        self._views.open(name)
 
-    def action_help(self) -> None:
-        """Say what all the keys do."""
-        self._views.show_help()
-
-    def action_conversations(self) -> None:
-        """Show the connections."""
-        self._views.show_conversations()
-
-    def action_findings(self) -> None:
-        """Show what is wrong and what to do about it."""
-        self._views.show_findings()
-
-    def action_problems(self) -> None:
-        """Show what is wrong with single records."""
-        self._views.show_problems()
-
-    def action_topics(self) -> None:
-        """Show topics and groups."""
-        self._views.show_topics()
-
-    def action_services(self) -> None:
-        """Show who answers."""
-        self._views.show_services()
-
-    def action_statistics(self) -> None:
-        """Show what zmtpsniff stats shows."""
-        self._views.show_statistics()
-
-    def action_follow(self) -> None:
-        """Follow the conversation of the record."""
-        self._views.follow_record()
-
-    def action_ladder(self) -> None:
-        """Show what the list shows as a ladder."""
-        self._views.show_ladder()
-
-    def action_ladder_here(self) -> None:
-        """Show the conversation of the record as a ladder."""
-        self._views.show_ladder_of_record()
-
-    def action_trace(self) -> None:
-        """Show the way of the request or reply."""
-        self._views.trace_record()
-
-    def action_copy_field(self) -> None:
-        """Copy the field under the tree's cursor."""
-        self._exporter.copy_field()
-
-    def action_copy_record(self) -> None:
-        """Copy the record as a line of JSON."""
-        self._exporter.copy_record()
+    def action_copy(self, what: str) -> None:
+        """Copy the field under the tree's cursor, or the record as a line of JSON."""
+        (self._exporter.copy_field if what == "field" else self._exporter.copy_record)()
 
     def action_times(self) -> None:
         """Tell times in the next way."""

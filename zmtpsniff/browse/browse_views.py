@@ -67,6 +67,26 @@ class Views:
         self._go_to_row = go_to_row
         self._filter_by = filter_by
         self._statistics: tuple[int, list[AnyRecord]] | None = None  # of how many records
+        self._open: dict[str, Callable[[], None]] = {
+            "help": self._show_help,
+            "records": self.close,
+            "conversations": self._show_conversations,
+            "ladder": self._show_ladder_of_list,
+            "findings": self._show_findings,
+            "topics": lambda: self._with_statistics(lambda records: self._show_table("topics", topics(records))),
+            "services": lambda: self._with_statistics(
+                lambda records: self._show_table("services", services(self._index, records))
+            ),
+            "statistics": lambda: self._with_statistics(self._show_statistics),
+            "problems": self._show_problems,
+            "follow": self._follow_record,
+            "record-ladder": self._show_ladder_of_record,
+            "way": self._trace_record,
+        }
+
+    def open(self, name: str) -> None:
+        """Open a view: of all records, or of the record under the cursor (follow, record-ladder, way)."""
+        self._open[name]()
 
     def close(self) -> None:
         """Go back to all three panes."""
@@ -76,18 +96,18 @@ class Views:
 
     # ------------------------------------------------------------------ of all records
 
-    def show_help(self) -> None:
+    def _show_help(self) -> None:
         """Say what all the keys do."""
         text = files("zmtpsniff.browse").joinpath("help.txt").read_text("utf-8")
         lines = [Text(line, no_wrap=True, end="") for line in text.splitlines()]
         self._app.push_screen(ViewScreen("zmtpsniff browse: keys", TextLines(lines), _BACK))
 
-    def show_conversations(self) -> None:
+    def _show_conversations(self) -> None:
         """Show the connections, those of one socket together."""
         title = "conversations, by bound socket"
         self._prepare(lambda: conversations(self._index), lambda table: self._show_table(title, table))
 
-    def show_findings(self) -> None:
+    def _show_findings(self) -> None:
         """Show what is wrong and what to do about it, as zmtpsniff diagnose does."""
         if self._reader.is_over:
             found = self._reader.findings
@@ -95,21 +115,9 @@ class Views:
         else:
             self._status.say("findings come when all is read; 8 shows the problems so far")
 
-    def show_problems(self) -> None:
+    def _show_problems(self) -> None:
         """Show what is wrong with single records, by what it is."""
         self._prepare(lambda: problems(self._index), lambda table: self._show_table("problems", table))
-
-    def show_topics(self) -> None:
-        """Show topics and groups."""
-        self._with_statistics(lambda records: self._show_table("topics", topics(records)))
-
-    def show_services(self) -> None:
-        """Show who answers, and how fast."""
-        self._with_statistics(lambda records: self._show_table("services", services(self._index, records)))
-
-    def show_statistics(self) -> None:
-        """Show what zmtpsniff stats shows."""
-        self._with_statistics(self._show_statistics)
 
     def _show_statistics(self, records: list[AnyRecord]) -> None:
         stream = io.StringIO()
@@ -138,7 +146,7 @@ class Views:
 
     # ------------------------------------------------------------------ of some records
 
-    def follow_record(self) -> None:
+    def _follow_record(self) -> None:
         """Follow the conversation of the record under the cursor."""
         row = self._view.row
         if row is not None and (flow := self._index.flows[row]):
@@ -155,7 +163,7 @@ class Views:
             title += f"{escape(talk.server)} {escape(talk.socket_type(talk.server))}"
         self._show_rows(title.rstrip(), lines, selection, row)
 
-    def show_ladder(self) -> None:
+    def _show_ladder_of_list(self) -> None:
         """Show what the list shows as a ladder."""
         selection = self._view.records.selection
 
@@ -167,7 +175,7 @@ class Views:
 
         self._prepare(make, lambda lines: self._show_rows("ladder", lines, selection, self._view.row))
 
-    def show_ladder_of_record(self) -> None:
+    def _show_ladder_of_record(self) -> None:
         """Show the conversation of the record under the cursor as a ladder."""
         row = self._view.row
         if row is not None and (flow := self._index.flows[row]):
@@ -188,7 +196,7 @@ class Views:
         secrets, width = self._options.show_secrets, self._app.size.width
         return LadderLines(self._index, selection, clock or self._clock, secrets, ends, width)
 
-    def trace_record(self) -> None:
+    def _trace_record(self) -> None:
         """Show the way of the message under the cursor."""
         row = self._view.row
         if row is not None and isinstance(self._index.event(row), Message):

@@ -8,7 +8,7 @@ from rich.text import Text
 from dissectors.address import host_of, port_of
 from dissectors.events import Message, Octets
 from zmtpsniff.browse.index import RecordIndex, Talk
-from zmtpsniff.browse.panes import RecordClock, time_of
+from zmtpsniff.browse.panes import RecordClock
 from zmtpsniff.browse.row_words import record_words
 from zmtpsniff.browse.selection import Selection
 from zmtpsniff.words.text import escape, quote
@@ -64,12 +64,9 @@ class LadderLines:
 
     def line(self, place: int, width: int) -> Text:
         """The line of a record."""
-        event = self._index.event(self.selection.row(place))
-        before = None
-        if self._clock.times == "delta" and place:
-            before = time_of(self._index.event(self.selection.row(place - 1)))
+        event, time = self._clock.read(self.selection, place)
         packet = getattr(event, "packet", None)
-        text = Text(f"{self._clock.words(time_of(event), before)} {packet or '':>6} ", "dim", no_wrap=True, end="")
+        text = Text(f"{time} {packet or '':>6} ", "dim", no_wrap=True, end="")
         flow = getattr(event, "flow", None) or 0
         start = self._ends.get((flow, getattr(event, "src", None) or ""))
         stop = self._ends.get((flow, getattr(event, "dst", None) or ""))

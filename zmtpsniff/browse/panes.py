@@ -32,15 +32,19 @@ class RecordClock:
         self._index = index
         self._clock = Clock(utc)
 
-    def words(self, time_ns: int | None, before_ns: int | None) -> str:
-        """The time, 15 columns wide; that of the row shown before matters for delta only."""
+    def read(self, selection: Selection, place: int) -> tuple[AnyEvent, str]:
+        """The record at a place of a selection, and its time, 15 columns wide."""
+        event = self._index.event(selection.row(place))
+        time_ns = time_of(event)
         if time_ns is None:
-            return " " * 15
+            return event, " " * 15
         if self.times == "absolute":
-            return f"{self._clock.time(time_ns):>15}"
-        start = before_ns if self.times == "delta" else (self.start_ns or self._index.first_ns)
+            return event, f"{self._clock.time(time_ns):>15}"
+        start = self.start_ns or self._index.first_ns
+        if self.times == "delta":
+            start = time_of(self._index.event(selection.row(place - 1))) if place else None
         span = time_ns - (time_ns if start is None else start)
-        return f"{'-' if span < 0 else ''}{abs(span) // _NS}.{abs(span) % _NS // 1000:06d}".rjust(15)
+        return event, f"{'-' if span < 0 else ''}{abs(span) // _NS}.{abs(span) % _NS // 1000:06d}".rjust(15)
 
     def whole(self, time_ns: int) -> str:
         """The date and the time of day."""
@@ -80,18 +84,13 @@ class RecordLines:
 
     def line(self, place: int, width: int) -> Text:
         """The line of a record."""
-        row = self.selection.row(place)
-        event = self._index.event(row)
-        before = None
-        if self._clock.times == "delta" and place:
-            before = time_of(self.event(place - 1))
+        event, time = self._clock.read(self.selection, place)
         packet = getattr(event, "packet", None)
         text = Text(no_wrap=True, end="")
-        text.append("*" if row in self.marks else " ", "bold yellow")
-        text.append(self._clock.words(time_of(event), before), "dim")
+        text.append("*" if self.selection.row(place) in self.marks else " ", "bold yellow")
+        text.append(time, "dim")
         text.append(f" {packet or '':>6} ", "dim")
-        wide = width >= _WIDE
-        self._add_addresses(text, event, wide)
+        self._add_addresses(text, event, width >= _WIDE)
         words = record_words(event, width, self._show_secrets)
         text.append(f"{words.kind[:12]:12} ", words.style)
         text.append(words.text)
@@ -130,14 +129,10 @@ class ConversationLines:
 
     def line(self, place: int, width: int) -> Text:
         """The line of a record."""
-        row = self._selection.row(place)
-        event = self._index.event(row)
-        before = None
-        if self._clock.times == "delta" and place:
-            before = time_of(self._index.event(self._selection.row(place - 1)))
-        talk = self._index.talks.get(self._index.flows[row])
+        event, time = self._clock.read(self._selection, place)
+        talk = self._index.talks.get(self._index.flows[self._selection.row(place)])
         src = getattr(event, "src", None)
-        text = Text(f"{self._clock.words(time_of(event), before)} ", "dim", no_wrap=True, end="")
+        text = Text(f"{time} ", "dim", no_wrap=True, end="")
         words = record_words(event, _TEXT, self._show_secrets)
         if src is None or talk is None:
             text.append(f"   {words.kind} ", f"{words.style} not dim")

@@ -43,7 +43,7 @@ class ViewScreen(Screen[None]):
         Binding("c", "go('c')", show=False),
         Binding("L", "go('L')", show=False),
         Binding("r", "go('r')", show=False),
-        Binding("question_mark", "app.help", show=False),
+        Binding("question_mark", "app.view('help')", show=False),
         Binding("t", "times", show=False),
     ]
 

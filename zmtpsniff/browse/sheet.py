@@ -9,6 +9,7 @@ from dissectors.records import record_fields
 from dissectors.zmtp.encoder import Name
 from zmtpsniff.browse.wire_image import WireImage
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
+from zmtpsniff.render.wording import length_on_wire
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import escape, quote
 
@@ -105,7 +106,7 @@ class _SheetMaker:
         identities = 0 if event.envelope is None else event.envelope.identities
         for place, frame in enumerate(frames[:_MOST]):
             name = (f"frames[{place}]",)
-            words = f"{_length(frame):,} octets  " + quote(frame, _SHOWN, "…")
+            words = f"{length_on_wire(frame):,} octets  " + quote(frame, _SHOWN, "…")
             if place < identities:
                 words += "  identity"
             elif event.envelope is not None and event.envelope.delimiter and place == identities:
@@ -121,7 +122,7 @@ class _SheetMaker:
     def _add(self, depth: int, label: str, value: Any, name: Name) -> None:
         """Add a value with what is in it."""
         if isinstance(value, bytes | Cut | Hidden):
-            self._line(depth, label, f"{_length(value):,} octets  " + quote(value, _SHOWN, "…"), name, value)
+            self._line(depth, label, f"{length_on_wire(value):,} octets  " + quote(value, _SHOWN, "…"), name, value)
             for part in [part for part in self._left if part[:-1] == name]:
                 self._add_header(depth + 1, part)
         elif isinstance(value, Payload):
@@ -159,10 +160,6 @@ class _SheetMaker:
         if isinstance(value, bool):
             return "true" if value else "false"
         return escape(str(value))
-
-
-def _length(octets: Octets) -> int:
-    return len(octets) if isinstance(octets, bytes) else octets.length
 
 
 def _header_words(label: str, octets: bytes) -> str:

@@ -90,6 +90,8 @@ def dissecting(
         yield Dissection(packets, dissection, Collaborators(tls=plan.tls, **collaborators))
         return
     dissectors = load_dissection(dissection)
+    import zmtpsniff.cli.progress_line  # noqa: F401  # for pump()
+
     load()
     with capturing(
         settings.live, settings.tshark, settings.saver, dissection, records=records, verbosity=verbosity

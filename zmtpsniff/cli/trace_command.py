@@ -1,5 +1,6 @@
 """``zmtpsniff trace``."""
 
+import io
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -62,7 +63,9 @@ def trace(**options: Any) -> None:
 
     ways, file = Ways(settings.passes), settings.file
     with (
-        dissecting(settings.capture, records=file, prepare=_set_clocks, acknowledge=ways.acknowledge) as capture,
+        dissecting(
+            settings.capture, records=file, load=_load_renderer, prepare=_set_clocks, acknowledge=ways.acknowledge
+        ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):
         writer = _Writer(settings, ways, stream)
@@ -74,6 +77,14 @@ def trace(**options: Any) -> None:
             "ways",
             file,
         )
+
+
+def _load_renderer() -> None:
+    """Import what _Writer needs."""
+    from zmtpsniff.render.way_ladder import LadderRenderer
+
+    LadderRenderer(io.StringIO(), color="always").finish()
+    write_structs(io.BytesIO(), [])
 
 
 def _set_clocks(source: "ClosableSource", names: Sequence[str]) -> None:
