@@ -106,7 +106,7 @@ class ZmtpCapture:
         text = io.StringIO()
         renderer = make_renderer("summary", text, color="never")
         renderer.write(self.events)
-        renderer.close()
+        renderer.finish()
         lines = text.getvalue().splitlines()
         if len(lines) > _MOST_LINES:
             lines[_MOST_LINES:] = [f"… and {len(lines) - _MOST_LINES} more: zmtpsniff read {self.path}"]

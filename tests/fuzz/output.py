@@ -25,7 +25,7 @@ def shown(events: list[AnyEvent], formats: Sequence[Any] = ("summary",)) -> None
         text = io.StringIO()
         people = make_renderer(output, text, verbosity=1, utc=True, color="never")
         people.write(events)
-        people.close()
+        people.finish()
         is_safe(text.getvalue())
 
 

@@ -122,7 +122,7 @@ def test_records_show_it(form: Format) -> None:
     stream = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)
     renderer = make_renderer(form, stream, color="never")
     renderer.write([event])
-    renderer.close()
+    renderer.finish()
     stream.flush()
     shown = raw.getvalue().decode()
     assert "4711" in shown

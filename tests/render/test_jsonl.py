@@ -44,7 +44,7 @@ def lines(events: list[AnyEvent], max_bytes: int = 65_536) -> list[str]:
     stream = io.BytesIO()
     renderer = JsonlRenderer(stream, max_bytes)
     renderer.write(events)
-    renderer.close()
+    renderer.finish()
     return stream.getvalue().decode().split("\n")[:-1]
 
 

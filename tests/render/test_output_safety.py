@@ -90,7 +90,7 @@ def shown(events: Sequence[AnyEvent], output: str, verbosity: int = 0) -> str:
     stream = io.StringIO()
     renderer = make_renderer(output, stream, verbosity=verbosity, color="never", utc=True)  # type: ignore[arg-type]
     renderer.write(events)
-    renderer.close()
+    renderer.finish()
     return stream.getvalue()
 
 

@@ -118,7 +118,7 @@ def shown(output: Format, batch: list[Any], encoding: str = "utf-8", **options: 
     stream = io.TextIOWrapper(buffer, encoding=encoding, newline="")
     renderer = make_renderer(output, stream, utc=True, **options)
     renderer.write(batch)
-    renderer.close()
+    renderer.finish()
     stream.flush()
     return buffer.getvalue().decode(encoding)
 

@@ -87,7 +87,7 @@ def shown(output: Format, events: Sequence[AnyEvent]) -> bytes:
     stream = io.TextIOWrapper(raw, "utf-8")
     renderer = make_renderer(output, stream, utc=True)
     renderer.write(events)
-    renderer.close()
+    renderer.finish()
     stream.flush()
     return raw.getvalue()
 

@@ -48,7 +48,7 @@ class Talk:
         """The type of the socket at an address, or the two that it may have; empty if nobody knows it."""
         return self.socket_types.get(address, "")
 
-    def learn(self, row: int, event: AnyEvent) -> None:
+    def see(self, row: int, event: AnyEvent) -> None:
         """Take note of what a record says of one side."""
         if isinstance(event, Connection):
             self.summary = row
@@ -180,4 +180,4 @@ class RecordIndex:
             if kind == _PROBLEM:
                 self.problems.append(row + place)
             elif (talk := self.talks.get(flows[place])) is not None:
-                talk.learn(row + place, event)
+                talk.see(row + place, event)

@@ -12,6 +12,7 @@ from zmtpsniff.browse.selection import Selection
 from zmtpsniff.browse.sheet import Sheet, TreeField
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.render.clock import Clock, Times
+from zmtpsniff.render.palette import STYLES
 from zmtpsniff.words.text import escape
 
 _NS = 1_000_000_000
@@ -101,7 +102,7 @@ class RecordLines:
             src, dst = event.client.address, event.server.address
         else:
             src, dst = getattr(event, "src", None) or "", getattr(event, "dst", None) or ""
-        style = "cyan" if port_of(src) >= port_of(dst) else "magenta"
+        style = STYLES.of_sender(src, dst)
         if wide:
             text.append(f"{escape(src):>{_ADDRESS}} → {escape(dst):{_ADDRESS}} " if src else " " * 46, style)
         else:

@@ -57,7 +57,7 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
         case Beacon():
             return RecordWords("beacon", "green", f"{beacon_words(event)} uuid {escape(event.uuid)}")
         case Problem():
-            return RecordWords(event.severity, STYLES[event.severity], escape(f"{event.code}: {event.detail}"))
+            return RecordWords(event.severity, getattr(STYLES, event.severity), escape(f"{event.code}: {event.detail}"))
         case Comment():
             return RecordWords("comment", "cyan", f'"{escape(event.text)}"')
         case Connection():

@@ -5,15 +5,14 @@ from itertools import groupby
 
 from zmtpsniff.check.model import Offence, Outcome, Verdict
 from zmtpsniff.check.report import Report
-from zmtpsniff.render.palette import Palette
+from zmtpsniff.render.palette import NO_COLORS, Palette
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape
 
 _LABELS: dict[Verdict, str] = {"passed": "ok", "failed": "FAIL", "warning": "WARN", "not checked": "?"}
-_PLAIN = Palette()
 
 
-def text(report: Report, palette: Palette = _PLAIN) -> str:
+def text(report: Report, palette: Palette = NO_COLORS) -> str:
     """Every rule with its outcome, the first offending records of broken ones, and a line with the totals.
 
     The demands that an endpoint keeps are shown together, and so are those that are not checked for the same reason.
@@ -85,7 +84,7 @@ def place(offence: Offence) -> str:
     return "" if offence.file is None else f"{escape(offence.file)} packet {offence.file_packet}: "
 
 
-def summary(report: Report, palette: Palette = _PLAIN) -> str:
+def summary(report: Report, palette: Palette = NO_COLORS) -> str:
     """One line that says what came out."""
     counts = report.counts
     rules = plural(len(report.outcomes), "rule")

@@ -308,5 +308,5 @@ def _write_reports(report: "Report", settings: CheckSettings) -> bool:
             change = encodable(getattr(stream, "encoding", None))
             palette = make_palette(cast("TextIO", stream), settings.color) if output == "text" else None
             text = make_report(output, palette)(report)
-            stream.write(change(text) if change else text)
+            stream.write(change(text))
     return report.passed

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine, leads_to_a_program
 from zmtpsniff.render.figures import rate
 from zmtpsniff.words.durations import duration
+from zmtpsniff.words.text import shown_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,7 +32,7 @@ class ProgressLine:
         self._line = LastLine(terminal)
         self._position = position
         self._shares_terminal = shares_terminal
-        self._done, self._left, self._dot = _characters(terminal.encoding)
+        self._done, self._left, self._dot = shown_by(terminal.encoding or "ascii", ("━", "─", " · "), ("#", "-", ", "))
         self._began = time.monotonic()
         self._draw_from = self._began + QUIET_SECONDS
 
@@ -74,13 +75,3 @@ def make_progress_line(capture: "Dissection", file: str | None = None) -> Progre
 
 def _span(seconds: int) -> str:
     return f"{seconds} s" if seconds < 60 else duration(seconds * 1_000_000_000)
-
-
-def _characters(encoding: str | None) -> tuple[str, str, str]:
-    """The characters for the part done and the part left, and the text between words, in a terminal's encoding."""
-    fine = ("━", "─", " · ")
-    try:
-        "".join(fine).encode(encoding or "ascii")
-    except UnicodeEncodeError:
-        return "#", "-", ", "
-    return fine

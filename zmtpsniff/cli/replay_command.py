@@ -116,10 +116,10 @@ def replay(
             try:
                 player.play(capture.batches, output.passes)
             except KeyboardInterrupt:
-                renderer.close()
+                renderer.finish()
                 click.echo(summary(player.score), err=True)
                 raise
-        renderer.close()
+        renderer.finish()
     click.echo(summary(player.score), err=True)
     if not player.score.is_as_captured:
         raise click.exceptions.Exit(_DIFFERENT)

@@ -184,7 +184,7 @@ def run(
             if selector is not None:
                 selector.judge(events, shown)
             renderer.write(shown)
-            renderer.close()
+            renderer.finish()
             raise
         finally:
             if selector is not None:
@@ -192,7 +192,7 @@ def run(
             if line is not None:
                 line.erase()
             tell_sealed(capture, settings)
-        renderer.close()
+        renderer.finish()
 
 
 def _shown(

@@ -1,11 +1,12 @@
 """Charts of characters."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from zmtpsniff.words.text import shown_by
 
 
-@dataclass(frozen=True)
-class Blocks:
+class Blocks(NamedTuple):
     """The characters of charts: cells that are partly filled from the left, and from below."""
 
     across: str = "▏▎▍▌▋▊▉█"
@@ -15,17 +16,9 @@ class Blocks:
     line: str = "─"
 
 
-_ASCII = Blocks("#", ".:#", "|", "+", "-")
-
-
 def make_blocks(encoding: str | None) -> Blocks:
     """The characters for a stream of that encoding: ASCII where it has no others."""
-    blocks = Blocks()
-    try:
-        (blocks.across + blocks.up + blocks.axis + blocks.corner + blocks.line).encode(encoding or "utf-8")
-    except UnicodeEncodeError:
-        return _ASCII
-    return blocks
+    return shown_by(encoding, Blocks(), Blocks("#", ".:#", "|", "+", "-"))
 
 
 def bar(value: float, largest: float, width: int, blocks: Blocks) -> str:

@@ -4,7 +4,6 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
-from dissectors.address import port_of
 from zmtpsniff.render.palette import Palette
 from zmtpsniff.words.text import escape
 
@@ -129,8 +128,9 @@ class Columns:
             addresses = addresses[0].rpartition(":")[2], addresses[1].rpartition(":")[2]
             width = min(width, _PORT)
         place = f"{palette.paint(palette.place, f'{number:{self._widths.flow}}')} " if self._with_flow else ""
-        color = palette.client if port_of(src) >= port_of(dst) else palette.server
-        return f"{place}{palette.paint(color, f'{addresses[0]:{width}} > {addresses[1]:{width}}')} "
+        return (
+            f"{place}{palette.paint(palette.of_sender(src, dst), f'{addresses[0]:{width}} > {addresses[1]:{width}}')} "
+        )
 
 
 def cut(text: str, columns: int, more: str = "...") -> str:

@@ -29,8 +29,7 @@ def drawn(stream: IO[Any], color: Color, width: int | None, draw: "Callable[[Con
     with console.capture() as captured:
         draw(console)
     text = "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
-    change = encodable(getattr(stream, "encoding", None))
-    return change(text) if change else text
+    return encodable(getattr(stream, "encoding", None))(text)
 
 
 def plain_table(between: int = 2) -> "Table":

@@ -63,12 +63,11 @@ class DotRenderer:
             elif isinstance(event, Connection):
                 self._end(event)
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Write the graph and flush the stream."""
         for talk in self._talks.values():
             self._give_up(talk)
-        text = "\n".join(self._lines())
-        self._stream.write(self._encodable(text) if self._encodable else text)
+        self._stream.write(self._encodable("\n".join(self._lines())))
         self._stream.flush()
 
     def _talk(self, flow: int) -> _Talk:

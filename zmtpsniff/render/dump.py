@@ -34,9 +34,8 @@ class DumpRenderer:
             self._stream.write("\n".join(lines))
             self._stream.flush()
 
-    def close(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
+    def finish(self) -> None:
+        """Write nothing more: nothing is held back."""
 
     def _line(self, frame: Octets) -> str:
         data, length = at_hand(frame, self._max_bytes)

@@ -43,8 +43,7 @@ def draw(
         lines.append("")
     lines.append(fitted(_sum(findings, capture, palette), terminal))
     text = "\n".join(lines) + "\n"
-    change = encodable(getattr(stream, "encoding", None))
-    stream.write(change(text) if change else text)
+    stream.write(encodable(getattr(stream, "encoding", None))(text))
 
 
 def _finding(finding: Finding, palette: Palette, clock: Clock, columns: int) -> list[str]:

@@ -55,9 +55,8 @@ class JsonlRenderer:
             self._stream.write(lines.encode())
         self._stream.flush()  # who watches live traffic waits for no later batch
 
-    def close(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
+    def finish(self) -> None:
+        """Write nothing more: nothing is held back."""
 
     def _lines(self, events: Sequence[AnyEvent]) -> str:
         """The lines of a batch."""

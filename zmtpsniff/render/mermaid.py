@@ -40,13 +40,11 @@ class MermaidRenderer:
         if not self._begun:
             self._begun = True
             lines.insert(0, "sequenceDiagram")
-        block = "\n".join([*lines, ""])
-        self._stream.write(self._encodable(block) if self._encodable else block)
+        self._stream.write(self._encodable("\n".join([*lines, ""])))
         self._stream.flush()
 
-    def close(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
+    def finish(self) -> None:
+        """Write nothing more: nothing is held back."""
 
     def _add(self, event: AnyEvent, lines: list[str]) -> None:
         if isinstance(event, Message | Command | Subscription | Greeting | Beacon):

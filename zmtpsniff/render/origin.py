@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from functools import lru_cache
 
-from dissectors.address import port_of
 from dissectors.events import Beacon, Command, Comment, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.clock import Clock, Stopwatch
 from zmtpsniff.render.palette import Palette, Signs
@@ -57,11 +56,6 @@ class Origin:
         return f" flow {flow}{self._palette.reset}  {self._direction(src, dst)}  "
 
     def _direction(self, src: str, dst: str) -> str:
-        """Sender and receiver in the colour of the sending side.
-
-        A record does not name the side of its sender. If both sides greet, the one with the higher port is the client:
-        the system gives it that port when it connects.
-        """
+        """Sender and receiver in the colour of the sending side."""
         palette = self._palette
-        color = palette.client if port_of(src) >= port_of(dst) else palette.server
-        return palette.paint(color, f"{escape(src)} {self._signs.arrow} {escape(dst)}")
+        return palette.paint(palette.of_sender(src, dst), f"{escape(src)} {self._signs.arrow} {escape(dst)}")

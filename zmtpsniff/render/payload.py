@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from dissectors.events import Body, Cut, Hidden, Message, Octets, Payload
+from zmtpsniff.render.wording import length_on_wire
 from zmtpsniff.words.text import escape, quote
 
 _ITEMS = 32  # of a list or of all fields, unless everything is asked for
@@ -19,7 +20,7 @@ def frames_to_show(event: Message, show_secrets: bool = False) -> list[Octets]:
         secrets = [len(event.frames) - 1]
     if not secrets:
         return event.frames
-    return [Hidden(_length(frame)) if place in secrets else frame for place, frame in enumerate(event.frames)]
+    return [Hidden(length_on_wire(frame)) if place in secrets else frame for place, frame in enumerate(event.frames)]
 
 
 def _ends_with_password(event: Message) -> bool:
@@ -77,7 +78,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, bytes | Cut | Hidden):
         return quote(value)
     return str(value)
-
-
-def _length(octets: Octets) -> int:
-    return len(octets) if isinstance(octets, bytes) else octets.length

@@ -12,5 +12,5 @@ class Renderer(Protocol):
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch of events, in their order."""
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Write what is still held back and flush the stream; the stream itself stays open."""

@@ -223,7 +223,7 @@ class _Drawing:
     def _findings(self, findings: Sequence[Finding]) -> None:
         table = self._table("Finding", ">Count", "What (zmtpsniff diagnose says what to do)")
         for one in findings:
-            style = STYLES[one.severity]
+            style = getattr(STYLES, one.severity)
             name = _lines(f"{one.severity} {one.code}", styles=(style,))
             table.add_row(name, _short(one.count), _lines(escape(one.summary)))
         self._console.print(table)
@@ -231,7 +231,7 @@ class _Drawing:
     def _problems(self, rows: list[ProblemRow]) -> None:
         table = self._table("Problem", ">Count", ">First #", "What")
         for row in rows:
-            style = STYLES[row.severity]
+            style = getattr(STYLES, row.severity)
             table.add_row(
                 _lines(f"{row.severity} {row.code}", styles=(style,)),
                 _short(row.count),

@@ -93,13 +93,11 @@ class TreeRenderer:
             for event in self._grouped(events[start : start + _BATCH]):
                 self._add(event, lines)
             lines.append("")
-            block = "\n".join(lines)
-            self._stream.write(self._encodable(block) if self._encodable else block)
+            self._stream.write(self._encodable("\n".join(lines)))
         self._stream.flush()
 
-    def close(self) -> None:
-        """Flush the stream."""
-        self._stream.flush()
+    def finish(self) -> None:
+        """Write nothing more: nothing is held back."""
 
     def _add(self, event: AnyEvent | Run, lines: list[str]) -> None:
         """Add the lines of one event, or of a run of messages."""

@@ -64,7 +64,7 @@ class LadderRenderer:
     def _write(self, lines: Sequence[str]) -> None:
         text = "\n".join([*([] if self._is_first else [""]), *(fitted(line, self._width) for line in lines)]) + "\n"
         self._is_first = False
-        self._stream.write(self._change(text) if self._change else text)
+        self._stream.write(self._change(text))
 
     def _lines(self, way: Way) -> list[str]:
         palette = self._palette

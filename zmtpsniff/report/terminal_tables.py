@@ -45,4 +45,4 @@ def _draw(results: Results, console: "Console", more: str) -> None:
 
 
 def _style(title: str, cell: Cell) -> str:
-    return STYLES[cell.severity] if cell.severity else _STYLES.get(title, "")
+    return getattr(STYLES, cell.severity) if cell.severity else _STYLES.get(title, "")

@@ -8,8 +8,11 @@ a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex
 import codecs
 import re
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from dissectors.events import Cut, Octets
+
+_Texts = TypeVar("_Texts", bound=tuple[str, ...])
 
 # Unicode's format characters (Cf), line and paragraph separators (Zl, Zp), lone surrogates (Cs) and noncharacters, with
 # the marks that a terminal draws as nothing at all. Python's own tables are slow to ask which characters are Cf.
@@ -155,11 +158,20 @@ def hex_dump(data: bytes) -> list[tuple[str, str, str]]:
     return lines
 
 
-def encodable(encoding: str | None) -> Callable[[str], str] | None:
-    """What to pass text through before it goes to a stream of that encoding; None if any text may go there.
+def encodable(encoding: str | None) -> Callable[[str], str]:
+    """The function that escapes those characters of a text that a stream of that encoding cannot show.
 
     A stream whose encoding is not known (a string in memory) takes anything.
     """
     if encoding is None or codecs.lookup(encoding).name.startswith("utf"):
-        return None
+        return str
     return lambda text: text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def shown_by(encoding: str | None, fine: _Texts, plain: _Texts) -> _Texts:
+    """The fine texts if a stream of that encoding can show them, else the plain ones."""
+    try:
+        "".join(fine).encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return plain
+    return fine
