@@ -146,7 +146,7 @@ class Spans:
 
     def _name(self, address: str) -> str:
         """The name of the program that has a socket: where it is bound, else its host."""
-        sockets = self._ways.programs.at(address).sockets
+        sockets = self._ways.programs[address].sockets
         bound = min((port_of(one), one) for one in sockets)
         return bound[1] if 0 < bound[0] < FIRST_CLIENT_PORT else host_of(address)
 

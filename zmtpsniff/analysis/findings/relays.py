@@ -44,6 +44,7 @@ _TEAM_TIMES = 8  # longer than others that do the same
 _TOPICS = 1000
 _STOPPED = 3  # messages in a row that went no further
 _STOPPED_NS = 1_000_000_000
+_BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
 _SOCKETS = 4096  # of one host that are remembered
 
@@ -148,18 +149,19 @@ class _Place:
     def add(self, one: Passage) -> None:
         """The program passed a message on, or answered it."""
         taken, passed = one.taken.leg, one.passed.leg
-        is_service = passed.joined in ("order", "process", "correlation") and one.taken.line.dst_kind != "PULL"
         own_ns = one.inside_ns
         self.inside.add(own_ns)
-        if one.queue_ns and not is_service:
+        if one.queue_ns and (passed.joined not in _BY_SERVICES or one.taken.line.dst_kind == "PULL"):
             own_ns += one.queue_ns
             self.queued.add(own_ns)
         if one.network_ns:
             self.network.add(one.network_ns)
-        self.giver = self.giver or taken.src
+        if not self.passed:
+            self.giver = self.giver or taken.src
         self.passed += 1
         self.first += not taken.reply
-        self.passed_ns = max(self.passed_ns, passed.time_ns)
+        if passed.time_ns > self.passed_ns:
+            self.passed_ns = passed.time_ns
         if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
             waiting = host_of(passed.dst if taken.reply else taken.src)
             slow = _SlowPassage(own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one))
@@ -270,7 +272,7 @@ class Relays(Inquiry):
 
     def passes_on(self, address: str) -> bool:
         """Whether the program of this socket has passed on what it took, so that others may be to blame."""
-        return self._ways.programs.at(address).longest_ns >= 0
+        return self._ways.programs[address].longest_ns >= 0
 
     # ------------------------------------------------------------------ places
 
@@ -279,7 +281,7 @@ class Relays(Inquiry):
         if len(way.hops) > 1:
             for one in passages(way):
                 if not one.passed.is_guess:
-                    self._place(one.at).add(one)
+                    self._place(one.taken.leg.dst).add(one)
         if way.kind == "publication":
             for hop in way.hops:
                 if self.passes_on(hop.leg.dst):
@@ -290,8 +292,9 @@ class Relays(Inquiry):
             self._place(ended.at).lose(way.kind, ended.why, way.hops[-1])
 
     def _place(self, address: str) -> _Place:
-        place = self._places.at(self._ways.programs.at(address).sockets[0])
-        place.at = place.at or address
+        place = self._places.at(self._ways.programs[address].sockets[0])
+        if not place.at:
+            place.at = address
         return place
 
     # ------------------------------------------------------------------ results
@@ -302,9 +305,9 @@ class Relays(Inquiry):
             self._take_way(way)
         teams: dict[str, list[_Place]] = {}  # places that one program gives messages to
         for place in self._places.entries.values():
-            teams.setdefault(self._ways.programs.at(place.giver).sockets[0], []).append(place)
+            teams.setdefault(self._ways.programs[place.giver].sockets[0], []).append(place)
         for place in self._places.entries.values():
-            team = [one for one in teams[self._ways.programs.at(place.giver).sockets[0]] if one is not place]
+            team = [one for one in teams[self._ways.programs[place.giver].sockets[0]] if one is not place]
             yield from self._slow(place, team)
             yield from self._lost(place, now_ns)
 
@@ -388,7 +391,7 @@ class Relays(Inquiry):
     def _closed(self, place: _Place, seen: Occurrences) -> Iterable[Claim]:
         """A worker closed its connection while it had jobs, and its pusher goes on without it."""
         pusher = place.giver
-        if self._ways.programs.at(pusher).sent_ns - (seen.last_ns or 0) < _STOPPED_NS:
+        if self._ways.programs[pusher].sent_ns - (seen.last_ns or 0) < _STOPPED_NS:
             return
         yield Claim(
             "worker-closed",

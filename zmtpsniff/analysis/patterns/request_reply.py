@@ -30,6 +30,7 @@ _LOOKED_THROUGH = 1024  # so many of them to compare with the envelope of a repl
 _REQUEST_COST = 200  # octets of memory
 _GIVEN_UP = 16  # requests to remember of a REQ socket that asked again
 _OFFSET = attrgetter("offset")
+_WHOLE = frozenset({bytes})  # the type of frames whose octets are all at hand
 
 
 class _Request(NamedTuple):
@@ -292,7 +293,7 @@ class _InOrder:
                 for one in passed:
                     keys[one.key] -= 1
                     if not keys[one.key]:
-                        del keys[one.key]
+                        keys.pop(one.key)
                 return _Answer(request, paired, passed[:-1])
         return None
 
@@ -615,10 +616,10 @@ def _key(frames: Sequence[Octets], envelope: Envelope | None) -> int | None:
     """A number for the envelope of a message; 0 if that is the delimiter alone, None if it is not known."""
     if envelope is None:
         return None
+    if not envelope.identities:
+        return 0
     identities = tuple(frames[: envelope.identities])
-    if not all(isinstance(identity, bytes) for identity in identities):
-        return None
-    return (hash(identities) or 1) if identities else 0
+    return (hash(identities) or 1) if _WHOLE.issuperset(map(type, identities)) else None
 
 
 def _envelope(frames: Sequence[Octets]) -> Envelope | None:

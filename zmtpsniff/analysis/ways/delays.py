@@ -46,14 +46,16 @@ def passages(way: OpenWay) -> Iterator[Passage]:
             yield Passage(before, hop, 0, 0, 0, 0)
             continue
         network_ns = away_ns = queue_ns = 0
+        line = hop.line
         if before.line.round_trip_ns:
             network_ns = min(before.line.round_trip_ns, left_ns)
             left_ns -= network_ns
-        if hop.line.connected_ns > taken_ns:
-            away_ns = min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
+        if line.connected_ns > taken_ns:
+            away_ns = min(max(line.connected_ns - taken_ns - network_ns, 0), left_ns)
             left_ns -= away_ns
         if hop.others_until_ns > taken_ns:
-            queue_ns = min(max(hop.others_until_ns - taken_ns - network_ns - away_ns, 0), left_ns)
+            queue_ns = hop.others_until_ns - taken_ns - network_ns - away_ns
+            queue_ns = 0 if queue_ns < 0 else left_ns if queue_ns > left_ns else queue_ns
             left_ns -= queue_ns
         yield Passage(before, hop, queue_ns, left_ns, away_ns, network_ns)
 

@@ -50,7 +50,7 @@ class Endings:
             return False
         if way.kind == "request":
             return not way.first.answered
-        return self._programs.at(way.hops[-1].leg.dst).longest_ns >= 0
+        return self._programs[way.hops[-1].leg.dst].longest_ns >= 0
 
     def record(self, way: OpenWay) -> Way:
         """The record of a way."""
@@ -97,7 +97,7 @@ class Endings:
 
     def _why(self, way: OpenWay, last: Hop) -> Why | None:
         leg = last.leg
-        program = self._programs.at(leg.dst)
+        program = self._programs[leg.dst]
         longest_ns = None if program.longest_ns < 0 else program.longest_ns
         if way.kind == "job" and longest_ns is None:
             return None  # it has arrived

@@ -17,7 +17,7 @@ way, whose place is found later.
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dissectors.events import Octets
@@ -31,12 +31,12 @@ _POSSIBLE = 65_536  # ids of which several connections may have each
 
 
 class Join(NamedTuple):
-    """The message that another one passes on."""
+    """The message that another one passes on, or may pass on."""
 
     before: Hop
-    is_certain: bool
-    is_back: bool  # the reply passes the ROUTER on its way back
     routing_id: Octets
+    is_back: bool  # the reply passes the ROUTER on its way back
+    flow: int  # the connection with the id: a request came on it, a reply goes on it
 
 
 class _Piece(NamedTuple):
@@ -44,8 +44,7 @@ class _Piece(NamedTuple):
 
     hop: Hop
     routing_id: Octets
-    befores: list[Hop]
-    is_back: bool
+    options: list[Join]
 
 
 class Custody:
@@ -126,14 +125,16 @@ class RoutingIds:
         """Whether the connection is known to have this id."""
         return self._of_flow.get(flow) == routing_id
 
-    def may_be(self, flow: int, router: str, routing_id: Octets) -> bool:
-        """Whether the connection can have this id."""
+    def among(self, ids: Sequence[Octets], flow: int, router: str) -> Octets | None:
+        """The first of some ids that the connection can have; None if it can have none of them."""
         known = self._of_flow.get(flow)
         if known is not None:
-            return known == routing_id
-        if not isinstance(routing_id, bytes) or len(routing_id) != _OWN_ID or routing_id[0]:
-            return False
-        return self._flows.get((router, routing_id), flow) == flow
+            return known if known in ids else None
+        for routing_id in ids:
+            is_own = isinstance(routing_id, bytes) and len(routing_id) == _OWN_ID and not routing_id[0]
+            if is_own and self._flows.get((router, routing_id), flow) == flow:
+                return routing_id
+        return None
 
 
 class Envelopes:
@@ -144,7 +145,7 @@ class Envelopes:
         self.ids = RoutingIds()
         self._held = held
         self._waiting: deque[_Piece] = deque(maxlen=_WAITING)
-        self._has_learnt = False  # since the last look at those that wait
+        self.has_learnt = False  # since the last look at those that wait
 
     def find(self, hop: Hop, asked: Hop | None) -> Join | None:
         """The message that another one passes on. None if there is nothing, or if several connections may have its id.
@@ -155,22 +156,22 @@ class Envelopes:
         if not options:
             return None
         if asked is not None and len(options) > 1:
-            options = [one for one in options if not one[2] or self._may_answer(one[0], asked)] or options
-        known = [one for one in options if self.ids.is_known(_flow(hop, one[0], one[2]), one[1])]
+            options = [one for one in options if not one.is_back or self._may_answer(one.before, asked)] or options
+        known = [one for one in options if self.ids.is_known(one.flow, one.routing_id)]
         if known:
             return self._settle(hop, known)
-        flows = {_flow(hop, before, is_back) for before, _, is_back in options}
-        ids = {routing_id for _, routing_id, _ in options}
+        flows = {one.flow for one in options}
+        ids = {one.routing_id for one in options}
         if len(ids) == 1:
             routing_id = next(iter(ids))
             flows = self.ids.narrow(hop.line.src_host, routing_id, flows)
             if len(flows) == 1:
-                return self._settle(hop, [one for one in options if _flow(hop, one[0], one[2]) in flows])
-            self._waiting.append(_Piece(hop, routing_id, [before for before, _, _ in options], options[0][2]))
+                return self._settle(hop, [one for one in options if one.flow in flows])
+            self._waiting.append(_Piece(hop, routing_id, options))
             return None
         return self._settle(hop, options) if len(flows) == 1 else None
 
-    def _options(self, hop: Hop) -> list[tuple[Hop, Octets, bool]]:
+    def _options(self, hop: Hop) -> list[Join]:
         """The messages that this one may pass on, each with the id that the connection would have.
 
         A broker with several addresses takes messages at one and sends them from another. So messages of other hosts
@@ -178,8 +179,8 @@ class Envelopes:
         """
         frames, host = hop.frames, hop.line.src_host
         is_router = hop.line.src_kind == "ROUTER"
-        here: list[tuple[Hop, Octets, bool]] = []
-        elsewhere: list[tuple[Hop, Octets, bool]] = []
+        here: list[Join] = []
+        elsewhere: list[Join] = []
         least = 0
         for before in self._held.alike(frames[-1]):
             leg = before.leg
@@ -195,63 +196,53 @@ class Envelopes:
                 flow, router, ids = leg.flow, leg.dst, _in_front(frames, before.frames)
             else:
                 continue
-            for routing_id in ids:
-                if self.ids.may_be(flow, router, routing_id):
-                    if before.line.dst_host == host:
-                        here.append((before, routing_id, is_back))
-                    elif not elsewhere or abs(extra) <= least:
-                        if abs(extra) < least:
-                            elsewhere.clear()
-                        least = abs(extra)
-                        elsewhere.append((before, routing_id, is_back))
-                    break
+            routing_id = self.ids.among(ids, flow, router)
+            if routing_id is None:
+                continue
+            if before.line.dst_host == host:
+                here.append(Join(before, routing_id, is_back, flow))
+            elif not elsewhere or abs(extra) <= least:
+                if abs(extra) < least:
+                    elsewhere.clear()
+                least = abs(extra)
+                elsewhere.append(Join(before, routing_id, is_back, flow))
         return here or elsewhere
 
-    def _settle(self, hop: Hop, options: list[tuple[Hop, Octets, bool]]) -> Join:
-        before, routing_id, is_back = options[0]
-        if hop.leg.time_ns - before.leg.time_ns > _DROPPED_NS:
-            before, routing_id, is_back = options[-1]  # those before it were dropped
+    def _settle(self, hop: Hop, options: list[Join]) -> Join:
+        join = options[0]
+        if hop.leg.time_ns - join.before.leg.time_ns > _DROPPED_NS:
+            join = options[-1]  # those before it were dropped
         if len(options) > 1:
-            for one, _, _ in options:
-                one.is_doubtful = True  # whichever is left
-        router = hop.leg.src if is_back else before.leg.dst
-        flow = _flow(hop, before, is_back)
-        if not self.ids.is_known(flow, routing_id):
-            self.ids.learn(flow, router, routing_id)
-            self._has_learnt = True
-        self._held.remove(before)
-        return Join(before, not before.is_doubtful, is_back, routing_id)
+            for one in options:
+                one.before.is_doubtful = True  # whichever is left
+        if not self.ids.is_known(join.flow, join.routing_id):
+            self.ids.learn(join.flow, hop.leg.src if join.is_back else join.before.leg.dst, join.routing_id)
+            self.has_learnt = True
+        self._held.remove(join.before)
+        return join
 
     def _may_answer(self, reply: Hop, asked: Hop) -> bool:
         """Whether a reply that a broker took can be the one to this request."""
         first = reply.way.first
-        return reply.way is asked.way or any(piece.hop is first and asked in piece.befores for piece in self._waiting)
+        return reply.way is asked.way or any(
+            piece.hop is first and any(one.before is asked for one in piece.options) for piece in self._waiting
+        )
 
-    def settled(self) -> list[tuple[Hop, Join]]:
+    def settled(self) -> Iterator[tuple[Hop, Join]]:
         """Legs that waited, and whose place is known now."""
-        if not self._has_learnt:
-            return []
-        self._has_learnt = False
-        found: list[tuple[Hop, Join]] = []
+        self.has_learnt = False
         rest: list[_Piece] = []
         for piece in self._waiting:
-            hop, routing_id, befores, is_back = piece
-            left = [one for one in befores if not one.is_passed]
-            known = [one for one in left if self.ids.is_known(_flow(hop, one, is_back), routing_id)]
-            if not known and len({_flow(hop, one, is_back) for one in left}) == 1:
+            left = [one for one in piece.options if not one.before.is_passed]
+            known = [one for one in left if self.ids.is_known(one.flow, piece.routing_id)]
+            if not known and len({one.flow for one in left}) == 1:
                 known = left
             if known:
-                found.append((hop, self._settle(hop, [(one, routing_id, is_back) for one in known])))
-                known[0].is_passed = True
+                known[0].before.is_passed = True
+                yield piece.hop, self._settle(piece.hop, known)
             elif left:
                 rest.append(piece)
         self._waiting = deque(rest, maxlen=_WAITING)
-        return found
-
-
-def _flow(hop: Hop, before: Hop, is_back: bool) -> int:
-    """The connection that has the id: of a request the one that it came on, of a reply the one that it goes on."""
-    return hop.leg.flow if is_back else before.leg.flow
 
 
 def _in_front(longer: Sequence[Octets], shorter: Sequence[Octets]) -> Sequence[Octets]:

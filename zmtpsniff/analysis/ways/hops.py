@@ -1,6 +1,7 @@
 """A message on its way, and the way that it belongs to, while more of it may come."""
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,6 +35,7 @@ class Line(msgspec.Struct):
     src_host: str
     dst_host: str
     turns: Turns
+    unseen: "deque[Hop]"  # messages that were not acknowledged yet
     connected_ns: int = 0  # when the connection was made
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
     answered_ns: int = 0  # when the message came that the receiver answered last
@@ -97,10 +99,6 @@ class Hop(msgspec.Struct, eq=False):
         self.answered = True
         self.line.given.pop(id(self), None)
         self.line.turns.answered += 1
-
-    def let_go(self) -> None:
-        """Forget the octets: nothing can be joined to this message any more."""
-        self.frames = ()
 
 
 class OpenWay(msgspec.Struct, eq=False):

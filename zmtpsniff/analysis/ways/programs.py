@@ -4,8 +4,6 @@ A program that passes a message on has the socket that took it and the one that 
 sockets belong together. A socket is the address that it is bound to, or the address of one of its connections.
 """
 
-from collections import OrderedDict
-
 import msgspec
 
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
@@ -25,32 +23,26 @@ class Node(msgspec.Struct, eq=False):
     other_ns: int = 0  # when it last sent one of another way
 
 
-class Programs:
-    """The programs that send messages, by their sockets."""
+class Programs(dict[str, Node]):
+    """The programs that send messages, by the addresses of their sockets. A new address is a program of its own."""
 
-    def __init__(self) -> None:
-        """Start without any."""
-        self._programs: OrderedDict[str, Node] = OrderedDict()
-
-    def at(self, address: str) -> Node:
-        """The program of a socket."""
-        program = self._programs.get(address)
-        if program is None:
-            program = self._programs[address] = Node([address])
-            if len(self._programs) > _SOCKETS:
-                self._programs.popitem(last=False)
+    def __missing__(self, address: str) -> Node:
+        """Take note of a socket of which nobody knows whose it is."""
+        program = self[address] = Node([address])
+        if len(self) > _SOCKETS:
+            del self[next(iter(self))]
         return program
 
     def pass_on(self, before: Hop, hop: Hop, length_ns: int) -> None:
         """A program took a message, and sent what came of it after so long."""
         taken_at, sent_at = before.leg.dst, hop.leg.src
-        program = self.at(taken_at)
+        program = self[taken_at]
         if taken_at == sent_at:
             program.answers = True
             if program.longest_ns < 0:
                 return
         else:
-            other = self.at(sent_at)
+            other = self[sent_at]
             if other is not program:
                 self._merge(program, other)
         if length_ns > program.longest_ns:
@@ -59,7 +51,7 @@ class Programs:
     def _merge(self, program: Node, other: Node) -> None:
         """Two programs turn out to be one."""
         for address in other.sockets:
-            self._programs[address] = program
+            self[address] = program
         program.sockets += other.sockets
         program.longest_ns = max(program.longest_ns, other.longest_ns)
         program.answers |= other.answers
@@ -69,7 +61,7 @@ class Programs:
 
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""
-        program = self.at(hop.leg.src)
+        program = self[hop.leg.src]
         before = hop.before
         if before is not None and before.leg.flow == hop.leg.flow:
             line, taken_ns = before.line, before.leg.time_ns

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dissectors.address import host_of, is_loopback
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.ways.correlation import Correlation
@@ -45,7 +45,7 @@ _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 class _Connection:
     """A connection while it lasts."""
 
-    __slots__ = ("greeted_ns", "kinds", "lines", "round_trip_ns", "since_ns")
+    __slots__ = ("greeted_ns", "kinds", "lines", "round_trip_ns", "since_ns", "unseen")
 
     def __init__(self, since_ns: int) -> None:
         self.since_ns = since_ns  # when the first side said what it is
@@ -55,21 +55,21 @@ class _Connection:
         # point. libzmq sends READY as soon as it has the greeting of the other side (23/ZMTP).
         self.round_trip_ns: dict[str, int] = {}
         self.lines: dict[str, Line] = {}  # by sender
+        self.unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
 
     def line(self, event: Message) -> Line:
-        """The facts of the connection that hold for the messages of a sender."""
-        line = self.lines.get(event.src)
-        if line is None or line.src_kind != (event.socket_type or line.src_kind):
-            kinds = self.kinds
-            line = self.lines[event.src] = Line(
-                event.socket_type or kinds.get(event.src, ""),
-                kinds.get(event.dst, ""),
-                host_of(event.src),
-                host_of(event.dst),
-                Turns(),
-                self.since_ns,
-                self.round_trip_ns.get(event.dst, 0),
-            )
+        """The facts of the connection that hold for the messages of a sender, told by the first of these."""
+        kinds = self.kinds
+        line = self.lines[event.src] = Line(
+            event.socket_type or kinds.get(event.src, ""),
+            kinds.get(event.dst, ""),
+            host_of(event.src),
+            host_of(event.dst),
+            Turns(),
+            self.unseen.setdefault(event.src, deque(maxlen=_UNSEEN)),
+            self.since_ns,
+            self.round_trip_ns.get(event.dst, 0),
+        )
         return line
 
 
@@ -95,14 +95,14 @@ class Ways:
         self._orphans: OrderedDict[tuple[str, int], Hop] = OrderedDict()
         self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
         self._ways: dict[int, OpenWay] = {}  # by their id(), in the order of their beginnings
+        self._oldest: OpenWay | None = None  # of those that are open, as far as that is known
+        self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
         self._in_order = in_order
         self._answered: list[OpenWay] = []
         self._first_copies = FirstCopies()
         self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
         self._now_ns = 0
         self._acknowledgments: list[Acknowledgment] = []
-        # By flow and sender: messages that were not acknowledged yet.
-        self._unseen: dict[tuple[int, str], deque[Hop]] = {}
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
         """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""
@@ -129,7 +129,8 @@ class Ways:
     def _note_acknowledged(self) -> None:
         """Note when messages were acknowledged."""
         for time_ns, flow, sender, offset in self._acknowledgments:
-            hops = self._unseen.get((flow, sender))
+            connection = self._connections.get(flow)
+            hops = None if connection is None else connection.unseen.get(sender)
             while hops and hops[0].offset < offset:
                 leg = hops.popleft().leg
                 if leg.time_ns <= time_ns:
@@ -169,8 +170,6 @@ class Ways:
             self._take_back(connection)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
-        for peer in (event.client, event.server):
-            self._unseen.pop((event.flow, peer.address), None)
         self.endings.end(event)
 
     def _take_back(self, connection: _Connection) -> None:
@@ -187,14 +186,25 @@ class Ways:
 
     def over(self) -> list[OpenWay]:
         """The ways of which no more will come; each is returned once."""
+        oldest = self._oldest
+        if (
+            oldest is not None
+            and not self._answered
+            and not oldest.is_over
+            and self._now_ns < self._due_ns
+            and len(self._ways) < _WAYS
+        ):
+            return []
         self.endings.pass_time(self._now_ns)
         found, self._answered = self._answered, []
         for way in found:
             self._close(way)
+        self._oldest = None
         while self._ways:
             way = next(iter(self._ways.values()))
             patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
             if not way.is_over and self._now_ns - way.last_ns < patience_ns and len(self._ways) < _WAYS:
+                self._oldest, self._due_ns = way, way.last_ns + _GRACE_NS
                 break
             if way.is_over:
                 del self._ways[id(way)]
@@ -221,10 +231,11 @@ class Ways:
         way.is_over = True
         self._ways.pop(id(way), None)
         for hop in way.hops:
-            self._held.remove(hop)
+            if hop.held_as is not None:
+                self._held.remove(hop)
             leg = hop.leg
             self._hops.pop((leg.flow, leg.packet, leg.part), None)
-            hop.let_go()
+            hop.frames = ()  # nothing can be joined to this message any more
 
     # ------------------------------------------------------------------ messages
 
@@ -237,19 +248,25 @@ class Ways:
         connection = self._connections.get(event.flow)
         if connection is None:
             connection = self._connections[event.flow] = _Connection(0)
-        line = connection.line(event)
+        line = connection.lines.get(event.src)
+        if line is None or (event.socket_type and line.src_kind != event.socket_type):
+            line = connection.line(event)
         kind = line.src_kind
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
         hop = Hop(leg, line, event.frames)
         if self.endings.knows_acknowledged:
             hop.offset = event.offset
-            self._unseen.setdefault((event.flow, event.src), deque(maxlen=_UNSEEN)).append(hop)
+            line.unseen.append(hop)
         if kind in WITH_TOPICS:
             hop.topic = event.frames[0]
             self._publication(hop)
         elif kind == "PUSH":
             self._job(hop)
-        elif kind in SUBSCRIBERS or event.frames == [b""] or _is_housekeeping(event):
+        elif (
+            kind in SUBSCRIBERS
+            or event.frames == [b""]
+            or (event.payload is not None and _is_housekeeping(event.payload))
+        ):
             return  # a subscription in an odd form, ZMQ_PROBE_ROUTER, heartbeats of an application
         else:
             self._request_or_reply(hop, event)
@@ -332,15 +349,19 @@ class Ways:
         if job is not None and job.leg.dst == hop.leg.src and job.line.dst_kind == "REQ" and not job.answered:
             self._answer(hop, job)  # of a REQ that works for a broker: what it sends next
         else:
-            asked = self._asked(event)
+            asked = None
+            if event.request is not None:
+                asked = self._hops.get((event.flow, event.request, event.request_part))
             join = self._envelopes.find(hop, asked)
-            for piece, its_join in self._envelopes.settled():
-                self._join_piece(piece, its_join)
+            is_certain = join is not None and not join.before.is_doubtful
+            if self._envelopes.has_learnt:
+                for piece, its_join in self._envelopes.settled():
+                    self._join_piece(piece, its_join)
             if join is not None:
-                self._join(hop, join)
+                self._join(hop, join, is_certain=is_certain)
             elif asked is not None and not asked.answered:
                 self._answer(hop, asked)
-            elif (orphan := self._orphan(hop)) is not None:
+            elif self._orphans and (orphan := self._orphan(hop)) is not None:
                 self._answer(hop, orphan)
             elif job is not None and job.leg.dst == hop.leg.src and job.routing_id in hop.frames[:-1]:
                 job.way.add(hop, job, "envelope", certain=True, reply=True)  # one more part of the answer
@@ -358,20 +379,17 @@ class Ways:
 
     def _orphan(self, hop: Hop) -> Hop | None:
         """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
-        if not self._orphans or len(hop.frames) < 2:
+        if len(hop.frames) < 2:
             return None
         orphan = self._orphans.pop((hop.line.src_host, _envelope_of(hop)), None)
         return None if orphan is None or orphan.answered or orphan.way.is_over else orphan
 
-    def _asked(self, event: Message) -> Hop | None:
-        return None if event.request is None else self._hops.get((event.flow, event.request, event.request_part))
-
-    def _join(self, hop: Hop, join: Join) -> None:
+    def _join(self, hop: Hop, join: Join, *, is_certain: bool) -> None:
         """A broker passes a message on."""
         before = join.before
         before.is_passed = True
         self._lanes.drop(before)
-        before.way.add(hop, before, "envelope", certain=join.is_certain, reply=join.is_back)
+        before.way.add(hop, before, "envelope", certain=is_certain, reply=join.is_back)
         if join.is_back:
             self._mark_answered(hop)
             return
@@ -385,7 +403,7 @@ class Ways:
         """The way that begins with this message is a piece of another one."""
         join.before.is_passed = True
         if hop.way is not join.before.way and hop is hop.way.first:
-            join.before.way.take_over(hop.way, join.before, "envelope", certain=join.is_certain)
+            join.before.way.take_over(hop.way, join.before, "envelope", certain=not join.before.is_doubtful)
             hop.leg.reply = join.is_back
 
     def _drop_ready(self, job: Hop) -> None:
@@ -459,10 +477,9 @@ def _proves(before: Hop, hop: Hop) -> bool:
     return all(type(frame) is bytes for frame in hop.frames)
 
 
-def _is_housekeeping(event: Message) -> bool:
+def _is_housekeeping(payload: Payload) -> bool:
     """Whether a message is of a broker and its worker alone (7/MDP, 18/MDP)."""
-    payload = event.payload
-    return payload is not None and payload.protocol == "mdp" and payload.fields.get("command") in _HOUSEKEEPING
+    return payload.protocol == "mdp" and payload.fields.get("command") in _HOUSEKEEPING
 
 
 def _envelope_of(hop: Hop) -> int:
