@@ -195,7 +195,7 @@ def test_every_inquiry_is_asked() -> None:
     for module in modules:
         importlib.import_module(f"zmtpsniff.analysis.findings.{module}")
     forgotten = set(Inquiry.__subclasses__()) - set(map(type, Diagnosis().inquiries))
-    assert not forgotten, "add each to Diagnosis in zmtpsniff/analysis/findings/__init__.py"
+    assert not forgotten, "add each to Diagnosis in zmtpsniff/analysis/findings/diagnosis.py"
 
 
 @pytest.mark.parametrize("name", ["sec_curve_ps_435_435", "sec_plain_ok_435_435", "m31_req_rep", "m31_pub_sub"])

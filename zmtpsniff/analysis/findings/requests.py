@@ -16,46 +16,32 @@ the queue stops, too, the whole system was stopped, and nobody is to blame.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from heapq import heappush, heappushpop
-from typing import Literal, NamedTuple
 
 from dissectors.address import host_of
-from dissectors.events import Connection, Message, Problem, Severity, at_hand
+from dissectors.events import Connection, Message, Problem, Severity
 from dissectors.zmtp.sockets import REQUEST_REPLY
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.findings.exchanges import (
+    INFERRED,
+    SLOWEST,
+    ExchangeCount,
+    ServiceCount,
+    Suspect,
+    UnansweredRequests,
+)
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.slow_replies import slow_replies
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
-_READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
-_PENDING = 64  # requests to remember of one connection
-_TURNS = 5  # so many replies show that a service answers its peer
-_LEAST_REPLIES = 3  # a median needs so many
-_SLOW_NS = 100_000_000
-_SLOW_TIMES = 20
-_SLOW_MEDIAN_NS = 1_000_000_000
-_FEW_SLOW = 0.02  # this part of the replies may be late on any busy machine
-_SLOWEST = 4  # slow replies to remember of each service
 _PAUSES = 256  # pauses to remember of each connection, for the replies that ended them
 _PAUSED = 500  # connections whose pauses are remembered
-_DELAYED_NS = 250_000_000  # a host may delay an acknowledgment so long on an idle network
-_INFERRED = "; that these sockets ask and reply is inferred from their messages"
-_RESENT = (
-    "; before the reply came, octets of the connection were sent again: the network loses packets, and that takes "
-)
-_LOST_ADVICE = (
-    "Look for what loses packets between the two hosts (`ip -s link`, `nstat -az TcpRetransSegs`): TCP waits 200 ms or "
-    "longer before it sends octets again."
-)
-_TRANSFER_ADVICE = (
-    "The service had begun to reply by then. Look at the link between the two (its rate, who else uses it), and at how "
-    "fast the requester takes octets; smaller or compressed replies help."
-)
 _UNREACHED = "; its host does not even acknowledge it"
 _UNREACHED_ADVICE = (
     "The service may be healthy: look at its host, which may be down, and at the network between the two, which may "
@@ -63,170 +49,6 @@ _UNREACHED_ADVICE = (
 )
 _RECENT_NS = 1_000_000_000  # a request may wait so long at the end of the capture without a finding
 _SUSPECTS = 1000
-
-
-class _SlowReply(NamedTuple):
-    """A reply that took long; the slower is the greater."""
-
-    latency_ns: int
-    time_ns: int
-    packet: int
-    flow: int
-    acked_ns: int | None  # how long it took until the host of the service acknowledged the request
-    transfer_ns: int  # from the first octets of the reply to the last; 0 if a few packets held it
-    resent_ns: int  # pauses that ended with octets sent again, so that the network may have lost them
-
-    @property
-    def takes(self) -> Literal["service", "transfer", "resending"]:
-        """The part that takes most of the time. Before the first octet it is the service, or the way to it."""
-        if 2 * self.resent_ns >= self.latency_ns:
-            return "resending"
-        return "transfer" if 2 * self.transfer_ns >= self.latency_ns else "service"
-
-
-class _Exchange:
-    """The requests and replies of one connection while it lasts."""
-
-    __slots__ = (
-        "answered", "asked", "asker", "blind", "in_turns", "is_inferred", "is_worker", "last_ns", "latencies", "pauses",
-        "pending", "slowest", "strict",
-    )  # fmt: skip
-
-    def __init__(self, pauses: deque[Pause], *, strict: bool) -> None:
-        self.pauses = pauses  # of its connection; those in a batch are known before its messages
-        self.strict = strict  # patterns know which request is answered
-        self.asker: str | None = None
-        self.is_inferred = False  # the sockets have not said what they are
-        self.is_worker = False  # the side that spoke first only said that it is ready
-        self.asked = 0
-        self.answered = 0
-        self.in_turns = 0  # how often every request so far had its reply
-        self.pending: deque[tuple[int, int, int]] = deque(maxlen=_PENDING)  # time, packet, part: without a reply
-        self.latencies = Sketch()
-        self.slowest: list[_SlowReply] = []  # a heap
-        self.last_ns = 0  # when its last message came
-        self.blind = False
-
-    def take(self, messages: Sequence[Message]) -> None:
-        """Count messages."""
-        pending = self.pending
-        slowest = self.slowest
-        for event in messages:
-            if self.asker is None:
-                self._begin(event)
-            if event.src == self.asker:
-                self.asked += 1
-                pending.append((event.time_ns, event.packet, event.part))
-                continue
-            if not self.asked:
-                continue
-            self.answered += 1
-            if pending:
-                self._take_off(event)
-                if not pending:
-                    self.in_turns += 1
-            latency = event.latency_ns
-            if latency is None or self.is_worker:
-                continue
-            self.latencies.add(latency)
-            if len(slowest) < _SLOWEST or latency > slowest[0].latency_ns:
-                transfer = 0 if event.begun_ns is None else min(event.time_ns - event.begun_ns, latency)
-                acked, resent = self._acked_ns(event, latency), self._resent_ns(event, latency)
-                slow = _SlowReply(latency, event.time_ns, event.packet, event.flow, acked, transfer, resent)
-                (heappush if len(slowest) < _SLOWEST else heappushpop)(slowest, slow)
-
-        self.last_ns = messages[-1].time_ns
-
-    def _take_off(self, reply: Message) -> None:
-        """One of those that wait has its reply: the one that it answers, if that is known, else the first."""
-        pending = self.pending
-        place = reply.request, reply.request_part
-        known = (at for at, one in enumerate(pending) if one[1:] == place)
-        del pending[next(known, 0) if reply.request is not None and pending[0][1:] != place else 0]
-
-    def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
-        """How long the service's host took to acknowledge the request of a reply, if the capture shows it."""
-        asked_ns = event.time_ns - latency_ns
-        for pause in self.pauses:
-            if asked_ns < pause.until_ns <= event.time_ns:
-                acked_ns = pause.sender_acked_ns if pause.sender == event.src else pause.receiver_acked_ns
-                if acked_ns >= asked_ns:
-                    return acked_ns - asked_ns
-        return None
-
-    def _resent_ns(self, event: Message, latency_ns: int) -> int:
-        """How long nothing came before octets that were sent again, while a reply was waited for."""
-        asked_ns = event.time_ns - latency_ns
-        return sum(
-            pause.until_ns - max(pause.since_ns, asked_ns)
-            for pause in self.pauses
-            if pause.resends and asked_ns < pause.until_ns <= event.time_ns
-        )
-
-    def _begin(self, event: Message) -> None:
-        frames = event.frames
-        if frames == [b""]:
-            return  # ZMQ_PROBE_ROUTER
-        self.is_worker = at_hand(frames[-1]) in _READY or any(at_hand(frame) in _READY for frame in frames[:3])
-        self.asker = event.dst if self.is_worker else event.src
-
-
-class _Suspect:
-    """A connection on which requests waited when it ended."""
-
-    __slots__ = (
-        "answered", "asked", "asker", "closed", "flow", "is_inferred", "oldest", "replier", "strict", "took_turns",
-        "until_ns",
-    )  # fmt: skip
-
-    def __init__(self, exchange: _Exchange, event: Connection, until_ns: int) -> None:
-        client, server = event.client.address, event.server.address
-        self.asker = str(exchange.asker)
-        self.replier = server if self.asker == client else client
-        self.asked, self.answered = exchange.asked, exchange.answered
-        self.oldest = exchange.pending[0]
-        self.took_turns = exchange.in_turns >= _TURNS
-        self.strict = exchange.strict
-        self.is_inferred = exchange.is_inferred
-        closer = {"client": client, "server": server}.get(event.closed_by or "")
-        self.closed = closer == self.replier  # it closed the connection, and not its peer
-        self.flow = event.flow
-        self.until_ns = until_ns
-
-
-class _Service:
-    """One bound address, whose peers ask, or are asked by it."""
-
-    __slots__ = ("answered", "asked", "is_inferred", "last_ns", "latencies", "peers", "slowest", "suspects")
-
-    def __init__(self) -> None:
-        # Of connections on which there were replies:
-        self.asked = 0
-        self.answered = 0
-        self.peers = 0
-        self.last_ns = 0  # when the last message came or went
-        self.is_inferred = False  # at least one of these has sockets that have not announced their types
-        self.suspects: list[_Suspect] = []
-        self.latencies = Sketch()
-        self.slowest: list[_SlowReply] = []
-
-    @property
-    def answers(self) -> bool:
-        """Whether the socket usually answers messages, or its workers do."""
-        return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
-
-
-class _Backlog:
-    """Requests of one host to one address that got no reply."""
-
-    __slots__ = ("details", "flows", "has_waited", "is_at_end", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.details: dict[str, None] = {}
-        self.flows: set[int] = set()
-        self.has_waited = False  # one of them for long enough
-        self.is_at_end = True  # of the capture: the replies may have come later
 
 
 class Requests(Inquiry):
@@ -239,10 +61,10 @@ class Requests(Inquiry):
         """
         self._passes_on = passes_on
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
-        self._exchanges: dict[int, _Exchange] = {}
-        self._asked_by_peers: Ledger[str, _Service] = Ledger(_Service)
-        self._asks_peers: Ledger[str, _Service] = Ledger(_Service)
-        self._unanswered: Ledger[tuple[str, str], _Backlog] = Ledger(_Backlog)
+        self._exchanges: dict[int, ExchangeCount] = {}
+        self._asked_by_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
+        self._asks_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
+        self._unanswered: Ledger[tuple[str, str], UnansweredRequests] = Ledger(UnansweredRequests)
         self._ended: Ledger[int, tuple[int, bool]] = Ledger(lambda: (0, False), 1000)  # flows, and whether of a worker
         self._answering: Ledger[str, None] = Ledger(lambda: None)  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
@@ -268,7 +90,7 @@ class Requests(Inquiry):
         kinds = set(dossier.types.values())
         if not kinds <= REQUEST_REPLY:
             return None
-        exchange = self._exchanges[dossier.flow] = _Exchange(
+        exchange = self._exchanges[dossier.flow] = ExchangeCount(
             self._pauses.at(dossier.flow), strict=bool(kinds & {"REQ", "REP"})
         )
         exchange.blind = dossier.blind
@@ -276,7 +98,7 @@ class Requests(Inquiry):
 
     def meet(self, dossier: Dossier, reply: Message) -> Listener | None:
         """Hear the messages of sockets that do not announce their types, from the first reply on."""
-        exchange = self._exchanges[dossier.flow] = _Exchange(self._pauses.at(dossier.flow), strict=False)
+        exchange = self._exchanges[dossier.flow] = ExchangeCount(self._pauses.at(dossier.flow), strict=False)
         exchange.is_inferred = True
         exchange.blind = dossier.blind
         exchange.asker = reply.dst
@@ -322,12 +144,12 @@ class Requests(Inquiry):
         service.is_inferred |= exchange.is_inferred
         service.latencies.join(exchange.latencies)
         for slow in exchange.slowest:
-            if len(service.slowest) < _SLOWEST:
+            if len(service.slowest) < SLOWEST:
                 heappush(service.slowest, slow)
             else:
                 heappushpop(service.slowest, slow)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
-            service.suspects.append(_Suspect(exchange, event, until_ns))
+            service.suspects.append(Suspect(exchange, event, until_ns))
 
     # ------------------------------------------------------------------ results
 
@@ -348,9 +170,9 @@ class Requests(Inquiry):
             yield from self._silent_service(service, told)
         for address, service in self._asked_by_peers.entries.items():
             if not self._passes_on(address):
-                yield from self._slow(address, service)
+                yield from slow_replies(address, service, self._network.entries.get(address))
 
-    def _closed_workers(self, service: _Service, told: set[int]) -> Iterable[Claim]:
+    def _closed_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
             goes_on = service.last_ns - suspect.until_ns >= _RECENT_NS
             if not (suspect.closed and goes_on and (suspect.strict or suspect.took_turns or service.answers)):
@@ -369,7 +191,7 @@ class Requests(Inquiry):
                 certainty="certain" if suspect.strict else "likely",
             )
 
-    def _silent_workers(self, service: _Service, told: set[int]) -> Iterable[Claim]:
+    def _silent_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
             if suspect.flow in told:
                 continue
@@ -391,7 +213,7 @@ class Requests(Inquiry):
                 advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached.entries else None,
             )
 
-    def _silent_service(self, service: _Service, told: set[int]) -> Iterable[Claim]:
+    def _silent_service(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
             waited_ns = suspect.until_ns - suspect.oldest[0]
             others = service.answered - suspect.answered
@@ -409,7 +231,7 @@ class Requests(Inquiry):
                 f"{suspect.replier} does not answer {suspect.asker}: {plural(missing, 'request')} without a reply for "
                 f"{about(waited_ns)}{while_others}{before}",
                 f"no message comes back on that connection{self._not_reached(suspect.flow, suspect.replier)}"
-                f"{_INFERRED if suspect.is_inferred else ''}",
+                f"{INFERRED if suspect.is_inferred else ''}",
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
                 certainty="likely",
@@ -420,13 +242,13 @@ class Requests(Inquiry):
         """A sentence if the requests do not even reach the host of the service; else ""."""
         return _UNREACHED if (flow, replier) in self._unreached.entries else ""
 
-    def _seen(self, suspect: _Suspect, missing: int) -> Occurrences:
+    def _seen(self, suspect: Suspect, missing: int) -> Occurrences:
         seen = Occurrences()
         time_ns, packet, _ = suspect.oldest
         seen.add(time_ns, packet, suspect.flow, missing)
         return seen
 
-    def _claim_unanswered(self, host: str, replier: str, unanswered: _Backlog) -> Claim:
+    def _claim_unanswered(self, host: str, replier: str, unanswered: UnansweredRequests) -> Claim:
         seen = unanswered.seen
         ends = [self._ended.entries[flow][0] for flow in unanswered.flows if flow in self._ended.entries]
         waited_ns = max(ends, default=0) - (seen.first_ns or 0)
@@ -443,70 +265,3 @@ class Requests(Inquiry):
         known = "; ".join(unanswered.details) + not_reached
         advice = _UNREACHED_ADVICE if not_reached else None
         return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
-
-    def _slow(self, address: str, service: _Service) -> Iterable[Claim]:
-        latencies = service.latencies
-        if latencies.count < _LEAST_REPLIES:
-            return
-        severity: Severity | None = None
-        median_ns = latencies.percentile(50)
-        slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
-        slowest = sorted(service.slowest, reverse=True)
-        takes = slowest[0].takes if slowest else "service"
-        if median_ns > _SLOW_MEDIAN_NS:
-            replies = plural(latencies.count, "reply")
-            half = f"half of its {replies} took over {about(median_ns)}, the slowest {about(latencies.maximum)}"
-            summary = f"{address} is slow: {half}" if takes == "service" else f"the way of {address} is slow: {half}"
-        elif latencies.maximum > slow_ns:
-            summary = (
-                f"some replies of {address} are slow: the slowest of {latencies.count:,} took "
-                f"{about(latencies.maximum)}, 1 in 100 over {about(latencies.percentile(99))}, half of them under "
-                f"{about(max(median_ns, 1))}"
-            )
-            slowest = [one for one in slowest if one.latency_ns > slow_ns]
-            few = max(latencies.above(slow_ns), len(slowest)) < _FEW_SLOW * latencies.count
-            severity = "note" if few and latencies.maximum < _SLOW_MEDIAN_NS else None
-        else:
-            return
-        seen = Occurrences()
-        for slow in slowest:
-            seen.add(slow.time_ns, slow.packet, slow.flow)
-        if takes == "service":
-            where, advice = self._where(address, slowest), None
-        elif takes == "transfer":
-            where, advice = _transfer(slowest[0]), _TRANSFER_ADVICE
-        else:
-            where, advice = f"{_RESENT}{about(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
-        known = f"from the request to its reply, as captured{where}{_INFERRED if service.is_inferred else ''}"
-        yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice, subject=address)
-
-    def _where(self, address: str, slowest: list[_SlowReply]) -> str:
-        """Where the time passes: on the way to the service, or in it."""
-        network = self._network.entries.get(address)
-        way_ns = network.percentile(50) if network is not None and network.count else None
-        acked = [one for one in slowest if one.acked_ns is not None]
-        if acked:
-            latency_ns, acked_ns = acked[0].latency_ns, acked[0].acked_ns or 0
-            told = (
-                f"; its host acknowledged the request of {'the slowest' if acked[0] is slowest[0] else 'a slow one'} "
-                f"after {about(max(acked_ns, 1))}, and the reply came {about(latency_ns - acked_ns)} after that"
-            )
-            if 2 * acked_ns < latency_ns:
-                return f"{told}: the time passes in the service"
-            # Else it may be an acknowledgment that was held back.
-            is_far = acked_ns > _DELAYED_NS or (way_ns is not None and 2 * way_ns > acked_ns)
-            return f"{told}: the time passes on the network, before the first acknowledgment" if is_far else told
-        if way_ns is None:
-            return ""
-        where = "in the service" if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
-        return f"; its host answers a SYN after {about(max(way_ns, 1))}, so the time passes {where}"
-
-
-def _transfer(slow: _SlowReply) -> str:
-    """How the time of a reply divides whose octets took long to come."""
-    before_ns = max(slow.latency_ns - slow.transfer_ns, 1)
-    lost = f", {about(slow.resent_ns)} of it until octets were sent again" if slow.resent_ns else ""
-    return (
-        f"; the first octets of the slowest came after {about(before_ns)}, and the others took "
-        f"{about(slow.transfer_ns)}{lost}: the time passes in the transfer"
-    )

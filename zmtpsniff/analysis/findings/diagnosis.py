@@ -1,0 +1,240 @@
+"""Asks all inquiries what is wrong in a system of programs."""
+
+from collections.abc import Callable, Sequence
+
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from dissectors.problems import BLINDING
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.findings.copies import Copies
+from zmtpsniff.analysis.findings.endpoints import Endpoints
+from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
+from zmtpsniff.analysis.findings.handshakes import Handshakes
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.findings.receivers import Receivers
+from zmtpsniff.analysis.findings.relays import Relays
+from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
+from zmtpsniff.analysis.findings.topics import Topics
+from zmtpsniff.analysis.findings.vantage import Vantage
+from zmtpsniff.analysis.findings.violations import Violations
+from zmtpsniff.decode_as import DecodeAs
+from zmtpsniff.net.witness import Attempt, Pause, Stall
+
+_HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
+_EARLY = 1000  # subscriptions of one connection before both sides have said what they are
+
+
+class Diagnosis:
+    """Takes all events of a capture in batches, and says what is wrong. It is a witness of the flow table, too."""
+
+    def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
+        relays = Relays()
+        self.inquiries: list[Inquiry] = [
+            Endpoints(rules),
+            Handshakes(),
+            Requests(relays.passes_on, timeout_seconds),
+            relays,
+            SealedRequests(timeout_seconds),
+            Receivers(),
+            Topics(),
+            Copies(),
+            Violations(),
+            Vantage(),
+        ]
+        self._greeting = self._hearers("greeting")
+        self._command = self._hearers("command")
+        self._sealed = self._hearers("sealed")
+        self._subscription = self._hearers("subscription")
+        self._problem = self._hearers("problem")
+        self._lose = self._hearers("lose")
+        self._end = self._hearers("end")
+        self._totals = self._hearers("totals")
+        self._attempt = self._hearers("attempt")
+        self._stall = self._hearers("stall")
+        self._pause = self._hearers("pause")
+        self._dossiers = Dossiers()
+        self._on_message: dict[int, Sequence[Listener]] = {}  # flow to who wants its messages
+        self._now_ns = 0
+        self.capture: Capture | None = None
+
+    def _hearers(self, method: str) -> list[Callable[..., None]]:
+        """The methods of those inquiries that define it."""
+        unheard = getattr(Inquiry, method)
+        return [getattr(one, method) for one in self.inquiries if getattr(type(one), method) is not unheard]
+
+    def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Look at a batch of all events that a Sniffer gives.
+
+        Returns the events that are no messages, and the replies that have a request. So a caller that needs these,
+        too, need not look at all messages again.
+        """
+        self._pass_time(events)
+        if self._on_message:
+            return self._take_each(events)
+        # Most batches are messages that nobody wants, so the common case is one pass that does nothing else.
+        rare = [event for event in events if type(event) is not Message or event.latency_ns is not None]
+        for event in rare:
+            if type(event) is Message:
+                self._meet(event)
+            else:
+                self._take_other(event)
+            if self._on_message:  # somebody wants the messages from here on
+                begin = 1 + next(place for place, one in enumerate(events) if one is event)
+                self._take_each(events[begin:])
+                break
+        return rare
+
+    def _take_each(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Look at a batch if some inquiry wants messages of it; returns what take() does."""
+        on_message = self._on_message
+        rare: list[AnyEvent] = []
+        flow = -1
+        run: list[Message] = []  # messages of one flow, one behind the other, that are wanted
+        listeners: Sequence[Listener] | None = None
+        for event in events:
+            if type(event) is Message:
+                if event.flow != flow:
+                    _tell(listeners, run)
+                    run = []
+                    flow = event.flow
+                    listeners = on_message.get(flow)
+                if listeners is not None:
+                    run.append(event)
+                if event.latency_ns is not None:
+                    rare.append(event)
+                    if listeners is None:
+                        self._meet(event)
+                        listeners = on_message.get(flow)
+            else:
+                _tell(listeners, run)
+                run = []
+                flow = -1  # what comes may change who wants its messages
+                rare.append(event)
+                self._take_other(event)
+        _tell(listeners, run)
+        return rare
+
+    def _pass_time(self, events: Sequence[AnyEvent]) -> None:
+        """Learn from a batch what time it is."""
+        for event in reversed(events):
+            time_ns = event.end_ns if isinstance(event, Connection | Capture) else getattr(event, "time_ns", None)
+            self._now_ns = max(self._now_ns, time_ns or 0)
+            # A problem may be told late, and others end after the last packet of one connection.
+            if time_ns is not None and not isinstance(event, Connection | Capture | Problem):
+                break
+
+    def _take_other(self, event: AnyEvent) -> None:
+        if isinstance(event, Command):
+            if event.name == "MESSAGE":
+                for hear in self._sealed:
+                    hear(event)
+                return
+            if event.name in _HEARTBEATS:
+                return
+            dossier = self._learn(event)
+            for hear in self._command:
+                hear(dossier, event)
+        elif isinstance(event, Subscription):
+            dossier = self._dossiers.at(event)
+            if len(dossier.types) < 2 and len(dossier.early) < _EARLY:
+                dossier.early.append(event)  # its meaning depends on the types
+            for hear in self._subscription if len(dossier.types) == 2 else ():
+                hear(dossier, event)
+        elif isinstance(event, Greeting):
+            dossier = self._learn(event)
+            for hear in self._greeting:
+                hear(dossier, event)
+        elif isinstance(event, Problem):
+            self._take_problem(event)
+        elif isinstance(event, Connection):
+            self._on_message.pop(event.flow, None)
+            ended = self._dossiers.end(event)
+            until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
+            for hear in self._end:
+                hear(ended, event, until_ns)
+        elif isinstance(event, Capture):
+            self.capture = event
+            for hear in self._totals:
+                hear(event)
+
+    def _take_problem(self, event: Problem) -> None:
+        if event.code in BLINDING and event.flow is not None:
+            dossier = self._dossiers.get(event.flow)
+            if dossier is not None and not dossier.blind:
+                dossier.blind = True
+                for hear in self._lose:
+                    hear(dossier)
+        for hear in self._problem:
+            hear(event)
+
+    def _meet(self, reply: Message) -> None:
+        """A reply has its request, though the sockets have not both announced their types: analysis inferred them."""
+        dossier = self._dossiers.at(reply)
+        if self._dossiers.get(reply.flow) is None:
+            return
+        for one in self.inquiries:
+            listener = one.meet(dossier, reply)
+            if listener is not None:
+                self._on_message[dossier.flow] = (listener,)
+                listener([reply])
+
+    def _learn(self, event: Greeting | Command) -> Dossier:
+        """Take an announcement. The connection begins once both types are known."""
+        dossier = self._dossiers.at(event)
+        if dossier.learn(event) and self._dossiers.get(event.flow) is not None:
+            self._begin(dossier)
+        return dossier
+
+    def _begin(self, dossier: Dossier) -> None:
+        """Both sides have announced their types."""
+        listeners = []
+        for one in self.inquiries:
+            listener = one.begin(dossier)
+            if listener is not None:
+                listeners.append(listener)
+                for flow in one.earlier():
+                    self._on_message[flow] = (*self._on_message.get(flow, ()), listener)
+        if listeners:
+            self._on_message[dossier.flow] = listeners
+        early, dossier.early = dossier.early, []
+        for event in early:
+            for hear in self._subscription:
+                hear(dossier, event)
+
+    # ------------------------------------------------------------------ as a witness
+
+    def attempt(self, attempt: Attempt) -> None:
+        """A TCP connection was tried."""
+        self._now_ns = max(self._now_ns, attempt.last_ns)
+        for hear in self._attempt:
+            hear(attempt)
+
+    def stall(self, stall: Stall) -> None:
+        """A receiver stopped for a while."""
+        for hear in self._stall:
+            hear(stall)
+
+    def pause(self, pause: Pause) -> None:
+        """Nothing came on a connection for a while."""
+        for hear in self._pause:
+            hear(pause)
+
+    # ------------------------------------------------------------------ results
+
+    def findings(self) -> list[Finding]:
+        """The faults so far, the most harmful first. Some are known only once a connection, or the capture, is over."""
+        claims: dict[tuple[str, str], Claim] = {}
+        for one in self.inquiries:
+            for claim in one.claims(self._now_ns):
+                # Two inquiries may find the same fault of the same socket: the first one knows it better.
+                claims.setdefault((claim.code, claim.subject or claim.summary), claim)
+        return by_harm(map(finding, claims.values()))
+
+
+def _tell(listeners: Sequence[Listener] | None, run: list[Message]) -> None:
+    """Give messages of one flow to those who want them."""
+    if run:
+        for listener in listeners or ():
+            listener(run)

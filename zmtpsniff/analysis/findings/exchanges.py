@@ -1,0 +1,187 @@
+"""Counts of requests and replies: of one connection while it lasts, and of the service at one address."""
+
+from collections import deque
+from collections.abc import Sequence
+from heapq import heappush, heappushpop
+from typing import Literal, NamedTuple
+
+from dissectors.events import Connection, Message, at_hand
+from zmtpsniff.analysis.findings.finding import Occurrences
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.net.witness import Pause
+
+_READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
+_PENDING = 64  # requests to remember of one connection
+_TURNS = 5  # so many replies show that a service answers its peer
+INFERRED = "; that these sockets ask and reply is inferred from their messages"
+"""Told of a service whose sockets do not announce their types."""
+SLOWEST = 4
+"""Slow replies to remember of each service."""
+
+
+class SlowReply(NamedTuple):
+    """A reply that took long; the slower is the greater."""
+
+    latency_ns: int
+    time_ns: int
+    packet: int
+    flow: int
+    acked_ns: int | None  # how long it took until the host of the service acknowledged the request
+    transfer_ns: int  # from the first octets of the reply to the last; 0 if a few packets held it
+    resent_ns: int  # pauses that ended with octets sent again, so that the network may have lost them
+
+    @property
+    def takes(self) -> Literal["service", "transfer", "resending"]:
+        """The part that takes most of the time. Before the first octet it is the service, or the way to it."""
+        if 2 * self.resent_ns >= self.latency_ns:
+            return "resending"
+        return "transfer" if 2 * self.transfer_ns >= self.latency_ns else "service"
+
+
+class ExchangeCount:
+    """The requests and replies of one connection while it lasts."""
+
+    __slots__ = (
+        "answered", "asked", "asker", "blind", "in_turns", "is_inferred", "is_worker", "last_ns", "latencies", "pauses",
+        "pending", "slowest", "strict",
+    )  # fmt: skip
+
+    def __init__(self, pauses: deque[Pause], *, strict: bool) -> None:
+        """Begin without messages. ``pauses`` are those of the connection."""
+        self.pauses = pauses  # of its connection; those in a batch are known before its messages
+        self.strict = strict  # patterns know which request is answered
+        self.asker: str | None = None
+        self.is_inferred = False  # the sockets have not said what they are
+        self.is_worker = False  # the side that spoke first only said that it is ready
+        self.asked = 0
+        self.answered = 0
+        self.in_turns = 0  # how often every request so far had its reply
+        self.pending: deque[tuple[int, int, int]] = deque(maxlen=_PENDING)  # time, packet, part: without a reply
+        self.latencies = Sketch()
+        self.slowest: list[SlowReply] = []  # a heap
+        self.last_ns = 0  # when its last message came
+        self.blind = False
+
+    def take(self, messages: Sequence[Message]) -> None:
+        """Count messages."""
+        pending = self.pending
+        slowest = self.slowest
+        for event in messages:
+            if self.asker is None:
+                self._begin(event)
+            if event.src == self.asker:
+                self.asked += 1
+                pending.append((event.time_ns, event.packet, event.part))
+                continue
+            if not self.asked:
+                continue
+            self.answered += 1
+            if pending:
+                self._take_off(event)
+                if not pending:
+                    self.in_turns += 1
+            latency = event.latency_ns
+            if latency is None or self.is_worker:
+                continue
+            self.latencies.add(latency)
+            if len(slowest) < SLOWEST or latency > slowest[0].latency_ns:
+                transfer = 0 if event.begun_ns is None else min(event.time_ns - event.begun_ns, latency)
+                acked, resent = self._acked_ns(event, latency), self._resent_ns(event, latency)
+                slow = SlowReply(latency, event.time_ns, event.packet, event.flow, acked, transfer, resent)
+                (heappush if len(slowest) < SLOWEST else heappushpop)(slowest, slow)
+
+        self.last_ns = messages[-1].time_ns
+
+    def _take_off(self, reply: Message) -> None:
+        """One of those that wait has its reply: the one that it answers, if that is known, else the first."""
+        pending = self.pending
+        place = reply.request, reply.request_part
+        known = (at for at, one in enumerate(pending) if one[1:] == place)
+        del pending[next(known, 0) if reply.request is not None and pending[0][1:] != place else 0]
+
+    def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
+        """How long the service's host took to acknowledge the request of a reply, if the capture shows it."""
+        asked_ns = event.time_ns - latency_ns
+        for pause in self.pauses:
+            if asked_ns < pause.until_ns <= event.time_ns:
+                acked_ns = pause.sender_acked_ns if pause.sender == event.src else pause.receiver_acked_ns
+                if acked_ns >= asked_ns:
+                    return acked_ns - asked_ns
+        return None
+
+    def _resent_ns(self, event: Message, latency_ns: int) -> int:
+        """How long nothing came before octets that were sent again, while a reply was waited for."""
+        asked_ns = event.time_ns - latency_ns
+        return sum(
+            pause.until_ns - max(pause.since_ns, asked_ns)
+            for pause in self.pauses
+            if pause.resends and asked_ns < pause.until_ns <= event.time_ns
+        )
+
+    def _begin(self, event: Message) -> None:
+        frames = event.frames
+        if frames == [b""]:
+            return  # ZMQ_PROBE_ROUTER
+        self.is_worker = at_hand(frames[-1]) in _READY or any(at_hand(frame) in _READY for frame in frames[:3])
+        self.asker = event.dst if self.is_worker else event.src
+
+
+class Suspect:
+    """A connection on which requests waited when it ended."""
+
+    __slots__ = (
+        "answered", "asked", "asker", "closed", "flow", "is_inferred", "oldest", "replier", "strict", "took_turns",
+        "until_ns",
+    )  # fmt: skip
+
+    def __init__(self, exchange: ExchangeCount, event: Connection, until_ns: int) -> None:
+        """Take what is known of a connection that ended at ``until_ns``."""
+        client, server = event.client.address, event.server.address
+        self.asker = str(exchange.asker)
+        self.replier = server if self.asker == client else client
+        self.asked, self.answered = exchange.asked, exchange.answered
+        self.oldest = exchange.pending[0]
+        self.took_turns = exchange.in_turns >= _TURNS
+        self.strict = exchange.strict
+        self.is_inferred = exchange.is_inferred
+        closer = {"client": client, "server": server}.get(event.closed_by or "")
+        self.closed = closer == self.replier  # it closed the connection, and not its peer
+        self.flow = event.flow
+        self.until_ns = until_ns
+
+
+class ServiceCount:
+    """One bound address, whose peers ask, or are asked by it."""
+
+    __slots__ = ("answered", "asked", "is_inferred", "last_ns", "latencies", "peers", "slowest", "suspects")
+
+    def __init__(self) -> None:
+        """Start without any peers."""
+        # Of connections on which there were replies:
+        self.asked = 0
+        self.answered = 0
+        self.peers = 0
+        self.last_ns = 0  # when the last message came or went
+        self.is_inferred = False  # at least one of these has sockets that have not announced their types
+        self.suspects: list[Suspect] = []
+        self.latencies = Sketch()
+        self.slowest: list[SlowReply] = []
+
+    @property
+    def answers(self) -> bool:
+        """Whether the socket usually answers messages, or its workers do."""
+        return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
+
+
+class UnansweredRequests:
+    """Requests of one host to one address that got no reply."""
+
+    __slots__ = ("details", "flows", "has_waited", "is_at_end", "seen")
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.seen = Occurrences()
+        self.details: dict[str, None] = {}
+        self.flows: set[int] = set()
+        self.has_waited = False  # one of them for long enough
+        self.is_at_end = True  # of the capture: the replies may have come later

@@ -1,0 +1,100 @@
+"""Replies of a service that come late: replies-slow."""
+
+from collections.abc import Iterable
+
+from dissectors.events import Severity
+from zmtpsniff.analysis.findings.exchanges import INFERRED, ServiceCount, SlowReply
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import about
+
+_LEAST_REPLIES = 3  # a median needs so many
+_SLOW_NS = 100_000_000
+_SLOW_TIMES = 20
+_SLOW_MEDIAN_NS = 1_000_000_000
+_FEW_SLOW = 0.02  # this part of the replies may be late on any busy machine
+_DELAYED_NS = 250_000_000  # a host may delay an acknowledgment so long on an idle network
+_RESENT = (
+    "; before the reply came, octets of the connection were sent again: the network loses packets, and that takes "
+)
+_LOST_ADVICE = (
+    "Look for what loses packets between the two hosts (`ip -s link`, `nstat -az TcpRetransSegs`): TCP waits 200 ms or "
+    "longer before it sends octets again."
+)
+_TRANSFER_ADVICE = (
+    "The service had begun to reply by then. Look at the link between the two (its rate, who else uses it), and at how "
+    "fast the requester takes octets; smaller or compressed replies help."
+)
+
+
+def slow_replies(address: str, service: ServiceCount, network: Sketch | None) -> Iterable[Claim]:
+    """Tell whether replies of a service are slow, and where the time passes.
+
+    ``network`` has the times that a SYN to it waited for its answer; None if there was none.
+    """
+    latencies = service.latencies
+    if latencies.count < _LEAST_REPLIES:
+        return
+    severity: Severity | None = None
+    median_ns = latencies.percentile(50)
+    slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
+    slowest = sorted(service.slowest, reverse=True)
+    takes = slowest[0].takes if slowest else "service"
+    if median_ns > _SLOW_MEDIAN_NS:
+        replies = plural(latencies.count, "reply")
+        half = f"half of its {replies} took over {about(median_ns)}, the slowest {about(latencies.maximum)}"
+        summary = f"{address} is slow: {half}" if takes == "service" else f"the way of {address} is slow: {half}"
+    elif latencies.maximum > slow_ns:
+        summary = (
+            f"some replies of {address} are slow: the slowest of {latencies.count:,} took "
+            f"{about(latencies.maximum)}, 1 in 100 over {about(latencies.percentile(99))}, half of them under "
+            f"{about(max(median_ns, 1))}"
+        )
+        slowest = [one for one in slowest if one.latency_ns > slow_ns]
+        few = max(latencies.above(slow_ns), len(slowest)) < _FEW_SLOW * latencies.count
+        severity = "note" if few and latencies.maximum < _SLOW_MEDIAN_NS else None
+    else:
+        return
+    seen = Occurrences()
+    for slow in slowest:
+        seen.add(slow.time_ns, slow.packet, slow.flow)
+    if takes == "service":
+        where, advice = _where(network, slowest), None
+    elif takes == "transfer":
+        where, advice = _transfer(slowest[0]), _TRANSFER_ADVICE
+    else:
+        where, advice = f"{_RESENT}{about(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
+    known = f"from the request to its reply, as captured{where}{INFERRED if service.is_inferred else ''}"
+    yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice, subject=address)
+
+
+def _where(network: Sketch | None, slowest: list[SlowReply]) -> str:
+    """Where the time passes: on the way to the service, or in it."""
+    way_ns = network.percentile(50) if network is not None and network.count else None
+    acked = [one for one in slowest if one.acked_ns is not None]
+    if acked:
+        latency_ns, acked_ns = acked[0].latency_ns, acked[0].acked_ns or 0
+        told = (
+            f"; its host acknowledged the request of {'the slowest' if acked[0] is slowest[0] else 'a slow one'} "
+            f"after {about(max(acked_ns, 1))}, and the reply came {about(latency_ns - acked_ns)} after that"
+        )
+        if 2 * acked_ns < latency_ns:
+            return f"{told}: the time passes in the service"
+        # Else it may be an acknowledgment that was held back.
+        is_far = acked_ns > _DELAYED_NS or (way_ns is not None and 2 * way_ns > acked_ns)
+        return f"{told}: the time passes on the network, before the first acknowledgment" if is_far else told
+    if way_ns is None:
+        return ""
+    where = "in the service" if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
+    return f"; its host answers a SYN after {about(max(way_ns, 1))}, so the time passes {where}"
+
+
+def _transfer(slow: SlowReply) -> str:
+    """How the time of a reply divides whose octets took long to come."""
+    before_ns = max(slow.latency_ns - slow.transfer_ns, 1)
+    lost = f", {about(slow.resent_ns)} of it until octets were sent again" if slow.resent_ns else ""
+    return (
+        f"; the first octets of the slowest came after {about(before_ns)}, and the others took "
+        f"{about(slow.transfer_ns)}{lost}: the time passes in the transfer"
+    )

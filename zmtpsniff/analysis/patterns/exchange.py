@@ -1,0 +1,131 @@
+"""A request, and what all rules for requests on one connection share."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from dissectors.events import UNBOUNDED, Envelope, Message, Octets, Place
+from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.insertions import Problems
+from zmtpsniff.analysis.patterns.conversation import Room
+from zmtpsniff.analysis.patterns.proxies import Proxies
+
+_WHOLE = frozenset({bytes})  # the type of frames whose octets are all at hand
+
+
+class Request(NamedTuple):
+    """A request without its frames, which may be large."""
+
+    time_ns: int
+    packet: int
+    part: int
+    offset: int  # where the octets begin in its sender's stream that completed the request
+    key: int  # a number for its envelope, 0 if that is the delimiter alone
+    flow: int
+    src: str
+    dst: str
+    forwards: Place | None
+
+    @property
+    def place(self) -> Place:
+        """The place of the request in the capture."""
+        return Place(self.flow, self.packet, self.part)
+
+
+def request_of(event: Message, key: int) -> Request:
+    """The request that a message is; ``key`` is the number for its envelope."""
+    return Request(
+        event.time_ns, event.packet, event.part, event.offset, key, event.flow, event.src, event.dst, event.forwards
+    )
+
+
+def key_of(frames: Sequence[Octets], envelope: Envelope | None) -> int | None:
+    """A number for the envelope of a message; 0 if that is the delimiter alone, None if it is not known."""
+    if envelope is None:
+        return None
+    if not envelope.identities:
+        return 0
+    identities = tuple(frames[: envelope.identities])
+    return (hash(identities) or 1) if _WHOLE.issuperset(map(type, identities)) else None
+
+
+def envelope_of(frames: Sequence[Octets]) -> Envelope | None:
+    """The envelope of a message; None if no delimiter is in front of its content."""
+    try:
+        identities = frames.index(b"")
+    except ValueError:
+        return None
+    return _interned(identities) if identities + 1 < len(frames) else None  # behind a delimiter something must come
+
+
+@lru_cache(256)
+def _interned(identities: int) -> Envelope:
+    return Envelope(identities, True)
+
+
+DELIMITER_ONLY = _interned(0)
+
+
+class Exchange:
+    """What all kinds of requests need: their connection, and how long they may take."""
+
+    def __init__(self, dossier: Dossier, problems: Problems, forwarding: Proxies, room: Room, timeout_ns: int) -> None:
+        """Report requests of ``dossier`` that wait for more than ``timeout_ns``."""
+        self.dossier = dossier
+        self.problems = problems
+        self.forwarding = forwarding
+        self.room = room
+        self.timeout_ns = timeout_ns
+        self.has_answers = False  # whether a reply on this connection answered a request on it
+
+    def report_late(self, request: Request) -> None:
+        """Report a request that has waited for too long; a reply may still come."""
+        if not self.dossier.blind:
+            detail = f"no reply to this request within {self.timeout_ns / 1e9:g} s"
+            self.problems.report("request-unanswered", request, detail)
+
+    def report_unanswered(self, request: Request, is_open: bool, more: int) -> None:
+        """Report a request without a reply at the end, a note if the reply may have come a moment later."""
+        if not self.dossier.blind:
+            what = "the capture ended" if is_open else "the connection was closed"
+            others = f", nor to {more:,} after it" if more else ""
+            detail = f"no reply to this request before {what}{others}"
+            self.problems.report("request-unanswered", request, detail, "note" if is_open else None)
+
+    def report_given_up(self, request: Request) -> None:
+        """Report a request that its sender gave up."""
+        if not self.dossier.blind:
+            detail = "no reply to this request before its sender gave it up and asked again"
+            self.problems.report("request-unanswered", request, detail, "note")
+
+    def report_passed_over(self, request: Request) -> None:
+        """Report a request that a REP did not answer, though it answered a later one."""
+        if not self.dossier.blind:
+            self.problems.report("request-unanswered", request, "no reply to this request, but to a later one")
+
+    def report_unasked(self, event: Message) -> None:
+        """Report a reply that answers nothing. The first one may answer a request on an earlier connection."""
+        if self.has_answers and not (self.dossier.blind or event.incomplete):
+            self.problems.report("reply-without-request", event, "a reply to which no request was seen")
+
+    def report_again(self, event: Message, before: int) -> None:
+        """Report a request that comes before the reply to the one in packet ``before``."""
+        if not (self.dossier.blind or event.seen == UNBOUNDED):
+            detail = f"a REQ socket asks again before the reply to its request in packet {before} came"
+            self.problems.report("request-before-reply", event, detail)
+
+    def hides_reply(self, event: Message, seen: int) -> bool:
+        """Whether the capture may lack the reply to the request before ``event``, whose sender had seen ``seen``."""
+        return self.dossier.blind and event.seen > seen
+
+    def envelope(self, event: Message) -> Envelope | None:
+        """The envelope of a message that must have one."""
+        envelope = envelope_of(event.frames)
+        if envelope is None and not event.incomplete and self.dossier.is_guessed:
+            self.dossier.guesses = {}  # the sender is no REQ or REP
+        elif envelope is None and not event.incomplete:
+            detail = "a message without the empty frame that a REQ or REP socket needs"
+            if b"" in event.frames:
+                detail = "a message in which nothing follows the empty frame that a REQ or REP socket needs"
+            self.problems.report("no-delimiter", event, detail)
+        return envelope

@@ -1,0 +1,142 @@
+"""A REQ that sends a request only after the reply to the one before: most requests are of this kind."""
+
+from dissectors.events import Connection, Message
+from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
+from zmtpsniff.analysis.patterns.exchange import DELIMITER_ONLY, Exchange, Request, envelope_of, key_of, request_of
+from zmtpsniff.analysis.patterns.proxies import Proxies
+from zmtpsniff.analysis.patterns.request_reply import RequestReply
+
+
+class LockStep(Rules):
+    """One connection of a REQ socket that sends a request only after the reply to the one before, and numbers none.
+
+    Most requests are of this kind, so this class is made to be fast. Whatever else a REQ does is left to others.
+    """
+
+    waits = True
+
+    def __init__(self, exchange: Exchange) -> None:
+        """Look at the connection from its first message on."""
+        self._exchange = exchange
+        self._flow = exchange.dossier.flow
+        self._timeout_ns = exchange.timeout_ns
+        types = exchange.dossier.types
+        one, other = types
+        self._requester, self._replier = (one, other) if types[one] == "REQ" else (other, one)
+        self._forwarding = exchange.forwarding if types[self._replier] == "ROUTER" else None
+        # About the request that waits for its reply. Packets are counted from 1.
+        self._packet = 0
+        self._part = 0
+        self._time_ns = 0
+        self._offset = 0
+        self._seen = -1  # what its sender had seen of the other side
+        self._asked = 0  # the packet of the last request
+        self._answered = -1  # stream offset of the last reply
+        self._late = False  # whether the waiting request was reported
+        self._job: Request | None = None  # what a broker gave to a REQ that works for it
+        self._rest: RequestReply | None = None  # what takes all messages from the first on that does not keep step
+        self.message = self._take
+
+    def _take(self, event: Message) -> None:
+        frames = event.frames
+        if frames[0] != b"" or len(frames) == 1 or self._rest is not None:
+            self._leave(event)
+            return
+        if event.src == self._requester:
+            if (self._packet or event.seen <= self._answered) and not self._exchange.hides_reply(event, self._seen):
+                self._leave(event)
+                return
+            event.envelope = DELIMITER_ONLY
+            self._seen = event.seen
+            self._packet = self._asked = event.packet
+            self._part = event.part
+            self._time_ns = event.time_ns
+            self._offset = event.offset
+            if self._forwarding is not None:
+                if self._job is not None:
+                    self._end_job(event, self._forwarding)
+                self._forwarding.begin(event, alone=True)
+        elif self._packet and event.seen > self._offset:
+            event.envelope = DELIMITER_ONLY
+            latency = event.time_ns - self._time_ns
+            event.request = self._packet
+            event.request_part = self._part
+            if latency >= 0:
+                event.latency_ns = latency
+                if latency > self._timeout_ns:
+                    self.pass_time(event.time_ns)
+            self._answered = event.offset
+            self._packet = 0
+            self._late = False
+            if self._forwarding is not None:
+                leg = self._forwarding.forwarded_reply(event)
+                if leg is not None:
+                    event.forwards = leg.place
+                elif len(frames) > 3:
+                    self._begin_job(event, self._forwarding)
+        elif not self._exchange.dossier.blind:
+            self._leave(event)
+
+    def _leave(self, event: Message) -> None:
+        """Leave this message, and all after it, to the rules for whatever may come."""
+        if self._rest is None:
+            waiting = self._waiting() if self._packet else None
+            self._rest = RequestReply(self._exchange)
+            self._rest.resume(waiting, self._asked, self._seen, self._answered, is_late=self._late)
+        self._rest.take(event)
+
+    # ------------------------------------------------------------------ a REQ that works for a broker
+
+    def _begin_job(self, event: Message, forwarding: Proxies) -> None:
+        """Take a reply that is a request of somebody else: a client's identity and its envelope are in it."""
+        content = event.frames[1:]
+        if forwarding.is_relayed(content):
+            key = key_of(content, envelope_of(content))
+            if key:
+                event.forwards = forwarding.forwarded(event, content)
+                self._job = request_of(event, key)
+
+    def _end_job(self, event: Message, forwarding: Proxies) -> None:
+        """Take what the REQ says after a request of somebody else: the answer, if it has the same envelope in it."""
+        job, self._job = self._job, None
+        content = event.frames[1:]
+        if job is not None and key_of(content, envelope_of(content)) == job.key:
+            event.request, event.request_part, event.paired = job.packet, job.part, "envelope"
+            event.latency_ns = latency_ns(event, job.time_ns)
+            forwarding.begin_reply(event, content, job.forwards)
+
+    # ------------------------------------------------------------------ waiting
+
+    @property
+    def asked_ns(self) -> int | None:  # type: ignore[override]
+        """When the waiting request was sent."""
+        if self._rest is not None:
+            return self._rest.asked_ns
+        return self._time_ns if self._packet else None
+
+    def lose(self) -> None:
+        """The missing octets may hold the request or its reply."""
+        self._packet = 0
+        self._job = None
+        if self._rest is not None:
+            self._rest.lose()
+
+    def pass_time(self, now_ns: int) -> None:
+        """Report a request that has waited for too long, once."""
+        if self._rest is not None:
+            self._rest.pass_time(now_ns)
+        elif self._packet and not self._late and now_ns - self._time_ns > self._timeout_ns:
+            self._late = True
+            self._exchange.report_late(self._waiting())
+
+    def finish(self, event: Connection, now_ns: int) -> None:
+        """Report a request without a reply, and requests that the REQ socket gave up."""
+        self.pass_time(now_ns)
+        if self._rest is not None:
+            self._rest.finish(event, now_ns)
+        elif self._packet and not self._late:
+            self._exchange.report_unanswered(self._waiting(), event.end == "open", 0)
+
+    def _waiting(self) -> Request:
+        ends = (self._flow, self._requester, self._replier)
+        return Request(self._time_ns, self._packet, self._part, self._offset, 0, *ends, None)

@@ -1,0 +1,419 @@
+"""The stage of patterns: it hands the events of each connection to the rules of its socket types."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from functools import partial
+from typing import Any
+
+from dissectors.address import port_of
+from dissectors.events import (
+    UNBOUNDED,
+    AnyEvent,
+    Beacon,
+    Command,
+    Connection,
+    Greeting,
+    Message,
+    Problem,
+    Subscription,
+    at_hand,
+)
+from dissectors.problems import BLINDING
+from dissectors.zmtp.sockets import PEERS, USUAL_PEER
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
+from zmtpsniff.analysis.dossier import Guess, Guesses
+from zmtpsniff.analysis.insertions import Problems, inserted
+from zmtpsniff.analysis.patterns.beacons import BeaconPeers
+from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
+from zmtpsniff.analysis.patterns.conversation import Conversation, Delay, Doubt, Room, Rules
+from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
+from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns.pipelines import Pipelines
+from zmtpsniff.analysis.patterns.rulebook import Rulebook
+from zmtpsniff.decode_as import DecodeAs, first_match
+
+_SETTLE_NS = 1_000_000_000
+_EARLY_OCTETS = 65_536  # of a connection's events to keep before both sides have said their socket types
+_EVENT_COST = 400  # octets of memory that an event takes beside its content
+
+
+NO_HORIZONS: Mapping[int, int] = {}
+Notice = Refusal | Doubt | Delay
+"""Flows tell it at a place among the events. It is no event."""
+
+
+class Patterns:
+    """Takes all events of a capture, in order, and adds to them.
+
+    It adds to an event only while it takes the event's batch. An event does not change after that.
+    """
+
+    def __init__(self, timeout_seconds: float = REPLY_SECONDS, rules: Sequence[DecodeAs] = ()) -> None:
+        """Report requests that wait for more than ``timeout_seconds``.
+
+        ``rules`` may declare the type of a bound socket, for connections that do not announce it.
+        """
+        self._rules_of_user = [rule for rule in rules if rule.socket_type]
+        self._senders = Senders()
+        self._bound = BoundSockets()
+        self._problems = Problems()
+        self._room = Room()
+        self._conversations: dict[int, Conversation] = {}
+        self._on_message: dict[int, Callable[[Message], None]] = {}  # what takes the messages of a flow
+        self._waiting: dict[int, list[Rules]] = {}  # rules of a flow that must know that time passes
+        self._rulebook = Rulebook(self._problems, self._room, int(min(timeout_seconds, 1e9) * 1e9))
+        self._blinded: set[int] = set()  # connections that lack octets before either side's greeting
+        self._connections = ConnectionLog(self._problems)
+        self._announced = BeaconPeers()
+        self._pipelines = Pipelines()
+        self._now_ns = 0
+        self._settled_ns = 0
+        self._takers: dict[type[AnyEvent | Notice], Callable[[Any], None]] = {  # of what is no message
+            Command: self._command,
+            Greeting: self._greeting,
+            Connection: self._end,
+            Subscription: self._subscription,
+            Beacon: self._announced.beacon,
+            Problem: self._problem,
+            Refusal: self._connections.refuse,
+            Doubt: self._doubt,
+            Delay: self._delay,
+        }
+
+    # ------------------------------------------------------------------ the hot loop
+
+    def take(
+        self,
+        events: list[AnyEvent],
+        horizon_ns: int | None = None,
+        notices: Sequence[tuple[int, Notice]] = (),
+        horizons: Mapping[int, int] = NO_HORIZONS,
+    ) -> list[AnyEvent]:
+        """Add to the events of a batch. Returns them with the problems found, each behind its event.
+
+        From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``horizons`` has such times
+        of single flows. ``notices`` have their places among the events, as for inserted().
+        """
+        batch = inserted(events, notices) if notices else events
+        found = list(self._look(batch))
+        self._settle(batch, horizon_ns, horizons)
+        found += self._problems.placed(len(batch))
+        if not found:
+            return events
+        return [event for event in inserted(batch, found) if not isinstance(event, Notice)]
+
+    def _look(self, batch: Sequence[AnyEvent | Notice]) -> Iterator[tuple[int, AnyEvent]]:
+        """Look at the events and the notices of a batch. Gives the problems found, with their places."""
+        on_message, takers, problems = self._on_message, self._takers, self._problems
+        place = passed = 0
+        for event in batch:
+            place += 1
+            if type(event) is Message:
+                take = on_message.get(event.flow)
+                if take is None:
+                    continue
+                take(event)
+            else:
+                is_notice = isinstance(event, Notice)
+                if type(event) is Connection and place > 1:
+                    self._pass(batch[place - 2])
+                elif is_notice or (type(event) is Problem and event.code in BLINDING):
+                    for earlier in batch[passed : place - 1]:
+                        self._pass(earlier)
+                    passed = place - 1
+                take_other = takers.get(type(event))
+                if take_other is not None:
+                    take_other(event)
+                if is_notice:
+                    self._pass(event)
+            if problems.new:
+                yield from problems.placed(place)
+
+    def _settle(self, batch: Sequence[AnyEvent | Notice], horizon_ns: int | None, horizons: Mapping[int, int]) -> None:
+        """Once a second, report what has waited for too long."""
+        for event in reversed(batch):
+            if self._pass(event):
+                break
+        now_ns = self._now_ns if horizon_ns is None else min(self._now_ns, horizon_ns)
+        if now_ns - self._settled_ns < _SETTLE_NS:
+            return
+        self._settled_ns = now_ns
+        for flow, waiting in self._waiting.items():
+            sure_ns = min(now_ns, horizons.get(flow, now_ns))
+            for rules in waiting:
+                rules.pass_time(sure_ns)
+        self._connections.pass_time(min([now_ns, *horizons.values()]))
+
+    def _pass(self, event: AnyEvent | Notice) -> bool:
+        """Take the time from an event, if it has one."""
+        time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
+        if time_ns is None:
+            return False
+        self._now_ns = max(self._now_ns, time_ns)
+        return True
+
+    def settle(self, now_ns: int) -> None:
+        """It is ``now_ns``, and no event says so. The next batch, even an empty one, has the problems of that."""
+        self._now_ns = max(self._now_ns, now_ns)
+
+    # ------------------------------------------------------------------ what is rare
+
+    def _subscription(self, event: Subscription) -> None:
+        conversation = self._conversations.get(event.flow)
+        if conversation is not None and len(conversation.dossier.types) < 2:
+            self._keep(conversation, event)
+            if conversation.inference is not None:
+                self._learn(conversation, conversation.inference.subscription(event))
+        elif conversation is not None:
+            if conversation.dossier.is_guessed and conversation.dossier.types.get(event.src) == "PULL":
+                self._learn(conversation, {event.src: Guess("SUB"), event.dst: Guess("PUB")})
+            conversation.rules.subscription(event)
+
+    def _problem(self, event: Problem) -> None:
+        if event.code in BLINDING and event.flow is not None:
+            if event.flow not in self._conversations:
+                if event.code == "no-greeting":
+                    self._meet(event.flow, event.src or "", event.dst or "")
+                else:
+                    self._blinded.add(event.flow)
+            self._blind(event.flow, event.since_ns or event.time_ns)
+
+    def _doubt(self, notice: Doubt) -> None:
+        self._blind(notice.flow, notice.since_ns or notice.time_ns)
+
+    def _delay(self, notice: Delay) -> None:
+        conversation = self._conversations.get(notice.flow)
+        if conversation is not None and conversation.pings is not None:
+            conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
+            conversation.pings.excuse(notice.time_ns)
+
+    def _blind(self, flow: int, since_ns: int | None) -> None:
+        """The capture may lack messages of a connection from ``since_ns`` on."""
+        conversation = self._conversations.get(flow)
+        if conversation is None:
+            return
+        # What was late before is so wherever batches end.
+        before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
+        for rules in (conversation.rules, conversation.pings):
+            if rules is not None:
+                rules.pass_time(before_ns)
+                rules.lose()
+        conversation.dossier.blind = True
+
+    def _greeting(self, event: Greeting) -> None:
+        conversation = self._conversations.get(event.flow)
+        if conversation is None:
+            conversation = self._conversations[event.flow] = Conversation(event.flow)
+            conversation.dossier.blind = event.flow in self._blinded
+            conversation.dossier.websocket = event.version == "ZWS2.0"
+            self._on_message[event.flow] = partial(self._keep, conversation)
+            self._connections.greet(event)
+            if event.version in (None, "1.0") or (conversation.dossier.websocket and event.mechanism is None):
+                self._infer(conversation, event.src, event.dst)
+        if conversation.inference is not None and event.identity:
+            conversation.inference.name()
+        if event.socket_type is not None:
+            self._announce(conversation, event)
+
+    def _meet(self, flow: int, src: str, dst: str) -> None:
+        """Take the first event of a connection that began before the capture."""
+        conversation = self._conversations[flow] = Conversation(flow)
+        conversation.dossier.blind = True
+        self._infer(conversation, src, dst)
+
+    def _infer(self, conversation: Conversation, one: str, other: str) -> None:
+        """Infer the socket types from the messages, unless the user has declared them."""
+        for bound, peer in ((one, other), (other, one)):
+            port = port_of(bound)
+            rule = first_match(self._rules_of_user, "tcp", port) if port else None
+            if rule is not None:
+                conversation.dossier.is_declared = True
+                usual = USUAL_PEER[rule.socket_type]
+                self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
+                return
+        conversation.inference = Inference(one, other, self._senders)
+        self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
+
+    def _look_at(self, conversation: Conversation, event: Message) -> None:
+        """Take a message of a connection whose socket types are unknown."""
+        inference = conversation.inference
+        if inference is None:
+            return
+        self._keep(conversation, event)
+        if conversation.dossier.flow not in self._on_message:  # too much to be remembered: what comes next is enough
+            self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
+        guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.dossier.blind)
+        if guesses is None and not inference.left:
+            guesses = inference.at_end()
+            if guesses is None:
+                self._give_up(conversation)
+        if guesses is not None:
+            conversation.patience_ns = inference.patience_ns
+            self._learn(conversation, self._bound.settle(guesses))
+
+    def _give_up(self, conversation: Conversation) -> None:
+        """Messages of this connection do not show its socket types; other connections of the sockets may."""
+        conversation.inference = None
+        conversation.dossier.guesses = {}
+        self._on_message.pop(conversation.dossier.flow, None)
+        self._forget_early(conversation)
+
+    def _learn(self, conversation: Conversation, guesses: Guesses | None) -> None:
+        """The socket types are inferred now."""
+        if guesses is None:
+            return
+        conversation.inference = None
+        conversation.dossier.guess(guesses)
+        conversation.rules = self._rulebook.rules(conversation.dossier)
+        self._on_message.pop(conversation.dossier.flow, None)
+        self._listen(conversation)
+        # Frames of one side may have been found later than those of the other.
+        waiting = conversation.dossier.early
+        if all(0 <= early.seen < UNBOUNDED for early in waiting):
+            waiting.sort(key=lambda early: early.offset + early.seen)
+        self._catch_up(conversation)
+
+    def _command(self, event: Command) -> None:
+        conversation = self._conversations.get(event.flow)
+        if conversation is None or event.name == "MESSAGE":  # which is encrypted
+            return
+        if event.socket_type is not None:
+            self._announce(conversation, event)
+        elif conversation.inference is not None:
+            conversation.inference.command(event)
+        if event.name in ("PING", "PONG") and (len(conversation.dossier.types) == 2 or not conversation.dossier.blind):
+            self._heartbeat(conversation, event)
+        elif conversation.pings is not None:
+            conversation.pings.command(event)
+        conversation.rules.command(event)
+
+    def _heartbeat(self, conversation: Conversation, event: Command) -> None:
+        if len(conversation.dossier.types) < 2:  # the capture point is late with what the other side said before
+            if conversation.early_octets < _EARLY_OCTETS // 2:
+                self._keep(conversation, event)
+            else:
+                conversation.dossier.blind = True
+            return
+        if conversation.pings is None:
+            conversation.pings = Heartbeats(conversation.dossier, self._problems)
+            self._listen(conversation)
+        conversation.pings.command(event)
+
+    def _announce(self, conversation: Conversation, event: Greeting | Command) -> None:
+        dossier = conversation.dossier
+        conversation.inference = None
+        if not dossier.learn(event) or event.dst not in dossier.types:
+            return
+        for address, kind in dossier.types.items():
+            self._bound.announce(address, kind if kind in PEERS else "")
+        self._connections.begin(dossier, event)
+        conversation.rules = self._rulebook.rules(conversation.dossier)
+        self._listen(conversation)
+        if conversation.dossier.early:
+            self._catch_up(conversation)
+
+    def _keep(self, conversation: Conversation, event: Message | Subscription | Command) -> None:
+        """Keep an event until the socket types are known. If there are too many, forget them."""
+        octets = _EVENT_COST
+        if isinstance(event, Message):
+            octets += sum(map(len, map(at_hand, event.frames)))
+        else:
+            octets += len(at_hand(event.topic if isinstance(event, Subscription) else event.context or b""))
+        if conversation.early_octets + octets <= _EARLY_OCTETS and self._room.take(octets):
+            conversation.early_octets += octets
+            conversation.dossier.early.append(event)
+            return
+        conversation.dossier.blind = True  # it may be ZMTP 1.0, whose peers never say what they are
+        self._on_message.pop(conversation.dossier.flow, None)
+        self._forget_early(conversation)
+
+    def _catch_up(self, conversation: Conversation) -> None:
+        """Take the events that came before the socket types were known. They have been given out and do not change."""
+        take = self._on_message.get(conversation.dossier.flow)
+        for early in conversation.dossier.early:
+            if isinstance(early, Subscription):
+                conversation.rules.subscription(early)
+            elif isinstance(early, Command):
+                self._heartbeat(conversation, copy(early))
+                take = self._on_message.get(conversation.dossier.flow)  # heartbeats listen, too
+            elif take is not None:
+                take(copy(early))
+        self._forget_early(conversation)
+
+    def _forget_early(self, conversation: Conversation) -> None:
+        conversation.dossier.early.clear()
+        self._room.give(conversation.early_octets)
+        conversation.early_octets = 0
+
+    def _listen(self, conversation: Conversation) -> None:
+        """Choose what takes the messages of the connection, and which rules must know that time passes."""
+        calls: list[Callable[[Message], None]] = []
+        waiting: list[Rules] = []
+        for rules in (conversation.rules, conversation.pings):
+            if rules is not None and rules.message is not None:
+                calls.append(rules.message)
+            if rules is not None and rules.waits:
+                waiting.append(rules)
+        if waiting:
+            self._waiting[conversation.dossier.flow] = waiting
+        if len(calls) > 1:
+            first, second = calls
+
+            def both(event: Message) -> None:
+                first(event)
+                second(event)
+
+            self._on_message[conversation.dossier.flow] = both
+        elif calls:
+            self._on_message[conversation.dossier.flow] = calls[0]
+        else:
+            self._on_message.pop(conversation.dossier.flow, None)
+
+    # ------------------------------------------------------------------ ending
+
+    def _end(self, event: Connection) -> None:
+        conversation = self._conversations.pop(event.flow, None)
+        self._on_message.pop(event.flow, None)
+        self._waiting.pop(event.flow, None)
+        self._blinded.discard(event.flow)
+        self._now_ns = max(self._now_ns, event.end_ns)
+        if conversation is not None:
+            if conversation.inference is not None or conversation.dossier.guesses is not None:
+                self._tell_types(conversation, event)
+            conversation.rules.finish(event, self._now_ns)
+            if conversation.pings is not None:
+                conversation.pings.finish(event, self._now_ns)
+            if conversation.dossier.early:
+                self._forget_early(conversation)
+        self._connections.end(event, None if conversation is None else conversation.dossier)
+        self._announced.end(event)
+        if conversation is not None:
+            conversation.part()
+        self._pipelines.end(event)
+
+    def _tell_types(self, conversation: Conversation, event: Connection) -> None:
+        """Add the inferred socket types to the summary, if no later message contradicts them."""
+        bound = self._bound.guesses(event.client.address, event.server.address)
+        if bound is not None and contradicts(bound, event, ("PULL", "SUB")):
+            bound = None  # another program had the port at another time
+        dossier = conversation.dossier
+        known = dossier.guesses if conversation.inference is None else conversation.inference.at_end()
+        guesses = self._bound.settle(known or {}) | (bound or {})
+        if not dossier.is_declared and (contradicts(guesses, event) or _has_last_word(conversation, event)):
+            return
+        for peer in (event.client, event.server):
+            if peer.socket_type is None and peer.address in guesses:
+                peer.socket_type, peer.lookalike = guesses[peer.address]
+                peer.inferred = True
+
+    def finish(self) -> list[AnyEvent]:
+        """The capture is over: the records that need all of it."""
+        return [*(problem for _, problem in self._problems.placed(0)), *self._pipelines.work()]
+
+
+def _has_last_word(conversation: Conversation, event: Connection) -> bool:
+    """Whether the last message came from the side that seems to ask: then it may be the side that answers."""
+    asked_ns, patience_ns = conversation.rules.asked_ns, conversation.patience_ns
+    if asked_ns is None or patience_ns is None:
+        return False
+    return event.end != "open" or event.end_ns - asked_ns > patience_ns
