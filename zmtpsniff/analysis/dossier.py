@@ -28,6 +28,7 @@ from dissectors.events import Command, Connection, Greeting, Message, Subscripti
 
 _MOST = 50_000  # flows at a time
 _LONGEST_IDENTITY = 255
+_FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
 
 
 class Guess(NamedTuple):
@@ -49,6 +50,9 @@ class Dossier(msgspec.Struct, eq=False):
     packet: int = 0
     types: dict[str, str] = {}  # address to socket type
     identities: dict[str, bytes] = {}  # address to identity
+    greeted_ns: dict[str, int] = {}  # address to the time of its greeting
+    # Address to the time that packets of the other side take to that host, and its answer back to the capture point.
+    round_trip_ns: dict[str, int] = {}
     early: list[Message | Subscription | Command] = []  # wait until both types are known
     guesses: Guesses | None = None  # of sockets that announce no types
     is_declared: bool = False  # the user gave these types
@@ -60,6 +64,10 @@ class Dossier(msgspec.Struct, eq=False):
         """Whether the socket types are inferred: neither the sockets nor the user gave them."""
         return self.guesses is not None and not self.is_declared
 
+    def identity_of_other(self, address: str) -> bytes:
+        """The identity of the peer at the other end than ``address``."""
+        return next((identity for other, identity in self.identities.items() if other != address), b"")
+
     def guess(self, guesses: Guesses) -> None:
         """Take inferred or declared types. From here on no problem may accuse a side because of a guess."""
         self.blind = True
@@ -69,9 +77,15 @@ class Dossier(msgspec.Struct, eq=False):
     def learn(self, event: Greeting | Command) -> bool:
         """Take an announcement. Returns whether now both types are known, and were not before."""
         address, kind, identity = event.src, event.socket_type, event.identity
+        if isinstance(event, Greeting):
+            self.greeted_ns[address] = event.time_ns
         if kind is None or address in self.types or len(self.types) == 2:
             return False
         self.types[address] = kind
+        asked_ns = self.greeted_ns.get(event.dst)
+        # libzmq sends READY as soon as it has the greeting of the other side (23/ZMTP).
+        if asked_ns is not None and isinstance(event, Command) and event.time_ns - asked_ns >= _FAR_NS:
+            self.round_trip_ns[address] = event.time_ns - asked_ns
         if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
             self.identities[address] = identity
         return len(self.types) == 2

@@ -16,13 +16,13 @@ Following messages costs time, so this inquiry hears only connections of hosts t
 socket that takes messages and another one that sends them, to a third.
 """
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
 from dissectors.address import host_of
-from dissectors.events import Command, Connection, Greeting, Message, Octets, Problem, Severity
+from dissectors.events import Connection, Message, Octets, Problem, Severity
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
@@ -71,24 +71,26 @@ class _SocketEnds:
 
     def __init__(self) -> None:
         self._count = 0
-        self._addresses: Counter[str] = Counter()
-        self._others: Counter[str] = Counter()
-        self._pairs: Counter[tuple[str, str]] = Counter()
+        self._addresses: dict[str, int] = {}
+        self._others: dict[str, int] = {}
+        self._pairs: dict[tuple[str, str], int] = {}
 
     def add(self, end: SocketEnd) -> None:
         """One more."""
         self._count += 1
-        self._addresses[end.address] += 1
-        self._others[end.other] += 1
-        self._pairs[end.address, end.other] += 1
+        address, _, other = end
+        self._addresses[address] = self._addresses.get(address, 0) + 1
+        self._others[other] = self._others.get(other, 0) + 1
+        self._pairs[address, other] = self._pairs.get((address, other), 0) + 1
 
     def has_third(self, end: SocketEnd) -> bool:
         """Whether one of them is of another socket than both of this connection, and leads to another socket, too.
 
         It counts those that do not qualify instead of looking at each: a host may have thousands.
         """
-        same = self._addresses[end.address] + self._addresses[end.other]
-        back = self._others[end.address] - self._pairs[end.other, end.address]
+        address, _, other = end
+        same = self._addresses.get(address, 0) + self._addresses.get(other, 0)
+        back = self._others.get(address, 0) - self._pairs.get((other, address), 0)
         return self._count > same + back
 
 
@@ -222,17 +224,10 @@ class Relays(Inquiry):
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
         self._places: Ledger[str, _Place] = Ledger(_Place)
         self._earlier: list[int] = []
+        self._open: dict[int, Dossier] = {}
         self._heard: set[int] = set()  # connections whose messages come here
 
     # ------------------------------------------------------------------ listening
-
-    def greeting(self, dossier: Dossier, event: Greeting) -> None:
-        """Learn types and identities."""
-        self._ways.announce(event)
-
-    def command(self, dossier: Dossier, event: Command) -> None:
-        """Learn types and identities."""
-        self._ways.announce(event)
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of hosts that may pass something on."""
@@ -242,16 +237,24 @@ class Relays(Inquiry):
             host = self._hosts.at(name)
             if host.add(socket, dossier.flow):
                 self._earlier += host.flows
+        self._open[dossier.flow] = dossier
         if not any(self._hosts.at(name).passes for name, _ in hosts):
             return None
-        self._heard.add(dossier.flow)
+        self._hear(dossier.flow)
         return self.take
+
+    def _hear(self, flow: int) -> None:
+        self._heard.add(flow)
+        dossier = self._open.get(flow)
+        if dossier is not None:
+            self._ways.connect(dossier)
 
     def earlier(self) -> Sequence[int]:
         """Connections that began before, and whose messages matter now."""
         found = set(self._earlier) - self._heard
         self._earlier.clear()
-        self._heard |= found
+        for flow in sorted(found):
+            self._hear(flow)
         return sorted(found)
 
     def take(self, messages: Sequence[Message]) -> None:
@@ -267,8 +270,12 @@ class Relays(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """A connection is over."""
-        self._heard.discard(event.flow)
-        self._ways.end(event)
+        self._open.pop(event.flow, None)
+        if event.flow in self._heard:
+            self._heard.remove(event.flow)
+            self._ways.end(event)
+        else:
+            self._ways.endings.pass_time(event.end_ns)
 
     def passes_on(self, address: str) -> bool:
         """Whether the program of this socket has passed on what it took, so that others may be to blame."""

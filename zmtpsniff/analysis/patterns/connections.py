@@ -77,7 +77,7 @@ class ConnectionLog:
                         f"{flows[others[0]]} (flow {others[0]})"
                     )
                     self._claims[dossier.flow] = _Claim(event, others[0], "pair-in-use", detail)
-            elif kind == "ROUTER" and (identity := _of_other(dossier, address)):
+            elif kind == "ROUTER" and (identity := dossier.identity_of_other(address)):
                 first = self._identities.setdefault((address, identity), dossier.flow)
                 if flows.get(first, peer) != peer:
                     name = identity.decode(errors="backslashreplace")
@@ -117,7 +117,7 @@ class ConnectionLog:
                 if not flows:
                     del self._open[address]
                 if dossier.identities:
-                    key = (address, _of_other(dossier, address))
+                    key = (address, dossier.identity_of_other(address))
                     if self._identities.get(key) == event.flow:
                         del self._identities[key]
         self._servers[event.server.address] = None
@@ -205,8 +205,3 @@ class ConnectionLog:
             "older-peer",
             f"{server} has peers of ZMTP {older} ({event.client.address} or one before it) and of ZMTP {newer}",
         )
-
-
-def _of_other(dossier: Dossier, address: str) -> bytes:
-    """The identity of the peer at the other end than ``address``."""
-    return next((identity for other, identity in dossier.identities.items() if other != address), b"")

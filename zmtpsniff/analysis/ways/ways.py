@@ -24,6 +24,7 @@ from dissectors.address import host_of, is_loopback
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
+from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
@@ -37,7 +38,6 @@ from zmtpsniff.net.witness import Acknowledgment
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
-_FAR_NS = 1_000_000  # what takes less may be the program and not the network
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 
@@ -45,30 +45,25 @@ _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 class _Connection:
     """A connection while it lasts."""
 
-    __slots__ = ("greeted_ns", "kinds", "lines", "round_trip_ns", "since_ns", "unseen")
+    __slots__ = ("dossier", "lines", "unseen")
 
-    def __init__(self, since_ns: int) -> None:
-        self.since_ns = since_ns  # when the first side said what it is
-        self.kinds: dict[str, str] = {}  # socket types by address
-        self.greeted_ns: dict[str, int] = {}
-        # By address: how long the packets of the other side take to that host, and its answer back to the capture
-        # point. libzmq sends READY as soon as it has the greeting of the other side (23/ZMTP).
-        self.round_trip_ns: dict[str, int] = {}
+    def __init__(self, dossier: Dossier) -> None:
+        self.dossier = dossier
         self.lines: dict[str, Line] = {}  # by sender
         self.unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
 
     def line(self, event: Message) -> Line:
         """The facts of the connection that hold for the messages of a sender, told by the first of these."""
-        kinds = self.kinds
+        dossier = self.dossier
         line = self.lines[event.src] = Line(
-            event.socket_type or kinds.get(event.src, ""),
-            kinds.get(event.dst, ""),
+            event.socket_type or dossier.types.get(event.src, ""),
+            dossier.types.get(event.dst, ""),
             host_of(event.src),
             host_of(event.dst),
             Turns(),
             self.unseen.setdefault(event.src, deque(maxlen=_UNSEEN)),
-            self.since_ns,
-            self.round_trip_ns.get(event.dst, 0),
+            dossier.start_ns,
+            dossier.round_trip_ns.get(event.dst, 0),
         )
         return line
 
@@ -82,6 +77,7 @@ class Ways:
         With ``in_order`` the ways come in the order of their beginnings, else each request as soon as it is answered.
         """
         self._mark = mark
+        self._dossiers = Dossiers()
         self._connections: dict[int, _Connection] = {}
         self._held = Custody()
         self._envelopes = Envelopes(self._held)
@@ -139,24 +135,27 @@ class Ways:
 
     def announce(self, event: Greeting | Command) -> None:
         """A side of a connection says what it is."""
-        connection = self._connections.get(event.flow)
+        dossier = self._dossiers.at(event)
+        known = len(dossier.types)
+        dossier.learn(event)
+        if len(dossier.types) > known:
+            self.connect(dossier)
+            if event.identity:
+                self._envelopes.ids.announce(event.flow, event.dst, event.identity)
+
+    def connect(self, dossier: Dossier) -> None:
+        """A connection has one more side whose type is known."""
+        connection = self._connections.get(dossier.flow)
         if connection is None:
-            connection = self._connections[event.flow] = _Connection(event.time_ns)
-        if isinstance(event, Greeting):
-            connection.greeted_ns[event.src] = event.time_ns
-        if event.socket_type is None:
-            return
-        asked_ns = connection.greeted_ns.get(event.dst)
-        if asked_ns is not None and isinstance(event, Command):
-            took_ns = event.time_ns - asked_ns
-            if took_ns >= _FAR_NS:
-                connection.round_trip_ns[event.src] = took_ns
-        connection.kinds[event.src] = event.socket_type
-        if event.socket_type == "REQ":
-            self._lanes.expect(host_of(event.src))
-        connection.lines.clear()
-        if event.identity:
-            self._envelopes.ids.announce(event.flow, event.dst, event.identity)
+            self._connections[dossier.flow] = _Connection(dossier)
+        else:
+            connection.lines.clear()
+        for address, kind in dossier.types.items():
+            if kind == "REQ":
+                self._lanes.expect(host_of(address))
+            identity = dossier.identity_of_other(address)
+            if identity:
+                self._envelopes.ids.announce(dossier.flow, address, identity)
 
     def problem(self, event: Problem) -> None:
         """Learn what the capture may lack."""
@@ -166,6 +165,7 @@ class Ways:
     def end(self, event: Connection) -> None:
         """A connection is over."""
         connection = self._connections.pop(event.flow, None)
+        self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
             self._take_back(connection)
         self._jobs.pop(event.flow, None)
@@ -247,7 +247,8 @@ class Ways:
             self._now_ns = event.time_ns
         connection = self._connections.get(event.flow)
         if connection is None:
-            connection = self._connections[event.flow] = _Connection(0)
+            connection = _Connection(self._dossiers.get(event.flow) or Dossier(event.flow))
+            self._connections[event.flow] = connection
         line = connection.lines.get(event.src)
         if line is None or (event.socket_type and line.src_kind != event.socket_type):
             line = connection.line(event)
