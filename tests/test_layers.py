@@ -40,6 +40,7 @@ ALLOWED = {
     },
     "zmtpsniff/analysis/ways": {
         "zmtpsniff.analysis.ways",
+        "zmtpsniff.analysis.dossier",
         "zmtpsniff.net.witness",
         "dissectors.events",
         "dissectors.problems",

@@ -6,8 +6,9 @@ Theory
 Patterns, payloads and findings see the same events one stage after the other, each a whole batch at a time. So two
 stages never stand at the same event. If they shared one dossier, the later stage would read in the middle of its batch
 of an announcement, or of a hole, that comes at the end of it; its results would depend on where batches end. So each
-stage has a dossier of its own for a flow, and lets it learn from an event when the stage takes that event. The rules of
-that stand here, once:
+stage has a dossier of its own for a flow, and lets it learn from an event when the stage takes that event. Within a
+stage all parts share it: findings hand theirs to the inquiries and to the ways that these follow. The rules of learning
+stand here, once:
 
 - The first announcement of a side counts. A peer that announces another type later breaks the protocol.
 - A connection has two sides. An announcement from a third address is no fact.
