@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from ctypes.util import find_library
 from typing import Any
 
 import pytest
@@ -21,7 +22,10 @@ ENGINES = ("dumpcap", "tcpdump", "scapy", "tshark")
 _SINGLE = {"tcpdump"}  # capture on one interface only
 _PATIENCE = 120.0  # seconds; a machine that does much else may be slow
 
-needs_privilege = pytest.mark.skipif(os.geteuid() != 0, reason="capturing needs root here")
+_HAS_LIBPCAP = find_library("pcap") is not None  # compiles -f
+needs_privilege = pytest.mark.skipif(
+    os.geteuid() != 0 or not _HAS_LIBPCAP, reason="capturing with filters needs root and libpcap here"
+)
 
 
 def engines(
@@ -38,8 +42,8 @@ def engines(
 
 def _missing(engine: str) -> pytest.MarkDecorator:
     # scapy is a package that we depend on, the others are programs.
-    missing = engine != "scapy" and shutil.which(engine) is None
-    return pytest.mark.skipif(missing, reason=f"{engine} is not installed")
+    missing = not _HAS_LIBPCAP if engine == "scapy" else shutil.which(engine) is None
+    return pytest.mark.skipif(missing, reason=f"{engine} is not installed, or libpcap for it")
 
 
 class LiveProgram:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.support.live_program import needs_privilege
 from tests.support.paths import FIXTURES
 from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.capture.engines.packet_ring import PacketRing
@@ -21,7 +22,7 @@ from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
 
 pytestmark = [
-    pytest.mark.skipif(os.geteuid() != 0, reason="packet sockets need root"),
+    needs_privilege,
     pytest.mark.xdist_group("any interface"),  # at the same time these would see each other's packets
 ]
 
