@@ -1,5 +1,6 @@
 """What all tests share: how hypothesis chooses, the option that renews golden output, a Spark session."""
 
+import gc
 import importlib.util
 import os
 import shutil
@@ -39,6 +40,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark_session" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_collection_finish() -> None:
+    """All that was imported stays to the end: no search for cycles looks at it again, which would take seconds."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -499,7 +499,8 @@ def _private_names_of_others(tree: ast.AST) -> set[str]:
                 texts = [one.value for one in arguments[:2] if isinstance(one, ast.Constant)]
                 names = {str(text).rpartition(".")[2] for text in texts}
                 used |= {name for name in names if not _is_constant(name)}
-    return set(filter(_is_private, used)) - _names_made(tree)
+    private = set(filter(_is_private, used))
+    return private - _names_made(tree) if private else private
 
 
 @pytest.mark.parametrize(

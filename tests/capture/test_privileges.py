@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.capture.test_live import messages, request_and_reply
-from tests.support.live_program import engines, live, running, wait_for
+from tests.support.live_program import engines, live, needs_privilege, running, wait_for
 from tests.support.paths import PROJECT
 from tests.support.ports import free_port
 from zmtpsniff.capture.files import open_captures
@@ -24,7 +24,7 @@ from zmtpsniff.render import FORMATS
 NOBODY = pwd.getpwnam("nobody")
 SUDO = ["env", f"SUDO_UID={NOBODY.pw_uid}", f"SUDO_GID={NOBODY.pw_gid}", "SUDO_USER=nobody"]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root has privileges to give up")
+pytestmark = needs_privilege
 
 
 def status_of(pid: int) -> dict[str, str]:
@@ -93,7 +93,7 @@ main()
 @pytest.mark.parametrize(
     "command",
     [
-        *(["live", "-T", name] for name in FORMATS),
+        *(pytest.param(["live", "-T", name], marks=[pytest.mark.slow] * (name != "tree")) for name in FORMATS),
         ["live", "-T", "json", "--decode-bodies", "-Y", "packet > 0"],
         ["live", "--curve-keys", "auto"],
         pytest.param(

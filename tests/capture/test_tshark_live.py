@@ -110,6 +110,7 @@ def test_an_interface_that_only_tshark_knows() -> None:
     assert last["packets"] == 1500
 
 
+@pytest.mark.slow
 def test_an_interface_that_ends_by_itself() -> None:
     known = subprocess.run(["tshark", "-D"], capture_output=True, text=True, check=False).stdout
     if not re.search(r"^\d+\. randpkt", known, re.MULTILINE):
@@ -156,6 +157,7 @@ def names(pids: list[int]) -> dict[int, str]:
     return {pid: found[str(pid)] for pid in pids if str(pid) in found}
 
 
+@pytest.mark.slow
 def test_an_extcap_program_ends_with_the_capture() -> None:
     with (
         listen("-c", "1") as (program, children, port),
@@ -179,12 +181,14 @@ def test_an_extcap_program_ends_with_an_interrupt() -> None:
         assert running(children) == []
 
 
+@pytest.mark.slow
 def test_no_extcap_program_outlives_us() -> None:
     with listen() as (program, children, _):
         program.process.kill()
         wait_for(lambda: running(children) == [])
 
 
+@pytest.mark.slow
 def test_an_extcap_program_whose_tshark_is_killed_ends_with_the_capture() -> None:
     """It goes on, since dumpcap does; but nobody would end it if not the group that both belong to."""
     with listen() as (program, children, _):

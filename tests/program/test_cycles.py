@@ -1,7 +1,6 @@
 """What is over goes at once: nothing made for a connection waits until cycles are looked for, which is seldom."""
 
 import gc
-from collections.abc import Iterator
 
 import pytest
 
@@ -49,15 +48,6 @@ def garbage(connections: int, kinds: tuple[str, str]) -> int:
         return gc.collect()
     finally:
         gc.enable()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def nothing_else() -> Iterator[None]:
-    """What the process has besides is much, and not looked through each time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("kinds", KINDS)
