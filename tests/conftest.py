@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis chooses, the option that renews golden output, a Spark session."""
+"""What all tests share: how hypothesis chooses, the option that renews golden output, a Spark session, networks."""
 
 import gc
 import importlib.util
@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from tests.support.namespaces import Side
 
 # Tests start many programs: each would compile all of zmtpsniff for itself.
 sys.dont_write_bytecode = False
@@ -66,3 +68,18 @@ def spark_session(spark_installed: None) -> Iterator["SparkSession"]:
     session = get_session("local[2]", SETTINGS)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def sides() -> Iterator[tuple["Side", "Side"]]:
+    """Two network namespaces that are joined."""
+    from tests.support.namespaces import joined_namespaces
+
+    with joined_namespaces() as both:
+        yield both
+
+
+@pytest.fixture
+def side(sides: tuple["Side", "Side"]) -> "Side":
+    """A network namespace."""
+    return sides[0]

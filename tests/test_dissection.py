@@ -15,30 +15,24 @@ from typing import Any
 
 import pytest
 import zmq
-from click.testing import CliRunner
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Connection, Event, Message
 from dissectors.records import record_fields
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
+from tests.support.runner import read_json
 from tests.support.saved_files import save
 from tests.support.shown_commands import PAGES, blocks
+from tests.world.tap import load
 from zmtpsniff.browse.packet_store import TappedSource
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.cli.main import cli
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 
 CAPTURE = FIXTURES / "m31_req_rep.pcap"
 LOSSY = FIXTURES / "net_zmtp1_gap.pcap"
-
-
-def shown(*arguments: str) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(cli, ["read", "-T", "json", "--max-bytes", "0", *arguments])
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def kinds(events: Any) -> list[str]:
@@ -47,7 +41,7 @@ def kinds(events: Any) -> list[str]:
 
 @pytest.mark.parametrize("path", sorted(FIXTURES.glob("*_*.pcap*")), ids=lambda path: path.name)
 def test_it_gives_what_the_command_shows(path: Path) -> None:
-    records = shown(str(path))
+    records = read_json(str(path))
     with zmtpsniff.open(path) as capture:
         events = list(capture)
         assert kinds(events) == [record["type"] for record in records]
@@ -86,7 +80,7 @@ def test_findings() -> None:
 
 def test_several_files() -> None:
     other = FIXTURES / "m31_pub_sub.pcap"
-    expected = Counter(record["type"] for record in shown(str(CAPTURE), str(other)))
+    expected = Counter(record["type"] for record in read_json(str(CAPTURE), str(other)))
     assert Counter(kinds(zmtpsniff.open(CAPTURE, other))) == expected
     assert Counter(kinds(zmtpsniff.open([CAPTURE, str(other)]))) == expected
 
@@ -341,4 +335,4 @@ def test_it_says_how_far_it_is_and_shows_packets_on_their_way() -> None:
         pass
     assert capture.position is None
     assert capture.dropped == 0
-    assert packets == [packet for batch in open_captures([str(CAPTURE)]).batches() for packet in batch]
+    assert packets == load(CAPTURE)

@@ -11,20 +11,11 @@ from hypothesis import strategies as st
 from tests.capture.test_files import COMPRESSIONS, PCAP, PCAPNG, SOME, Ng, pcap
 from tests.support import records
 from tests.support.paths import CAPTURES, FIXTURES
+from tests.world.tap import Packets
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Packet
 
 ALEXEYS = pcap(SOME, magic=0xA1B2CD34)  # whose records have longer headers
-
-
-class State:
-    """What a reader tells beside packets."""
-
-    def __init__(self) -> None:
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
 
 
 def chunks(octets: bytes, size: int) -> Iterator[bytes]:
@@ -36,7 +27,7 @@ def read(octets: bytes, size: int = 1 << 16) -> list[tuple[Packet, int]]:
     """The packets of a file that comes in chunks of ``size`` octets, each with its offset."""
     offsets: list[int] = []
     found: list[tuple[Packet, int]] = []
-    for batch in open_stream("capture", chunks(octets, size), State(), offsets):
+    for batch in open_stream("capture", chunks(octets, size), Packets(()), offsets):
         found += zip(batch, offsets, strict=True)
     return found
 
@@ -131,5 +122,5 @@ def test_offsets_in_every_capture() -> None:
 def test_a_log_of_strace_has_no_records() -> None:
     octets = b'7 1.5 sendto(9<UNIX-STREAM:[1->2]>, "\\xff\\x00", 2, MSG_NOSIGNAL, NULL, 0) = 2\n' * 3
     offsets: list[int] = []
-    assert sum(map(len, open_stream("log", chunks(octets, 50), State(), offsets))) == 3
+    assert sum(map(len, open_stream("log", chunks(octets, 50), Packets(()), offsets))) == 3
     assert offsets == []

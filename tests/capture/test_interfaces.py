@@ -8,13 +8,13 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.support.live_program import needs_privilege, wait_for
-from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
+from tests.support.namespaces import Side, needs_namespaces
 from zmtpsniff.capture import interfaces
 from zmtpsniff.capture.engines.engine import ENGINES
 from zmtpsniff.words.text import CONTROL_OR_UNSEEN
@@ -23,12 +23,6 @@ PROGRAM = [sys.executable, "-m", "zmtpsniff", "interfaces"]
 WITHOUT_PRIVILEGE = ["setpriv", "--bounding-set=-net_raw,-net_admin", "--inh-caps=-all"]
 STRANGE = [b"z\x1b[31mq", b"z\xff\xfeq", "z\u202eq\u00e9".encode()]
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
-
-
-@pytest.fixture
-def sides() -> Iterator[tuple[Side, Side]]:
-    with joined_namespaces() as both:
-        yield both
 
 
 def run(*options: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:

@@ -3,13 +3,12 @@
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.conversation import check, check_end, closed, converse
 from tests.support.live_program import PROGRAM, LiveProgram, Record, engines, live, running, wait_for
-from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
+from tests.support.namespaces import Side, needs_namespaces
 
 pytestmark = needs_namespaces
 SOME = ("push_pull", "req_rep")
@@ -17,12 +16,6 @@ SOME = ("push_pull", "req_rep")
 SLOW = ("tcpdump", "tshark")
 TELLS = {"scapy"}  # that an interface is down or up; the capture programs do not, and go on when it is up
 GOES_ON = {"scapy"}  # on the other interfaces when one is gone; the capture programs end
-
-
-@pytest.fixture
-def sides() -> Iterator[tuple[Side, Side]]:
-    with joined_namespaces() as both:
-        yield both
 
 
 def codes(records: list[Record]) -> list[str]:

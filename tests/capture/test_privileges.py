@@ -18,7 +18,7 @@ from tests.capture.test_live import messages, request_and_reply
 from tests.support.live_program import engines, live, needs_privilege, running, wait_for
 from tests.support.paths import PROJECT
 from tests.support.ports import free_port
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 from zmtpsniff.render import FORMATS
 
 NOBODY = pwd.getpwnam("nobody")
@@ -68,7 +68,7 @@ def test_files_belong_to_the_invoking_user(open_folder: Path) -> None:
         assert program.process.wait(120) == 0, program.said()
     for file in written:
         assert (file.stat().st_uid, file.stat().st_gid) == (NOBODY.pw_uid, NOBODY.pw_gid)
-    assert {packet[1] for batch in open_captures([str(written[1])]).batches() for packet in batch} == {1}
+    assert {packet[1] for packet in load(written[1])} == {1}
 
 
 # Runs the program where only root may read it, as in root's home: nothing is imported once privileges are given up.

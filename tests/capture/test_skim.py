@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.capture.test_files import COMPRESSIONS, Ng, pcap
-from tests.capture.test_files_offsets import FORMS, State, captures, chunks
+from tests.capture.test_files_offsets import FORMS, captures, chunks
 from tests.support import records
+from tests.world.tap import Packets
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.skim import Glance, Numbers, Skim, structures
@@ -78,9 +79,9 @@ class Whim:
         return np.array([self._random.random() < self.share for _ in starts], bool)
 
 
-def read(octets: bytes, size: int, glance: Glance | None) -> tuple[Known, list[int], Skim, State]:
+def read(octets: bytes, size: int, glance: Glance | None) -> tuple[Known, list[int], Skim, Packets]:
     """What is kept, the numbers of what came last in each piece, and what is known of all."""
-    skim, state = Skim(glance), State()
+    skim, state = Skim(glance), Packets(())
     found: Known = {}
     last = []
     for piece in skim.pieces(open_stream("capture", chunks(octets, size), state, skim.offsets, skim)):
@@ -92,9 +93,9 @@ def read(octets: bytes, size: int, glance: Glance | None) -> tuple[Known, list[i
     return found, last, skim, state
 
 
-def read_all(octets: bytes) -> tuple[Known, State]:
+def read_all(octets: bytes) -> tuple[Known, Packets]:
     """What readers say without a skim."""
-    state, offsets = State(), list[int]()
+    state, offsets = Packets(()), list[int]()
     found: Known = {}
     order_ns: int | None = None
     for batch in open_stream("capture", chunks(octets, 1 << 16), state, offsets):
@@ -183,7 +184,7 @@ def test_blocks_are_left_out(order: str, interfaces: int) -> None:
     octets = ng.section() + ng.interface(113) * interfaces
     skim = Skim(Whim(0, 1.0))
     pieces = iter([octets, b"".join(packets)])
-    found = list(skim.pieces(open_stream("capture", pieces, State(), skim.offsets, skim)))
+    found = list(skim.pieces(open_stream("capture", pieces, Packets(()), skim.offsets, skim)))
     assert [piece.numbers for piece in found] == [[99]]
 
 

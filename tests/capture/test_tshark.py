@@ -14,7 +14,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from scapy.layers.dot11 import Dot11, RadioTap
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
@@ -25,9 +24,9 @@ from scapy.packet import Raw
 from scapy.utils import rdpcap, wrpcap
 
 from tests.support.paths import CAPTURES, FIXTURES
+from tests.support.runner import read_json
 from tests.support.wireguard import WireGuard
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
-from zmtpsniff.cli.main import cli
 from zmtpsniff.net.packets import HeaderDecoder
 
 ZMTPSNIFF = [sys.executable, "-m", "zmtpsniff"]
@@ -49,15 +48,8 @@ def run(*arguments: str | Path, **more: Any) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **more)
 
 
-def read(*arguments: str | Path) -> list[dict[str, Any]]:
-    """The records, by this process, since another one takes long to start; nothing else is said."""
-    done = CliRunner().invoke(cli, ["read", "-T", "json", "--max-bytes", "0", *map(str, arguments)])
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.output.splitlines()]
-
-
 def through_tshark(*arguments: str | Path) -> list[dict[str, Any]]:
-    return read("--engine", "tshark", *arguments)
+    return read_json("--engine", "tshark", *arguments)
 
 
 def summary(records: list[dict[str, Any]]) -> tuple[int, int]:
@@ -96,7 +88,7 @@ def test_same_records_as_the_native_reader(name: str) -> None:
     found = [path for folder in (FIXTURES, CAPTURES) for path in folder.glob(f"{name}.pcap*")]
     if not found:
         pytest.skip(f"{name} is not among the captures here (ZMTPSNIFF_CAPTURES)")
-    assert through_tshark(found[0]) == read(found[0])
+    assert through_tshark(found[0]) == read_json(found[0])
 
 
 @needs_tshark
@@ -104,7 +96,7 @@ def test_tls_without_keys_is_told_beside_the_same_records() -> None:
     path = CAPTURES / "net_mixed_traffic.pcap"
     if not path.exists():
         pytest.skip("net_mixed_traffic is not among the captures here (ZMTPSNIFF_CAPTURES)")
-    *mine, totals = read(path)
+    *mine, totals = read_json(path)
     *tsharks, problem, tsharks_totals = through_tshark(path)
     assert (tsharks, problem["code"]) == (mine, "tls-no-keys")
     assert tsharks_totals == {**totals, "problems": totals["problems"] + 1}
@@ -116,7 +108,7 @@ def test_several_files_are_merged_by_time(tmp_path: Path) -> None:
     parts = [tmp_path / "odd.pcap", tmp_path / "even.pcap"]
     wrpcap(str(parts[0]), packets[1::2])
     wrpcap(str(parts[1]), packets[::2])
-    assert through_tshark(*parts) == read(*parts)
+    assert through_tshark(*parts) == read_json(*parts)
 
 
 @needs_tshark
@@ -130,7 +122,7 @@ def test_standard_input() -> None:
 def test_stopping_after_some_packets_leaves_nothing() -> None:
     before = set(Path(tempfile.gettempdir()).glob("wireshark_*"))
     records = through_tshark("-c", "5", REQ_REP)
-    assert records == read("-c", "5", REQ_REP)
+    assert records == read_json("-c", "5", REQ_REP)
     assert set(Path(tempfile.gettempdir()).glob("wireshark_*")) <= before
 
 
@@ -156,7 +148,7 @@ def test_comments_of_packets(tmp_path: Path) -> None:
     subprocess.run(["editcap", "-a", f"3:{text}", "-a", "5:other", str(REQ_REP), str(path)], check=True)
     records = through_tshark(path)
     assert [(r["packet"], r["text"]) for r in records if r["type"] == "comment"] == [(3, text), (5, "other")]
-    assert records == read(path)
+    assert records == read_json(path)
 
 
 # ---------------------------------------------------------------- what only tshark takes apart
@@ -195,8 +187,8 @@ def test_tunnels(tmp_path: Path, kind: str) -> None:
     wrap, options = WRAPPED[kind]
     path = rewrite(tmp_path / "wrapped.pcap", wrap)
     # Our own reader knows the plain ones, and must then say the same.
-    assert read(path) == read(REQ_REP) if kind in KNOWN else summary(read(path)) == (0, 0)
-    assert through_tshark(path, *options) == read(REQ_REP)
+    assert read_json(path) == read_json(REQ_REP) if kind in KNOWN else summary(read_json(path)) == (0, 0)
+    assert through_tshark(path, *options) == read_json(REQ_REP)
 
 
 @needs_tshark
@@ -222,9 +214,9 @@ def test_inside_wireguard(tmp_path: Path) -> None:
     keys.write_text(tunnel.key_log)
     assert summary(through_tshark(path)) == (0, 0)
     inside = through_tshark("--tshark-option", f"wg.keylog_file:{keys}", path)
-    assert summary(inside) == summary(read(REQ_REP))
+    assert summary(inside) == summary(read_json(REQ_REP))
     # All is the same but for the two packets of the handshake.
-    assert list(map(without_place, inside)) == list(map(without_place, read(REQ_REP)))
+    assert list(map(without_place, inside)) == list(map(without_place, read_json(REQ_REP)))
 
 
 def without_place(record: dict[str, Any]) -> dict[str, Any]:
@@ -281,7 +273,7 @@ def test_other_file_formats(tmp_path: Path, form: str) -> None:
     path = tmp_path / form
     subprocess.run(["editcap", "-F", form, str(REQ_REP), str(path)], check=True, capture_output=True)
     assert run(path).returncode == 2
-    mine, tsharks = read(REQ_REP), through_tshark(path)
+    mine, tsharks = read_json(REQ_REP), through_tshark(path)
     # Some of these formats keep time less exactly.
     assert [without_times(record) for record in tsharks] == [without_times(record) for record in mine]
 
@@ -319,9 +311,9 @@ def test_cut_packets_are_told_as_by_the_native_reader(tmp_path: Path, snaplen: i
     path = tmp_path / "cut.pcap"
     subprocess.run(["editcap", "-s", str(snaplen), str(REQ_REP), str(path)], check=True)
     if snaplen == 14:  # not one octet of the IP header: nothing says that there is TCP
-        assert through_tshark(path)[-1]["packets"] == read(path)[-1]["packets"]
+        assert through_tshark(path)[-1]["packets"] == read_json(path)[-1]["packets"]
     else:
-        assert through_tshark(path) == read(path)
+        assert through_tshark(path) == read_json(path)
 
 
 @needs_tshark
@@ -445,7 +437,7 @@ def assert_refused(done: subprocess.CompletedProcess[str], *said: str) -> None:
 def test_a_file_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
     path = tmp_path / "short.pcap"
     path.write_bytes(REQ_REP.read_bytes()[:-10])
-    tsharks, mine = through_tshark(path), read(path)
+    tsharks, mine = through_tshark(path), read_json(path)
     assert [record for record in tsharks if record["type"] != "problem"] == [
         record for record in mine if record["type"] != "problem"
     ]

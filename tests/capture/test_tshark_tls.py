@@ -22,10 +22,11 @@ from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 from scapy.utils import wrpcap
 
+from tests.support.conversation import octets
 from tests.support.live_program import live, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
-from tests.support.runner import run
-from zmtpsniff.capture.files import open_captures
+from tests.support.runner import read_json, run
+from tests.world.tap import load
 from zmtpsniff.cli.main import cli
 
 sys.path.append(str(FIXTURES))
@@ -45,10 +46,7 @@ Packets = list[ScapyPacket]
 
 
 def read(*arguments: str | Path) -> list[Record]:
-    """The records, by this process, since another one takes long to start; nothing else is said."""
-    done = CliRunner().invoke(cli, [*READ, *map(str, arguments)])
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.output.splitlines()]
+    return read_json("--engine", "tshark", *arguments)
 
 
 def texts(records: list[Record]) -> list[list[str]]:
@@ -65,10 +63,6 @@ def fingerprint(frames: list[bytes]) -> str:
 
 def seen(records: list[Record]) -> list[str]:
     return [fingerprint(list(map(octets, r["frames"]))) for r in records if r["type"] == "message"]
-
-
-def octets(shown: Record) -> bytes:
-    return shown["text"].encode() if "text" in shown else bytes.fromhex(shown["hex"])
 
 
 # ---------------------------------------------------------------- real tunnels
@@ -131,10 +125,9 @@ def has_end(path: Path, port: int) -> bool:
     ends: set[bool] = set()
     if not path.exists() or path.stat().st_size <= 24:  # no more than the header of the file
         return False
-    for batch in open_captures([str(path)]).batches():
-        for _, _, data, *_ in batch:
-            if len(data) > 47 and data[47] & 1:  # the flags of TCP, over IPv4 without options, over Ethernet
-                ends.add(int.from_bytes(data[34:36], "big") == port)
+    for _, _, data, *_ in load(path):
+        if len(data) > 47 and data[47] & 1:  # the flags of TCP, over IPv4 without options, over Ethernet
+            ends.add(int.from_bytes(data[34:36], "big") == port)
     return len(ends) == 2
 
 
@@ -179,8 +172,7 @@ def secrets(name: str, tmp_path: Path) -> Path:
 def rewritten(name: str, tmp_path: Path, change: Callable[[Packets], Packets]) -> Path:
     """A recorded capture without its keys, its packets changed."""
     path = tmp_path / "changed.pcap"
-    recorded = open_captures([str(FIXTURES / f"{name}.pcapng")])
-    packets = change([Ether(packet[2]) for batch in recorded.batches() for packet in batch])
+    packets = change([Ether(packet[2]) for packet in load(FIXTURES / f"{name}.pcapng")])
     for number, packet in enumerate(packets):
         packet.time = 1_700_000_000 + number / 1000
     wrpcap(str(path), packets)

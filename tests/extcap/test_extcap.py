@@ -19,7 +19,7 @@ from dissectors.zmtp import wire
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES, fixtures
 from tests.support.runner import run
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.cli.extcap_command import extcap
 from zmtpsniff.errors import Error
@@ -206,7 +206,7 @@ def test_a_file_for_wireshark(filter_text: str, tmp_path: Path) -> None:
     ask("--capture", "--file", str(REQ_REP), "--fifo", str(out), *(["--filter", filter_text] if filter_text else []))
     with zmtpsniff.open(REQ_REP, where=filter_text or None) as capture:
         expected = list(PduEncoder().packets(list(capture)))
-    assert [packet for batch in open_captures([str(out)]).batches() for packet in batch] == expected
+    assert load(out) == expected
 
 
 def test_what_is_missing_or_too_long_has_its_length() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from tests.world.tap import Packets
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.net.flows import FlowTable
@@ -20,26 +21,12 @@ LINKS = (0, 1, 12, 101, 108, 113, 147, 276, 9999, 9, 50, 51, 104, 166, 204, 239)
 _MOST_PACKETS = 5_000  # of an input that decompresses to very many
 
 
-class Source:
-    """Packets that are at hand, or those of a file."""
-
-    def __init__(self) -> None:
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
-        self.given: Iterator[list[Packet]] = iter(())
-
-    def batches(self) -> Iterator[list[Packet]]:
-        yield from self.given
-
-
 # ------------------------------------------------------------------ files
 
 
 def _read(chunks: Iterator[bytes]) -> tuple[list[Packet], list[Fault], list[str], int] | str:
     """All that a file holds, or why it is no capture."""
-    source = Source()
+    source = Packets(())
     packets: list[Packet] = []
     try:
         for batch in open_stream("input", chunks, source):

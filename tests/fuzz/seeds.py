@@ -17,8 +17,7 @@ from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES
 from tests.world.conversation import Conversation
 from tests.world.recordings import from_capture
-from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Packet
+from tests.world.tap import load
 
 from . import layer_seeds
 from .below import LINKS
@@ -71,10 +70,6 @@ def write(corpus: Path) -> None:
             (folder / f"seed-{number:02}").write_bytes(octets[:_MOST])
 
 
-def _packets(name: str) -> list[Packet]:
-    return [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
-
-
 def _capture(name: str, octets: int = _MOST) -> bytes:
     return (FIXTURES / name).read_bytes()[:octets]
 
@@ -120,9 +115,9 @@ def _headers() -> list[bytes]:
         "m31_vlan_tag.pcap",
         "mix_link_types.pcapng",
     ):
-        chosen = _packets(name)[:6]
+        chosen = load(FIXTURES / name)[:6]
         found.append(packed((LINKS.index(packet[1]), packet[2][:200]) for packet in chosen))
-    inner = _packets("m31_req_rep.pcap")[4][2]
+    inner = load(FIXTURES / "m31_req_rep.pcap")[4][2]
     ip = inner[14:]
     outer = b"\x45\0\0\0\0\1\0\0\x40%c\0\0\x0a\0\0\1\x0a\0\0\2"
     raw = LINKS.index(101)
@@ -283,12 +278,12 @@ def _bodies() -> list[bytes]:
 
 
 def _multicast() -> list[bytes]:
-    chosen = [packet[2][42:] for packet in _packets("epgm_pub_sub.pcap")]
+    chosen = [packet[2][42:] for packet in load(FIXTURES / "epgm_pub_sub.pcap")]
     return [packed((0, octets) for octets in chosen[start : start + 12]) for start in (0, 12, 40)]
 
 
 def _radio() -> list[bytes]:
-    return [packed((0, packet[2][42:]) for packet in _packets("draft_radio_dish_udp.pcap")[:20])]
+    return [packed((0, packet[2][42:]) for packet in load(FIXTURES / "draft_radio_dish_udp.pcap")[:20])]
 
 
 def _zmtp3() -> list[bytes]:
@@ -317,7 +312,7 @@ def _websocket() -> list[bytes]:
 
 def _beacons(name: str, port: int | None = None) -> list[tuple[int, bytes]]:
     """Beacons of a capture as turns of a datagram each; ``port`` is the one that they shall name."""
-    told = [packet[2][42:64] for packet in _packets(name) if packet[2][42:45] == b"ZRE"]
+    told = [packet[2][42:64] for packet in load(FIXTURES / name) if packet[2][42:45] == b"ZRE"]
     named = [octets if port is None else octets[:20] + port.to_bytes(2, "big") for octets in told]
     return [(4 | place & 1, octets) for place, octets in enumerate(dict.fromkeys(named))]
 

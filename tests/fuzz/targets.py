@@ -15,6 +15,7 @@ from dissectors.payloads.registry import built_in
 from tests.world.events import CLIENT, SERVER
 from tests.world.network import tcp_packet
 from tests.world.octets import SIGNATURE
+from tests.world.tap import Packets
 from zmtpsniff.analysis import protobuf as proto
 from zmtpsniff.analysis.bodies import decode
 from zmtpsniff.analysis.payloads import Payloads
@@ -28,7 +29,7 @@ from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.net.segment import SYN
 from zmtpsniff.render.statistics_tables import draw
 
-from .below import Source, compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
+from .below import compressed, flows, fragments, headers, headers_general, pcap, pcapng, strace
 from .connections import (
     converse,
     greetings,
@@ -165,9 +166,7 @@ def policy(data: bytes) -> None:
 def everything(data: bytes) -> None:
     """Packets of Ethernet from first to last, through all that looks at events and all that shows them."""
     packets = conversation_packets(turns(data))
-    source = Source()
-    source.given = iter([packets[:3], packets[3:]])
-    sniffer = Sniffer(source, Settings(reply_seconds=0.005))
+    sniffer = Sniffer(Packets(packets, 3), Settings(reply_seconds=0.005))
     events = [event for some in sniffer.events() for event in some]
     shown(events, ("summary", "tree", "dump"))
     statistics = Statistics()

@@ -29,12 +29,6 @@ def uprobes() -> None:
     need_uprobes()
 
 
-@pytest.fixture
-def side() -> Iterator[Side]:
-    with joined_namespaces() as (here, _):
-        yield here
-
-
 class Pair:
     """curve_pair.py while it runs."""
 

@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ import pytest
 from tests.support import draft_peers, draft_sockets
 from tests.support.conversation import octets, wrong
 from tests.support.live_program import LiveProgram, Record, live, needs_privilege
-from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
+from tests.support.namespaces import Side, needs_namespaces
 from tests.support.paths import program
 
 HOST = "127.0.0.1"
@@ -25,12 +24,6 @@ pytestmark = [
         reason="no libzmq with drafts: tests/support/libzmq/build .ci/libzmq makes one",
     ),
 ]
-
-
-@pytest.fixture
-def side() -> Iterator[Side]:
-    with joined_namespaces() as (one, _):
-        yield one
 
 
 def run(side: Side, exchange: str, port: int) -> list[dict[str, Any]]:

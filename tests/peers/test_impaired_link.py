@@ -5,7 +5,6 @@ may several of them read together, whatever their clocks say, nor may a capture 
 """
 
 import fcntl
-import json
 import os
 import pickle
 import re
@@ -16,7 +15,6 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
 from dissectors.events import Command
 from tests.support import peers
@@ -34,6 +32,7 @@ from tests.support.impaired_link import (
 )
 from tests.support.live_program import Record, live
 from tests.support.namespaces import needs_namespaces
+from tests.support.runner import read_json
 from tests.support.saved_files import read as packets_of
 from tests.support.saved_files import save
 from tests.world.conversation import CLIENT, SERVER, pushes
@@ -41,7 +40,6 @@ from tests.world.events import complaints, is_subsequence, sniff
 from tests.world.network import SentSegment, packets, segments
 from tests.world.octets import COMMAND, frame
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.cli.main import cli
 from zmtpsniff.net.segment import ACK, FIN, RST
 
 EXCHANGES = ("push_pull", "req_rep", "req_router", "parts", "dealer_router", "topics")
@@ -129,9 +127,7 @@ def read(folder: Path, *captures: Sequence[Packet]) -> list[Record]:
     paths = [folder / f"{number}.pcapng" for number in range(len(captures))]
     for path, capture in zip(paths, captures, strict=True):
         save(path, [list(capture)])
-    done = CliRunner().invoke(cli, ["read", "-T", "json", "--max-bytes", "0", *map(str, paths)])
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return read_json(*paths)
 
 
 def check_all(records: list[Record], recording: Recording) -> None:

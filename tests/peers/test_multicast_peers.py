@@ -16,7 +16,7 @@ from tests.support.live_program import Record, live, needs_privilege
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from tests.support.paths import program
 from tests.world.events import is_subsequence
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 
 GROUP = "239.192.7.7"
 PORT = 5800
@@ -116,7 +116,7 @@ def test_what_is_lost_and_repaired_is_told_in_order(transport: str, tmp_path: Pa
 
 def packets_of(saved: Path) -> list[bytes]:
     """The PGM packets of a capture."""
-    frames = [packet[2] for batch in open_captures([str(saved)]).batches() for packet in batch]
+    frames = [packet[2] for packet in load(saved)]
     ip = [frame[14:] for frame in frames if frame[12:14] == b"\x08\x00" and frame[23] in (17, 113)]
     return [packet[(packet[0] & 15) * 4 + (8 if packet[9] == 17 else 0) :] for packet in ip]
 

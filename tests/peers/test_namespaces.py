@@ -1,22 +1,15 @@
 """Live capture of pyzmq programs in network namespaces of their own: all they said, in order, once."""
 
 import json
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
 
 from tests.support.conversation import EVERYTHING, FEW, check, check_end, check_secrets, closed, converse
 from tests.support.live_program import LiveProgram, engines, live
-from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
+from tests.support.namespaces import Side, needs_namespaces
 
 pytestmark = needs_namespaces
-
-
-@pytest.fixture
-def sides() -> Iterator[tuple[Side, Side]]:
-    with joined_namespaces() as both:
-        yield both
 
 
 def capturing(engine: str, side: Side, *interfaces: str) -> AbstractContextManager[LiveProgram]:

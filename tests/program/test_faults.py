@@ -18,7 +18,8 @@ from dissectors.events import AnyEvent, Greeting, Message, Subscription
 from tests.support.paths import PROJECT
 from tests.support.settings import WIRE
 from tests.world.events import is_subsequence, sniff
-from zmtpsniff.capture.files import open_captures, open_stream
+from tests.world.tap import load
+from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
@@ -54,11 +55,7 @@ class Octets:
         yield from self._packets
 
 
-@cache
-def packets_of(path: Path) -> tuple[Packet, ...]:
-    return tuple(packet for batch in open_captures([str(path)]).batches() for packet in batch)
-
-
+packets_of = cache(load)
 Said = dict[tuple[str, str], list[Any]]  # by sender and receiver
 
 

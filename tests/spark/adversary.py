@@ -14,6 +14,7 @@ from tests.world.conversation import (
     greetings,
     numbers_body,
     text_body,
+    zeros_body,
 )
 from tests.world.network import (
     START_NS,
@@ -61,10 +62,6 @@ def alike_body(random: Random, length: int) -> bytes:
     """Frames of one kind, which end where the body does."""
     one = frame(text_body(random, random.randrange(1, 12)))
     return one * (length // len(one) + 1)
-
-
-def zeros_body(random: Random, length: int) -> bytes:
-    return bytes(length)
 
 
 def ones_body(random: Random, length: int) -> bytes:

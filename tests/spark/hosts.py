@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from tests.spark.spark_tables import packets
 from tests.support.paths import FIXTURES
+from tests.world.tap import load
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 
@@ -64,7 +64,7 @@ def talk(
     Packets take ``there_ns`` and ``back_ns``, the server ``service_ns`` longer to say anything. With NAT the server has
     the client as ``client_at_server``, the client the server as ``server_at_client``.
     """
-    found = packets(FIXTURES / fixture)
+    found = load(FIXTURES / fixture)
     first = found[0]
     asked_port = int.from_bytes(first[2][_TCP + 2 : _TCP + 4], "big")
     mine: Place = (client.address, random.randrange(1 << 15, 60_000))

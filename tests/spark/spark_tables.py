@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from dissectors.events import Cut, Hidden
 from tests.support import records
 from tests.support.settings import WIRE
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 from zmtpsniff.capture.locations import delta_options
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
@@ -35,14 +35,10 @@ _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type
 _SIDE = ("address", "version", "socket_type", "identity")
 
 
-def packets(path: Path) -> list[Packet]:
-    return [packet for batch in open_captures([str(path)]).batches() for packet in batch]
-
-
 def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
     """Write a capture as several files, cut before the packets with these places (from 0)."""
     folder.mkdir(parents=True)
-    found = packets(path)
+    found = load(path)
     ends = [0, *sorted(places), len(found)]
     files = []
     for number, (begin, end) in enumerate(pairwise(ends)):
@@ -56,7 +52,7 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
 def later(path: Path, by_ns: int, target: Path) -> Path:
     """A capture as if it had been made later."""
     section = PcapngSection(Provenance("zmtpsniff test"))
-    moved = [(packet[0] + by_ns, *packet[1:]) for packet in packets(path)]
+    moved = [(packet[0] + by_ns, *packet[1:]) for packet in load(path)]
     target.write_bytes(section.header([]) + section.packets(moved))
     return target
 
@@ -111,7 +107,7 @@ def assert_places(tables: dict[str, list[dict[str, Any]]]) -> None:
     @cache
     def known(file: str) -> tuple[list[int] | None, list[Packet]]:
         path = Path(file.removeprefix("file://"))
-        return records.offsets(records.content(path)), packets(path)
+        return records.offsets(records.content(path)), load(path)
 
     wrong = []
     count = 0

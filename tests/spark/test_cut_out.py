@@ -21,7 +21,8 @@ from tests.support.shown_commands import blocks
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark.local_job import take
-from tests.spark.spark_tables import packets, read_tables
+from tests.spark.spark_tables import read_tables
+from tests.world.tap import load
 
 SHELL, PYTHON = (
     block.text
@@ -67,7 +68,7 @@ def test_python_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     found = problems(tmp_path / "out")
     page(found)
     row = next(row for row in found if row["offset"] is not None)
-    assert packets(tmp_path / "one.pcap") == [packets(Path(row["file"]))[row["packet"] - 1]]
+    assert load(tmp_path / "one.pcap") == [load(Path(row["file"]))[row["packet"] - 1]]
 
 
 @pytest.mark.slow
@@ -77,13 +78,13 @@ def test_python_of_the_page_with_captures_of_all_kinds(tmp_path: Path, monkeypat
     (tmp_path / "sections.pcapng").write_bytes(sections())
     one = tmp_path / "one"
     for path in (*captures(), tmp_path / "sections.pcapng"):
-        octets, whole = records.content(path), packets(path)
+        octets, whole = records.content(path), load(path)
         offsets = records.offsets(octets)
         assert offsets is not None
         numbers = range(len(whole)) if path.parent == tmp_path else random.Random(3).sample(range(len(whole)), 3)
         for number in numbers:
             one.write_bytes(cut_out(io.BytesIO(octets), offsets[number]))
-            ((time_ns, *rest),) = packets(one)
+            ((time_ns, *rest),) = load(one)
             assert rest == list(whole[number][1:]), path.name
             # One of a simple packet block has none of its own.
             assert time_ns == whole[number][0] or not time_ns, path.name
@@ -105,7 +106,7 @@ def test_python_of_the_page_with_a_compressed_capture(
     opened: Any = gzip.open if form == "gzip" else zstandard.open
     with opened(packed, "rb") as file:
         (tmp_path / "one").write_bytes(cut_out(file, found[-1]["offset"]))
-    assert packets(tmp_path / "one") == [packets(packed)[found[-1]["packet"] - 1]]
+    assert load(tmp_path / "one") == [load(packed)[found[-1]["packet"] - 1]]
 
 
 @pytest.mark.skipif(not (shutil.which("editcap") and shutil.which("tshark")), reason="Wireshark's tools are not there")
@@ -115,5 +116,5 @@ def test_commands_of_the_page(tmp_path: Path) -> None:
     row = rows(path, tmp_path / "out")[-1]
     environment = {**os.environ, "PACKET": str(row["packet"]), "OFFSET": str(row["offset"])}
     subprocess.run(["sh", "-ec", SHELL], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    expected = [packets(path)[row["packet"] - 1]]
-    assert packets(tmp_path / "one.pcap") == packets(tmp_path / "one.pcapng") == expected
+    expected = [load(path)[row["packet"] - 1]]
+    assert load(tmp_path / "one.pcap") == load(tmp_path / "one.pcapng") == expected

@@ -31,7 +31,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from tests.spark.spark_tables import assert_places, by_series, cut, expected, later, packets
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, later
+from tests.world.tap import load
 from zmtpsniff.spark import register
 from zmtpsniff.spark.datasource import TABLES, ZmtpSource
 from zmtpsniff.spark.session import SparkError
@@ -50,7 +51,7 @@ def captures() -> list[Path]:
 
 def in_pieces(path: Path, number: int, folder: Path) -> list[Path]:
     """A capture, or the files that it is cut into at random places."""
-    count = len(packets(path))
+    count = len(load(path))
     if number == 1 or count < 2:
         return [path]
     return cut(path, random.Random(number).sample(range(1, count), min(number, count) - 1), folder)
@@ -154,8 +155,8 @@ def test_late_file_of_a_stream(tmp_path: Path) -> None:
     """Its rows come, too; what its connections are called is not known any more."""
     files = cut(FIXTURES / "app_malamute.pcap", [45, 90], tmp_path / "cut")
     # What waits for the octets of the late file is told once others show that they will not come.
-    last_ns = packets(files[2])[-1][0]
-    apart_ns = last_ns - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    last_ns = load(files[2])[-1][0]
+    apart_ns = last_ns - load(FIXTURES / "m31_ipv6.pcap")[0][0]
     files.append(later(FIXTURES / "m31_ipv6.pcap", apart_ns + 10**13, tmp_path / "cut" / "004.pcapng"))
     folder = tmp_path / "in"
     folder.mkdir()

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark.local_job import asked, local_session
-from tests.spark.spark_tables import by_series, cut, expected, packets, read_tables
+from tests.spark.spark_tables import by_series, cut, expected, read_tables
 from tests.support.spark_settings import write_settings
+from tests.world.tap import load
 from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, follow
 from zmtpsniff.spark.options import Options
 
@@ -141,7 +142,7 @@ def test_killed_in_mid_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("options", [(), ("--follow",)])
 def test_an_interrupt_is_one_line(tmp_path: Path, options: tuple[str, ...]) -> None:
     source, output = tmp_path / "in", tmp_path / "out"
-    size = len(packets(FIXTURES / "app_malamute.pcap"))
+    size = len(load(FIXTURES / "app_malamute.pcap"))
     for file in cut(FIXTURES / "app_malamute.pcap", range(1, size, 4), tmp_path / "cut"):
         for host in range(40):
             deliver(file, source / str(host))

@@ -20,7 +20,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from tests.spark.local_job import local_session, take
-from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, read_tables
+from tests.world.tap import load
 from zmtpsniff.spark.tables import TABLES, arrow_schema
 
 SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
@@ -39,7 +40,7 @@ def series(folder: Path, pieces: Sequence[int]) -> dict[str, list[Path]]:
     random_places = random.Random(6)
     found: dict[str, list[Path]] = {}
     for path in captures():
-        count = len(packets(path))
+        count = len(load(path))
         for number in pieces:
             if number > 1 and count < 2:
                 continue

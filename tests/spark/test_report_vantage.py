@@ -18,7 +18,8 @@ from deltalake import DeltaTable
 
 from tests.spark.hosts import BEGIN_NS, Host, talk
 from tests.spark.local_job import take
-from tests.spark.spark_tables import expected, packets, read_tables
+from tests.spark.spark_tables import expected, read_tables
+from tests.world.tap import load
 from zmtpsniff.spark.connections import shared_id
 from zmtpsniff.spark.report.vantage import views
 from zmtpsniff.spark.tables import TABLES
@@ -196,7 +197,7 @@ def test_the_id_is_the_numbers(tmp_path: Path) -> None:
     """As Wireshark shows them, of SYN and SYN-ACK."""
     capture = FIXTURES / "m31_req_rep.pcap"
     take([capture], tmp_path)
-    syn, answer = (packet[2] for packet in packets(capture)[:2])
+    syn, answer = (packet[2] for packet in load(capture)[:2])
     numbers = [int.from_bytes(octets[38:42], "big") for octets in (syn, answer)]
     (row,) = read_tables(tmp_path)["connections"]
     assert row["conn_id"] == syn[38:42].hex() + answer[38:42].hex() == shared_id(*numbers).name

@@ -23,7 +23,8 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: pip install
 
 from tests.spark import adversary
 from tests.spark.local_job import asked, local_session, take, take_listed
-from tests.spark.spark_tables import by_series, cut, expected, later, packets, read_tables
+from tests.spark.spark_tables import by_series, cut, expected, later, read_tables
+from tests.world.tap import load
 from zmtpsniff.capture import locations
 from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
@@ -74,7 +75,7 @@ def assert_all_told(output: Path, files: Sequence[Path], **options: Any) -> None
 
 
 def pieces_of(name: str, parts: int, folder: Path) -> list[Path]:
-    size = len(packets(FIXTURES / name))
+    size = len(load(FIXTURES / name))
     return cut(FIXTURES / name, [size * part // parts for part in range(1, parts)], folder)
 
 
@@ -138,7 +139,7 @@ def test_late_file_whose_predecessors_are_gone(tmp_path: Path) -> None:
     """Its rows come, and those that were there stay, as do the states."""
     files = pieces_of("app_malamute.pcap", 5, tmp_path / "in")
     # What waits for the octets of the late file is told once others show that they will not come.
-    apart_ns = packets(files[4])[-1][0] - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    apart_ns = load(files[4])[-1][0] - load(FIXTURES / "m31_ipv6.pcap")[0][0]
     files.append(later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_NS, tmp_path / "in" / "999.pcapng"))
     wanted = expected([files[at] for at in (0, 2, 3, 4, 5)])
     output = tmp_path / "out"
@@ -197,7 +198,7 @@ def test_one_is_over_because_others_go_on(tmp_path: Path) -> None:
     """Of a connection that nothing comes of any more there is a row as soon as the packets of others say so."""
     begun = cut(FIXTURES / "m31_push_pull.pcap", [25], tmp_path / "in")[0]
     other = tmp_path / "in" / "999.pcapng"
-    apart_ns = packets(begun)[-1][0] - packets(FIXTURES / "m31_ipv6.pcap")[0][0]
+    apart_ns = load(begun)[-1][0] - load(FIXTURES / "m31_ipv6.pcap")[0][0]
     later(FIXTURES / "m31_ipv6.pcap", apart_ns + 2 * IDLE_NS, other)
     follow([begun], tmp_path / "out", shards=2)
     assert not read_tables(tmp_path / "out")["connections"]
@@ -289,7 +290,7 @@ def test_octets_that_are_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
     """A file in which many connections begin, and one that has a message of some of them."""
-    found = packets(FIXTURES / "m31_push_pull.pcap")
+    found = load(FIXTURES / "m31_push_pull.pcap")
     folder.mkdir()
 
     def of(client: int, at: int, after_ns: int) -> Packet:
@@ -329,7 +330,7 @@ def test_only_what_changes_is_read_and_written(tmp_path: Path, monkeypatch: pyte
 def test_log_of_states_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_log, "_MANY", 3)
     capture = FIXTURES / "app_malamute.pcap"
-    files = cut(capture, range(1, len(packets(capture)), 12), tmp_path / "in")
+    files = cut(capture, range(1, len(load(capture)), 12), tmp_path / "in")
     most = 0
     for file in files:
         follow([file], tmp_path / "out")

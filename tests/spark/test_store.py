@@ -30,7 +30,8 @@ from deltalake import DeltaTable
 from pyarrow.fs import FileSelector
 
 from tests.spark.local_job import take
-from tests.spark.spark_tables import assert_places, by_series, cut, expected, packets, read_tables
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, read_tables
+from tests.world.tap import load
 from zmtpsniff.capture.locations import LocationError, file_system
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import job, maintenance, store, tables, writer
@@ -47,7 +48,7 @@ def series(folder: Path, count: int, names: tuple[str, ...] = NAMES) -> dict[str
     places = random.Random(7)
     found = {}
     for name in names:
-        total = len(packets(FIXTURES / name))
+        total = len(load(FIXTURES / name))
         found[str(folder / name)] = cut(FIXTURES / name, places.sample(range(1, total), count - 1), folder / name)
     return found
 
@@ -101,7 +102,7 @@ def test_a_late_file_has_its_series_dissected_anew(tmp_path: Path) -> None:
 
 def test_packets_out_of_order_where_files_change_are_no_reason_to_begin_again(tmp_path: Path) -> None:
     """As several queues of a network card write them; the files before are not read, since they are gone."""
-    given = packets(FIXTURES / "m31_push_pull.pcap")
+    given = load(FIXTURES / "m31_push_pull.pcap")
     whole = comparable_messages(expected([FIXTURES / "m31_push_pull.pcap"]))
     assert len(whole) > 10
     for place in range(2, len(given) - 1, 5):
@@ -444,7 +445,7 @@ def test_a_question_on_one_host_or_hour_reads_little(tmp_path: Path, monkeypatch
     for name, files in wanted.items():
         mine = [one for one in actions if one["min"]["series"] <= name <= one["max"]["series"]]
         assert len(mine) == 1
-        times = [packet[0] for file in files for packet in packets(file)]
+        times = [packet[0] for file in files for packet in load(file)]
         assert min(times) <= mine[0]["min"]["time_ns"] <= mine[0]["max"]["time_ns"] <= max(times)
     hour = max(one["min"]["time_ns"] for one in actions)
     assert sum(one["max"]["time_ns"] >= hour for one in actions) < 3

@@ -17,7 +17,7 @@ from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
 from tests.support.paths import FIXTURES
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 from zmtpsniff.capture.source import Packet
 
 ETHERNET, RAW = 1, 101
@@ -29,7 +29,7 @@ OUTER6 = Ether(**MAC) / IPv6(src="fd00::1", dst="fd00::2")
 
 @cache
 def recorded(name: str) -> tuple[Packet, ...]:
-    packets = tuple(packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch)
+    packets = tuple(load(FIXTURES / name))
     assert {packet[1] for packet in packets} == {ETHERNET}
     return packets
 

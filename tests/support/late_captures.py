@@ -4,18 +4,12 @@ from pathlib import Path
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Connection, Greeting
-from tests.world.tap import Packets
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import Packets, load
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
-
-
-def packets_of(path: Path) -> list[Packet]:
-    """All packets of a capture."""
-    return [packet for batch in open_captures([str(path)]).batches() for packet in batch]
 
 
 def events_of(packets: list[Packet], settings: Settings) -> list[AnyEvent]:
@@ -36,7 +30,7 @@ def without_beginnings(path: Path, share: float = 0.0) -> list[Packet]:
         elif isinstance(event, Greeting) or (isinstance(event, Command) and event.socket_type is not None):
             ends[event.flow] = event.packet
     lasts = {frozenset({one.client.address, one.server.address}): ends.get(one.flow, 0) for one in connections}
-    packets = packets_of(path)
+    packets = load(path)
     behind: dict[frozenset[str], list[int]] = {}
     gone: set[int] = set()
     for segment in HeaderDecoder().segments(packets, 1):

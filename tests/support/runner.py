@@ -18,6 +18,7 @@ import threading
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.support.paths import PROJECT
 
@@ -78,6 +79,13 @@ def run(
     for thread in threads:
         thread.join(_PATIENCE)
     return subprocess.CompletedProcess(words, status, written[out].decode(), written[err].decode())
+
+
+def read_json(*arguments: object) -> list[dict[str, Any]]:
+    """All that ``read`` shows, as JSON, with these arguments, whole frames among it; it must succeed."""
+    done = run("read", "-T", "json", "--max-bytes", "0", *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def _write(descriptor: int, octets: bytes) -> None:

@@ -62,6 +62,10 @@ def numbers_body(random: Random, length: int) -> bytes:
     return b"".join(struct.pack("<I", random.randrange(300)) for _ in range(length // 4 + 1))[:length]
 
 
+def zeros_body(_: Random, length: int) -> bytes:
+    return bytes(length)
+
+
 def json_body(random: Random, length: int) -> bytes:
     return b'{"id":%d,"name":"%s"}' % (random.randrange(10**6), text_body(random, max(length - 24, 0)))
 

@@ -7,17 +7,13 @@ import struct
 from collections.abc import Callable
 from random import Random
 
-from .conversation import CLIENT, SERVER, binary_body, json_body, numbers_body, text_body
+from .conversation import CLIENT, SERVER, binary_body, json_body, numbers_body, text_body, zeros_body
 from .protocol_octets import Speak, Turns, len32
 from .protocols import PROTOCOLS
 
 Body = Callable[[Random, int], bytes]
 Make = Callable[[Random], Callable[[], bytes]]
 """Chooses how the messages of a conversation are, and makes one after the other."""
-
-
-def zeros_body(_: Random, length: int) -> bytes:
-    return bytes(length)
 
 
 BODIES: tuple[Body, ...] = (binary_body, text_body, json_body, numbers_body, zeros_body)

@@ -1,9 +1,10 @@
-"""Captures of packets at hand: a source of them, and a file with them."""
+"""Captures of packets at hand: a source of them, and files with them."""
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault, Packet
 
 RECORD = 1000
@@ -44,6 +45,11 @@ class Packets:
     def clock(self) -> int:
         """The time, nanoseconds since the Unix epoch: that just before the next packet."""
         return self._now_ns
+
+
+def load(path: Path) -> list[Packet]:
+    """All packets of a capture file."""
+    return [packet for batch in open_captures([str(path)]).batches() for packet in batch]
 
 
 def save(path: Path, packets: Iterable[Packet]) -> None:

@@ -7,10 +7,11 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import Connection, Message
-from tests.support.late_captures import events_of, packets_of, without_beginnings
+from tests.support.late_captures import events_of, without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.running_systems import SYSTEMS
 from tests.support.settings import RELATIONS
+from tests.world.tap import load
 from zmtpsniff import decode_as
 
 _LEAST = 8  # messages
@@ -50,7 +51,7 @@ def test_captures_that_begin_too_late(name: str) -> None:
         if isinstance(event, Connection)
         for peer in (event.client, event.server)
     }
-    packets = packets_of(path)
+    packets = load(path)
     count: Counter[str] = Counter()
     answered: Counter[str] = Counter()
     for begin, end in product((0.3, 0.41, 0.55), (1.0, 0.93, 0.86)):

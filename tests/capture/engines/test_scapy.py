@@ -15,10 +15,10 @@ import pytest
 
 from tests.support.live_program import needs_privilege
 from tests.support.paths import FIXTURES
+from tests.world.tap import load
 from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.capture.engines.packet_ring import PacketRing
 from zmtpsniff.capture.engines.scapy import ScapyEngine
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import CaptureError, Packet
 
 pytestmark = [
@@ -62,10 +62,6 @@ def own_interface(kind: int) -> Iterator[tuple[str, int]]:
         os.close(descriptor)
 
 
-def packets_of(name: str) -> list[Packet]:
-    return [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
-
-
 def captured(engine: ScapyEngine, seconds: float = 0.3) -> list[Packet]:
     """What the engine has after so long."""
     threading.Timer(seconds, engine.stop).start()
@@ -76,7 +72,7 @@ def captured(engine: ScapyEngine, seconds: float = 0.3) -> list[Packet]:
 @pytest.mark.parametrize("interfaces", ["its own", "any"])
 @pytest.mark.parametrize("capture_filter", ["", "tcp port 20201"])
 def test_a_tunnel_without_link_headers(interfaces: str, capture_filter: str) -> None:
-    sent = [packet[2][14:] for packet in packets_of("m31_push_pull.pcap")]
+    sent = [packet[2][14:] for packet in load(FIXTURES / "m31_push_pull.pcap")]
 
     def through_a_tunnel() -> list[Packet]:
         with own_interface(_TUN) as (name, descriptor):
@@ -98,13 +94,13 @@ def test_a_filter_for_another_port_lets_nothing_through() -> None:
     with own_interface(_TUN) as (name, descriptor):
         engine = ScapyEngine(LiveOptions([name], "tcp port 20202"))
         engine.start()
-        for packet in packets_of("m31_push_pull.pcap"):
+        for packet in load(FIXTURES / "m31_push_pull.pcap"):
             os.write(descriptor, packet[2][14:])
         assert captured(engine) == []
 
 
 def test_a_vlan_tag_that_the_kernel_took_out_is_put_back() -> None:
-    sent = [packet[2] for packet in packets_of("m31_vlan_tag.pcap")]
+    sent = [packet[2] for packet in load(FIXTURES / "m31_vlan_tag.pcap")]
     assert all(octets[12:14] == b"\x81\x00" for octets in sent)
     with own_interface(_TAP) as (name, descriptor):
         engine = ScapyEngine(LiveOptions([name]))
