@@ -27,7 +27,7 @@ from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 
 class EventFeed:
-    """What stands for a dissection: events that are there already."""
+    """A stand-in for a dissection: events that are there already."""
 
     position = None
     dropped = 0

@@ -39,7 +39,7 @@ class Tmux:
         return self._run("capture-pane", "-p", *options)
 
     def until(self, text: str, *options: str) -> str:
-        """What is on the screen once it has a text."""
+        """The screen, once it has a text."""
         deadline = time.monotonic() + _PATIENCE
         while text not in (screen := self.screen(*options)):
             assert time.monotonic() < deadline, screen

@@ -1,4 +1,4 @@
-"""What zmtpsniff browse refuses, in one line."""
+"""zmtpsniff browse refuses some options, in one line."""
 
 from pathlib import Path
 

@@ -44,7 +44,7 @@ def long_capture(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def read_slowly(
     *arguments: object, stdout_too: bool = False, stdin: Path | None = None, encoding: str = "utf-8", columns: int = 80
 ) -> tuple[str, Terminal]:
-    """What the program writes to standard output, and on a terminal that is its standard error."""
+    """The standard output of the program, and its standard error on a terminal."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "PYTHONIOENCODING": encoding}

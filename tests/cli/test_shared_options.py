@@ -14,7 +14,7 @@ from zmtpsniff.net.limits import FlowLimits
 
 
 def given(group: object, *arguments: str) -> dict[str, object]:
-    """What a command with a group of options is called with."""
+    """The arguments of a command with a group of options."""
     seen: dict[str, object] = {}
     command = click.command()(group(lambda **values: seen.update(values)))  # type: ignore[operator]
     done = CliRunner().invoke(command, arguments, standalone_mode=False)

@@ -62,7 +62,7 @@ def _frames(record: Record) -> list[bytes]:
 
 
 def _text(record: Record, *path: str | int) -> Any:
-    """What is at a path of a record, None if nothing is."""
+    """The value at a path of a record, None if there is none."""
     value: Any = record
     for step in path:
         try:

@@ -22,7 +22,7 @@ _MERMAID = Path(os.environ.get("NODE_PATH", "node_modules")) / "mermaid" / "dist
 
 
 def _labels(events: list[AnyEvent]) -> list[str]:
-    """What stands at the arrows."""
+    """The words at the arrows."""
     return [step_words(event, 32) or "" for event in events if isinstance(event, Message)]
 
 

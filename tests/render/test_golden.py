@@ -1,4 +1,4 @@
-"""What people and programs read, word for word, as tcpdump tests it: capture and options in, expected file out.
+"""The output for people and programs, word for word, as tcpdump tests it: capture and options in, expected file out.
 
 ``pytest tests/render --renew-golden`` writes the expected files anew; read their diff before committing it.
 """
@@ -92,7 +92,7 @@ CASES = [
 
 
 def _run(captures: str, options: str) -> bytes:
-    """What the command writes; this process runs it, since another one takes longer to start than for the rest."""
+    """The output of the command; this process runs it, since another one takes longer to start than for the rest."""
     command = ["read", "--utc", *options.split(), *captures.split()]
     with contextlib.chdir(FIXTURES):
         done = CliRunner(charset="utf-8", env={"NO_COLOR": None}).invoke(cli, command)

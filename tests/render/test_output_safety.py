@@ -111,7 +111,7 @@ def statistics(events: Sequence[AnyEvent], color: Any = "never") -> tuple[str, s
 
 
 def is_safe(text: str) -> bool:
-    """Whether a terminal shows all of it; what peers choose goes through escape() of zmtpsniff.words.text."""
+    """Whether a terminal shows the whole text; names that peers choose go through escape() of zmtpsniff.words.text."""
     text.encode()  # no lone surrogate
     unsafe = [found[0] for line in text.split("\n") for found in CONTROL_OR_UNSEEN.finditer(line)]
     assert not unsafe, f"escape these by zmtpsniff.words.text: {unsafe[:5]}"
@@ -244,7 +244,7 @@ def test_a_part_of_zap_is_hidden() -> None:
 
 @pytest.mark.parametrize("arguments", [[], ["--no-payload"], ["-vv"], ["--no-patterns"]], ids=" ".join)
 def test_the_program_hides_and_shows(arguments: list[str]) -> None:
-    """What --show-secrets is for works: else nothing that is hidden above would prove anything."""
+    """--show-secrets works: else nothing that is hidden above would prove anything."""
     from click.testing import CliRunner
 
     def run(*more: str) -> str:

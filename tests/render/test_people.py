@@ -1,4 +1,4 @@
-"""What people read: the tree, the summary and the dump."""
+"""The formats for people: the tree, the summary and the dump."""
 
 import fcntl
 import io
@@ -113,7 +113,7 @@ events = st.one_of(
 
 
 def shown(output: Format, batch: list[Any], encoding: str = "utf-8", **options: Any) -> str:
-    """What a renderer writes to a stream of that encoding."""
+    """The output of a renderer to a stream of that encoding."""
     buffer = io.BytesIO()
     stream = io.TextIOWrapper(buffer, encoding=encoding, newline="")
     renderer = make_renderer(output, stream, utc=True, **options)
@@ -170,7 +170,7 @@ def test_every_record_is_whole_lines(batch: list[AnyEvent], output: Any) -> None
 def test_messages_of_a_run_are_shown_as_each_by_itself(
     bodies: list[Any], output: Any, verbosity: int, whole: bool
 ) -> None:
-    """What is made once for many messages of a packet is right for each of them."""
+    """A part that is made once for many messages of a packet is right for each of them."""
     options: dict[str, Any] = {"verbosity": verbosity, "max_bytes": 0 if whole else 8, "color": "always"}
     run = [Message(*PLACE, [body], "PUSH") for body in bodies]
     by_themselves = shown(output, [Message(*PLACE, [body], "PUSH", incomplete=True) for body in bodies], **options)

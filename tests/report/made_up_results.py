@@ -1,4 +1,4 @@
-"""A report of a fleet, made up: what is drawn of it, with text that a hostile peer would choose."""
+"""A report of a fleet, made up, with text that a hostile peer would choose."""
 
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.report.results import (
@@ -32,7 +32,7 @@ SERVICES = ["10.0.1.5:5555", "10.0.1.6:5555"]
 
 
 def results() -> Results:
-    """Two days of it."""
+    """Two days of such results."""
     hours = [BEGIN + hour * HOUR for hour in range(48)]
     total = ReportTotal(1920, 48_000_000, 12, 5230, 31_000_000, 9_300_000_000, 40, 131, BEGIN, BEGIN + 48 * HOUR, 1)
     made = Results(total)

@@ -326,7 +326,7 @@ class BrowseApp(App[None]):
         self.view.toggle_zoom(self.focused)
 
     def action_pause(self) -> None:
-        """Stop the list, or let it go on."""
+        """Pause the list, or resume it."""
         self.view.toggle_pause()
         self.status.draw()
 
@@ -336,7 +336,7 @@ class BrowseApp(App[None]):
         self.status.say("stopped")
 
     def action_escape(self) -> None:
-        """Stop what goes on."""
+        """Stop a search, a zoom or a message of the status line."""
         self._search.stop()
         self.view.zoom(None)
         self.status.say("")

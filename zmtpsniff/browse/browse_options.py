@@ -9,7 +9,7 @@ THEMES = {"terminal": "ansi-dark", "dark": "textual-dark", "light": "textual-lig
 
 
 class BrowseOptions(NamedTuple):
-    """What was asked for."""
+    """The options of a run of browse."""
 
     title: str  # what is looked at, safe to show
     is_live: bool = False

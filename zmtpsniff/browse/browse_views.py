@@ -130,7 +130,7 @@ class Views:
         self._run(partial(self._count, show), "view")
 
     def _count(self, show: Callable[[list[AnyRecord]], None]) -> None:
-        """Count all records that have come, unless that has been done, and show something of it."""
+        """Count all records that have come, unless that has been done, and show some of the counts."""
         worker = get_current_worker()
         count = len(self._index)
         if self._statistics is None or self._statistics[0] != count:

@@ -31,7 +31,7 @@ _LARGEST = 0xFFFFFFFF  # packet that the index can hold
 
 
 class Talk:
-    """Who talks in one flow, as far as its records say."""
+    """The two sides of a flow, as far as its records name them."""
 
     __slots__ = ("client", "first_row", "flow", "identities", "server", "socket_types", "summary")
 

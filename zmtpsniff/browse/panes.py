@@ -1,4 +1,4 @@
-"""What the three panes show: the records, the tree of one, its octets."""
+"""The contents of the three panes: the records, the tree of one, its octets."""
 
 from rich.text import Text
 from textual import events

@@ -11,7 +11,7 @@ from zmtpsniff.filters.completion import FieldCompletion
 
 
 class FieldSuggester(Suggester):
-    """Shows, behind the cursor, how a filter may go on."""
+    """Suggests, behind the cursor, the rest of a filter."""
 
     def __init__(self, completion: FieldCompletion) -> None:
         """Ask this."""
@@ -34,7 +34,7 @@ class Prompt(Input):
     ]
 
     class Departure(Message):
-        """Somebody wants no more of it."""
+        """Posted when the user leaves the prompt."""
 
         def __init__(self, prompt: "Prompt") -> None:
             """Of that line."""

@@ -69,7 +69,7 @@ class RecordView(Container):
 
     @property
     def event(self) -> AnyEvent | None:
-        """What it says."""
+        """The record under the cursor."""
         return None if self.row is None else self._index.event(self.row)
 
     @property
@@ -199,7 +199,7 @@ class RecordView(Container):
             self.list_pane.refresh()
 
     def toggle_pause(self) -> None:
-        """Stop the list, or let it go on; records are read meanwhile."""
+        """Pause the list, or resume it; records are read meanwhile."""
         self.records.frozen = len(self.records) if self.records.frozen is None else None
         self.list_pane.sync()
 

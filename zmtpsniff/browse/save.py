@@ -19,7 +19,7 @@ from zmtpsniff.render.payload import frames_to_show
 
 
 class SaveError(Error):
-    """What cannot be saved; its text says why."""
+    """Octets, a record or packets cannot be saved; the text says why."""
 
 
 def json_line(event: AnyEvent, show_secrets: bool = False) -> str:

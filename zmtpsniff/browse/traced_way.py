@@ -12,7 +12,7 @@ _AROUND = 100_000  # records before and after the chosen one that are looked thr
 
 
 class Traced(NamedTuple):
-    """The rows of the messages of a way, in order of time, and the way itself; None if nothing is known of it."""
+    """The rows of the messages of a way, in order of time, and the way itself; None if the way is not known."""
 
     rows: list[int]
     way: Way | None

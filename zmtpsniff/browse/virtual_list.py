@@ -16,7 +16,7 @@ _LEFT = Style(underline=True)  # the line that is chosen in a list that has not 
 
 
 class LineSource(Protocol):
-    """What a list shows."""
+    """The lines of a list."""
 
     def __len__(self) -> int:
         """How many lines there are."""
@@ -35,7 +35,7 @@ class NoLines:
     columns = 0
 
     def __len__(self) -> int:
-        """None."""
+        """Always zero."""
         return 0
 
     def line(self, place: int, width: int) -> Text:
@@ -77,7 +77,7 @@ class VirtualList(ScrollView, can_focus=True):
             return self.view
 
     class Choice(CursorMove):
-        """Somebody wants what the line leads to."""
+        """Posted when the user opens the line with the cursor."""
 
     marks_line = True  # whether the line with the cursor is marked as a whole
 

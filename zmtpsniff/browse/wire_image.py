@@ -136,7 +136,7 @@ def _around(segments: dict[int, bytes], anchor: int) -> bytes:
 
 
 def _bodies(event: AnyEvent) -> list[WirePiece]:
-    """What is known of a record's octets without its packets."""
+    """The octets of a record that are known without its packets."""
     if isinstance(event, Message):
         return [WirePiece((f"frames[{place}]",), at_hand(frame)) for place, frame in enumerate(event.frames)]
     if isinstance(event, Subscription):

@@ -63,7 +63,7 @@ def _complete_set(context: click.Context, parameter: click.Parameter, incomplete
 
 
 class CheckSettings(NamedTuple):
-    """What to check, against what, and where the reports go."""
+    """The options of check: captures, rules, and files for reports."""
 
     policy: str | None  # a file
     include: tuple[str, ...]  # sets of rules
@@ -237,7 +237,7 @@ def _load_formats(settings: CheckSettings) -> None:
 
 
 def _diagnosis(rules: "list[Rule]", settings: CheckSettings) -> "Diagnosis | None":
-    """What rules on findings ask, if there are any."""
+    """The diagnosis for rules on findings, None if there are no such rules."""
     if not any(rule.kind == "no_findings" for rule in rules):
         return None
     from zmtpsniff.analysis.findings import Diagnosis

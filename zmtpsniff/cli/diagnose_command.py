@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class DiagnoseSettings(NamedTuple):
-    """What to diagnose, and how to say what was found."""
+    """The options of diagnose: captures, and the form of the output."""
 
     output_format: Literal["text", "json"]
     file: str | None

@@ -14,7 +14,7 @@ from zmtpsniff.cli.live_host import pass_keys, started_host
 from zmtpsniff.cli.output import must_be_read, open_output, tell
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver_options import SaverSettings
-from zmtpsniff.cli.shared_options import AUTO_KEYS, DecodeAsRule, DisplayFilter, FilePath, key_files, read_curve_keys
+from zmtpsniff.cli.shared_options import AUTO_KEYS, DisplayFilter, FilePath, decode_as_rule, key_files, read_curve_keys
 from zmtpsniff.cli.tshark_options import TsharkSettings
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error
@@ -32,7 +32,7 @@ _NO_TSHARK = TsharkSettings(tls_keys=(), preferences=())
 
 
 class ExtcapSettings(NamedTuple):
-    """What Wireshark, or somebody who links zmtpsniff, asks for."""
+    """The options of extcap, given by Wireshark or by the user who links zmtpsniff."""
 
     link: bool
     folder: str | None
@@ -68,7 +68,7 @@ class ExtcapSettings(NamedTuple):
 )
 @DIALOG.option("--filter", "passes", type=DisplayFilter(), metavar="FILTER", help="Give only records that pass.")
 @DIALOG.option(
-    "--decode-as", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
+    "--decode-as", "rules", type=decode_as_rule, multiple=True, metavar="RULE",
     help="Take a port for ZMTP: tcp.port==5555,zmtp.",
 )  # fmt: skip
 @DIALOG.option(

@@ -68,7 +68,7 @@ class OptionSection(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What the docstring of a command says."""
+    """The docstring of a command, taken apart."""
 
     paragraphs: list[str]  # each on one line
     examples: list[str]  # command lines
@@ -134,7 +134,7 @@ def details(option: click.Option) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """What stands before the first full stop that ends a sentence."""
+    """The text up to the first full stop that ends a sentence."""
     head, stop, _ = text.partition(". ")
     return head + "." if stop else text
 

@@ -83,7 +83,7 @@ def _table(
 
 
 def _cells(each: "Interface") -> "dict[str, Text]":
-    """What each column says, by its title."""
+    """The text of each column, by its title."""
     from rich.text import Text
 
     from zmtpsniff.words.text import escape

@@ -27,7 +27,7 @@ class LastLine:
         return not self._is_shown or time.monotonic() - self._drawn_at >= _REDRAW_SECONDS
 
     def draw(self, text: str) -> None:
-        """Show a text, as much of it as the terminal is wide."""
+        """Show a text, cut to the width of the terminal."""
         self._terminal.write(f"{_ERASE}{text[: self._columns() - 1]}")
         self._terminal.flush()
         self._drawn_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""What commands that capture live traffic have in common: their options, and a source opened as these say."""
+"""Live captures for commands: the options, and a source opened as these say."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def _complete_interface(context: click.Context, parameter: click.Parameter, inco
 
 
 class LiveSettings(NamedTuple):
-    """What to capture, and with what."""
+    """The options of a live capture: interfaces, filter, engine."""
 
     interfaces: tuple[str, ...]
     capture_filter: str

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def started_host(
     *, with_processes: bool, with_keys: bool, say: Callable[[str], None] = tell
 ) -> "Iterator[LocalHost | None]":
-    """The helper that keeps the privileges of now, closed in the end; None if the options ask nothing of it.
+    """The helper that keeps the privileges of now, closed in the end; None if no option needs a helper.
 
     With keys, the helper follows every library in use that makes keys once it is there. If that is not possible, one
     line says why, and the helper looks for keys only in memory. Raises CaptureError. ``say`` is called with lines for

@@ -93,7 +93,7 @@ def must_be_read(stream: IO[Any]) -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Hold interrupts back meanwhile: one in the middle of a write to a full pipe would lose the rest of it."""
+    """Hold interrupts back meanwhile: one in the middle of a write to a full pipe would lose the rest of the write."""
     if sys.platform == "win32":  # which cannot
         yield
         return

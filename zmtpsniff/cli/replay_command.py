@@ -136,7 +136,7 @@ def _ask(plan: "Plan", endpoint: "Endpoint") -> None:
 
 
 def summary(score: "Score") -> str:
-    """What a replay did, on one line."""
+    """The results of a replay, on one line."""
     from zmtpsniff.words.counts import plural
 
     parts = [f"{plural(score.sent, 'message')} sent in {score.seconds:.1f} s"]

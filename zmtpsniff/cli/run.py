@@ -65,7 +65,7 @@ def open_records(output: "Output") -> "AbstractContextManager[IO[Any]]":
 
 
 def renderer_for(output: "Output", settings: "Settings", stream: "IO[Any]") -> "Renderer":
-    """What writes events to the stream of an output, as its options ask."""
+    """The renderer that writes events to the stream of an output, as its options ask."""
     return make_renderer(
         output.format,
         stream,

@@ -33,15 +33,18 @@ _FLOWS = FlowLimits()
 AUTO_KEYS = "auto"  # instead of a file of keys: those of this machine's programs
 
 
-class DecodeAsRule(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
-    """A rule of ``-d``, parsed."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """A value that a function parses. The function raises ValueError, which becomes a usage error."""
 
-    name = "rule"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        """Call the value ``name``, and parse it by ``parse``."""
+        self.name = name
+        self._parse = parse
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> decode_as.DecodeAs:
-        """Parse one rule; what is wrong with it becomes a usage error."""
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Parse a text; anything else is a value already."""
         try:
-            return decode_as.parse(value)
+            return self._parse(value) if isinstance(value, str) else value
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
@@ -69,6 +72,9 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
         from zmtpsniff.filters.completion import FieldCompletion
 
         return [CompletionItem(text) for text in FieldCompletion().completions(incomplete)]
+
+
+decode_as_rule = Parsed("rule", decode_as.parse)
 
 
 class IntRange(click.IntRange):
@@ -165,7 +171,7 @@ def _make_settings(
 
 
 def key_files(names: tuple[str, ...]) -> tuple[str, ...]:
-    """What ``--curve-keys`` names without AUTO_KEYS."""
+    """The files that ``--curve-keys`` names, without AUTO_KEYS."""
     return tuple(name for name in names if name != AUTO_KEYS)
 
 
@@ -193,7 +199,7 @@ _show_secrets = DECODING.option("--show-secrets", is_flag=True, help="Show passw
 _dissection = (
     PACKETS.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
     DECODING.option(
-        "-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE",
+        "-d", "rules", type=decode_as_rule, multiple=True, metavar="RULE",
         help="Read a port as ZMTP: tcp.port==5555,zmtp. Whatever its octets look like. 5555-5560 are several ports, "
         "zmtp1, zmtp2 and zmtp3 versions. RADIO and DISH over UDP: udp.port==5556,zmtp. The protocol inside messages: "
         "tcp.port==5557,mlm. The type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",

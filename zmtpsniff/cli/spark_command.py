@@ -8,11 +8,12 @@ from zmtpsniff.analysis.defaults import PAGE_ROWS, TOP_ROWS
 from zmtpsniff.cli.help import COMING, COUNTS, DECODING, OUTPUT, SPARK, TABLES, Group
 from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.shared_options import (
-    DecodeAsRule,
     FloatRange,
     IntRange,
+    Parsed,
     color,
     curve_key_files,
+    decode_as_rule,
     output_file,
     read_curve_keys,
     table_format,
@@ -39,48 +40,33 @@ _SAID = {
 """What is said of one file in some condition, and of many."""
 
 
-class PortRanges(click.ParamType):  # type: ignore[type-arg]
-    """Ports as ``5555,6000-6010``."""
+def _parse_ports(value: str) -> "Ports":
+    from zmtpsniff.spark.options import parse_ports
 
-    name = "ports"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Ports":
-        """Parse them; what is wrong with them becomes a usage error."""
-        if isinstance(value, tuple):
-            return value
-        from zmtpsniff.spark.options import parse_ports
-
-        try:
-            return parse_ports(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+    return parse_ports(value)
 
 
-class SeriesRule(click.ParamType):  # type: ignore[type-arg]
-    """A rule that says which files are one series."""
+def _check_series(value: str) -> str:
+    from zmtpsniff.spark.options import check_series
 
-    name = "rule"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """See that it is one; what is wrong with it becomes a usage error."""
-        from zmtpsniff.spark.options import check_series
-
-        try:
-            return check_series(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+    return check_series(value)
 
 
-class Location(click.ParamType):  # type: ignore[type-arg]
-    """A path or URL."""
+def _parse_time(value: str) -> int:
+    from zmtpsniff.spark.report.views import parse_time
 
-    name = "location"
+    return parse_time(value)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Refuse an empty path, such as an empty variable of a script: it would mean / or the current folder."""
-        if not value:
-            self.fail("it is empty; give a path or URL", param, ctx)
-        return str(value)
+
+def _location(value: str) -> str:
+    """Refuse an empty path, such as an empty variable of a script: it would mean / or the current folder."""
+    if not value:
+        raise ValueError("it is empty; give a path or URL")
+    return value
+
+
+_LOCATION = Parsed("location", _location)
+_TIME = Parsed("time", _parse_time)
 
 
 @click.group(cls=Group, short_help="Dissect many captures on Spark, into tables.")
@@ -93,11 +79,11 @@ def spark() -> None:
 
 
 @spark.command(short_help="Add captures to the tables.")
-@click.argument("inputs", nargs=-1, required=True, type=Location(), metavar="INPUT...")
+@click.argument("inputs", nargs=-1, required=True, type=_LOCATION, metavar="INPUT...")
 @TABLES.option(
     "--output",
     required=True,
-    type=Location(),
+    type=_LOCATION,
     metavar="DIR",
     help="Folder of the tables, a path or URL; made if needed.",
 )
@@ -106,7 +92,9 @@ def spark() -> None:
     metavar="URL",
     help="local[2], spark://host:7077, sc://host ...; by default all processors of this machine.",
 )
-@TABLES.option("--ports", type=PortRanges(), default=(), metavar="PORTS", help="Only these: 5555,6000-6010.")
+@TABLES.option(
+    "--ports", type=Parsed("ports", _parse_ports), default=(), metavar="PORTS", help="Only these: 5555,6000-6010."
+)
 @OUTPUT.option(
     "--max-bytes",
     type=IntRange(0),
@@ -118,7 +106,7 @@ def spark() -> None:
 @OUTPUT.option("--no-bodies", is_flag=True, help="Keep only the lengths of frames, not their octets.")
 @TABLES.option(
     "--series",
-    type=SeriesRule(),
+    type=Parsed("rule", _check_series),
     default="folder",
     show_default=True,
     metavar="RULE",
@@ -128,7 +116,7 @@ def spark() -> None:
 @TABLES.rare(
     "--shards", type=IntRange(1, 10_000), metavar="N", help="Tasks that share a series; by default by size and cores."
 )
-@DECODING.option("-d", "rules", type=DecodeAsRule(), multiple=True, metavar="RULE", help="As of zmtpsniff read.")
+@DECODING.option("-d", "rules", type=decode_as_rule, multiple=True, metavar="RULE", help="As of zmtpsniff read.")
 @curve_key_files
 @DECODING.option("--show-secrets", is_flag=True, help="Keep passwords; else only their length.")
 @COMING.option(
@@ -215,7 +203,7 @@ def ingest(
 
 
 def _lines(done: "IngestOutcome", output: str) -> list[str]:
-    """What is said of a run: of files that could not be read each kind in a line, then what was done."""
+    """The lines on a run: one for each kind of file that could not be read, then one with the counts."""
     known = f", {done.known:,} known" if done.known else ""
     lines = []
     all_files = done.files + sum(condition == "changed" for _, condition, _ in done.unreadable)
@@ -229,7 +217,7 @@ def _lines(done: "IngestOutcome", output: str) -> list[str]:
 
 
 @spark.command(short_help="Make few large files of many small ones, and forget.")
-@click.argument("folder", type=Location(), metavar="DIR")
+@click.argument("folder", type=_LOCATION, metavar="DIR")
 @TABLES.option("--keep-days", type=IntRange(1), metavar="N", help="Delete rows that are older than N days.")
 @TABLES.rare(
     "--vacuum-hours",
@@ -259,7 +247,7 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
 
 
 @spark.command(short_help="Make tables of Delta Lake of those of version 0.9.0.")
-@click.argument("folder", type=Location(), metavar="DIR")
+@click.argument("folder", type=_LOCATION, metavar="DIR")
 def convert(folder: str) -> None:
     """Make tables of Delta Lake of the Parquet files that version 0.9.0 wrote into DIR. No row is written anew.
 
@@ -276,33 +264,16 @@ def convert(folder: str) -> None:
     click.echo(f"{folder} has tables of Delta Lake{more}", err=True)
 
 
-class Time(click.ParamType):  # type: ignore[type-arg]
-    """A time, as nanoseconds since the Unix epoch."""
-
-    name = "time"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Parse it; what is wrong with it becomes a usage error."""
-        if isinstance(value, int):
-            return value
-        from zmtpsniff.spark.report.views import parse_time
-
-        try:
-            return parse_time(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
 @spark.command(short_help="Say what the tables say.")
-@click.argument("folder", type=Location(), metavar="DIR")
+@click.argument("folder", type=_LOCATION, metavar="DIR")
 @COUNTS.option(
     "--top",
     type=IntRange(1, 100_000),
     metavar="N",
     help=f"Rows of each table; by default {TOP_ROWS}, of a page {PAGE_ROWS}.",
 )
-@click.option("--since", type=Time(), metavar="TIME", help="Only from this time on: 2026-11-21, 2026-11-21T14:00; UTC.")
-@click.option("--until", type=Time(), metavar="TIME", help="Only up to this time.")
+@click.option("--since", type=_TIME, metavar="TIME", help="Only from this time on: 2026-11-21, 2026-11-21T14:00; UTC.")
+@click.option("--until", type=_TIME, metavar="TIME", help="Only up to this time.")
 @COUNTS.rare(
     "--interval",
     type=FloatRange(0.001),

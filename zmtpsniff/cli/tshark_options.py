@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TsharkSettings(NamedTuple):
-    """What tshark is told."""
+    """The options for tshark."""
 
     tls_keys: tuple[str, ...]  # files
     preferences: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""How a display filter may go on, for shells and for whoever types one in."""
+"""Completions of display filters, for shells and for browse."""
 
 import re
 
@@ -17,7 +17,7 @@ class FieldCompletion:
         self._fields: tuple[FieldInfo, ...] = ()
 
     def candidates(self, text: str) -> list[str]:
-        """What the last word of a filter may become, the shortest first."""
+        """Completions of the last word of a filter, the shortest first."""
         if not self._fields:
             self._fields = (*list_fields(), *payload_fields(built_in()))
         if value := _VALUE.search(text):

@@ -1,4 +1,4 @@
-"""What is wrong with a filter."""
+"""The error of a filter that cannot be used."""
 
 from zmtpsniff.errors import Error
 from zmtpsniff.words.text import escape

@@ -101,7 +101,7 @@ def choices(name: str) -> tuple[str, ...]:
 
 
 def _of_struct(struct: type[msgspec.Struct], prefix: str, records: tuple[str, ...]) -> Iterator[FieldInfo]:
-    """What a struct holds, in records of such types."""
+    """The fields of a struct that is in records of such types."""
     for field in record_fields(struct):
         name = prefix + field.name
         hint, _ = without_none(field.type)

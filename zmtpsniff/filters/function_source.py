@@ -30,7 +30,7 @@ class SourceCode:
         return name
 
     def function(self, body: list[str]) -> str:
-        """A function of the event ``e``; returns the call of it."""
+        """A function of the event ``e``; returns the source that calls it."""
         self._count += 1
         name = f"f{self._count}"
         self._lines += [f"def {name}(e):", *(f" {line}" for line in body)]

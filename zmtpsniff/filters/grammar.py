@@ -85,7 +85,7 @@ def parse(text: str) -> Tree[Token]:
 
 
 def _explained(error: "UnexpectedInput", text: str) -> FilterError:
-    """What is wrong, from what was found and what would fit."""
+    """The message of an error, made of the text found and the tokens that would fit."""
     expected: set[str] = set(getattr(error, "expected", None) or getattr(error, "allowed", None) or ())
     wants = "a value" if expected & _VALUES else "an operator" if "__ANON_0" in expected or "AND" in expected else ""
     if "NAME" in expected:
@@ -105,7 +105,7 @@ def _explained(error: "UnexpectedInput", text: str) -> FilterError:
 
 
 def _advice(rest: str, wants: str) -> str:
-    """What may be meant by what begins so."""
+    """Suggests tokens that start like this."""
     if rest.startswith("=") and not rest.startswith("=="):
         return '; equal is "=="'
     if rest.startswith("'"):

@@ -17,7 +17,7 @@ class Mentions(NamedTuple):
 
 
 def mentions_of(text: str) -> Mentions:
-    """What the text of a filter names; raises FilterError for what is none."""
+    """The names in the text of a filter; raises FilterError for a text that is no filter."""
     tree = parse(text)
     fields = set()
     for path in tree.find_data("path"):

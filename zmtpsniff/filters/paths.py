@@ -86,7 +86,7 @@ def is_record(hint: Any) -> bool:
 
 
 def kind_of(hint: Any) -> Kind:
-    """What a type without None is called in filters, a list by what is in it."""
+    """The name of a type in filters, without None; a list has the name of its items."""
     if typing.get_origin(hint) is list:
         return kind_of(typing.get_args(hint)[0])
     if is_octets(hint):

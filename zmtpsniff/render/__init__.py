@@ -14,7 +14,7 @@ FORMATS: tuple[Format, ...] = get_args(Format)
 
 
 class FormatTraits(NamedTuple):
-    """What the command line must know of an output format."""
+    """The traits of an output format that the command line needs."""
 
     words: str  # for the help of -T
     is_binary: bool = False  # the renderer writes to a binary stream

@@ -68,5 +68,5 @@ class Stopwatch:
 
 
 def make_clock(times: Times, utc: bool, digits: int) -> Clock | Stopwatch:
-    """What tells times in one of the ways that a user can choose."""
+    """The clock that tells times in one of the ways that a user can choose."""
     return Clock(utc, digits) if times == "absolute" else Stopwatch(times == "delta", digits)

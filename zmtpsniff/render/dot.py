@@ -22,7 +22,7 @@ _NOT_XML = {0xFFFE: "\\ufffe", 0xFFFF: "\\uffff"}  # dot would put them into an 
 
 @dataclass(slots=True)
 class _Talk:
-    """What is known of a connection before it is over."""
+    """A connection before it is over."""
 
     ends: tuple[str, str] | None = None  # of which either may be the client
     sent: dict[str, int] = field(default_factory=dict)  # messages, by the address that sent them

@@ -1,4 +1,4 @@
-"""Lines that fit a terminal: they break between words, and go on indented."""
+"""Lines that fit a terminal: they break between words, and the rest is indented."""
 
 import re
 

@@ -222,7 +222,7 @@ class _ByPart(dict[int, _Text]):
 
 
 class _Ends(NamedTuple):
-    """What follows the frames of messages: behind the object of the last frame, and behind the characters in it."""
+    """The texts behind the frames of messages: behind the object of the last frame, and behind its characters."""
 
     objects: _ByPart[str]
     texts: _ByPart[bytes]
@@ -240,7 +240,7 @@ def _ends(socket_type: str | None) -> _Ends:
 
 @lru_cache(512)
 def _of_sender(flow: int, src: str, dst: str, socket_type: str | None, encrypted: bool) -> tuple[str, _Ends, str, str]:
-    """What all messages of one sender have in common.
+    """The parts that all messages of one sender have in common.
 
     That is what stands between the packet number and the frames, what comes after those, and the rest of the record: of
     a whole message, and of an incomplete one.

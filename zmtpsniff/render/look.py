@@ -39,7 +39,7 @@ class Look:
 
     @property
     def more(self) -> str:
-        """What stands for things left out, ``{}`` for their number."""
+        """The sign for things left out, with ``{}`` for their number."""
         return f"{self.signs.more} {{}} more"
 
     def fitted(self, line: str) -> str:

@@ -54,7 +54,7 @@ class MessageTree:
             lines += [INDENT + line for line in body_lines(frame, self._look)]
 
     def add(self, event: Message, lines: list[str]) -> None:
-        """Add a message with everything that is known of it."""
+        """Add a message with its frames, relations and payload."""
         lengths = [length_on_wire(frame) for frame in event.frames]
         line = self._origin.of_wire(event, lines) + self._title(event.socket_type, len(lengths), sum(lengths))
         if event.incomplete:

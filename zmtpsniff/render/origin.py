@@ -39,7 +39,7 @@ class Origin:
         return f"{self.time(event.time_ns, lines)}  {self._palette.place}{number:>5}{sender}"
 
     def of_any(self, event: Problem | Comment, lines: list[str]) -> str:
-        """The same for a record that may lack any of it."""
+        """The same for a record that may lack some or all of these."""
         palette = self._palette
         words = [] if event.time_ns is None else [self.time(event.time_ns, lines)]
         place = [] if event.packet is None else [f"{'#' + str(event.packet):>5}"]

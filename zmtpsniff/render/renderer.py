@@ -1,4 +1,4 @@
-"""What every output format is: something that takes events and writes them to its stream."""
+"""The interface of every output format."""
 
 from collections.abc import Sequence
 from typing import Protocol

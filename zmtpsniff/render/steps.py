@@ -1,4 +1,4 @@
-"""What one side sends, as a few words beside an arrow, for ladders and diagrams. The words are safe to show."""
+"""Records as a few words beside an arrow, for ladders and diagrams. The words are safe to show."""
 
 from dissectors.events import AnyEvent, Beacon, Command, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.payload import frames_to_show, payload_words

@@ -146,7 +146,7 @@ class SummaryRenderer:
         return time
 
     def _start(self, event: Greeting | Command | Subscription | Beacon | Message | Problem, lines: list[str]) -> str:
-        """What stands in front of the kind of a record."""
+        """The columns in front of the kind of a record."""
         time = self._time(event.time_ns, lines)
         return self._columns.start(time, event.packet, event.flow, event.src, event.dst)
 
@@ -172,7 +172,7 @@ class SummaryRenderer:
         ]
 
     def _add_message(self, event: Message, lines: list[str]) -> None:
-        """Add a message with everything that is known of it."""
+        """Add a message with its frames, payload and relations."""
         frames = event.frames
         count = len(frames)
         octets = 0

@@ -28,7 +28,7 @@ def length_on_wire(octets: Octets) -> int:
 
 
 def greeting_words(event: Greeting) -> str:
-    """What a greeting announces, as in ``ZMTP 3.1 NULL``, ``ZMTP 2.0 REQ``; may be empty."""
+    """The announcements of a greeting, as in ``ZMTP 3.1 NULL``, ``ZMTP 2.0 REQ``; may be empty."""
     words = [] if event.version is None else [protocol(event.version)]
     words += [escape(word) for word in (event.mechanism, event.socket_type) if word is not None]
     if event.as_server:
@@ -37,13 +37,13 @@ def greeting_words(event: Greeting) -> str:
 
 
 def topic_words(event: Subscription, max_bytes: int, more: str) -> str:
-    """What is subscribed to or cancelled, as in ``"weather."``."""
+    """The topic of a subscription or cancellation, as in ``"weather."``."""
     everything = " (everything)" if event.topic == b"" else ""
     return f"{quote(event.topic, max_bytes, more)}{everything}"
 
 
 def beacon_words(event: Beacon) -> str:
-    """What a beacon announces, as in ``ZRE 1 port 49152``, ``ZRE 1 leaving``."""
+    """The announcement of a beacon, as in ``ZRE 1 port 49152``, ``ZRE 1 leaving``."""
     return f"ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
 
 
@@ -120,7 +120,7 @@ def end_words(event: Connection) -> str:
 
 
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
-    """What one end of a connection announced, as in ``REQ ZMTP 3.1 identity "worker"``; may be empty."""
+    """One end of a connection as it announced itself: ``REQ ZMTP 3.1 identity "worker"``; may be empty."""
     words = [] if peer.type_name is None else [escape(peer.type_name)]
     if peer.inferred:
         words.append("(inferred)")
@@ -145,7 +145,7 @@ def process_words(peer: Peer) -> str:
 
 
 def connection_words(event: Connection) -> str:
-    """What the ends of a connection agreed on, as in ``ZMTP 3.1 NULL, handshake complete``; may be empty."""
+    """The agreement of a connection's two ends, as in ``ZMTP 3.1 NULL, handshake complete``; may be empty."""
     agreed = [protocol(event.version)] if event.version is not None else []
     if event.mechanism is not None:
         agreed.append(escape(event.mechanism))

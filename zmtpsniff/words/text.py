@@ -51,7 +51,7 @@ def as_text(data: bytes, whole: bool = True) -> str | None:
 
 
 def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
-    """What may be shown of octets, at most ``max_bytes`` of them (0: no limit), and how many there were on the wire.
+    """The octets that may be shown, at most ``max_bytes`` (0: no limit), and how many there were on the wire.
 
     The first is None for octets that must not be shown at all.
     """
