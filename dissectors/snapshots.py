@@ -19,11 +19,11 @@ Snapshots of another format are refused. Raise `FORMAT` whenever a field is adde
 """
 
 from abc import ABC
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, reduce
-from operator import or_
+from operator import attrgetter, or_
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec.msgpack import Ext
@@ -90,6 +90,7 @@ class _Field(NamedTuple):
     name: str
     parts: tuple[type[Part], ...]  # the classes of the part that it holds; empty for data
     container: Any  # list of parts, dictionary of data, or neither
+    is_plain: bool  # data that MessagePack has as it is
 
 
 class _Form(NamedTuple):
@@ -97,6 +98,8 @@ class _Form(NamedTuple):
 
     fields: tuple[_Field, ...]
     checked: type[msgspec.Struct]  # the same list with the type of each
+    values: Callable[[Part], tuple[Any, ...]]  # gives the values of the fields
+    others: tuple[tuple[int, _Field], ...]  # the fields that are not plain, and their places
 
 
 class _AnyOctets(ABC):  # noqa: B024  # nothing is derived from it
@@ -117,9 +120,22 @@ def _form(kind: type[Part]) -> _Form:
         if isinstance(generic, type) and issubclass(generic, Part):
             hint = generic  # whatever its neighbours are
         parts = tuple(one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, Part))
-        fields.append(_Field(name, parts, get_origin(hint)))
+        fields.append(_Field(name, parts, get_origin(hint), not parts and _is_plain(hint)))
         types.append((name, _checked_part(hint, len(parts)) if parts else _checked(hint)))
-    return _Form(tuple(fields), msgspec.defstruct(kind.__name__, types, array_like=True, forbid_unknown_fields=True))
+    checked = msgspec.defstruct(kind.__name__, types, array_like=True, forbid_unknown_fields=True)
+    names = [one.name for one in fields]
+    values = attrgetter(*names) if len(names) > 1 else lambda part: tuple(getattr(part, name) for name in names)
+    others = tuple((place, one) for place, one in enumerate(fields) if not one.is_plain)
+    return _Form(tuple(fields), checked, values, others)
+
+
+def _is_plain(hint: Any) -> bool:
+    """Whether MessagePack has all values of a type as they are, but for very large numbers."""
+    if isinstance(hint, type) and issubclass(hint, tuple) and (named := get_type_hints(hint)):
+        return all(map(_is_plain, named.values()))
+    if get_origin(hint) in (Union, UnionType, list, tuple):
+        return all(one is ... or _is_plain(one) for one in get_args(hint))
+    return hint is int or hint in _AS_THEY_ARE or get_origin(hint) is Literal
 
 
 def _checked_part(hint: Any, kinds: int) -> Any:
@@ -145,24 +161,27 @@ def _checked(hint: Any) -> Any:
 
 def save(kind: str, part: Part) -> bytes:
     """The snapshot of a dissector of this kind."""
-    return msgspec.msgpack.encode((kind, FORMAT, _saved(part)))
+    snapshot = (kind, FORMAT, _saved(part))
+    try:
+        return msgspec.msgpack.encode(snapshot)
+    except OverflowError:  # a number of more than 64 bits
+        return msgspec.msgpack.encode(_stored(snapshot))
 
 
 def _saved(part: Part) -> list[Any]:
     part.before_save()
-    state: list[Any] = []
-    fields, _ = _form(type(part))
-    for name, parts, container in fields:
-        value = getattr(part, name)
-        if type(value) in _AS_THEY_ARE:
-            state.append(value)
-        elif container is dict:
-            state.append(_stored(list(value.items())))
-        elif parts:
-            owned = [(parts.index(type(one)), _saved(one)) for one in (value if container is list else (value,))]
-            state.append(owned if container is list else owned[0])
+    form = _form(type(part))
+    state = list(form.values(part))
+    for place, (_, parts, container, _) in form.others:
+        value = state[place]
+        if value is None:
+            pass
+        elif not parts:
+            state[place] = _stored(list(value.items()) if container is dict else value)
+        elif container is list:
+            state[place] = [(parts.index(type(one)), _saved(one)) for one in value]
         else:
-            state.append(_stored(value))
+            state[place] = parts.index(type(value)), _saved(value)
     return state
 
 
@@ -181,9 +200,9 @@ def load(kind: str, octets: bytes, part: Part) -> None:
 
 
 def _load(part: Part, values: Any) -> None:
-    fields, checked = _form(type(part))
-    state = msgspec.convert(values, checked, dec_hook=lambda _, octets: octets)
-    for (name, parts, container), value in zip(fields, msgspec.structs.astuple(state), strict=True):
+    form = _form(type(part))
+    state = msgspec.convert(values, form.checked, dec_hook=lambda _, octets: octets)
+    for (name, parts, container, _), value in zip(form.fields, msgspec.structs.astuple(state), strict=True):
         if container is dict:
             value = dict(value)
         elif not parts or value is None:
