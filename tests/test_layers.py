@@ -30,6 +30,7 @@ ALLOWED = {
         "zmtpsniff.analysis.dossier",
         "zmtpsniff.analysis.insertions",
         "zmtpsniff.decode_as",
+        "zmtpsniff.net.notices",
         "dissectors.events",
         "dissectors.problems",
     },
@@ -62,6 +63,7 @@ ALLOWED = {
         "zmtpsniff.analysis",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
+        "zmtpsniff.net.notices",
         "zmtpsniff.net.witness",
         "dissectors",
     },
@@ -83,7 +85,6 @@ ALLOWED = {
     "zmtpsniff/engine/collector.py": set(),
     "zmtpsniff/engine/flow_engine.py": {
         "zmtpsniff.engine.settings",
-        "zmtpsniff.analysis.patterns",
         "zmtpsniff.decode_as",
         "zmtpsniff.net",
         "dissectors",

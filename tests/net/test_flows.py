@@ -205,7 +205,7 @@ def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) 
     wire.send(True, 0, flags=RST | ACK, ack=2001, port=40_001)  # the port is tried again
     wire.send(True, 7, flags=RST | ACK, ack=1001, port=40_007)  # of some connection
     wire.send(True, 0, flags=RST, port=40_008)
-    monkeypatch.setattr("zmtpsniff.net.flows._MOST_REFUSALS", 3)
+    monkeypatch.setattr("zmtpsniff.net.attempts._MOST_REFUSALS", 3)
     wire.send(True, 0, flags=RST | ACK, ack=1001, port=40_006)
     assert len(attempts.seen) == 2  # that of the port used again, and one that makes room
     wire.table.finish()

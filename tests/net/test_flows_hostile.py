@@ -173,7 +173,7 @@ def _run(
         dissections.append(dissect(*given))
         return dissections[-1]
 
-    table = FlowTable(connect, limits, lambda *_: None, lambda *_: None)
+    table = FlowTable(connect, limits, lambda _: None)
     some: list[Segment] = []
     for segment in segments:
         some.append(segment)

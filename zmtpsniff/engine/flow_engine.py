@@ -16,15 +16,13 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
-from zmtpsniff.analysis.patterns import Notice
-from zmtpsniff.analysis.patterns.connections import Refusal
-from zmtpsniff.analysis.patterns.conversation import Delay, Doubt
 from zmtpsniff.decode_as import first_match
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
 from zmtpsniff.net.dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.net.witness import Witness
 
@@ -70,9 +68,7 @@ class FlowEngine:
         self.flows = FlowTable(
             self._connect,
             settings.flow_limits,
-            self._refuse if settings.patterns else None,
-            self._suspect if settings.patterns else None,
-            self._excuse if settings.patterns else None,
+            self._notify if settings.patterns else None,
             witness,
         )
         self._datagrams = DatagramTable(
@@ -186,16 +182,9 @@ class FlowEngine:
         """Whether a rule says that one of these UDP ports carries ZMTP's datagrams."""
         return first_match(self._rules, "udp", *ports) is not None
 
-    # ------------------------------------------------------------------ notices
-
-    def _refuse(self, number: int, client: str, server: str, time_ns: int, packet: int) -> None:
-        self._notices.append((len(self.events), Refusal(time_ns, packet, number, client, server)))
-
-    def _suspect(self, number: int, time_ns: int, packet: int, since_ns: int) -> None:
-        self._notices.append((len(self.events), Doubt(time_ns, number, since_ns)))
-
-    def _excuse(self, number: int, time_ns: int, since_ns: int) -> None:
-        self._notices.append((len(self.events), Delay(time_ns, number, since_ns)))
+    def _notify(self, notice: Notice) -> None:
+        """Keep a notice with its place among the events."""
+        self._notices.append((len(self.events), notice))
 
 
 def _save(dissection: FlowDissection) -> bytes:

@@ -51,7 +51,8 @@ from typing import Literal
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part, quick
-from zmtpsniff.net.dissection import FlowDissection, Side
+from zmtpsniff.net.dissection import End, FlowDissection, Side
+from zmtpsniff.net.notices import Doubt, Notice
 from zmtpsniff.net.reassembly import (
     ATTENTION,
     MODULO,
@@ -59,14 +60,19 @@ from zmtpsniff.net.reassembly import (
     WINDOW,
     Direction,
     Holdings,
+    Reset,
     WaitingSegment,
     distance,
 )
-from zmtpsniff.net.segment import ACK, Segment
+from zmtpsniff.net.segment import ACK, FIN, Segment
 
 _PACKETS = 32  # so many packets of the flow pass before octets are presumed lost
 _LEAST_NS = 250_000_000  # and at least so much time
 _MOST_NS = 5_000_000_000
+_PAUSE_NS = 120_000_000_000  # after such a pause nobody sends acknowledged octets again (RFC 9293, section 3.4.3)
+_SYN_AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
+_RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
+_MUCH_DISORDER = 10  # so many packets captured before the octets that they acknowledge are reported
 
 
 class Patience(Part, gc=False):
@@ -84,6 +90,11 @@ class Patience(Part, gc=False):
             self.latest_ns, self.latest = late_ns, direction
         self.time_ns = min(max(self.time_ns, 4 * late_ns), _MOST_NS)
 
+    @property
+    def much_is_late(self) -> bool:
+        """Whether so much came late that it is reported, and that packets after a RST get more time."""
+        return self.late >= _MUCH_DISORDER
+
     def is_over(self, since_ns: int, since_count: int, time_ns: int, count: int) -> bool:
         """Whether octets that a segment has waited for since then should have come by now."""
         return count - since_count >= _PACKETS and time_ns - since_ns >= self.time_ns
@@ -91,8 +102,8 @@ class Patience(Part, gc=False):
 
 FlowDirection = Direction["Flow"]
 
-Doubt = Callable[[int, int, int, int], None]
-"""Called with the number of a flow, time and packet, and the time of the last packet before the octets in doubt."""
+Notify = Callable[[Notice], None]
+"""Called with each notice of a flow."""
 
 
 class Commons(Part):
@@ -101,7 +112,7 @@ class Commons(Part):
     holdings: Holdings = field(default_factory=Holdings)
     patience: Patience = field(default_factory=Patience)
     retired: Live[dict[bytes, "Flow"]] = field(default_factory=dict)  # by the keys of their directions
-    doubt: Live[Doubt | None] = None
+    notify: Live[Notify | None] = None
 
 
 @quick
@@ -182,13 +193,6 @@ class Flow(Part):
             return "fin"
         return self.closing
 
-    def close(self, direction: FlowDirection, ack: int | None) -> None:
-        """Take the FIN of a side, which acknowledges ``ack``. The order of the capture may be wrong."""
-        if direction.other.fin is None or (self.first_fin is not None and direction.is_acknowledged(self.first_fin[1])):
-            self.first_fin = direction.key, ack
-        elif not direction.other.is_acknowledged(ack):
-            self.first_fin = None  # neither knew that the other one closes
-
     @property
     def closed_by(self) -> Side | None:
         """Which side closed first; None if octets are missing that may be the other side's FIN."""
@@ -260,6 +264,25 @@ class Flow(Part):
             return False
         return not any(end.acked > end.offset or (end.waiting and not end.other.seen) for end in self.directions)
 
+    def synchronise(self, direction: FlowDirection, syn: Segment) -> None:
+        """Take a SYN of this connection: its first one, a repetition, or the answer (RFC 9293, section 3.5)."""
+        time_ns, _, _, seq, ack, flags, _, _ = syn
+        other, answers = direction.other, bool(flags & ACK)
+        if direction.isn is None:
+            if self.dissection is None and (answers or other.isn is None):  # ports may have suggested the other side
+                self.client, self.server = (other, direction) if answers else (direction, other)
+            direction.isn = seq
+        if answers:
+            if other.isn is None and not self.begun:
+                other.isn = self._acknowledged_isn(other, ack)
+        elif not self.syns or time_ns - self.last_ns >= _SYN_AGAIN_NS:
+            self.syns += 1
+
+    def _acknowledged_isn(self, direction: FlowDirection, ack: int) -> int:
+        """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
+        ahead = (distance(one[3], ack) for one in self.early or () if one[2] == direction.key)
+        return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
+
     def gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Keep a segment until the flow has begun."""
         if self.early is None:
@@ -284,7 +307,35 @@ class Flow(Part):
             self.start_ns = min(self.start_ns, min(segment[0] for segment in early))
         return early
 
+    def dissect(self, dissection: FlowDissection) -> None:
+        """Let ``dissection`` take the octets from here on."""
+        self.dissection = dissection
+        self.client.begin(dissection.client)
+        self.server.begin(dissection.server)
+
     # ------------------------------------------------------------------ going on
+
+    def see(self, direction: FlowDirection, time_ns: int, packet: int) -> None:
+        """Take note of a packet of a direction that is looked at closely."""
+        other = direction.other
+        if self.begun:
+            lacks = direction.acked > direction.offset or other.acked > other.offset
+            waits = direction.waiting or other.waiting or direction.doubtful or other.doubtful
+            if not (waits or (lacks and (direction.owes or other.owes)) or self.lacks_end):
+                self.sure_ns = self.last_ns
+            if time_ns - self.last_ns > _PAUSE_NS:
+                direction.forget_past()
+                other.forget_past()
+        elif not self.early:
+            self.sure_ns = self.last_ns
+        self.last_ns, self.last_packet = time_ns, packet
+        self.count += 1
+        direction.seen = True
+
+    def trust(self) -> None:
+        """Forget doubtful segments of both directions."""
+        self.client.trust()
+        self.server.trust()
 
     def advance(self, first: FlowDirection, time_ns: int, packet: int, *, arrived: bool = True) -> None:
         """Deliver what can go on, beginning with the direction ``first``, of which a packet has ``arrived``."""
@@ -313,6 +364,100 @@ class Flow(Part):
         self.client.recent.clear()
         self.server.recent.clear()
         self.recent_octets = 0
+
+    # ------------------------------------------------------------------ FIN and RST
+
+    def close(self, direction: FlowDirection, end: int, ack: int | None) -> None:
+        """Take the FIN of a side at the stream offset ``end``, which acknowledges ``ack``.
+
+        The order of the capture may be wrong, so the side whose FIN comes first has not always closed first.
+        """
+        other = direction.other
+        is_first, direction.fin = direction.fin is None, end
+        direction.acked = min(direction.acked, end)
+        if is_first:
+            if other.fin is None or (self.first_fin is not None and direction.is_acknowledged(self.first_fin[1])):
+                self.first_fin = direction.key, ack
+            elif not other.is_acknowledged(ack):
+                self.first_fin = None  # neither knew that the other one closes
+        if other.fin is not None:
+            self.closing = self.closing or "fin"
+
+    def reset(self, direction: FlowDirection, segment: Segment) -> bool:
+        """Take a RST; returns whether its number is one of this connection.
+
+        Octets in a RST are a text for people, no part of the stream (RFC 9293, section 3.5.3).
+        """
+        time_ns, packet, key, seq, ack, flags, _, _ = segment
+        self.last_ns, self.last_packet = time_ns, packet
+        ahead = 0 if direction.next is None else distance(seq, direction.next)
+        if not -WINDOW < ahead < 1 << 30:
+            return False  # far outside of the window: forged, or of an old connection
+        self.closing = "rst" if ahead else self.closing or "rst"
+        if self.unwanted:
+            return False
+        self.first_reset = self.first_reset or (key, ack if flags & ACK else None)
+        self.was_reset = direction.seen = True
+        if ahead and not (ahead == 1 and direction.finished):
+            # A receiver obeys only a RST with exactly the number that it expects (RFC 9293, section 3.10.7.4). Any
+            # other RST is forged or late, unless the octets before it are late, or the capture lacks them.
+            direction.reset = Reset(seq, time_ns, ack if flags & ACK else direction.other.highest)
+            self.attend()
+        else:
+            direction.reset = None
+            direction.acked = min(direction.acked, direction.offset)  # what acknowledges more is of another connection
+        if flags & ACK:
+            direction.other.acknowledge(ack, time_ns, packet)
+        return True
+
+    def doubt_reset(self, direction: FlowDirection, segment: Segment) -> None:
+        """Take a segment from the side that sent a RST. If it was sent after the RST, the RST did not count."""
+        time_ns, _, _, seq, ack, flags, payload, missing = segment
+        reset, patience = direction.reset, self.commons.patience
+        assert reset is not None
+        left = distance(reset.seq, seq + len(payload) + missing + (flags & FIN > 0))
+        acknowledges = flags & ACK and reset.before is not None and distance(ack, reset.before) > 0
+        in_time = time_ns - reset.time_ns <= (patience.time_ns if patience.much_is_late else _RESET_GRACE_NS)
+        if in_time and not acknowledges and (left == 0 or (left > 0 and not flags & FIN)):
+            return
+        direction.reset = None
+        if direction.other.reset is None:
+            self.closing = "fin" if all(end.fin is not None for end in self.directions) else ""
+            self.was_reset = False
+            self.first_reset = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether everything up to the FINs, or the RST, has been delivered.
+
+        Nobody acknowledges octets that arrive at the sender of a RST. In a capture where much comes late, such octets
+        may come late, too, so the flow stays open for a while.
+        """
+        if self.client.finished and self.server.finished:
+            return True
+        return not (self.closing == "fin" or self.commons.patience.much_is_late) and not any(
+            one.waiting or one.owes or one.awaits_reset or (one.fin is not None and not one.finished)
+            for one in self.directions
+        )
+
+    def finish(self, end: End) -> None:
+        """No segment of this flow counts any more."""
+        self.ended = True
+        if self.dissection is not None and not self.unwanted:
+            self._end(self.last_ns, self.last_packet)
+            self.dissection.finish(end, self.start_ns, self.last_ns, self.closed_by)
+        self.drop()
+
+    def drop(self) -> None:
+        """Forget everything, except the numbers that distinguish this flow's segments from another flow's."""
+        self.unwanted = True
+        if self.dissection is not None:
+            self.dissection.release()
+            self.dissection = None
+        self.client.forget()
+        self.server.forget()
+        self.recent_octets = 0
+        self.attend()
 
     # ------------------------------------------------------------------ giving up
 
@@ -344,9 +489,9 @@ class Flow(Part):
                 direction.absent = True
                 direction.receiver.absent(time_ns, packet)
         elif (
-            end > direction.offset + 1 and self.commons.doubt is not None
-        ):  # one number may be a FIN: no frame has one octet
-            self.commons.doubt(self.number, time_ns, packet, self.sure_ns)
+            end > direction.offset + 1 and self.commons.notify is not None
+        ):  # one number may be a FIN: no frame has one
+            self.commons.notify(Doubt(time_ns, self.number, self.sure_ns))
         direction.presumed = max(direction.presumed, end)
 
     def give_up(self, time_ns: int, packet: int) -> None:
@@ -373,7 +518,7 @@ class Flow(Part):
             self._presume(other, other.seen_by(direction.waiting[0].ack), time_ns, packet)
         self.advance(direction, time_ns, packet, arrived=False)
 
-    def end(self, time_ns: int, packet: int) -> None:
+    def _end(self, time_ns: int, packet: int) -> None:
         """No more segments will come: missing octets are lost."""
         self.give_up(time_ns, packet)
         for direction in (self.client, self.server):

@@ -6,7 +6,6 @@ The function ``connect`` chooses who takes the octets of a flow. A flow that nob
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, ValuesView
 from functools import lru_cache
-from operator import itemgetter
 
 from msgspec import field
 
@@ -14,54 +13,37 @@ from dissectors.snapshots import LATER, Live, Part, SnapshotError
 from dissectors.snapshots import load as load_part
 from dissectors.snapshots import save as save_part
 from zmtpsniff.net.addresses import Address, addresses, reverse
+from zmtpsniff.net.attempts import AttemptLog
 from zmtpsniff.net.dissection import End, FlowDissection
-from zmtpsniff.net.flow import Commons, Doubt, Flow, FlowDirection, Patience
+from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience
+from zmtpsniff.net.lifetime import (
+    agree,
+    begins_another,
+    has_successor,
+    in_capture_order,
+    is_of_another,
+    is_of_predecessor,
+    judge_far,
+    separate,
+    succession,
+)
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.net.reassembly import (
-    ATTENTION,
-    LATEST_ACK,
-    MODULO,
-    SEGMENT_COST,
-    TELLING_FLAGS,
-    WINDOW,
-    Holdings,
-    Reset,
-    distance,
-)
-from zmtpsniff.net.segment import (
-    ACK,
-    FIN,
-    RST,
-    SYN,
-    Segment,
-)
+from zmtpsniff.net.notices import Delay
+from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, SEGMENT_COST, TELLING_FLAGS, WINDOW, Holdings
+from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
-from zmtpsniff.net.witness import Acknowledgment, Attempt, Witness
+from zmtpsniff.net.witness import Acknowledgment, Witness
 
 _SWEEP_NS = 1_000_000_000  # how often the table looks for flows that are over, in time of the capture
 _SWEEP_PART = 4096  # flows that it looks at in one go
 _LONGEST_SECONDS = 1e9
-_FASTEST = 2  # octets a nanosecond: no network sends faster
-_PAUSE_NS = 120_000_000_000  # after such a pause nobody sends acknowledged octets again (RFC 9293, section 3.4.3)
-_LARGEST_HOLE = 1 << 30  # octets: numbers that are further ahead belong to another connection
-_MUCH_DISORDER = 10  # so many packets captured before what they acknowledge are reported, and make us wait longer
-_STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
 _MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; bounds how often each is taken
-_RESET_GRACE_NS = 100_000_000  # segments that were sent before a RST may come so long after it
 _LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others
 _LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture, where others were received or nobody can know that
 _LATE_NS = 250_000_000  # octets that others wait for so long are late; TCP mends most losses sooner
-_MOST_REFUSALS = 1000  # RSTs that wait for their SYN
-_AGAIN_NS = 100_000_000  # a SYN is sent again no sooner; a capture point may see one several times
 
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
-
-Refuse = Callable[[int, str, str, int, int], None]
-"""Called with the number of a flow that was refused, its client, its server, time and packet."""
-
-Delay = Callable[[int, int, int], None]
-"""Called with the number of a flow, the time, and that of the last packet before the octets that are late."""
 
 _KIND = "flows"
 
@@ -69,18 +51,14 @@ _KIND = "flows"
 class FlowTable(Part):
     """All TCP connections of a capture.
 
-    ``connect`` says who takes the octets of each flow, within ``limits``. The table calls ``refuse`` for each SYN that
-    a RST answers, whatever protocol its sender wanted to speak. It calls ``doubt`` when it presumes octets of a flow
-    lost, before any segment goes on that acknowledges them. It calls ``delay`` with each packet of a flow in which
-    octets have been waiting for others for long, before any of it goes on. It reports to ``witness`` every attempt to
-    connect, and receivers that stop taking octets.
+    ``connect`` says who takes the octets of each flow, within ``limits``. The table tells ``notify`` of each SYN that a
+    RST answers, whatever protocol its sender wanted to speak, and of octets that are late or presumed lost. It reports
+    to ``witness`` every attempt to connect, and receivers that stop taking octets.
     """
 
     connect: Live[Connect]
     limits: Live[FlowLimits] = FlowLimits()
-    refuse: Live[Refuse | None] = None
-    doubt: Live[Doubt | None] = None
-    delay: Live[Delay | None] = None
+    notify: Live[Notify | None] = None
     witness: Live[Witness | None] = None
     commons: Commons = field(default_factory=Commons)
     count: int = 0  # flows so far
@@ -94,6 +72,7 @@ class FlowTable(Part):
     _saved_flows: list[Flow] = field(default_factory=list)  # in a snapshot, as the next two: all flows
     _saved_retired: list[int] = field(default_factory=list)
     _saved_waiting: list[int] = field(default_factory=list)
+    _attempts: Live[AttemptLog] = LATER
     _waits: Live[WaitWatch | None] = None
     _linger_ns: Live[int] = 0
     _idle_ns: Live[int] = 0
@@ -104,13 +83,13 @@ class FlowTable(Part):
     _flows: Live[dict[int, Flow]] = field(default_factory=dict)
     _waiting: Live[dict[int, Flow]] = field(default_factory=dict)  # flows with segments that wait for others
     _again: Live[deque[Segment]] = field(default_factory=deque)  # segments that turned out to be of another connection
-    _refusals: Live[dict[bytes, Segment]] = field(default_factory=dict)  # RSTs that may stand before their SYNs
 
     def __post_init__(self) -> None:
         """Begin without flows."""
         commons, limits = self.commons, self.limits
-        commons.doubt = self.doubt
+        commons.notify = self.notify
         self.retired, self.holdings, self.patience = commons.retired, commons.holdings, commons.patience
+        self._attempts = AttemptLog(self.notify, self.witness)
         self._waits = None if self.witness is None else WaitWatch(self.witness)
         self._linger_ns = _nanoseconds(limits.linger_seconds)
         self._idle_ns = _nanoseconds(limits.idle_seconds)
@@ -136,7 +115,7 @@ class FlowTable(Part):
     def disorder(self) -> list[tuple[str, str]]:
         """A problem's code and a sentence, if the capture is out of order."""
         patience = self.patience
-        if patience.late < _MUCH_DISORDER:
+        if not patience.much_is_late:
             return []
         detail = f"{patience.late:,} packets stand before octets that they acknowledge"
         if patience.latest:  # else the times in the capture are those of the events
@@ -235,7 +214,7 @@ class FlowTable(Part):
                 direction.acked_ns = time_ns
             if flags & FIN:
                 if payload or seq == direction.next:  # such a payload was the next one
-                    self._close(direction, direction.offset, ack)
+                    flow.close(direction, direction.offset, ack)
                     if flow.closing:
                         self._close_if_over(flow)
                 else:
@@ -256,13 +235,36 @@ class FlowTable(Part):
             self._take_again()
 
     def _take_again(self) -> None:
-        """Take segments again that seemed to belong to another connection."""
+        """Take segments again that turned out to belong to another connection."""
         while self._again:
             self._assign(self._again.popleft())
 
+    def _retake(self, segments: Sequence[Segment]) -> None:
+        """Have segments taken again, before those that are to be taken again already: they were captured earlier."""
+        self._again.extendleft(reversed(segments))
+
     def _assign(self, segment: Segment) -> None:
         """Find a segment's flow, or begin it, and let it take the segment."""
-        time_ns, packet, key, _, _, flags, _, _ = segment
+        direction = self._find(segment)
+        if direction is None or direction.flow.ended:
+            return
+        time_ns, packet, _, _, _, flags, _, _ = segment
+        flow, other = direction.flow, direction.other
+        if self._waits is not None:
+            self._waits.see(direction, segment)
+        flow.see(direction, time_ns, packet)
+        if flow.begun:
+            self._retake(self._take(direction, segment))
+            if direction.usual == ATTENTION or direction.waiting or other.acked > other.offset:
+                self._attend(flow)
+        elif flags & RST and not flow.early and not direction.skips(segment):
+            self._take_reset(direction, segment)
+        else:
+            self._gather(direction, segment)
+
+    def _find(self, segment: Segment) -> FlowDirection | None:
+        """The direction that takes a segment; its flow may begin with it. None if the segment means nothing yet."""
+        time_ns, _, key, _, _, flags, _, _ = segment
         direction = self._directions.get(key)
         if direction is not None and time_ns - direction.flow.last_ns > _LONGEST_WAIT_NS:
             self._release(direction.flow, time_ns, _LONGEST_WAIT_NS)  # nothing that waits goes with what comes now
@@ -273,48 +275,19 @@ class FlowTable(Part):
             if time_ns - direction.flow.last_ns > self._least_ns and self._is_left(direction.flow, time_ns):
                 self._discard(direction.flow, "timeout")
                 direction = None
-            elif (direction.pending or direction.other.pending) and self._replace(direction, segment):
+            elif (direction.pending or direction.other.pending) and has_successor(direction, segment):
+                self._succeed(direction, segment)
                 direction = self._directions[key]
         if flags & SYN:
-            direction = self._synchronise(direction, segment)
-        elif direction is None:
-            if flags & RST:
-                self._keep_refusal(segment)
-            else:
-                direction = self._open(key, time_ns, by_port=True)
-        else:
-            if direction.reset is not None and not direction.awaits_reset and _is_of_another(direction, segment):
-                self._end(direction.flow, "rst")  # it was open for what may come late
-            if direction.flow.ended:
-                direction = self._follow(direction, segment)
+            return self._synchronise(direction, segment)
         if direction is None:
-            return
-        flow, other = direction.flow, direction.other
-        if flow.ended:
-            return
-        if flow.begun:
-            lacks = direction.acked > direction.offset or other.acked > other.offset
-            waits = direction.waiting or other.waiting or direction.doubtful or other.doubtful
-            if not (waits or (lacks and (direction.owes or other.owes)) or flow.lacks_end):
-                flow.sure_ns = flow.last_ns
-            if time_ns - flow.last_ns > _PAUSE_NS:
-                direction.forget_past()
-                other.forget_past()
-        elif not flow.early:
-            flow.sure_ns = flow.last_ns
-        if self._waits is not None:
-            self._waits.see(direction, segment)
-        flow.last_ns, flow.last_packet = time_ns, packet
-        flow.count += 1
-        direction.seen = True
-        if flow.begun:
-            self._take(direction, segment)
-            if direction.usual == ATTENTION or direction.waiting or other.acked > other.offset:
-                self._attend(flow)
-        elif flags & RST and not flow.early and not direction.skips(segment):
-            self._take_reset(direction, segment)
-        else:
-            self._gather(direction, segment)
+            if flags & RST:
+                self._attempts.keep(segment)
+                return None
+            return self._open(key, time_ns)
+        if direction.reset is not None and not direction.awaits_reset and is_of_another(direction, segment):
+            self._end(direction.flow, "rst")  # it was open for what may come late
+        return self._follow(direction, segment) if direction.flow.ended else direction
 
     def _attend(self, flow: Flow) -> None:
         """Decide how closely to look at the next segments of a flow."""
@@ -334,7 +307,7 @@ class FlowTable(Part):
             flow.gather(direction, segment)
             self._waiting[flow.number] = flow
         if direction.isn is not None and direction.other.isn is not None:
-            self._tell_attempt(flow, time_ns)
+            self._attempts.tell(flow, time_ns)
             self._begin(flow)
         elif flow.early and (
             flow.early_octets > self.limits.waiting_octets_per_direction
@@ -346,47 +319,44 @@ class FlowTable(Part):
 
     def _begin(self, flow: Flow) -> None:
         """Begin a flow: its streams begin here, and the gathered segments go on."""
-        again = self._again
-        known = len(again)
         early = flow.begin()
         for place, segment in enumerate(early, 1):
             direction = flow.direction(segment[2])
             if flow.ended:
-                if segment[6] and _is_of_another(direction, segment):
-                    again.extendleft(reversed(early[place - 1 :]))
+                if segment[6] and is_of_another(direction, segment):
+                    self._retake(early[place - 1 :])
                     return
                 continue
-            self._take(direction, segment)
+            others = self._take(direction, segment)
             if self._directions.get(direction.key) is not direction:  # the rest belongs to another connection
-                doubtful = [again.popleft() for _ in range(len(again) - known)]
-                others = doubtful + early[place:]
-                if len(others) >= len(early):
-                    del others[0]  # one less each time, so that the loop ends
-                again.extendleft(reversed(others))
+                others = [*others, *early[place:]]
+                # One less each time, so that the loop ends.
+                self._retake(others[1:] if len(others) >= len(early) else others)
                 return
+            self._retake(others)
         self._attend(flow)
 
-    def _take(self, direction: FlowDirection, segment: Segment) -> None:
-        """Take a segment of a flow that has begun."""
+    def _take(self, direction: FlowDirection, segment: Segment) -> Sequence[Segment]:
+        """Take a segment of a flow that has begun; returns segments that turned out to be another connection's."""
         time_ns, packet, _, seq, ack, flags, payload, missing = segment
         flow, other = direction.flow, direction.other
-        if (direction.waiting or other.waiting) and self.delay and time_ns - flow.since_ns > _LATE_NS:
-            self.delay(flow.number, time_ns, flow.sure_ns)
+        if (direction.waiting or other.waiting) and self.notify and time_ns - flow.since_ns > _LATE_NS:
+            self.notify(Delay(time_ns, flow.number, flow.sure_ns))
         if direction.acked > direction.offset or other.acked > other.offset:
             flow.give_up_late(time_ns, packet)
         if flags & RST:
             self._take_reset(direction, segment)
-            return
+            return ()
         offset = direction.place(seq + (flags & SYN > 0))
         if direction.reset is not None and offset is not None and not other.is_far(ack):
-            self._doubt_reset(direction, segment)
+            flow.doubt_reset(direction, segment)
         if (payload or missing) and not flow.unwanted:
             if offset is None or (offset + len(payload) + missing <= direction.offset and other.is_far(ack)):
-                offset = self._place_far(direction, segment)
+                offset, others = self._place_far(direction, segment)
                 if offset is None:
-                    return
+                    return others
             if flow.dissection is None and not self._dissect(flow):
-                return
+                return ()
             if direction.doubtful and time_ns - direction.doubtful[-1][0] >= self.patience.time_ns:
                 direction.trust()
             if flags & ACK:
@@ -396,11 +366,11 @@ class FlowTable(Part):
             other.acknowledge(ack, time_ns, packet)
         if flags & FIN and offset is not None:
             end = direction.end_at(offset + len(payload) + missing)
-            self._close(direction, end, ack if flags & ACK else None)
+            flow.close(direction, end, ack if flags & ACK else None)
         if flow.unwanted or flow.dissection is None:
             if flow.closing:
                 self._close_if_over(flow)
-            return
+            return ()
         if direction.waiting or other.waiting:
             flow.advance(direction, time_ns, packet)
             if direction.waiting_octets > self.limits.waiting_octets_per_direction:
@@ -408,58 +378,36 @@ class FlowTable(Part):
             elif self.holdings.waiting_octets > self.limits.waiting_octets:
                 self._shed_all()
                 if flow.unwanted:
-                    return
+                    return ()
         if flow.dissection.rejected:
             self._drop(flow)
         elif flow.closing:
             self._close_if_over(flow)
+        return ()
 
-    def _place_far(self, direction: FlowDirection, segment: Segment) -> int | None:
+    def _place_far(self, direction: FlowDirection, segment: Segment) -> tuple[int | None, Sequence[Segment]]:
         """The stream offset of a segment whose numbers are far from all known ones; None to leave it out.
 
-        It may stand behind a large hole, or belong to another connection. Anybody can forge one segment, so only two
-        that agree prove anything but the simplest explanation.
+        Beside it the segments of another connection, if the segment proves that one has begun.
         """
-        time_ns, _, _, seq, ack, flags, _, _ = segment
-        flow, other = direction.flow, direction.other
-        assert direction.next is not None
-        assert other.next is not None
-        ahead = distance(seq, direction.next)
-        acknowledged = distance(ack, other.next) if flags & ACK else 0
-        # A hole in one direction does not change the numbers of the other. If both directions are ahead, they are ahead
-        # by no more than a network can have sent meanwhile.
-        sent = min(max(time_ns - flow.sure_ns, 0) * _FASTEST, _LARGEST_HOLE)
-        of_this_connection = abs(acknowledged) <= WINDOW or (0 < ahead <= sent and 0 < acknowledged <= sent)
-        if of_this_connection and 0 < ahead <= _LARGEST_HOLE:
-            return direction.offset + ahead
-        earlier = [*direction.doubtful, *other.doubtful]
+        flow = direction.flow
+        verdict = judge_far(direction, segment)
+        if verdict.offset is not None and not verdict.confirmed:
+            return verdict.offset, ()
         direction.doubt(segment)
         flow.attend()
-        if not any(_agree(segment, one) for one in earlier):
+        if verdict.offset is None and not verdict.successor:
             if self.holdings.waiting_octets > self.limits.waiting_octets:
                 self._shed_all()
-            return None
-        if of_this_connection and not any(_agree(segment, one) for one in other.doubtful):
-            for one in direction.doubtful[:-1]:
-                if _agree(segment, one):
-                    direction.insert(
-                        direction.offset + (one[3] - direction.next) % MODULO,
-                        one[6], one[7], one[0], one[1], one[4] if one[5] & ACK else None,
-                    )  # fmt: skip
-            direction.trust()
-            return direction.offset + ahead % MODULO
-        # Both sides have other numbers: another connection uses the ports again. The capture lacks its SYNs, or what
-        # continues them directly comes later. Packets of the old connection may still come.
-        segments = [*direction.doubtful, *other.doubtful]
-        for syn, number in (direction.pending, seq), (other.pending, ack):
-            if syn is not None and abs(distance(number, syn[3])) <= WINDOW:
-                segments.append(syn)
-        segments.sort(key=itemgetter(1))
+            return None, ()
+        for time_ns, packet, _, seq, ack, flags, payload, missing in verdict.confirmed:
+            offset = direction.ahead(seq)
+            direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
         direction.trust()
-        other.trust()
-        self._retire(flow, time_ns)
-        self._again.extendleft(reversed(segments))
-        return None
+        if verdict.successor:
+            direction.other.trust()
+            self._retire(flow, segment[0])
+        return verdict.offset, verdict.successor
 
     # ------------------------------------------------------------------ beginning
 
@@ -467,134 +415,40 @@ class FlowTable(Part):
         """Take a SYN, which begins a flow, or repeats or answers the first SYN (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
-        if (
-            direction is None
-            or direction.begins_another(seq, ack, answers)
-            or (direction.flow.early and _is_of_others(direction, segment))
-        ):
-            if direction is not None and direction.flow.dissection is not None and not direction.flow.closing:
+        if direction is None:
+            direction = self._open(key, time_ns, answers)
+        elif begins_another(direction, segment):
+            flow = direction.flow
+            if flow.dissection is not None and not flow.closing:
                 direction.pending = segment  # the connection is in use, and anybody can forge a SYN
                 if direction.is_behind_hole((seq + 1) % MODULO) or (answers and direction.other.is_behind_hole(ack)):
                     self._succeed(direction, segment)  # what follows this SYN was captured before it
                 else:
-                    direction.flow.attend()
+                    flow.attend()
                 return None
-            if direction is not None:
-                self._separate(direction, seq, ack - 1 if answers else None)
-            direction = self._open(key, time_ns, by_port=False, server=answers)
-        elif direction.isn is None and direction.flow.dissection is None and (answers or direction.other.isn is None):
-            sides = (direction.other, direction) if answers else (direction, direction.other)
-            direction.flow.client, direction.flow.server = sides  # the ports may have suggested the other side
-        flow, other = direction.flow, direction.other
-        if direction.isn is None:
-            direction.isn = seq
-            if self._refusals and not answers:
-                refusal = self._refusals.pop(other.key, None)
-                if refusal is not None and refusal[4] == (seq + 1) % MODULO:
-                    self._again.append(refusal)
-        if not answers and (not flow.syns or time_ns - flow.last_ns >= _AGAIN_NS):
-            flow.syns += 1
-        if answers and other.isn is None and not flow.begun:
-            other.isn = self._acknowledged_isn(other, ack)
+            self._retake(separate(direction, seq, ack - 1 if answers else None))
+            direction = self._open(key, time_ns, answers)
+        if direction.isn is None and not answers:
+            refusal = self._attempts.refusal(direction.other.key, seq)
+            if refusal is not None:
+                self._retake([refusal])
+        direction.flow.synchronise(direction, segment)
         return direction
-
-    def _keep_refusal(self, segment: Segment) -> None:
-        """Keep a RST of no flow if it answers a SYN (RFC 9293, section 3.10.7.1), which may be late."""
-        if segment[3] == 0 and segment[5] & ACK:
-            key = segment[2]
-            before = self._refusals.pop(key, None)
-            self._refusals[key] = segment
-            if before is not None and before[4] != segment[4]:
-                self._tell_lone_refusal(before)
-            if len(self._refusals) > _MOST_REFUSALS:
-                self._tell_lone_refusal(self._refusals.pop(next(iter(self._refusals))))
-
-    def _acknowledged_isn(self, direction: FlowDirection, ack: int) -> int:
-        """The initial sequence number that a SYN-ACK acknowledges, with the octets that the SYN may have carried."""
-        if not direction.flow.early:
-            return (ack - 1) % MODULO
-        ahead = (distance(one[3], ack) for one in direction.flow.early if one[2] == direction.key)
-        return (ack + min((by for by in ahead if -WINDOW <= by <= 0), default=0) - 1) % MODULO
-
-    def _replace(self, direction: FlowDirection, segment: Segment) -> bool:
-        """Whether a segment proves that an earlier SYN, which did not fit, began another connection."""
-        _, _, _, seq, ack, flags, _, _ = segment
-        other = direction.other
-        syn, answered = direction.pending, other.pending
-        if flags & RST:
-            return False
-        if flags & SYN:  # one of two SYNs answers the other
-            proves = answered is not None and (
-                _continues(answered, ack) if flags & ACK else answered[5] & ACK and _continues(segment, answered[4])
-            )
-        else:
-            proves = (
-                answered is not None and flags & ACK and _continues(answered, ack) and other.is_beyond(ack)
-            ) or (  # the capture lacks its answer
-                syn is not None
-                and _continues(syn, seq)
-                and (direction.is_beyond(seq) or (flags & ACK and other.is_beyond(ack)))
-            )
-        if proves:
-            self._succeed(direction, segment)
-        return bool(proves)
 
     def _succeed(self, direction: FlowDirection, segment: Segment) -> None:
         """Another connection follows on the addresses of a flow: SYNs that did not fit, and a segment, belong to it."""
-        time_ns, _, _, seq, ack, flags, _, _ = segment
-        other = direction.other
-        isns = [seq if flags & SYN else None, (ack - 1) % MODULO if flags & SYN and flags & ACK else None]
-        syns: list[Segment] = []
-        if (syn := direction.pending) is not None and (syn is segment or (not flags & SYN and _continues(syn, seq))):
-            syns.append(syn)
-            isns[0] = syn[3]
-            if syn[5] & ACK:
-                isns[1] = (syn[4] - 1) % MODULO
-        if (syn := other.pending) is not None and (
-            _continues(syn, ack) if flags & ACK else syn[5] & ACK and _continues(segment, syn[4])
-        ):
-            syns.append(syn)
-            isns[1] = syn[3]
-            if syn[5] & ACK:
-                isns[0] = (syn[4] - 1) % MODULO
-        if isns[0] is None:
-            assert isns[1] is not None
-            self._separate(other, isns[1], None, [seq])
-        else:
-            self._separate(direction, isns[0], isns[1], [ack] if flags & ACK else [])
-        self._retire(direction.flow, time_ns)
-        for syn in sorted(syns, key=itemgetter(1)):
+        syns, segments = succession(direction, segment)
+        self._retake(segments)
+        self._retire(direction.flow, segment[0])
+        for syn in syns:
             self._assign(syn)
-
-    def _separate(self, direction: FlowDirection, isn: int, other_isn: int | None, numbers: Sequence[int] = ()) -> None:
-        """Another flow begins with these numbers: give it the segments of the old flow that fit, or are in doubt.
-
-        If the other side's initial number is not known, its segments are known by what they acknowledge, and by what
-        acknowledges them; ``numbers`` are of the other side, too.
-        """
-        other = direction.other
-        segments = [*direction.doubtful, *other.doubtful, *direction.separate(isn)]
-        if other_isn is None:
-            theirs = [*numbers, *(one[4] for one in segments if one[2] == direction.key and one[5] & ACK)]
-            theirs += [one[3] for one in other.doubtful if 0 < distance(one[4], isn) <= WINDOW]
-            theirs += other.numbers_after(isn)
-            if theirs:
-                other_isn = min(theirs, key=lambda number: distance(number, theirs[0])) - 1
-        if other_isn is not None:
-            segments += other.separate(other_isn)
-        direction.trust()
-        other.trust()
-        self._again.extend(sorted(segments, key=itemgetter(1)))
 
     def _retire(self, flow: Flow, time_ns: int) -> None:
         """Another connection begins on the addresses of a flow; packets of the old one may still come."""
-        for direction in flow.directions:
-            direction.pending = None
+        flow.client.pending = flow.server.pending = None
         if (retired := self.retired.get(flow.client.key)) is not None:
             self._discard(retired, "open")
-        if not flow.begun:
-            self._tell_attempt(flow)
-            self._begin(flow)
+        self._begin_at_last(flow)
         if self._directions.get(flow.client.key) is not flow.client:
             return  # its segments turned out to be of two connections
         if not (flow.ended or flow.dissection is not None):
@@ -605,26 +459,22 @@ class FlowTable(Part):
             del self._directions[direction.key]
             self.retired[direction.key] = flow
 
+    def _begin_at_last(self, flow: Flow) -> None:
+        """Begin a flow that nobody answered, if it has not begun: no more is to be known of it."""
+        if not flow.begun:
+            self._attempts.tell(flow)
+            self._begin(flow)
+
     def _of_predecessor(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
         """The direction of the previous flow on the same addresses, if the segment still belongs to it."""
-        time_ns, _packet, key, seq, ack, flags, _, _ = segment
+        time_ns, key = segment[0], segment[2]
         predecessor = self.retired[key]
         is_over = self.patience.is_over(predecessor.retired_ns, 0, time_ns, direction.flow.count)
         if is_over or self._is_left(predecessor, time_ns):
             self._discard(predecessor, "open")
             return None
-        before = predecessor.client if predecessor.client.key == key else predecessor.server
-        if flags & SYN or before.place(seq) is None or (flags & ACK and before.other.is_far(ack)):
-            return None
-        isn, other_isn = direction.isn, direction.other.isn if flags & ACK else None
-        if isn is not None and not 0 < distance(seq, isn) <= WINDOW:
-            return before
-        was_sent = distance(seq, before.highest or 0) <= 0
-        if other_isn is not None and was_sent and not 0 < distance(ack, other_isn) <= WINDOW:
-            return before
-        if isn is not None or (other_isn is not None and distance(other_isn, before.other.highest or 0) >= 0):
-            return None
-        return before if distance(seq, before.highest or 0) <= _STILL_SENT else None
+        before = predecessor.direction(key)
+        return before if is_of_predecessor(before, direction, segment) else None
 
     def _follow(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
         """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
@@ -632,28 +482,27 @@ class FlowTable(Part):
         length = 0 if flags & RST else len(payload) + missing
         if not length and direction.next is not None and 0 <= seq - direction.next <= 1:  # a FIN takes one number
             return None
-        if _is_of_another(direction, segment):
-            if not length:
-                return None
-            other = direction.other
-            early = [one for one in (*direction.doubtful, *other.doubtful) if _agree(segment, one)]
-            direction.trust()
-            other.trust()
-            self._again.extend(early)
-            return self._open(key, time_ns, by_port=True)
-        direction.swallow(seq, length)
+        if not is_of_another(direction, segment):
+            direction.swallow(seq, length)
+        elif length:
+            early = [one for one in (*direction.doubtful, *direction.other.doubtful) if agree(segment, one)]
+            direction.flow.trust()
+            self._retake(early)
+            return self._open(key, time_ns)
         return None
 
-    def _open(self, key: bytes, time_ns: int, by_port: bool, server: bool = False) -> FlowDirection:
-        """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
+    def _open(self, key: bytes, time_ns: int, answers: bool | None = None) -> FlowDirection:
+        """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over.
+
+        The direction is the server's if it ``answers``; without a SYN, if its port is the lower one.
+        """
         if (old := self._directions.get(key)) is not None:
             self._retire(old.flow, time_ns)
         if len(self._flows) >= self.limits.flows:
             self._evict()
         number = self.number()
         back = reverse(key)
-        if by_port:
-            server = key[-4:-2] < key[-2:]
+        server = key[-4:-2] < key[-2:] if answers is None else answers
         flow = Flow.between(self.commons, number, *((back, key) if server else (key, back)), time_ns)
         mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
         self._directions[key] = mine
@@ -669,9 +518,7 @@ class FlowTable(Part):
         if dissection is None:
             self._drop(flow)
             return False
-        flow.dissection = dissection
-        flow.client.begin(dissection.client)
-        flow.server.begin(dissection.server)
+        flow.dissect(dissection)
         return True
 
     def dissections(self) -> Iterator[tuple[FlowDissection, int, int]]:
@@ -692,157 +539,39 @@ class FlowTable(Part):
 
     # ------------------------------------------------------------------ ending
 
-    def _close(self, direction: FlowDirection, end: int, ack: int | None) -> None:
-        """Take note of a FIN at the stream offset ``end``, which acknowledges ``ack``."""
-        is_first = direction.fin is None
-        direction.fin = end
-        if is_first:
-            direction.flow.close(direction, ack)
-        if direction.acked > end:
-            direction.acked = end
-        if direction.other.fin is not None:
-            direction.flow.closing = direction.flow.closing or "fin"
-
     def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
-        """Take a RST. Octets in it are a text for people, no part of the stream (RFC 9293, section 3.5.3)."""
-        time_ns, packet, key, seq, ack, flags, _, _ = segment
-        flow = direction.flow
-        if direction.isn is None:
-            self._tell_refusal(direction, segment)
-        flow.last_ns, flow.last_packet = time_ns, packet
-        ahead = 0 if direction.next is None else distance(seq, direction.next)
-        if not -(1 << 24) < ahead < 1 << 30:
-            return  # far outside of the window: forged, or of an old connection
-        flow.closing = "rst" if ahead else flow.closing or "rst"
-        if flow.unwanted:
-            return
-        flow.first_reset = flow.first_reset or (key, ack if flags & ACK else None)
-        flow.was_reset = True
-        direction.seen = True
-        if ahead and not (ahead == 1 and direction.finished):
-            # A receiver obeys only a RST with exactly the number that it expects (RFC 9293, section 3.10.7.4). Any
-            # other RST is forged or late, unless the octets before it are late, or the capture lacks them.
-            direction.reset = Reset(seq, time_ns, ack if flags & ACK else direction.other.highest)
-            flow.attend()
-        else:
-            direction.reset = None
-            direction.acked = min(direction.acked, direction.offset)  # what acknowledges more is of another connection
-        if flags & ACK:
-            direction.other.acknowledge(ack, time_ns, packet)
-        self._close_if_over(flow)
-
-    def _doubt_reset(self, direction: FlowDirection, segment: Segment) -> None:
-        """Take a segment from the side that sent a RST. If it was sent after the RST, the RST did not count."""
-        time_ns, _, _, seq, ack, flags, payload, missing = segment
-        reset = direction.reset
-        assert reset is not None
-        left = distance(reset.seq, seq + len(payload) + missing + (flags & FIN > 0))
-        acknowledges = flags & ACK and reset.before is not None and distance(ack, reset.before) > 0
-        grace_ns = _RESET_GRACE_NS if self.patience.late < _MUCH_DISORDER else self.patience.time_ns
-        in_time = time_ns - reset.time_ns <= grace_ns
-        if in_time and not acknowledges and (left == 0 or (left > 0 and not flags & FIN)):
-            return
-        direction.reset = None
-        flow, other = direction.flow, direction.other
-        if other.reset is None:
-            flow.closing = "fin" if other.fin is not None and direction.fin is not None else ""
-            flow.was_reset = False
-            flow.first_reset = None
-
-    def _tell_refusal(self, direction: FlowDirection, segment: Segment) -> None:
-        """Report a refusal: a RST answers a SYN, and nothing else has been sent."""
-        time_ns, packet, key, _, ack, flags, _, _ = segment
-        flow, isn = direction.flow, direction.other.isn
-        if isn is None or not flags & ACK or direction.next is not None:
-            return
-        if direction.other.offset == 0 and ack == (isn + 1) % MODULO:
-            server, client = addresses(key)
-            if self.refuse is not None:
-                self.refuse(flow.number, client.text, server.text, time_ns, packet)
-            if self.witness is not None:
-                self.witness.attempt(
-                    Attempt("refused", flow.number, client.text, server.text, flow.syns, flow.start_ns, time_ns, packet)
-                )
-
-    # ------------------------------------------------------------------ for the witness
-
-    def _tell_lone_refusal(self, segment: Segment) -> None:
-        """Report a RST that answers a SYN which the capture does not have."""
-        if self.witness is None:
-            return
-        time_ns, packet, key, *_ = segment
-        server, client = addresses(key)
-        self.witness.attempt(Attempt("refused", 0, client.text, server.text, 0, time_ns, time_ns, packet))
-
-    def _tell_attempt(self, flow: Flow, answer_ns: int | None = None) -> None:
-        """Report an attempt to connect, which was accepted at the time ``answer_ns``, or which nobody answered."""
-        if self.witness is None or flow.client.isn is None:
-            return
-        if answer_ns is None and (flow.early is not None or flow.closing):
-            return  # packets of one side are missing, or it was refused
-        client, server = addresses(flow.client.key)
-        took_ns = None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns
-        self.witness.attempt(
-            Attempt(
-                "silent" if answer_ns is None else "accepted",
-                flow.number, client.text, server.text, flow.syns, flow.start_ns, flow.last_ns, flow.last_packet,
-                took_ns,
-            )
-        )  # fmt: skip
+        """Take a RST."""
+        self._attempts.refuse(direction, segment)
+        if direction.flow.reset(direction, segment):
+            self._close_if_over(direction.flow)
 
     def _close_if_over(self, flow: Flow) -> None:
-        """End a flow once everything up to its FINs, or its RST, has been delivered.
-
-        Nobody acknowledges octets that arrive at the sender of a RST. In a capture where much comes late, such octets
-        may come late, too, so the flow stays open for a while.
-        """
-        over = flow.client.finished and flow.server.finished
-        if not over and flow.closing != "fin" and self.patience.late < _MUCH_DISORDER:
-            over = not any(
-                direction.waiting
-                or direction.owes
-                or direction.awaits_reset
-                or (direction.fin is not None and not direction.finished)
-                for direction in flow.directions
-            )
-        if over:
+        """End a flow once everything up to its FINs, or its RST, has been delivered."""
+        if flow.is_over:
             behind = [*flow.client.behind_end(), *flow.server.behind_end()]
-            self._again.extend(sorted(behind, key=itemgetter(1)))
+            self._retake(sorted(behind, key=in_capture_order))
             self._end(flow, flow.closing or "open")
         else:
             self._attend(flow)
 
     def _end(self, flow: Flow, end: End) -> None:
         """Finish a flow. It stays known for a while, so that late segments do not begin another."""
-        if flow.ended:
-            return
-        flow.ended = True
-        if self._waits is not None:
-            self._waits.end(flow)
-        if flow.dissection is not None and not flow.unwanted:
-            flow.end(flow.last_ns, flow.last_packet)
-            flow.dissection.finish(end, flow.start_ns, flow.last_ns, flow.closed_by)
-        self._drop(flow)
+        if not flow.ended:
+            if self._waits is not None:
+                self._waits.end(flow)
+            flow.finish(end)
+            self._waiting.pop(flow.number, None)
 
     def _drop(self, flow: Flow) -> None:
-        """Forget all of a flow, except the numbers that distinguish its segments from another flow's."""
-        flow.unwanted = True
-        if flow.dissection is not None:
-            flow.dissection.release()
-            flow.dissection = None
-        for direction in (flow.client, flow.server):
-            direction.forget()
-        flow.recent_octets = 0
-        flow.attend()
+        """Forget all of a flow that nobody wants, except its numbers."""
+        flow.drop()
         self._waiting.pop(flow.number, None)
 
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow and forget it; ``end`` says how, if the wire does not."""
         if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
             self._discard(retired, "open")
-        if not flow.begun:
-            self._tell_attempt(flow)
-            self._begin(flow)
+        self._begin_at_last(flow)
         if self._flows.pop(flow.number, None) is None:
             return  # its segments turned out to be of two connections
         self._end(flow, flow.closed or end)
@@ -875,8 +604,7 @@ class FlowTable(Part):
             self._hurry(flows.pop())
         if self.holdings.waiting_octets > self.limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
             for flow in self._flows.values():
-                flow.client.trust()
-                flow.server.trust()
+                flow.trust()
 
     def _forget_recent(self) -> None:
         """Count the octets kept of delivered segments; if they are many, forget those of the flows idle for longest.
@@ -1042,9 +770,7 @@ class FlowTable(Part):
 
     def finish(self, now_ns: int | None = None) -> None:
         """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
-        for refusal in self._refusals.values():
-            self._tell_lone_refusal(refusal)
-        self._refusals.clear()
+        self._attempts.finish()
         if now_ns is not None:
             self._now_ns = now_ns
         while self._flows:  # a flow that was two connections leaves another
@@ -1066,35 +792,6 @@ class FlowTable(Part):
 
 def _nanoseconds(seconds: float) -> int:
     return int(min(seconds, _LONGEST_SECONDS) * 1e9)
-
-
-def _continues(syn: Segment, number: int) -> bool:
-    """Whether a sequence number is one that follows a SYN, or the octets that came with it."""
-    return (number - syn[3] - 1) % MODULO <= len(syn[6])
-
-
-def _agree(segment: Segment, other: Segment) -> bool:
-    """Whether two segments, of any directions, belong to one connection by their numbers."""
-    if segment[2] == other[2]:
-        return segment[3] != other[3] and abs(distance(segment[3], other[3])) <= WINDOW
-    return abs(distance(segment[4], other[3])) <= WINDOW and abs(distance(segment[3], other[4])) <= WINDOW
-
-
-def _is_of_another(direction: FlowDirection, segment: Segment) -> bool:
-    """Whether a segment, by its numbers, belongs to another connection than one that is over."""
-    _, _, _, seq, ack, flags, _, _ = segment
-    other = direction.other
-    if direction.is_far(seq) or not flags & ACK:
-        return direction.is_far(seq)
-    return other.is_far(ack) or (direction.is_ahead(seq, _STILL_SENT) and other.is_ahead(ack, _STILL_SENT))
-
-
-def _is_of_others(direction: FlowDirection, syn: Segment) -> bool:
-    """Whether the gathered segments of a flow have other numbers than a SYN says."""
-    mine, theirs = direction.gathered, direction.other.gathered
-    if mine is not None and not 0 <= distance(mine, syn[3]) <= WINDOW:
-        return True
-    return bool(syn[5] & ACK) and theirs is not None and abs(distance(theirs, syn[4])) > WINDOW
 
 
 @lru_cache(4096)

@@ -334,6 +334,11 @@ class Direction(Part, Generic[Owner]):
                 return end + beyond
         return None
 
+    def ahead(self, seq: int) -> int:
+        """The stream offset of a sequence number behind a hole of any size."""
+        assert self.next is not None
+        return self.offset + (seq - self.next) % MODULO
+
     def end_at(self, offset: int) -> int:
         """Where the stream ends, by the offset of its FIN: behind a large hole, if not behind all that has come."""
         behind = offset + MODULO

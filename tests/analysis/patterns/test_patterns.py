@@ -11,10 +11,10 @@ from tests.support.paths import CAPTURES, FIXTURES
 from tests.world.events import CLIENT, SERVER, dissect
 from tests.world.octets import frame, peers
 from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.patterns.connections import Refusal
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.flows import FlowTable
+from zmtpsniff.net.notices import Notice, Refusal
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
 
 # program of fixtures/misbehaving.py: code, severity and packet of each problem when it misbehaves
@@ -198,15 +198,15 @@ _CLIENT, _SERVER = (
     ],
 )
 def test_a_refused_connection_is_told(answer: Segment, is_refused: bool) -> None:
-    told: list[tuple[int, str, str, int, int]] = []
-    table = FlowTable(lambda *_: None, refuse=lambda *what: told.append(what))
+    told: list[Notice] = []
+    table = FlowTable(lambda *_: None, notify=told.append)
     table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), answer])
-    assert told == ([(1, "10.0.0.1:40000", "10.0.0.2:5555", 2, 2)] if is_refused else [])
+    assert told == ([Refusal(2, 2, 1, "10.0.0.1:40000", "10.0.0.2:5555")] if is_refused else [])
 
 
 def test_a_reset_of_an_open_connection_is_no_refusal() -> None:
-    told: list[Any] = []
-    table = FlowTable(lambda *_: None, refuse=lambda *what: told.append(what))
+    told: list[Notice] = []
+    table = FlowTable(lambda *_: None, notify=told.append)
     table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), (2, 2, _SERVER, 500, 101, SYN | ACK, b"", 0)])
     table.take([(3, 3, _SERVER, 501, 101, RST | ACK, b"", 0)])
     assert told == []

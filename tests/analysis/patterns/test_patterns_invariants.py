@@ -26,9 +26,10 @@ from dissectors.events import (
     WireEvent,
 )
 from tests.support.footprint import entries, only, reachable
-from zmtpsniff.analysis.patterns import Notice, Patterns
-from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import Conversation, Doubt, Room, Rules
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns.connections import ConnectionLog
+from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
+from zmtpsniff.net.notices import Doubt, Notice, Refusal
 
 What = AnyEvent | Refusal | Doubt
 

@@ -1,5 +1,5 @@
 """Patterns: what messages mean to each other. They add to events, and find problems that one message does not show."""
 
-from zmtpsniff.analysis.patterns.patterns import NO_HORIZONS, Notice, Patterns
+from zmtpsniff.analysis.patterns.patterns import NO_HORIZONS, Patterns
 
-__all__ = ["NO_HORIZONS", "Notice", "Patterns"]
+__all__ = ["NO_HORIZONS", "Patterns"]

@@ -7,6 +7,7 @@ from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems, Subject
+from zmtpsniff.net.notices import Refusal
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
@@ -14,16 +15,6 @@ _STORM_GROWTH = 10  # a storm is reported again when it is so many times larger
 _SHORT_NS = 1_000_000_000
 _RETURN_NS = 1_000_000_000  # within this time the old connection of a returning peer closes
 _REMEMBERED = 10_000  # pairs of peers, and addresses
-
-
-class Refusal(NamedTuple):
-    """A refused TCP connection from ``src`` to ``dst``. It is no event, since its protocol is unknown."""
-
-    time_ns: int
-    packet: int
-    flow: int
-    src: str
-    dst: str
 
 
 class _Storm:

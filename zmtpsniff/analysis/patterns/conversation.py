@@ -1,29 +1,12 @@
 """The state that all patterns share for one connection while it lasts."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from dissectors.events import Command, Connection, Message, Subscription
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.patterns.inference import Inference
 
 _ROOM = 32 << 20
-
-
-class Doubt(NamedTuple):
-    """Octets of a connection are presumed lost from ``since_ns`` on. It is no event, since they may still come."""
-
-    time_ns: int
-    flow: int
-    since_ns: int
-
-
-class Delay(NamedTuple):
-    """Octets of a connection that were sent after ``since_ns`` are still missing, or come only now."""
-
-    time_ns: int
-    flow: int
-    since_ns: int
 
 
 def can_know(event: Message | Command, offset: int) -> bool:

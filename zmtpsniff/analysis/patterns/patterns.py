@@ -24,13 +24,14 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
-from zmtpsniff.analysis.patterns.connections import ConnectionLog, Refusal
-from zmtpsniff.analysis.patterns.conversation import Conversation, Delay, Doubt, Room, Rules
+from zmtpsniff.analysis.patterns.connections import ConnectionLog
+from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.pipelines import Pipelines
 from zmtpsniff.analysis.patterns.rulebook import Rulebook
 from zmtpsniff.decode_as import DecodeAs, first_match
+from zmtpsniff.net.notices import Delay, Doubt, Notice, Refusal
 
 _SETTLE_NS = 1_000_000_000
 _EARLY_OCTETS = 65_536  # of a connection's events to keep before both sides have said their socket types
@@ -38,8 +39,6 @@ _EVENT_COST = 400  # octets of memory that an event takes beside its content
 
 
 NO_HORIZONS: Mapping[int, int] = {}
-Notice = Refusal | Doubt | Delay
-"""Flows tell it at a place among the events. It is no event."""
 
 
 class Patterns:

@@ -1,0 +1,81 @@
+"""Attempts to connect, and the RSTs that refuse them."""
+
+from collections.abc import Callable
+
+from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.flow import Flow, FlowDirection
+from zmtpsniff.net.notices import Notice, Refusal
+from zmtpsniff.net.reassembly import MODULO
+from zmtpsniff.net.segment import ACK, Segment
+from zmtpsniff.net.witness import Attempt, Witness
+
+_MOST_REFUSALS = 1000  # RSTs that wait for their SYN
+
+
+class AttemptLog:
+    """Tells ``notify`` of each refusal, and ``witness`` of each attempt once its outcome is known."""
+
+    def __init__(self, notify: Callable[[Notice], None] | None, witness: Witness | None) -> None:
+        """Either may be None: then it is not told."""
+        self._notify = notify
+        self._witness = witness
+        self._refusals: dict[bytes, Segment] = {}  # RSTs that may stand before their SYNs, by their keys
+
+    def keep(self, segment: Segment) -> None:
+        """Keep a RST of no flow if it answers a SYN (RFC 9293, section 3.10.7.1), which may be late."""
+        if segment[3] == 0 and segment[5] & ACK:
+            key = segment[2]
+            before = self._refusals.pop(key, None)
+            self._refusals[key] = segment
+            if before is not None and before[4] != segment[4]:
+                self._tell_lone(before)
+            if len(self._refusals) > _MOST_REFUSALS:
+                self._tell_lone(self._refusals.pop(next(iter(self._refusals))))
+
+    def refusal(self, key: bytes, isn: int) -> Segment | None:
+        """The kept RST of the direction ``key`` that answers a SYN with this number; it is kept no longer."""
+        refusal = self._refusals.pop(key, None) if self._refusals else None
+        return refusal if refusal is not None and refusal[4] == (isn + 1) % MODULO else None
+
+    def refuse(self, direction: FlowDirection, segment: Segment) -> None:
+        """Tell that a RST refuses a connection, if it answers a SYN and nothing else has been sent."""
+        time_ns, packet, key, _, ack, flags, _, _ = segment
+        flow, other = direction.flow, direction.other
+        if other.isn is None or not flags & ACK or direction.isn is not None or direction.next is not None:
+            return
+        if other.offset == 0 and ack == (other.isn + 1) % MODULO:
+            server, client = addresses(key)
+            if self._notify is not None:
+                self._notify(Refusal(time_ns, packet, flow.number, client.text, server.text))
+            if self._witness is not None:
+                self._witness.attempt(
+                    Attempt("refused", flow.number, client.text, server.text, flow.syns, flow.start_ns, time_ns, packet)
+                )
+
+    def tell(self, flow: Flow, answer_ns: int | None = None) -> None:
+        """Tell of an attempt to connect that was accepted at the time ``answer_ns``, or that nobody answered."""
+        if self._witness is None or flow.client.isn is None:
+            return
+        if answer_ns is None and (flow.early is not None or flow.closing):
+            return  # packets of one side are missing, or it was refused
+        client, server = addresses(flow.client.key)
+        self._witness.attempt(
+            Attempt(
+                "silent" if answer_ns is None else "accepted",
+                flow.number, client.text, server.text, flow.syns, flow.start_ns, flow.last_ns, flow.last_packet,
+                None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns,
+            )
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Tell of the RSTs whose SYNs the capture does not have."""
+        for refusal in self._refusals.values():
+            self._tell_lone(refusal)
+        self._refusals.clear()
+
+    def _tell_lone(self, segment: Segment) -> None:
+        """Tell of a RST that answers a SYN which the capture does not have."""
+        if self._witness is not None:
+            time_ns, packet, key, *_ = segment
+            server, client = addresses(key)
+            self._witness.attempt(Attempt("refused", 0, client.text, server.text, 0, time_ns, time_ns, packet))
