@@ -1,4 +1,4 @@
-"""What is in frames: found where it is certain, bounded, and nothing found where there is nothing."""
+"""Contents of frames: found where it is certain, bounded, and nothing found where there is nothing."""
 
 import gzip
 import json

@@ -55,7 +55,7 @@ def truth(name: str) -> dict[str, Any]:
 
 
 def given(dissectors: Sequence[Any], frames: list[Any], rules: Sequence[str] = ()) -> list[AnyEvent]:
-    """What comes of one message."""
+    """The result for one message."""
     return Payloads(dissectors, [parse(rule) for rule in rules]).take([Message(*PLACE, frames)])
 
 

@@ -96,7 +96,7 @@ def test_any_octets_are_taken(data: bytes) -> None:
 
 
 def test_random_octets_are_none() -> None:
-    """None of 20,000: the bound that is argued for is one of 2^40."""
+    """Of 20,000 none passes: the bound that is argued for is one of 2^40."""
     random_ = random.Random(1)
     assert not [size for size in (6, 20, 60, 200, 1000) for _ in range(4_000) if decode(random_.randbytes(size))]
 

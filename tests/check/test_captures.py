@@ -25,7 +25,7 @@ _ALL = sorted(
 
 
 def _looked_at(*names: str | Path) -> tuple[Services, list[str]]:
-    """What captures hold, and the built-in sets that they pass."""
+    """The contents of captures, and the built-in sets that they pass."""
     services = Services()
     trial = Check([rule for rules in SETS.values() for rule in rules], 0)
     files = [capture(str(name)) for name in names]

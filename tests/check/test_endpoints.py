@@ -1,4 +1,4 @@
-"""What a policy demands of services, held against a shop that works, and against shops that work otherwise."""
+"""Demands of a policy on services, held against a shop that works, and against shops that work otherwise."""
 
 import re
 from pathlib import Path
@@ -29,7 +29,7 @@ def _shop(way: str) -> Path:
 
 @pytest.fixture(scope="module")
 def policy() -> str:
-    """What the shop looks like as it should be."""
+    """The shop as it should be."""
     done = check("--init", _shop("none"), "--factor", "4")
     assert (done.status, done.err) == (0, "")
     return done.out

@@ -1,4 +1,4 @@
-"""What a capture does not show is not checked: it is neither kept nor broken."""
+"""A rule about facts that a capture does not show is not checked: it is neither kept nor broken."""
 
 import json
 from pathlib import Path

@@ -1,1 +1,1 @@
-"""What events mean to each other: patterns, payloads, bodies, statistics."""
+"""Relations between events: patterns, payloads, bodies, statistics."""

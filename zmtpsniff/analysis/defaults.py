@@ -1,4 +1,4 @@
-"""What holds in analysis if nothing else is asked for."""
+"""Defaults of analysis."""
 
 REPLY_SECONDS = 5.0
 """Seconds that a request may wait for its reply before that is reported."""

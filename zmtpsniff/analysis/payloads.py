@@ -20,7 +20,7 @@ _DEPTH = 64  # the deepest lists in lists: deeper than people look, and far from
 
 
 class _Track:
-    """What the payload stage knows of one connection."""
+    """The payload stage's view of one connection."""
 
     __slots__ = ("connection", "forced", "known", "states", "times", "unknown")
 

@@ -29,7 +29,7 @@ def _subscriber(flow: int) -> str:
 def _dropped(
     streams: list[list[tuple[int, bytes]]], end_ns: int, blind: int | None = None, topics: Sequence[bytes] = ()
 ) -> dict[str, int]:
-    """What is counted for subscribers, each with these messages at these times; all want all, or ``topics``."""
+    """The counts of subscribers, each with these messages at these times; all want all, or ``topics``."""
     copies = Copies()
     listeners = {}
     for flow in range(len(streams)):

@@ -1,4 +1,4 @@
-"""What findings say: whom they name, what they tell together, and where they say to look."""
+"""The words of findings: whom they name, what they tell together, and where they say to look."""
 
 import io
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What is found in captures of programs with faults, and that nothing is found in healthy ones."""
+"""Findings in captures of programs with faults, and silence about healthy ones."""
 
 import functools
 import importlib
@@ -105,7 +105,7 @@ def test_batches_change_nothing(name: str, sizes: list[int], is_late: bool) -> N
 
 @functools.cache
 def _heard(path: Path) -> tuple[list[tuple[str, Any]], list[AnyEvent]]:
-    """What a witness is told of a capture, and its events."""
+    """The notes of a witness of a capture, and its events."""
     told: list[tuple[str, Any]] = []
 
     class Recorder:

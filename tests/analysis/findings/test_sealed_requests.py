@@ -66,7 +66,7 @@ def _answered_first() -> list[AnyEvent]:
 
 
 def _heartbeats_last() -> list[AnyEvent]:
-    """What comes last is as long as a PING."""
+    """The last box is as long as a PING."""
     pings = [structs.replace(event, box=bytes(24)) for event in BOXES[-2:]]
     return [*_without(EVENTS[:-2], *BOXES[-2:]), *pings, *EVENTS[-2:]]
 

@@ -43,7 +43,7 @@ def _types(events: list[AnyEvent]) -> dict[str, str]:
 
 
 def _told(events: list[AnyEvent]) -> dict[str, set[str | None]]:
-    """What sockets may be, by address, of those of which something was found out."""
+    """The types that sockets seem to have, by address."""
     return {
         peer.address: {peer.socket_type, peer.lookalike}
         for event in events
@@ -121,7 +121,7 @@ def _turns(
     later: int = 0,
     bodies: Callable[[int, bool], bytes] = lambda number, is_request: b"x",
 ) -> Guesses | None:
-    """What is inferred of eight requests of ``client`` and their replies, each of which had seen the one before.
+    """The guesses from eight requests of ``client`` and their replies, each of which had seen the one before.
 
     ``head`` are frames behind the empty one. The requests are known only with the reply number ``later``.
     """
@@ -178,7 +178,7 @@ def test_of_what_nobody_knows_the_order_nothing_is_told() -> None:
 
 
 def _pushed(src: str, frames: Callable[[int], list[bytes]], count: int = 6) -> Guesses | None:
-    """What is inferred at the end if one side sends so many messages, and the other one none."""
+    """The guesses at the end if one side sends so many messages, and the other one none."""
     inference = Inference(CLIENT, SERVER, Senders())
     dst = SERVER if src == CLIENT else CLIENT
     for number in range(count):
@@ -215,7 +215,7 @@ def test_a_dealer_that_took_turns_asks_again_before_it_is_answered() -> None:
 
 
 def _late_push(count: int) -> list[AnyEvent]:
-    """What is shown of a connection that was there before the capture, on which one side sends so many messages."""
+    """The record of a connection that began before the capture, on which one side sends so many messages."""
     found = Problem("note", "no-greeting", "", 0, 1, 1, CLIENT, SERVER)
     return [found, *(Message(n, n, 1, CLIENT, SERVER, [b"x%d" % n], offset=10 * n, seen=0) for n in range(1, count))]
 
@@ -305,7 +305,7 @@ def test_a_bound_socket_tells_what_late_connections_are() -> None:
 
 
 def test_what_comes_later_may_contradict() -> None:
-    """Who connects, sends and hears nothing looks like a PUSH, until somebody answers."""
+    """A side that connects, sends and hears nothing looks like a PUSH, until the other side answers."""
     connection = Connection(1, "tcp", Peer(CLIENT), Peer(SERVER), Sides(9, 0), Sides(900, 0), 0, 1, "fin")
     guesses = {CLIENT: Guess("PUSH"), SERVER: Guess("PULL")}
     assert not contradicts(guesses, connection)

@@ -1,4 +1,4 @@
-"""What messages mean to each other, in captures of programs that misbehave and of the same ones when they do not."""
+"""Relations of messages, in captures of programs that misbehave and of the same ones when they do not."""
 
 from pathlib import Path
 from typing import Any

@@ -140,7 +140,7 @@ def taken(patterns: Patterns, batch: list[What]) -> list[AnyEvent]:
 
 
 def findings(patterns: Patterns, events: list[What], cuts: list[int]) -> tuple[list[Any], list[AnyEvent]]:
-    """What a capture in these batches gives: its problems, and its other events."""
+    """The problems of a capture in these batches, and its other events."""
     out: list[AnyEvent] = []
     snapshots: list[AnyEvent] = []
     places = [0, *sorted(cut for cut in cuts if cut < len(events)), len(events)]

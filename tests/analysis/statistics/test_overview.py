@@ -1,4 +1,4 @@
-"""What a report counts beyond statistics: right, in bounded memory, in any order of intervals."""
+"""The counts of a report beyond statistics: right, in bounded memory, in any order of intervals."""
 
 import pytest
 from hypothesis import given

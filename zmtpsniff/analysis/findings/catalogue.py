@@ -10,7 +10,7 @@ from dissectors.events import Severity
 
 
 class FindingKind(NamedTuple):
-    """What all findings of one code have in common."""
+    """The facts that all findings of one code share."""
 
     severity: Severity  # unless the inquiry gives another one
     meaning: str

@@ -26,7 +26,7 @@ class CopyRoom:
     __slots__ = ("left",)
 
     def __init__(self, messages: int = 500_000) -> None:
-        """Start with all of it left."""
+        """Start with all room left."""
         self.left = messages
 
 
@@ -124,7 +124,7 @@ class ComparedPublisher:
 
 
 class CopyStream:
-    """What one subscriber gets, on one connection."""
+    """The copies that one subscriber gets on one connection."""
 
     __slots__ = (
         "_losses", "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "last_packet", "late",
@@ -213,7 +213,7 @@ class CopyStream:
 
     @property
     def lost(self) -> Occurrences:
-        """What it did not get: the most that comparisons say which have no message in common."""
+        """The messages that it did not get: the largest sum of comparisons that have no message in common."""
         counted: list[Sequence[bytes]] = []
         lost = Occurrences()
         for topics, one in sorted(self._losses.values(), key=lambda loss: -loss[1].count):
@@ -228,7 +228,7 @@ class CopyStream:
             comparison.begin_anew()
 
     def leave(self) -> None:
-        """Nothing can be said of it any more."""
+        """The stream can no longer be compared."""
         self.blind = True
         for comparison in list(self.comparisons):
             comparison.dissolve()

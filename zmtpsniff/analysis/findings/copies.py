@@ -81,7 +81,7 @@ class Copies(Inquiry):
         stream.change()
 
     def lose(self, dossier: Dossier) -> None:
-        """What is missing cannot be compared."""
+        """Missing octets end the comparisons of a connection."""
         stream = self._streams.get(dossier.flow)
         if stream is not None:
             stream.leave()
@@ -110,7 +110,7 @@ class Copies(Inquiry):
             self._ended.append((stream, got))
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """Who did not get what."""
+        """Subscribers that did not get messages, or got them late."""
         for stream, got in self._ended:
             lost = stream.lost
             ends = [stream.address, stream.server]

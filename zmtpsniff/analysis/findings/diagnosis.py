@@ -87,7 +87,7 @@ class Diagnosis:
         return rare
 
     def _take_each(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """Look at a batch if some inquiry wants messages of it; returns what take() does."""
+        """Look at a batch for inquiries that listen to messages; the result is that of take()."""
         on_message = self._on_message
         rare: list[AnyEvent] = []
         flow = -1

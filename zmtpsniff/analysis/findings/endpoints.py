@@ -98,7 +98,7 @@ class _Endpoint:
         self.ends: deque[tuple[int, int, int, str]] = deque(maxlen=_CUT)  # end, begin, flow and host of connections
 
     def accept(self, time_ns: int) -> None:
-        """Somebody answers."""
+        """The address answers."""
         self.answers = True
         self.accepted_ns = max(self.accepted_ns, time_ns)
         if self.refused.seen.count:
@@ -268,7 +268,7 @@ def _together(endpoints: dict[str, _Tries], words: str, advice: str) -> Claim:
 
 
 def _refusals(tries: _Tries, address: str) -> str:
-    """What shows that attempts were refused."""
+    """The evidence that attempts were refused."""
     if not tries.lone:
         return f"a RST answers each SYN to {address}"
     which = "the" if tries.lone == tries.connections else "some"

@@ -94,7 +94,7 @@ class Occurrences:
 
 
 class Claim(NamedTuple):
-    """What an inquiry found, before it is written as a finding."""
+    """The result of an inquiry, before it is written as a finding."""
 
     code: str
     summary: str

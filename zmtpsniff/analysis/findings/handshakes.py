@@ -58,7 +58,7 @@ _CAUSES = {
 
 
 class _Handshake:
-    """What was said on one connection before it was ready."""
+    """The handshake of one connection, up to READY."""
 
     __slots__ = ("cause", "commands", "detail", "error", "mechanisms", "packet", "time_ns", "user")
 
@@ -310,7 +310,7 @@ class Handshakes(Inquiry):
             yield Claim("version-old", words, "their greetings say so", old.seen, old.names)
 
     def _refusal_words(self, host: str, server: str, failures: _Failures) -> tuple[str, str | None]:
-        """What a server refuses, and the advice. The capture may have only the server's side."""
+        """The reason of a server's refusal, and the advice. The capture may have only the server's side."""
         mechanisms = failures.mechanisms or self._mechanisms.at(server)
         if failures.users or "PLAIN" in mechanisms:
             user = f" as {listed(failures.users)}" if failures.users else ""

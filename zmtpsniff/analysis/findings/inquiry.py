@@ -1,4 +1,4 @@
-"""What all inquiries have in common: the events that they may take, and how much they may remember."""
+"""The base of all inquiries: the events that they may take, and tables in bounded memory."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Sequence

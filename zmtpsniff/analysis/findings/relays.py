@@ -396,7 +396,7 @@ class Relays(Inquiry):
             )
 
     def _closed(self, place: _Place, seen: Occurrences) -> Iterable[Claim]:
-        """A worker closed its connection while it had jobs, and its pusher goes on without it."""
+        """A worker closed its connection while it had jobs, and its pusher kept sending to others."""
         pusher = place.giver
         if self._ways.programs[pusher].sent_ns - (seen.last_ns or 0) < _STOPPED_NS:
             return

@@ -106,7 +106,7 @@ class Requests(Inquiry):
         return exchange.take
 
     def lose(self, dossier: Dossier) -> None:
-        """What is missing may be the replies."""
+        """The missing octets may be the replies."""
         exchange = self._exchanges.get(dossier.flow)
         if exchange is not None:
             exchange.blind = True

@@ -104,7 +104,7 @@ class SealedRequests(Inquiry):
             turns.take(event)
 
     def lose(self, dossier: Dossier) -> None:
-        """What is missing may be the reply."""
+        """The missing octets may be the reply."""
         self._turns.pop(dossier.flow, None)
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:

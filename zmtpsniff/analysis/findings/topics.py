@@ -68,7 +68,7 @@ class _Wish:
 
 
 class _Publisher:
-    """What one publisher sends, to all its subscribers."""
+    """The topics of one publisher, and of all its subscribers."""
 
     __slots__ = ("copies", "matched", "open", "published")
 
@@ -242,7 +242,7 @@ class Topics(Inquiry):
         return made.take
 
     def lose(self, dossier: Dossier) -> None:
-        """What is missing may have matched."""
+        """The missing messages may have matched."""
         subscriber = self._subscribers.get(dossier.flow)
         if subscriber is not None:
             subscriber.blind = True

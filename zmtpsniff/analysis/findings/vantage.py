@@ -15,7 +15,7 @@ _FLOWS = 50_000
 
 
 class _Loss(NamedTuple):
-    """What a problem of a capture says of it, and what helps."""
+    """The meaning of a problem of a capture, and a remedy."""
 
     words: str
     advice: str
@@ -54,7 +54,7 @@ _LOSSES = {
 
 
 class Vantage(Inquiry):
-    """What the capture point saw."""
+    """The view of the capture point."""
 
     def __init__(self) -> None:
         """Start with a capture that has everything."""
@@ -93,7 +93,7 @@ class Vantage(Inquiry):
         self._dropped = event.dropped
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """What cannot be told, and why."""
+        """Things that cannot be told, and why."""
         seen = Occurrences()
         words = []
         advice: dict[str, None] = {}

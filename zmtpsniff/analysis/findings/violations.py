@@ -79,7 +79,7 @@ class Violations(Inquiry):
             breach.places[event.src, str(event.dst)] = None
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
-        """What was lost, and what was broken."""
+        """Losses, and breaches of the protocol."""
         for address, seen in self._silent.entries.items():
             often = again(seen.count)
             summary = f"{address} fell silent: its heartbeats stopped{often}"

@@ -1,4 +1,4 @@
-"""What several connections show together: peers that come and go, identities used twice, peers of old versions."""
+"""Findings about several connections together: peers that come and go, identities used twice, peers of old versions."""
 
 from collections import OrderedDict, defaultdict
 from typing import NamedTuple

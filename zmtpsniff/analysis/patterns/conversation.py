@@ -63,7 +63,7 @@ class Rules:
         """Octets are missing: they may hold what this pattern waits for."""
 
     def excuse(self, now_ns: int) -> None:
-        """What the sides said before ``now_ns`` may be late: their silence until then proves nothing."""
+        """Events from before ``now_ns`` may be late: silence until then proves nothing."""
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns``: report what should have happened by now."""

@@ -67,7 +67,7 @@ DELIMITER_ONLY = _interned(0)
 
 
 class Exchange:
-    """What all kinds of requests need: their connection, and how long they may take."""
+    """The connection of requests, and the problems that any rules report of them."""
 
     def __init__(self, dossier: Dossier, problems: Problems, forwarding: Proxies, room: Room, timeout_ns: int) -> None:
         """Report requests of ``dossier`` that wait for more than ``timeout_ns``."""

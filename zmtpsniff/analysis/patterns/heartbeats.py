@@ -27,7 +27,7 @@ class _Ping(NamedTuple):
 
 
 class _Side:
-    """What one side of a connection has said."""
+    """The PINGs and PONGs of one side of a connection."""
 
     __slots__ = ("excused_ns", "heard_ns", "more", "offset", "pending", "promise", "told_late", "told_unanswered")
 

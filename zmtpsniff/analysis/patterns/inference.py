@@ -74,7 +74,7 @@ class _Turn(NamedTuple):
 
 
 class _Outlet:
-    """What one sender sent on one connection."""
+    """The messages of one sender on one connection."""
 
     __slots__ = ("bodies", "last_ns", "prefix")
 
@@ -108,7 +108,7 @@ def contradicts(guesses: Guesses, event: Connection, silent: Container[str] = ("
 
 
 def _common(one: bytes, other: bytes) -> bytes:
-    """What both begin with."""
+    """The common beginning of both."""
     length = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
     return one[: min(len(one), len(other))] if length is None else one[:length]
 
@@ -291,7 +291,7 @@ class Inference:
         self._talk = None
 
     def subscription(self, event: Subscription) -> Guesses | None:
-        """Who subscribes is a SUB."""
+        """A side that subscribes is a SUB."""
         if self._sent.get(event.src) or self._senders.is_proxy(event.dst):
             return None  # a message that begins as a subscription does, or an XPUB
         return {event.src: Guess("SUB"), event.dst: Guess("PUB")}

@@ -406,7 +406,7 @@ class Patterns:
                 peer.inferred = True
 
     def finish(self) -> list[AnyEvent]:
-        """The capture is over: the records that need all of it."""
+        """The capture is over: the records that need the whole capture."""
         return [*(problem for _, problem in self._problems.placed(0)), *self._pipelines.work()]
 
 

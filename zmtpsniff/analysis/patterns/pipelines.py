@@ -9,7 +9,7 @@ _PIPELINES = 1000
 
 
 class Pipeline:
-    """What a PUSH socket has sent."""
+    """The messages that a PUSH socket has sent."""
 
     __slots__ = ("messages", "workers")
 

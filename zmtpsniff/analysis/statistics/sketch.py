@@ -91,7 +91,7 @@ class Sketch:
         return -(-self.count * percent // 100)
 
     def above(self, value: int) -> int:
-        """How many values are above a positive one. Values within 1 % of it may be counted or not."""
+        """How many values exceed a positive one. Values that differ from that by 1 % may count or not."""
         return sum(count for bucket, count in self.buckets.items() if _value(bucket) > value)
 
     def histogram(self) -> list[tuple[int, int, int]]:

@@ -1,4 +1,4 @@
-"""Where and why a way ended, and the record of it."""
+"""Where and why a way ended, and its record."""
 
 from collections import OrderedDict
 

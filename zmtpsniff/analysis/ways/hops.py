@@ -1,4 +1,4 @@
-"""A message on its way, and the way that it belongs to, while more of it may come."""
+"""A message on its way, and the way that it belongs to, while more legs may come."""
 
 import re
 from collections import deque

@@ -28,7 +28,7 @@ _CLEAR = 5  # times that a lane had its turn, with no other
 
 
 class Inner(NamedTuple):
-    """The message of a way after which a service goes on."""
+    """The message of a way after which a service asks another one, or answers."""
 
     before: Hop
     joined: Joined

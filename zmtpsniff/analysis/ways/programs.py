@@ -34,7 +34,7 @@ class Programs(dict[str, Node]):
         return program
 
     def pass_on(self, before: Hop, hop: Hop, length_ns: int) -> None:
-        """A program took a message, and sent what came of it after so long."""
+        """A program took a message, and passed it on or answered it after so long."""
         taken_at, sent_at = before.leg.dst, hop.leg.src
         program = self[taken_at]
         if taken_at == sent_at:
