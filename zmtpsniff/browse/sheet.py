@@ -9,9 +9,8 @@ from dissectors.records import record_fields
 from dissectors.zmtp.encoder import Name
 from zmtpsniff.browse.wire_image import WireImage
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
-from zmtpsniff.render.wording import length_on_wire
 from zmtpsniff.words.durations import duration
-from zmtpsniff.words.text import escape, quote
+from zmtpsniff.words.text import escape, length_on_wire, quote
 
 _SHOWN = 240  # octets of a value on its line
 _MOST = 100_000  # frames, properties or items of a record that have lines

@@ -8,12 +8,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from dissectors.events import Command, Cut, Hidden, Octets, at_hand
-from zmtpsniff.words.text import as_text
-
-
-def length_of(octets: Octets) -> int:
-    """How many octets there were on the wire."""
-    return len(octets) if isinstance(octets, bytes) else octets.length
+from zmtpsniff.words.text import as_text, length_on_wire
 
 
 def text_of(octets: Octets | None) -> str | None:
@@ -51,9 +46,9 @@ def order(octets: Octets | None, other: Octets | None) -> int | None:
     if left[:common] != right[:common]:
         return 1 if left > right else -1
     # All octets at hand are the same. So only a value that is whole, and ends here, is known to be less.
-    if len(left) == common and type(octets) is bytes and length_of(other) > common:
+    if len(left) == common and type(octets) is bytes and length_on_wire(other) > common:
         return -1
-    if len(right) == common and type(other) is bytes and length_of(octets) > common:
+    if len(right) == common and type(other) is bytes and length_on_wire(octets) > common:
         return 1
     return None
 
@@ -70,7 +65,9 @@ def differ(octets: Octets | None, other: Octets | None) -> bool:
     ordered = order(octets, other)
     if ordered is None:
         return (
-            isinstance(octets, bytes | Cut) and isinstance(other, bytes | Cut) and length_of(octets) != length_of(other)
+            isinstance(octets, bytes | Cut)
+            and isinstance(other, bytes | Cut)
+            and length_on_wire(octets) != length_on_wire(other)
         )
     return ordered != 0
 
@@ -89,7 +86,7 @@ def octets_slice(octets: Octets, start: int, length: int | None) -> Octets | Non
 
     Without a length it is all from ``start`` on.
     """
-    whole = length_of(octets)
+    whole = length_on_wire(octets)
     start += whole if start < 0 else 0
     end = whole if length is None else start + length
     if not 0 <= start <= end <= whole or isinstance(octets, Hidden):

@@ -9,9 +9,9 @@ from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.origin import Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.runs import Run
-from zmtpsniff.render.wording import has_relations, length_on_wire, message_words, relation_words
+from zmtpsniff.render.wording import has_relations, message_words, relation_words
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import escape
+from zmtpsniff.words.text import escape, length_on_wire
 
 _FRAMES = 32  # of a message, unless everything is asked for
 _KEPT = 1024  # titles and labels

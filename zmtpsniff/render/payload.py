@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 from dissectors.events import Body, Cut, Hidden, Message, Octets, Payload
-from zmtpsniff.render.wording import length_on_wire
-from zmtpsniff.words.text import escape, quote
+from zmtpsniff.words.text import escape, length_on_wire, quote
 
 _ITEMS = 32  # of a list or of all fields, unless everything is asked for
 _DEEP = 12

@@ -30,14 +30,13 @@ from zmtpsniff.render.wording import (
     field_words,
     greeting_words,
     has_relations,
-    length_on_wire,
     peer_words,
     relation_words,
     topic_words,
 )
 from zmtpsniff.words.counts import plural_noun
 from zmtpsniff.words.durations import duration
-from zmtpsniff.words.text import encodable, escape, plain_texts, quote
+from zmtpsniff.words.text import encodable, escape, length_on_wire, plain_texts, quote
 
 DEFAULT_MAX_BYTES = 32
 _FRAMES = 8  # frames of a message, and topics of a connection, on one line, unless the user asks for all

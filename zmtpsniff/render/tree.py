@@ -32,14 +32,13 @@ from zmtpsniff.render.wording import (
     command_fields,
     command_words,
     greeting_words,
-    length_on_wire,
     process_words,
     protocol,
     topic_words,
 )
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import duration
-from zmtpsniff.words.text import encodable, escape, quote
+from zmtpsniff.words.text import encodable, escape, length_on_wire, quote
 
 DEFAULT_MAX_BYTES = 64
 _TOPICS = 8  # or workers, unless everything is asked for

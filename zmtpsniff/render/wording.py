@@ -4,7 +4,7 @@ from dissectors.events import Beacon, Command, Connection, Greeting, Message, Oc
 from dissectors.records import record_fields
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import duration
-from zmtpsniff.words.text import at_hand, escape, quote
+from zmtpsniff.words.text import escape, quote
 
 # The ends of a connection as the wire shows them, in words.
 ENDS = {"fin": "closed", "rst": "reset", "timeout": "timed out", "open": "still open"}
@@ -20,11 +20,6 @@ _TOLD_APART = frozenset(
 def protocol(version: str) -> str:
     """A version with the name of its protocol, as in ``ZMTP 3.1``, ``ZWS 2.0``."""
     return escape(f"ZWS {version[3:]}" if version.startswith("ZWS") else f"ZMTP {version}")
-
-
-def length_on_wire(octets: Octets) -> int:
-    """How many octets there were on the wire."""
-    return len(octets) if type(octets) is bytes else at_hand(octets, 0)[1]
 
 
 def greeting_words(event: Greeting) -> str:

@@ -64,6 +64,11 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     return (data[:max_bytes] if max_bytes else data), length
 
 
+def length_on_wire(octets: Octets) -> int:
+    """How many octets there were on the wire."""
+    return len(octets) if isinstance(octets, bytes) else octets.length
+
+
 def plain_texts(frames: Sequence[Octets], max_bytes: int) -> list[str] | None:
     """The texts of frames that are all ASCII and need nothing but quotes around them; else None.
 
