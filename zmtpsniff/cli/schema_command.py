@@ -1,5 +1,7 @@
 """``zmtpsniff schema``."""
 
+from typing import Any
+
 import click
 
 from zmtpsniff.cli.help import CommandWithHelp
@@ -34,30 +36,28 @@ def schema(stats: bool, diagnose: bool, trace: bool, report: bool, version: bool
         return
     if stats + diagnose + trace + report > 1:
         raise click.UsageError("--stats, --diagnose, --trace and --report: give one of them")
+    wanted: tuple[Any, str, str] | None = None  # the types of records, their name, the command that writes them
     if stats:
         from zmtpsniff.analysis.findings.finding import Finding
         from zmtpsniff.analysis.statistics.records import AnyRecord
 
-        made = json_schema(
-            AnyRecord | Finding, "zmtpsniff statistics", "One line of the output of `zmtpsniff stats -T json`."
-        )
+        wanted = AnyRecord | Finding, "statistics", "stats"
     elif diagnose:
         from dissectors.events import Capture
         from zmtpsniff.analysis.findings.finding import Finding
 
-        made = json_schema(
-            Finding | Capture, "zmtpsniff findings", "One line of the output of `zmtpsniff diagnose -T json`."
-        )
+        wanted = Finding | Capture, "findings", "diagnose"
     elif trace:
         from zmtpsniff.analysis.ways.records import Way
 
-        made = json_schema(Way, "zmtpsniff ways", "One line of the output of `zmtpsniff trace -T json`.")
+        wanted = Way, "ways", "trace"
     elif report:
         from zmtpsniff.report.results import AnyReportRecord
 
-        made = json_schema(
-            AnyReportRecord, "zmtpsniff report", "One line of the output of `zmtpsniff spark report -T json`."
-        )
-    else:
+        wanted = AnyReportRecord, "report", "spark report"
+    if wanted is None:
         made = json_schema()
+    else:
+        records, name, command = wanted
+        made = json_schema(records, f"zmtpsniff {name}", f"One line of the output of `zmtpsniff {command} -T json`.")
     click.echo(json.dumps(made, indent=2))
