@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from errno import EACCES
 from pathlib import Path
-from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -22,11 +21,10 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
 
 from tests.spark import adversary
-from tests.spark.local_job import asked, local_session, take, take_listed
+from tests.spark.local_job import asked, local_session, take
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables
 from tests.world.tap import load
 from zmtpsniff.capture import locations
-from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import inputs, series, shard, state_log, task
@@ -351,24 +349,6 @@ def test_log_of_states_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 def test_how_many_shards(sizes: dict[str, int], cores: int, counts: dict[str, int]) -> None:
     assert series.shard_counts(sizes, cores) == counts
-
-
-def test_what_never_ends_is_left_alone(tmp_path: Path) -> None:
-    import os
-
-    (file,) = cut(FIXTURES / "m31_push_pull.pcap", [], tmp_path / "in")
-    os.mkfifo(tmp_path / "in" / "pipe.pcap")
-    assert take_listed(list_files([str(tmp_path / "in")]), tmp_path / "out")[:2] == (1, 0)
-    assert rows(tmp_path / "out", tmp_path / "in") == expected([file])
-
-
-def test_order_of_the_seeds_is_any(tmp_path: Path) -> None:
-    """Files of a capture with a few packets each, in a random order."""
-    files = pieces_of("m31_push_pull.pcap", 7, tmp_path / "in")
-    Random(5).shuffle(files)
-    for file in files:
-        take([file], tmp_path / "out", shards=2)
-    assert_all_told(tmp_path / "out", files)
 
 
 def test_a_group_that_came_and_went_is_not_in_the_log() -> None:
