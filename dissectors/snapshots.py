@@ -1,4 +1,4 @@
-"""The state of a dissector as octets, to go on from later or elsewhere.
+"""Snapshots: the state of a dissector as octets, from which another one continues, later or elsewhere.
 
 A dissector owns parts, and these own others. The fields of a :class:`Part` are its state: their names, types and
 defaults stand once, in its class. Snapshots are made from these declarations:

@@ -20,7 +20,7 @@ Kind = Transport | Literal["beacon"]
 
 
 class DatagramDissection(Protocol):
-    """What takes the datagrams of a flow."""
+    """The dissector of a flow of datagrams."""
 
     rejected: bool
 

@@ -1,4 +1,4 @@
-"""Who takes the octets of a flow, as flows see it."""
+"""The dissector of a flow, as flows see it."""
 
 from typing import Literal, Protocol
 
@@ -9,7 +9,7 @@ Side = Literal["client", "server"]
 
 
 class FlowDissection(Protocol):
-    """What takes the octets of a flow."""
+    """The dissector of a flow: it takes the octets of both directions."""
 
     @property
     def rejected(self) -> bool:
@@ -18,16 +18,16 @@ class FlowDissection(Protocol):
 
     @property
     def client(self) -> Receiver:
-        """Who takes the client's octets."""
+        """The receiver of the client's octets."""
         ...
 
     @property
     def server(self) -> Receiver:
-        """Who takes the server's octets."""
+        """The receiver of the server's octets."""
         ...
 
     def finish(self, end: End, start_ns: int, end_ns: int, closed_by: Side | None, /) -> None:
         """The flow is over; ``closed_by`` is the side that closed first, if that is known."""
 
     def release(self) -> None:
-        """Nobody asks for more: break the references back to this object."""
+        """Break the references back to this object, which is not asked for more."""

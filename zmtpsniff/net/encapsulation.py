@@ -199,7 +199,7 @@ def _mpls(data: bytes, start: int, stop: int) -> Next:
 
 
 def _unnamed(of: int, data: bytes, start: int, stop: int) -> Next:
-    """What follows a header, ``of`` this kind, that does not name it: IP, Ethernet, or nothing that is known.
+    """The kind of octets behind a header ``of`` a kind that does not name them: IP, Ethernet, or unknown.
 
     The addresses of Ethernet may begin as IP does, or as a control word, which has four octets. So IP must fit by its
     length, and Ethernet by the type that it names.

@@ -338,7 +338,7 @@ class Flow(Part):
         self.server.trust()
 
     def advance(self, first: FlowDirection, time_ns: int, packet: int, *, arrived: bool = True) -> None:
-        """Deliver what can go on, beginning with the direction ``first``, of which a packet has ``arrived``."""
+        """Deliver segments that need not wait, first of the direction ``first``, of which a packet has ``arrived``."""
         direction, idle = first, 0
         while idle < 2:
             if direction.waiting and (delivered := direction.drain(time_ns, packet)):
@@ -482,7 +482,7 @@ class Flow(Part):
         self.advance(direction, time_ns, packet, arrived=False)
 
     def _presume(self, direction: FlowDirection, end: int, time_ns: int, packet: int) -> None:
-        """Presume the octets before ``end`` lost: segments that acknowledge them go on. They may still come."""
+        """Presume the octets before ``end`` lost, so that no segment waits for them. They may still come."""
         assert direction.receiver is not None
         if not direction.seen:
             if not direction.absent:
@@ -507,7 +507,7 @@ class Flow(Part):
             self.give_up_first(time_ns, packet)
 
     def give_up_first(self, time_ns: int, packet: int) -> None:
-        """Let the segment that has waited for longest go on, or one that it waits for."""
+        """Deliver the segment that has waited for longest, or one that it waits for."""
         fronts = [direction for direction in self.directions if direction.waiting]
         holes = [direction for direction in fronts if direction.hole]
         direction = min(holes or fronts, key=lambda one: one.waiting[0].packet)

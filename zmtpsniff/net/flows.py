@@ -318,7 +318,7 @@ class FlowTable(Part):
             self._begin(flow)
 
     def _begin(self, flow: Flow) -> None:
-        """Begin a flow: its streams begin here, and the gathered segments go on."""
+        """Begin a flow: say where its streams begin, and take the gathered segments."""
         early = flow.begin()
         for place, segment in enumerate(early, 1):
             direction = flow.direction(segment[2])
@@ -460,7 +460,7 @@ class FlowTable(Part):
             self.retired[direction.key] = flow
 
     def _begin_at_last(self, flow: Flow) -> None:
-        """Begin a flow that nobody answered, if it has not begun: no more is to be known of it."""
+        """Begin a flow that has not begun: no packet can tell more about its beginning."""
         if not flow.begun:
             self._attempts.tell(flow)
             self._begin(flow)
@@ -522,7 +522,7 @@ class FlowTable(Part):
         return True
 
     def dissections(self) -> Iterator[tuple[FlowDissection, int, int]]:
-        """The dissection of each flow that goes on, with the times of its first and last packet."""
+        """The dissection of each open flow, with the times of its first and last packet."""
         for flow in self._flows.values():
             if flow.dissection is not None:
                 yield flow.dissection, flow.start_ns, flow.last_ns
@@ -694,7 +694,7 @@ class FlowTable(Part):
         return max((flow.last_ns + self._longest_pause_ns(flow) + 1 for flow in self._flows.values()), default=0)
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> bytes:
-        """The state of the table between two calls of :meth:`take`; :meth:`restore` goes on from it.
+        """The state of the table between two calls of :meth:`take`, for :meth:`restore`.
 
         ``save`` makes a snapshot of a dissection.
         """
@@ -760,7 +760,7 @@ class FlowTable(Part):
         return number in self._flows
 
     def open_flows(self, now_ns: int) -> list[int]:
-        """The numbers of the flows that may go on at ``now_ns``."""
+        """The numbers of the flows that may still get segments at ``now_ns``."""
         return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
 
     @property

@@ -102,7 +102,7 @@ def has_successor(direction: FlowDirection, segment: Segment) -> bool:
 
 
 def succession(direction: FlowDirection, segment: Segment) -> Succession:
-    """The pending SYNs that a segment continues or answers, or that it is itself, and what the old flow holds of it."""
+    """The pending SYNs that a segment continues, answers or is itself, and the segments that the old flow gives up."""
     _, _, _, seq, ack, flags, _, _ = segment
     other = direction.other
     isns = [seq if flags & SYN else None, (ack - 1) % MODULO if flags & SYN and flags & ACK else None]

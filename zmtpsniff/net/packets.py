@@ -156,7 +156,7 @@ class HeaderDecoder:
         return out
 
     def skipped(self) -> list[tuple[str, str]]:
-        """What was left out so far: problem codes, each with a sentence that says how much."""
+        """Problem codes for packets left out so far, each with a sentence that says how many."""
         told = self._tally.unread()
         if self.cut:
             told.append(("packets-cut", f"{were(self.cut, 'packet')} captured too short to hold the TCP header"))
@@ -264,7 +264,7 @@ class HeaderDecoder:
         return self._transport(time, number, protocol, addresses, data, start, have, stop)
 
     def _fragment(self, number: int, addresses: bytes, part: Fragment) -> Segment | None:
-        """Keep a fragment; go on with the datagram if it is whole now."""
+        """Keep a fragment; take the datagram if it is whole now."""
         if part.length <= 0 or (part.more and part.length % 8):
             return self._short(True)
         self.fragments.append((part.key, number))
@@ -353,7 +353,7 @@ class HeaderDecoder:
         self._tally.add(IP_PROTOCOL | PGM)
 
     def _short(self, malformed: bool) -> Segment | None:
-        """Count a packet that makes no segment: it is wrong, or the capture has too little of it."""
+        """Count a packet that makes no segment: it is malformed, or the capture cut too much off."""
         if malformed:
             self.malformed += 1
         else:

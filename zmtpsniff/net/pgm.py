@@ -25,7 +25,7 @@ _FARTHEST = 1 << 24  # a sequence number may be so many packets ahead; a higher 
 
 
 class Data(NamedTuple):
-    """What a data packet carries."""
+    """The data of a packet."""
 
     tsdu: bytes
     begins: bool  # false if it continues the APDU of the packet before
@@ -99,7 +99,7 @@ def _options(packet: bytes) -> tuple[int | None, bool]:
 
 
 class Taker(Protocol):
-    """Who takes the data of one sender, in order."""
+    """The receiver of one sender's data, in order."""
 
     def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int, /) -> None:
         """Take the next packet's data; ``begins`` is false if it continues the APDU of the one before."""

@@ -30,16 +30,16 @@ class StreamReceiver(Receiver, Protocol):
 
 
 class StreamDissection(FlowDissection, Protocol):
-    """What takes the octets of a flow in TLS."""
+    """The dissector of a flow that may be TLS."""
 
     @property
     def client(self) -> StreamReceiver:
-        """Who takes the client's octets."""
+        """The receiver of the client's octets."""
         ...
 
     @property
     def server(self) -> StreamReceiver:
-        """Who takes the server's octets."""
+        """The receiver of the server's octets."""
         ...
 
 

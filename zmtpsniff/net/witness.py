@@ -1,4 +1,4 @@
-"""What connections show below their octets: whether anybody answered, and whether a receiver took octets.
+"""Facts that connections show below their octets: whether a SYN was answered, whether a receiver took octets.
 
 The flow table reports this of every TCP connection, whatever its protocol: if nobody answers, nobody knows the
 protocol.
@@ -64,7 +64,7 @@ class Witness(Protocol):
     """Whom the flow table reports to."""
 
     def attempt(self, attempt: Attempt, /) -> None:
-        """Somebody tried to connect; called once the outcome is known."""
+        """Take an attempt to connect; called once the outcome is known."""
 
     def stall(self, stall: Stall, /) -> None:
         """A receiver let its peer wait for a while. Called once the wait, or the connection, is over."""
