@@ -30,7 +30,7 @@ from msgspec.msgpack import Ext
 
 from dissectors.events import AnyEvent, Cut, Hidden, MessageRun, Octets
 
-FORMAT = 7
+FORMAT = 8
 
 _LIVE = "live"
 T = TypeVar("T")

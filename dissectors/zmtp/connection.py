@@ -17,7 +17,7 @@ from msgspec import field
 
 from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
-from dissectors.snapshots import LATER, Live, Part
+from dissectors.snapshots import LATER, Live, Part, quick
 from dissectors.zmtp import evidence, sockets, upgrade, wire
 from dissectors.zmtp.agreement import Agreement, agree, agree_zws
 from dissectors.zmtp.curve import Boxes, Curve
@@ -64,6 +64,7 @@ class Merge(msgspec.Struct, eq=False):
             out[self.begin :] = in_causal_order(out[self.begin : self.end], out[self.end :])
 
 
+@quick
 class ZmtpConnection(Part):
     """Dissects one TCP connection.
 

@@ -19,7 +19,7 @@ were certain, the peer sends something that nobody can read.
 from typing import Literal
 
 from dissectors.events import Cut, Message, MessageRun, Octets
-from dissectors.snapshots import Live, Part
+from dissectors.snapshots import Live, Part, quick
 from dissectors.zmtp import wire
 from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, skip
 from dissectors.zmtp.frame_headers import read_v1, read_v2
@@ -34,6 +34,7 @@ _ESCAPE_V1 = wire.LENGTH_ESCAPE_V1  # likewise
 _LAST_OF_MESSAGES = wire.LONG | wire.MORE
 
 
+@quick
 class FrameReader(Part):
     """Reads the frames of one side."""
 

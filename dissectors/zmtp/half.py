@@ -26,10 +26,8 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import msgspec
-from msgspec import field
-
 from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Octets, Side
-from dissectors.snapshots import LATER, Live, Part, SnapshotError
+from dissectors.snapshots import LATER, Live, Part, SnapshotError, quick
 from dissectors.zmtp import evidence
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.box_reader import BoxReader
@@ -132,6 +130,7 @@ def _released(data: bytes, position: int) -> int:
     return len(data)
 
 
+@quick
 class Half(Part):
     """The octets of one side."""
 
@@ -145,7 +144,6 @@ class Half(Part):
     stage: Stage = "opening"
     reader: FrameReader | WebSocketReader | None = None  # of unproven, frames and messages
     search: Search | MessageSearch | None = None  # of search and message search
-    _early: list[Segment] = field(default_factory=list)  # segments that wait in an opening
     _read: Live[Read] = LATER  # takes the octets that come
     _part: Live[Read] = LATER  # takes octets in its turn
     _again: Live[Repetition | None] = None
@@ -228,7 +226,7 @@ class Half(Part):
         if isinstance(self.search, Search):
             self.search.segment(held, time_ns, packet, begin, seen)
         elif self.opening.state == "perhaps start":
-            journal, early = self.journal, self._early
+            journal, early = self.journal, self.opening.segments
             if not early:
                 early.append(Segment(0, journal.time_ns, journal.packet, journal.begin, journal.seen))
             early.append(Segment(held, time_ns, packet, begin, seen))
@@ -653,7 +651,8 @@ class Half(Part):
         search, journal = self.search, self.journal
         assert isinstance(search, Search)
         octets = data[position:] if position else data
-        early, self._early = self._early, []
+        opening = self.opening
+        early, opening.segments = opening.segments, []
         if early and early[-1].place < len(octets) == self.octets:  # nothing has been read of the octets that waited
             for segment in early:
                 search.begin_with(*segment[1:])

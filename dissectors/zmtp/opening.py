@@ -50,13 +50,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal
 
+from msgspec import field
+
 from dissectors.events import Side
-from dissectors.snapshots import LATER, Live, Part
+from dissectors.snapshots import LATER, Live, Part, quick
 from dissectors.zmtp import commands, deflate, frame_headers, greeting, sockets, upgrade, wire
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.evidence import EvidenceV1
 from dissectors.zmtp.greeting import GreetingV3, Signature
+from dissectors.zmtp.search import Segment
 from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 
 State = Literal[
@@ -169,6 +172,7 @@ _NO_FAULTS: tuple[commands.Fault, ...] = ()
 _NOT_ZMTP = (("not-zmtp", ""),)
 
 
+@quick
 class Opening(Part):
     """How one side begins."""
 
@@ -184,6 +188,7 @@ class Opening(Part):
     ended: bool = False  # no more octets will come
     silent: bool = False  # the capture lacks what it says about versions
     greeted: bool = False  # its greeting is over, so that frames follow
+    segments: list[Segment] = field(default_factory=list)  # whose octets wait in "perhaps start"
     beginning: bytes = b""  # the first octets, to name the protocol if it is not ZMTP
     # Its announcement
     versioned: bool | None = None  # it begins with a signature; None: not known yet
