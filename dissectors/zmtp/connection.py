@@ -18,7 +18,7 @@ from msgspec import field
 from dissectors import snapshots
 from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
 from dissectors.snapshots import LATER, Live, Part, quick
-from dissectors.zmtp import evidence, sockets, upgrade, wire
+from dissectors.zmtp import ending, evidence, sockets, upgrade, wire
 from dissectors.zmtp.agreement import Agreement, agree, agree_zws
 from dissectors.zmtp.curve import Boxes, Curve
 from dissectors.zmtp.half import Finding, Half, Turn
@@ -26,7 +26,6 @@ from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
 from dissectors.zmtp.resync import Discovery
-from dissectors.zmtp.search import Search
 from dissectors.zmtp.security import Security
 
 _KIND = "ZMTP connection"
@@ -261,7 +260,7 @@ class ZmtpConnection(Part):
         if self._midstream is None:
             self._midstream = MidStream()
         search = half.search
-        assert isinstance(search, Search)
+        assert search is not None
         return self._midstream.believes(
             half, self._other(half), octets, search.starts, found, search.cut, self._over
         )  # fmt: skip
@@ -435,7 +434,7 @@ class ZmtpConnection(Part):
         self._weigh(at_end=True)
         if self.accepted:
             for half in self.halves:
-                half.finish(end)
+                ending.report(half, end)
 
     def summary(self, start_ns: int, last_ns: int) -> Connection | None:
         """The summary of a connection that goes on; None while it is not certain that it is ZMTP."""

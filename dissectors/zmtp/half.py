@@ -2,58 +2,44 @@
 
     opening ── its greeting is over ──▶ frames, unproven or messages
     unproven ── the connection is proven to be ZMTP ──▶ frames
-    opening, frames, unproven ── its place in the stream is lost ──▶ search
-    messages ── likewise ──▶ message search
-    opening, frames, search ── the other side upgrades to WebSocket ──▶ message search
-    search ── frames are found ──▶ frames or unproven          message search ── likewise ──▶ messages
+    opening, frames, unproven, messages ── its place in the stream is lost ──▶ search
+    search ── its place is found ──▶ frames, unproven or messages
     search ── no octets have come, and none may be in the capture ──▶ opening
     any ── nothing that follows can be read ──▶ over
 
 `opening` is the greeting (:mod:`dissectors.zmtp.opening`). In `unproven` the side reads frames that may be ZMTP 1.0 or
 something else (:mod:`dissectors.zmtp.evidence`). In `frames` it reads frames of ZMTP 1.0, 2.0 and later
-(:mod:`dissectors.zmtp.framing`). In `messages` it reads frames inside WebSocket (:mod:`dissectors.zmtp.websocket`).
+(:mod:`dissectors.zmtp.framing`). In `messages` it reads frames inside WebSocket (:mod:`dissectors.zmtp.websocket`). In
+`search` it looks for its place (:mod:`dissectors.zmtp.lost`).
 
 A side may find out something that matters to the other side, or to the connection. It reports that to the pair, and
 the pair decides what follows. Then it may be the other side's turn. A half reads only in its turn: it holds what is
 left of its octets, and goes on when its turn comes again (:class:`Pair`). In `frames` and `messages` a side finds out
 nothing of that kind. So there :meth:`Half.feed` calls the reader and asks nobody.
-
-When frames are found, the half reads the octets once more, piece by piece, one for each segment (:class:`Repetition`).
 """
 
 from collections import deque
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-import msgspec
-from dissectors.events import UNBOUNDED, AnyEvent, End, Greeting, Octets, Side
+from dissectors.events import UNBOUNDED, AnyEvent, Greeting, Octets, Side
 from dissectors.snapshots import LATER, Live, Part, SnapshotError, quick
 from dissectors.zmtp import evidence
-from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.box_reader import BoxReader
 from dissectors.zmtp.buffer import Buffer, Read, collect
 from dissectors.zmtp.commands import Fault
 from dissectors.zmtp.framing import FrameReader
 from dissectors.zmtp.journal import Journal, Moment
 from dissectors.zmtp.limits import Limits
+from dissectors.zmtp.lost import Found, LostPlace, Repetition
 from dissectors.zmtp.opening import Fact, Opening
 from dissectors.zmtp.resync import Discovery
-from dissectors.zmtp.search import Piece, Search, Segment
+from dissectors.zmtp.search import Search, Segment
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
-from dissectors.zmtp.truncation import truncation
-from dissectors.zmtp.websocket import MessageSearch, WebSocketReader
+from dissectors.zmtp.websocket import WebSocketReader
 
-Stage = Literal["opening", "unproven", "frames", "messages", "search", "message search", "over"]
-STAGES: dict[Stage, tuple[Stage, ...]] = {
-    "opening": ("unproven", "frames", "messages", "search", "message search"),
-    "unproven": ("frames", "search"),
-    "frames": ("search", "message search"),
-    "messages": ("message search",),
-    "search": ("unproven", "frames", "message search", "opening"),
-    "message search": ("messages",),
-    "over": (),
-}
+Stage = Literal["opening", "unproven", "frames", "messages", "search", "over"]
 
 Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
 """A finding of a side for the pair: one of its opening, or
@@ -108,20 +94,10 @@ class Turn(Protocol):
         """Use this turn."""
 
 
-class Repetition(msgspec.Struct, eq=False):
-    """Octets that were searched and are read again."""
-
-    pieces: deque[Piece]
-    place: Moment  # what was read last before
-    out: list[AnyEvent] | None = None  # takes the events
-    begin: int = 0  # where they begin there
-
-
 _READS: dict[Stage, str] = {
     "opening": "_read_opening",
     "unproven": "_read_unproven",
-    "search": "_read_search",
-    "message search": "_read_message_search",
+    "search": "_read_lost",
     "over": "_ignore",
 }
 
@@ -143,7 +119,7 @@ class Half(Part):
     box_reader: BoxReader
     stage: Stage = "opening"
     reader: FrameReader | WebSocketReader | None = None  # of unproven, frames and messages
-    search: Search | MessageSearch | None = None  # of search and message search
+    lost: LostPlace | None = None  # of search
     _read: Live[Read] = LATER  # takes the octets that come
     _part: Live[Read] = LATER  # takes octets in its turn
     _again: Live[Repetition | None] = None
@@ -213,23 +189,23 @@ class Half(Part):
     def _feed_behind(self, data: bytes, moment: Moment) -> None:
         """Take octets behind those that wait."""
         buffer = self.buffer
-        self._note_segment(*moment)
+        self._note_segment(moment)
         self.journal.go_to(moment)
         buffer.octets += len(data)
         whole = buffer.add(data)
         if whole is not None:
             self._run(whole, 0)
 
-    def _note_segment(self, time_ns: int, packet: int, begin: int, seen: int) -> None:
+    def _note_segment(self, moment: Moment) -> None:
         """A segment begins after the octets that wait: keep what a search for frames in them will need of it."""
         held = self.buffer.held
-        if isinstance(self.search, Search):
-            self.search.segment(held, time_ns, packet, begin, seen)
+        if self.lost is not None:
+            self.lost.segment(held, moment)
         elif self.opening.state == "perhaps start":
             journal, early = self.journal, self.opening.segments
             if not early:
-                early.append(Segment(0, journal.time_ns, journal.packet, journal.begin, journal.seen))
-            early.append(Segment(held, time_ns, packet, begin, seen))
+                early.append(Segment(0, *journal.moment()))
+            early.append(Segment(held, *moment))
 
     def _run(self, data: bytes, position: int) -> None:
         """Let whoever reads next take octets from ``position`` on."""
@@ -329,14 +305,19 @@ class Half(Part):
         return [*self.session.topics, *(() if inside is None else inside.topics)]
 
     @property
+    def search(self) -> Search | None:
+        """The search for frames, if one is going on."""
+        return None if self.lost is None else self.lost.frames
+
+    @property
     def window(self) -> tuple[bytes, list[int]]:
         """The octets in which frames are searched, and the offsets at which segments begin among them."""
-        return self.buffer.content, self.search.starts if isinstance(self.search, Search) else []
+        return self.buffer.content, [] if self.search is None else self.search.starts
 
     @property
     def silence(self) -> int:
         """During a search: how many segments in a row came whose sender had seen nothing new of the other side."""
-        return self.search.silence if isinstance(self.search, Search) else 0
+        return 0 if self.search is None else self.search.silence
 
     # ------------------------------------------------------------------ what the pair says
 
@@ -345,7 +326,7 @@ class Half(Part):
         self._pass_to("over")
         self.opening.stop()
         self.reader = None
-        self.search = None
+        self.lost = None
         self.buffer.clear()
 
     def prove(self, out: list[AnyEvent]) -> None:
@@ -353,21 +334,21 @@ class Half(Part):
         self.journal.out = out
         self.opening.proven = True
         self.opening.evidence = None
-        if isinstance(self.search, Search):
-            self.search.known = True
+        if self.lost is not None:
+            self.lost.prove()
         if self.stage == "unproven":
             self._pass_to("frames")
 
     def expect(self, framing: int) -> None:
         """Frames of this side have this framing (0: nobody knows), when they come or are found."""
         self.opening.framing = framing
-        if isinstance(self.search, Search):
-            self.search.framing = framing
+        if self.lost is not None:
+            self.lost.expect(framing)
 
     def release(self) -> None:
         """Break the references back to this side, so that its memory is freed at once. Feed it nothing more."""
         self._read = _released
-        self.search = None
+        self.lost = None
         self.session.release()
         self.box_reader.release()
         del self._pair, self.opening.other
@@ -378,8 +359,8 @@ class Half(Part):
             self.journal.time_ns = time_ns
             self.journal.packet = packet
             self.opening.miss()
-            if self.search is not None:
-                self.search = None
+            if self.lost is not None:
+                self.lost = None
                 self._pass_to("opening")
             self._pair.take(self, "silence")
 
@@ -463,7 +444,7 @@ class Half(Part):
             )
         )  # fmt: skip
 
-    def _report_part_of_greeting(self) -> None:
+    def report_part_of_greeting(self) -> None:
         """Report a greeting that will not be whole."""
         opening = self.opening
         if opening.end_with(self.buffer.content):
@@ -478,7 +459,7 @@ class Half(Part):
         opening = self.opening
         opening.framing = framing
         opening.leave()
-        self.search = None
+        self.lost = None
         self.reader = FrameReader(self.buffer, self.session, framing)
         if framing == 1 and not opening.proven:
             self._pass_to("unproven")
@@ -522,7 +503,7 @@ class Half(Part):
 
     def _read_messages(self, reader: WebSocketReader) -> None:
         self.opening.leave()
-        self.search = None
+        self.lost = None
         self.reader = reader
         self._pass_to("messages")
 
@@ -561,20 +542,16 @@ class Half(Part):
         if self.stopped:
             return
         self.journal.problem(code, f"{detail}, at stream offset {self.octets}")
-        if self.search is None:
-            self._skip(None)
-        else:
-            self.search.forget_place()
-            self._skip(0)
+        self._skip(None)
 
     def _skip(self, length: int | None) -> None:
-        """Go on after a gap of ``length`` octets, None if nobody knows how many, when nothing is being searched."""
+        """Go on after a gap of ``length`` octets, None if nobody knows how many."""
         opening = self.opening
         if self.is_absent:
             opening.begin()
         if opening.upgraded or opening.other.upgraded:
             self._skip_messages(length)
-        elif opening.greeted or self.search is not None:
+        elif opening.greeted or self.lost is not None:
             self._skip_frames(length)
         elif opening.state == "perhaps start":
             self.buffer.clear()  # behind the hole as much is known as before it
@@ -594,7 +571,7 @@ class Half(Part):
         opening.skip(held, begin, end)
         if opening.fact == "unknown":
             opening.fact = None
-            self._report_part_of_greeting()
+            self.report_part_of_greeting()
             self._begin_search()
             self.expect(opening.other.framing)
             self._pair.take(self, "lost")
@@ -603,8 +580,8 @@ class Half(Part):
 
     def _skip_frames(self, length: int | None) -> None:
         """Go on if the hole is inside the body of a frame: then the frame loses only the octets of the hole."""
-        if self.search is not None:
-            self.search.skip(length or 0)
+        if self.lost is not None:
+            self.lost.skip(length)
             return
         reader = self.reader
         # Nobody knows yet whether what waits is a frame.
@@ -619,8 +596,8 @@ class Half(Part):
             opening.upgrade = None
             self._lose()
             self._pair.take(self, "lost")
-        elif self.search is not None:
-            self.search.skip(length or 0)
+        elif self.lost is not None:
+            self.lost.skip(length)
         elif self.reader is None or not self.reader.skip(length):
             self._lose()
 
@@ -635,58 +612,45 @@ class Half(Part):
     def _begin_search(self) -> None:
         self.reader = None
         self.buffer.clear()
-        opening = self.opening
-        opening.leave()
-        if opening.upgraded:
-            self._begin_message_search()
-        else:
-            self.search = Search(self.buffer, self._is_believed, opening.framing, opening.proven)
-            self._pass_to("search")
+        self.opening.leave()
+        self.lost = self._lost_place()
+        self._pass_to("search")
+
+    def _lost_place(self) -> LostPlace:
+        return LostPlace(self.buffer, self.session, self.opening, self._is_believed)
 
     def _is_believed(self, octets: bytes, found: Discovery) -> bool:
         return self._pair.believes(self, octets, found)
 
-    def _read_search(self, data: bytes, position: int) -> int:
-        """Octets in which frames are searched."""
-        search, journal = self.search, self.journal
-        assert isinstance(search, Search)
-        octets = data[position:] if position else data
-        opening = self.opening
-        early, opening.segments = opening.segments, []
-        if early and early[-1].place < len(octets) == self.octets:  # nothing has been read of the octets that waited
-            for segment in early:
-                search.begin_with(*segment[1:])
-                if segment.place:
-                    search.segment(*segment)
-        search.begin_with(journal.time_ns, journal.packet, journal.begin, journal.seen)
-        begin = self._find_messages(octets, search)
-        if begin is not None:
-            if begin < len(octets):
-                self._read_again(search, octets, begin)
-            return len(data)
-        reached = search.read(data, position)
-        found = search.discovery
-        if found is not None:
-            self.session.found(found.doubtful)
-            self.begin_frames(found.framing)
-            self._read_again(search, octets, found.offset)
-            return len(data)
-        if search.hopeless:
+    def _read_lost(self, data: bytes, position: int) -> int:
+        """Octets in which the place is searched that this side has lost."""
+        lost = self.lost
+        assert lost is not None
+        reached = lost.read(data, position)
+        if lost.found is not None:
+            self._go_on_at(lost.found)
+        elif lost.hopeless:
             self._die()
             self._pair.take(self, "hopeless")
         return reached
 
-    def _read_again(self, search: Search, octets: bytes, at: int) -> None:
-        """Prepare to read ``octets``, which ``search`` held, segment by segment, from the place of the discovery on.
-
-        The frames may be lost again in them, and found further on.
-        """
-        journal, buffer = self.journal, self.buffer
-        pieces = search.pieces(octets, at)
-        buffer.octets -= len(octets) - at
+    def _go_on_at(self, found: Found) -> None:
+        """Go on at the place where frames begin again; they may be lost once more, and found further on."""
+        skipped, pieces, reader = found
+        if isinstance(reader, Discovery):
+            self.session.found(reader.doubtful)
+            self.begin_frames(reader.framing)
+        else:
+            self._read_messages(reader)
+            self.session.damage()  # the first message may lack its beginning
+        if not pieces:
+            self._report_found(skipped)
+            return
+        journal = self.journal
+        self.buffer.octets -= sum(len(octets) for octets, *_ in pieces)
         place = journal.moment()
         _, journal.time_ns, journal.packet, _, _ = pieces[0]
-        self._report_found(search.searched + at)
+        self._report_found(skipped)
         if self._again is None:
             self._again = Repetition(deque(pieces), place)
         else:
@@ -707,53 +671,6 @@ class Half(Part):
             journal.go_to(again.place)
             self._pair.read_again(self, again.out, again.begin)
 
-    def _find_messages(self, octets: bytes, search: Search) -> int | None:
-        """Where ZWS begins in the octets that ``search`` holds; None if it is no ZWS. The capture lacks the upgrade.
-
-        The other side shows that it is ZWS, or the octets do. If no messages chain, this is the end of ``octets``.
-        """
-        opening = self.opening
-        known = opening.other.upgraded
-        if search.state != "window":
-            return None
-        begin: int | None = None
-        if not known:
-            if opening.greeted or opening.other.greeted or len(octets) < search.try_at:
-                return None
-            begin = ws.find_unknown(octets, search.starts, self.side == "client")
-            if begin is None:
-                return None
-        opening.upgraded = True
-        opening.upgrade = None
-        messages = self._begin_message_search()
-        if begin is None:
-            begin = messages.read(octets, 0)
-            if not messages.found:
-                return begin
-        self._read_messages(messages.reader)
-        self.session.damage()  # the first message may lack its beginning
-        return begin
-
-    def _begin_message_search(self) -> MessageSearch:
-        inflater = self.opening.inflater()
-        if inflater is not None:
-            inflater.lose()
-        reader = WebSocketReader(self.buffer, self.session, inflater, False)
-        self.search = MessageSearch(reader, self.side == "client")
-        self._pass_to("message search")
-        return self.search
-
-    def _read_message_search(self, data: bytes, position: int) -> int:
-        """Octets in which messages of WebSocket are searched."""
-        search = self.search
-        assert isinstance(search, MessageSearch)
-        reached = search.read(data, position)
-        if search.found:
-            self._read_messages(search.reader)
-            self.session.damage()  # the first message may lack its beginning
-            self._report_found(search.searched)
-        return reached
-
     def _report_found(self, skipped: int) -> None:
         """Frames were found after ``skipped`` octets in which none were."""
         if self.opening.proven and self.opening.greeted:
@@ -770,51 +687,18 @@ class Half(Part):
         stay, since the other side may yet show what they are.
         """
         search = self.search
-        if isinstance(search, Search) and self.buffer.held:
+        if search is not None and self.buffer.held:
             search.try_at = 0
             search.cut, search.ends = cut, before_gap
             self._pair.wake(self)
             search.cut, search.ends = 0, False
 
-    # ------------------------------------------------------------------ the end
-
-    def finish(self, end: End) -> None:
-        """No more octets will come, because of ``end``: report what is unfinished."""
-        opening, session, journal, buffer = self.opening, self.session, self.journal, self.buffer
-        opening.ended = True
-        if self.search is not None:
-            self.search_now()
-        if not opening.proven:
-            return
-        if opening.state == "absent":
-            journal.problem("one-direction", f"no packet of the {self.side} is in the capture")
-        if self.search is not None and (lost := self.search.searched + buffer.held):
-            journal.problem("frames-lost", f"no frames were found in the last {lost} octets of the {self.side}")
-        if not opening.greeted:
-            if buffer.octets and self.search is None and not self.stopped:
-                self._report_part_of_greeting()
-                over = "the connection ended" if end in ("fin", "rst") else "nothing more is in the capture"
-                journal.problem("greeting-truncated", f"{over} after {buffer.octets} octets of a greeting")
-            return
-        reader = self.reader
-        if buffer.held and isinstance(reader, FrameReader):
-            reader.open()
-        inside = self.box_reader.inside
-        frames = len(session.parts) or (0 if inside is None else len(inside.parts))
-        waiting = buffer.held if self.search is None else 0
-        fault = truncation(None if reader is None else reader.body, waiting, frames, end)
-        if fault is not None:
-            journal.problem(*fault)
-        session.flush(None if reader is None else reader.rest)
-
     # ------------------------------------------------------------------ snapshots
 
     def make(self, kind: type[Part]) -> Part:
-        """Make a reader or a search."""
-        if kind is Search:
-            return Search(self.buffer, self._is_believed)
-        if kind is MessageSearch:
-            return MessageSearch(WebSocketReader(self.buffer, self.session, None, False), self.side == "client")
+        """Make a reader, or a search."""
+        if kind is LostPlace:
+            return self._lost_place()
         if kind is WebSocketReader:
             return WebSocketReader(self.buffer, self.session, None, False)
         return FrameReader(self.buffer, self.session)
@@ -835,7 +719,5 @@ class Half(Part):
             case "messages":
                 return isinstance(self.reader, WebSocketReader)
             case "search":
-                return isinstance(self.search, Search)
-            case "message search":
-                return isinstance(self.search, MessageSearch)
+                return self.lost is not None
         return True

@@ -240,6 +240,3 @@ class MessageSearch(Part):
     def skip(self, length: int) -> None:
         """``length`` octets are missing from the capture."""
         self.searched += length
-
-    def forget_place(self) -> None:
-        """Take note that an unknown number of octets is missing, which makes no difference here."""

@@ -5,6 +5,7 @@ import zlib
 from collections import Counter
 from itertools import count
 from random import Random
+from typing import get_args
 
 import msgspec
 import pytest
@@ -19,7 +20,7 @@ from dissectors.zmtp import search
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.deflate import Inflater
-from dissectors.zmtp.half import STAGES
+from dissectors.zmtp.half import Stage
 from dissectors.zmtp.limits import Limits
 from tests.dissectors.zmtp.test_websocket_compressed import OFFERS, conversation
 from tests.support.dissector_calls import Call, Successor, calls, events, talks
@@ -72,7 +73,7 @@ def test_all_stages_are_saved() -> None:
             random.choice([None, None, 0, 1]),
             between=noted,
         )
-    assert min(seen[name] for name in (*STAGES, "a body", "a greeting")) > 10, seen
+    assert min(seen[name] for name in (*get_args(Stage), "a body", "a greeting")) > 10, seen
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
