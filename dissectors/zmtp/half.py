@@ -221,7 +221,7 @@ class Half(Part):
     def _enter(self, data: bytes, position: int) -> int:
         """Read in this half's turn, which begins here, unless it has begun. Returns where the octets end."""
         turns = self._turns
-        is_new = not self._reads
+        is_new = not turns or turns[-1] is not self
         if is_new:
             turns.append(self)
         self.buffer.run(self._step, data, position)
