@@ -3,46 +3,38 @@
 from typing import ClassVar
 
 from dissectors.payloads import Hidden, Message, Payload, PayloadConnection, PayloadKind
-from dissectors.payloads.zproto import Codec, command
+from dissectors.payloads.zproto import Codec
 
 _CODEC = Codec(
     "filemq",
     b"\xaa\xa3",
-    {
-        1: command("OHAI", "protocol_name:string version:number-2"),
-        4: command("OHAI_OK"),
-        5: command("ICANHAZ", "path:string options:dictionary cache:dictionary", "path"),
-        6: command("ICANHAZ_OK"),
-        7: command("NOM", "credit:number-8 sequence:number-8", "credit"),
-        8: command(
-            "CHEEZBURGER",
-            "sequence:number-8 operation:number-1 filename:string offset:number-8 eof:number-1 headers:dictionary "
-            "chunk:chunk",
-            "filename offset",
-        ),
-        9: command("HUGZ"),
-        10: command("HUGZ_OK"),
-        11: command("KTHXBAI"),
-        128: command("SRSLY", "reason:string", "reason"),
-        129: command("RTFM", "reason:string", "reason"),
-    },
+    """
+    1 OHAI protocol_name:string version:number-2
+    4 OHAI_OK
+    5 ICANHAZ path:string options:dictionary cache:dictionary | path
+    6 ICANHAZ_OK
+    7 NOM credit:number-8 sequence:number-8 | credit
+    8 CHEEZBURGER sequence:number-8 operation:number-1 filename:string offset:number-8 eof:number-1 \
+        headers:dictionary chunk:chunk | filename offset
+    9 HUGZ
+    10 HUGZ_OK
+    11 KTHXBAI
+    128 SRSLY reason:string | reason
+    129 RTFM reason:string | reason
+    """,
 )
 # How version 1 differs: smaller counts, and a chunk as a frame of its own.
 _CODEC_V1 = Codec(
     "filemq",
     b"\xaa\xa3",
-    {
-        2: command("ORLY", "mechanisms:short-strings", "mechanisms", content=True),
-        3: command("YARLY", "mechanism:string", "mechanism", content=True),
-        5: command("ICANHAZ", "path:string options:short-dictionary cache:short-dictionary", "path"),
-        7: command("NOM", "credit:number-8", "credit"),
-        8: command(
-            "CHEEZBURGER",
-            "sequence:number-8 operation:number-1 filename:string offset:number-8 headers:short-dictionary",
-            "filename offset",
-            content=True,
-        ),
-    },
+    """
+    2 ORLY mechanisms:short-strings content:frames | mechanisms
+    3 YARLY mechanism:string content:frames | mechanism
+    5 ICANHAZ path:string options:short-dictionary cache:short-dictionary | path
+    7 NOM credit:number-8 | credit
+    8 CHEEZBURGER sequence:number-8 operation:number-1 filename:string offset:number-8 headers:short-dictionary \
+        content:frames | filename offset
+    """,
 )
 _FRAMES = {"ORLY": "challenge", "YARLY": "response", "CHEEZBURGER": "chunk"}
 _OPERATIONS = {1: "create", 2: "delete"}
@@ -54,8 +46,8 @@ class FileMq:
     name = "filemq"
     signature = _CODEC.signature
     fields: ClassVar[dict[str, PayloadKind]] = {
-        **_CODEC_V1.fields(),
-        **_CODEC.fields(),
+        **_CODEC_V1.fields,
+        **_CODEC.fields,
         **dict.fromkeys(_FRAMES.values(), "octets"),
         "operation": "text",
         "eof": "boolean",

@@ -12,55 +12,31 @@ from dissectors.payloads import (
     Place,
     request_fields,
 )
-from dissectors.payloads.zproto import Codec, command
+from dissectors.payloads.zproto import Codec
 
 _CODEC = Codec(
     "mlm",
     b"\xaa\xa8",
-    {
-        1: command("CONNECTION_OPEN", "protocol_name:string version:number-2 address:string", "address"),
-        2: command("CONNECTION_PING"),
-        3: command("CONNECTION_PONG"),
-        4: command("CONNECTION_CLOSE"),
-        5: command("STREAM_WRITE", "stream:string", "stream"),
-        6: command("STREAM_READ", "stream:string pattern:string", "stream pattern"),
-        7: command("STREAM_SEND", "subject:string", "subject", content=True),
-        8: command("STREAM_DELIVER", "address:string sender:string subject:string", "address subject", content=True),
-        9: command(
-            "MAILBOX_SEND",
-            "address:string subject:string tracker:string timeout:number-4",
-            "address subject",
-            content=True,
-        ),
-        10: command(
-            "MAILBOX_DELIVER",
-            "sender:string address:string subject:string tracker:string",
-            "address subject",
-            content=True,
-        ),
-        11: command(
-            "SERVICE_SEND",
-            "address:string subject:string tracker:string timeout:number-4",
-            "address subject",
-            content=True,
-        ),
-        12: command("SERVICE_OFFER", "address:string pattern:string", "address pattern"),
-        13: command(
-            "SERVICE_DELIVER",
-            "sender:string address:string subject:string tracker:string",
-            "address subject",
-            content=True,
-        ),
-        14: command("OK", "status_code:number-2 status_reason:string", "status_code status_reason"),
-        15: command("ERROR", "status_code:number-2 status_reason:string", "status_code status_reason"),
-        16: command("CREDIT", "amount:number-2", "amount"),
-        17: command(
-            "CONFIRM",
-            "tracker:string status_code:number-2 status_reason:string",
-            "tracker status_code status_reason",
-        ),
-        18: command("STREAM_CANCEL", "stream:string", "stream"),
-    },
+    """
+    1 CONNECTION_OPEN protocol_name:string version:number-2 address:string | address
+    2 CONNECTION_PING
+    3 CONNECTION_PONG
+    4 CONNECTION_CLOSE
+    5 STREAM_WRITE stream:string | stream
+    6 STREAM_READ stream:string pattern:string | stream pattern
+    7 STREAM_SEND subject:string content:frames | subject
+    8 STREAM_DELIVER address:string sender:string subject:string content:frames | address subject
+    9 MAILBOX_SEND address:string subject:string tracker:string timeout:number-4 content:frames | address subject
+    10 MAILBOX_DELIVER sender:string address:string subject:string tracker:string content:frames | address subject
+    11 SERVICE_SEND address:string subject:string tracker:string timeout:number-4 content:frames | address subject
+    12 SERVICE_OFFER address:string pattern:string | address pattern
+    13 SERVICE_DELIVER sender:string address:string subject:string tracker:string content:frames | address subject
+    14 OK status_code:number-2 status_reason:string | status_code status_reason
+    15 ERROR status_code:number-2 status_reason:string | status_code status_reason
+    16 CREDIT amount:number-2 | amount
+    17 CONFIRM tracker:string status_code:number-2 status_reason:string | tracker status_code status_reason
+    18 STREAM_CANCEL stream:string | stream
+    """,
 )
 # Commands that the broker answers with OK or ERROR. The grammar says so of MAILBOX_SEND and SERVICE_SEND, too, but
 # brokers answer these only with an ERROR.
@@ -83,7 +59,7 @@ class Malamute:
 
     name = "mlm"
     signature = _CODEC.signature
-    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), "answers": "text", **REQUEST}
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields, "answers": "text", **REQUEST}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature and command are of this protocol."""

@@ -2,7 +2,7 @@
 
 from dissectors.payloads import PayloadDissector
 from dissectors.payloads.bitcoin import Bitcoin
-from dissectors.payloads.dafka import Dafka
+from dissectors.payloads.dafka import DAFKA
 from dissectors.payloads.filemq import FileMq
 from dissectors.payloads.jupyter import Jupyter
 from dissectors.payloads.kvevents import KvEvents
@@ -11,12 +11,12 @@ from dissectors.payloads.malamute import Malamute
 from dissectors.payloads.salt import Salt
 from dissectors.payloads.xrap import Xrap
 from dissectors.payloads.zap import Zap
-from dissectors.payloads.zgossip import Zgossip
+from dissectors.payloads.zgossip import ZGOSSIP
 from dissectors.payloads.zre import Zre, ZreLog
 
 
 def built_in() -> list[PayloadDissector]:
-    """A new object of each, so that no run sees what another run remembers."""
+    """An object of each: a new one if it remembers anything, so that no run sees what another run remembers."""
     return [
         Jupyter(),
         Malamute(),
@@ -24,11 +24,11 @@ def built_in() -> list[PayloadDissector]:
         Zap(),
         Zre(),
         ZreLog(),
-        Zgossip(),
+        ZGOSSIP,
         FileMq(),
         Bitcoin(),
         Salt(),
         KvEvents(),
         Xrap(),
-        Dafka(),
+        DAFKA,
     ]

@@ -3,50 +3,28 @@
 from typing import ClassVar
 
 from dissectors.payloads import REQUEST, Message, Payload, PayloadConnection, PayloadKind, request_fields
-from dissectors.payloads.zproto import Codec, command
+from dissectors.payloads.zproto import Codec
 
 _CODEC = Codec(
     "xrap",
     b"\xaa\xa5",
-    {
-        1: command("POST", "tracker:number-4 parent:string content_type:string content_body:longstr", "parent"),
-        2: command(
-            "POST_OK",
-            "tracker:number-4 status_code:number-2 location:string etag:string date_modified:number-8 "
-            "content_type:string content_body:longstr metadata:dictionary",
-            "status_code location",
-        ),
-        3: command(
-            "GET",
-            "tracker:number-4 resource:string parameters:dictionary if_modified_since:number-8 if_none_match:string "
-            "content_type:string",
-            "resource",
-        ),
-        4: command(
-            "GET_OK",
-            "tracker:number-4 status_code:number-2 etag:string date_modified:number-8 content_type:string "
-            "content_body:longstr metadata:dictionary",
-            "status_code",
-        ),
-        5: command("GET_EMPTY", "tracker:number-4 status_code:number-2", "status_code"),
-        6: command(
-            "PUT",
-            "tracker:number-4 resource:string if_unmodified_since:number-8 if_match:string content_type:string "
-            "content_body:longstr",
-            "resource",
-        ),
-        7: command(
-            "PUT_OK",
-            "tracker:number-4 status_code:number-2 location:string etag:string date_modified:number-8 "
-            "metadata:dictionary",
-            "status_code location",
-        ),
-        8: command(
-            "DELETE", "tracker:number-4 resource:string if_unmodified_since:number-8 if_match:string", "resource"
-        ),
-        9: command("DELETE_OK", "tracker:number-4 status_code:number-2 metadata:dictionary", "status_code"),
-        10: command("ERROR", "tracker:number-4 status_code:number-2 status_text:string", "status_code status_text"),
-    },
+    """
+    1 POST tracker:number-4 parent:string content_type:string content_body:longstr | parent
+    2 POST_OK tracker:number-4 status_code:number-2 location:string etag:string date_modified:number-8 \
+        content_type:string content_body:longstr metadata:dictionary | status_code location
+    3 GET tracker:number-4 resource:string parameters:dictionary if_modified_since:number-8 if_none_match:string \
+        content_type:string | resource
+    4 GET_OK tracker:number-4 status_code:number-2 etag:string date_modified:number-8 content_type:string \
+        content_body:longstr metadata:dictionary | status_code
+    5 GET_EMPTY tracker:number-4 status_code:number-2 | status_code
+    6 PUT tracker:number-4 resource:string if_unmodified_since:number-8 if_match:string content_type:string \
+        content_body:longstr | resource
+    7 PUT_OK tracker:number-4 status_code:number-2 location:string etag:string date_modified:number-8 \
+        metadata:dictionary | status_code location
+    8 DELETE tracker:number-4 resource:string if_unmodified_since:number-8 if_match:string | resource
+    9 DELETE_OK tracker:number-4 status_code:number-2 metadata:dictionary | status_code
+    10 ERROR tracker:number-4 status_code:number-2 status_text:string | status_code status_text
+    """,
 )
 _REQUESTS = frozenset({"POST", "GET", "PUT", "DELETE"})
 _WAITING = 1000  # requests of a connection that nobody answers
@@ -57,7 +35,7 @@ class Xrap:
 
     name = "xrap"
     signature = _CODEC.signature
-    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), **REQUEST}
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields, **REQUEST}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and the length of the fields fit this protocol."""

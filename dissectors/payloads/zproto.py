@@ -3,7 +3,17 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from dissectors.payloads import Message, Octets, Payload, PayloadKind, Reader, at_hand, body_start
+from dissectors.payloads import (
+    Message,
+    Octets,
+    Payload,
+    PayloadConnection,
+    PayloadKind,
+    Reader,
+    at_hand,
+    body_start,
+    text,
+)
 
 
 def _short_strings(reader: Reader) -> list[str]:
@@ -13,7 +23,7 @@ def _short_strings(reader: Reader) -> list[str]:
 
 def _short_dictionary(reader: Reader) -> dict[str, str]:
     """Strings "name=value" after their number, which is one octet."""
-    pairs = [text.partition("=") for text in _short_strings(reader)]
+    pairs = [pair.partition("=") for pair in _short_strings(reader)]
     if not all(equals for _, equals, _ in pairs):
         raise ValueError("a property without =")
     return {name: value for name, _, value in pairs}
@@ -45,50 +55,66 @@ _TYPES: dict[str, PayloadKind] = {
 }
 
 
-class CommandFormat(NamedTuple):
+_CONTENT = "frames"  # the kind of frames of the application, which follow the command
+
+
+class _Command(NamedTuple):
     """A command: its name, its fields, and which of them its summary shows."""
 
     name: str
-    fields: tuple[tuple[str, str], ...]  # name and kind
-    told: tuple[str, ...] = ()
-    content: bool = False  # whether frames of the application follow
+    fields: dict[str, str]  # name and kind
+    content: bool  # whether frames of the application follow
+    told: list[str]
 
 
-def command(name: str, fields: str = "", told: str = "", content: bool = False) -> CommandFormat:
-    """A command from words: ``"address:string timeout:number-4"``."""
-    pairs = tuple((field.partition(":")[0], field.partition(":")[2]) for field in fields.split())
-    return CommandFormat(name, pairs, tuple(told.split()), content)
+def _read_table(table: str) -> dict[int, _Command]:
+    """The commands of a codec's table, by their numbers."""
+    commands = {}
+    for row in table.strip().splitlines():
+        form, _, told = row.partition("|")
+        number, name, *fields = form.split()
+        kinds = dict(field.split(":") for field in fields)
+        content = kinds.pop("content", "") == _CONTENT
+        commands[int(number) if number.isdigit() else ord(number)] = _Command(name, kinds, content, told.split())
+    return commands
 
 
 class Codec:
-    """The commands of one protocol."""
+    """The commands of one protocol: a payload dissector that other ones may ask.
+
+    A table has a row for each command: its number or its letter, its name, and its fields, each with its kind. Behind
+    ``|`` stand the fields that summaries show. ``content:frames`` says that frames of the application follow.
+    """
 
     def __init__(
-        self,
-        protocol: str,
-        signature: bytes,
-        commands: dict[int, CommandFormat],
-        version: int | None = None,
-        topic: bool = False,
+        self, name: str, signature: bytes, table: str, version: int | None = None, topic: bool = False
     ) -> None:
         """``version`` is the octet that follows the command's number in all messages, None if there is none.
 
         With ``topic`` the command is in the second frame, and the first one begins with its number.
         """
-        self._protocol = protocol
+        self.name = name
         self.signature = signature
-        self._commands = commands
+        self._commands = _read_table(table)
         self._version = version
         self._topic = topic
+        self.fields = self._fields()
 
-    def fields(self) -> dict[str, PayloadKind]:
-        """The names and types of all fields of all commands."""
+    def match(self, message: Message, connection: PayloadConnection) -> bool:
+        """Whether signature, command and version are of this protocol, and the topic if there is one."""
+        return self.place(message) is not None
+
+    def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
+        """The command."""
+        return self.read(message)
+
+    def _fields(self) -> dict[str, PayloadKind]:
         found: dict[str, PayloadKind] = {"command": "text"}
         for known in self._commands.values():
-            found |= {name: _TYPES.get(kind, "number") for name, kind in known.fields}
+            found |= {name: _TYPES.get(kind, "number") for name, kind in known.fields.items()}
             if known.content:
                 found["content"] = "list of octets"
-        return found
+        return found | {"topic": "text"} if self._topic else found
 
     def place(self, message: Message) -> int | None:
         """The place of the frame with the command, None if there is none."""
@@ -123,7 +149,7 @@ class Codec:
         reader = Reader(frame, 3 if self._version is None else 4)
         fields: dict[str, Any] = {"command": known.name}
         try:
-            for name, kind in known.fields:
+            for name, kind in known.fields.items():
                 fields[name] = _KINDS[kind](reader)
             reader.end()
         except ValueError:
@@ -133,5 +159,7 @@ class Codec:
             fields["content"] = content
         elif content:
             return None
+        if self._topic:
+            fields["topic"] = text(message.frames[0])
         told = [str(fields[name]) for name in known.told if fields[name] != ""]
-        return Payload(self._protocol, " ".join([known.name, *told]), fields)
+        return Payload(self.name, " ".join([known.name, *told]), fields)

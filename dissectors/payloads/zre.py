@@ -3,28 +3,25 @@
 from typing import ClassVar
 
 from dissectors.payloads import Message, Payload, PayloadConnection, PayloadKind
-from dissectors.payloads.zproto import Codec, command
+from dissectors.payloads.zproto import Codec
 
+# ELECT, LEADER and GOODBYE are Zyre's own, newer than the specification.
 _CODEC = Codec(
     "zre",
     b"\xaa\xa1",
-    {
-        1: command(
-            "HELLO",
-            "sequence:number-2 endpoint:string groups:strings status:number-1 name:string headers:dictionary",
-            "name endpoint",
-        ),
-        2: command("WHISPER", "sequence:number-2", content=True),
-        3: command("SHOUT", "sequence:number-2 group:string", "group", content=True),
-        4: command("JOIN", "sequence:number-2 group:string status:number-1", "group"),
-        5: command("LEAVE", "sequence:number-2 group:string status:number-1", "group"),
-        6: command("PING", "sequence:number-2"),
-        7: command("PING_OK", "sequence:number-2"),
-        # Zyre's own, newer than the specification.
-        8: command("ELECT", "sequence:number-2 group:string challenger_id:string", "group"),
-        9: command("LEADER", "sequence:number-2 group:string leader_id:string", "group"),
-        10: command("GOODBYE", "sequence:number-2"),
-    },
+    """
+    1 HELLO sequence:number-2 endpoint:string groups:strings status:number-1 name:string headers:dictionary \
+        | name endpoint
+    2 WHISPER sequence:number-2 content:frames
+    3 SHOUT sequence:number-2 group:string content:frames | group
+    4 JOIN sequence:number-2 group:string status:number-1 | group
+    5 LEAVE sequence:number-2 group:string status:number-1 | group
+    6 PING sequence:number-2
+    7 PING_OK sequence:number-2
+    8 ELECT sequence:number-2 group:string challenger_id:string | group
+    9 LEADER sequence:number-2 group:string leader_id:string | group
+    10 GOODBYE sequence:number-2
+    """,
     version=2,
 )
 # Messages of version 1 do not name their version. If the sequence number of one looks like a version, version 2 is
@@ -32,31 +29,23 @@ _CODEC = Codec(
 _CODEC_V1 = Codec(
     "zre",
     b"\xaa\xa1",
-    {
-        1: command(
-            "HELLO",
-            "sequence:number-2 ipaddress:string mailbox:number-2 groups:short-strings status:number-1 "
-            "headers:short-dictionary",
-            "ipaddress mailbox",
-        ),
-        2: command("WHISPER", "sequence:number-2", content=True),
-        3: command("SHOUT", "sequence:number-2 group:string", "group", content=True),
-        4: command("JOIN", "sequence:number-2 group:string status:number-1", "group"),
-        5: command("LEAVE", "sequence:number-2 group:string status:number-1", "group"),
-        6: command("PING", "sequence:number-2"),
-        7: command("PING_OK", "sequence:number-2"),
-    },
+    """
+    1 HELLO sequence:number-2 ipaddress:string mailbox:number-2 groups:short-strings status:number-1 \
+        headers:short-dictionary | ipaddress mailbox
+    2 WHISPER sequence:number-2 content:frames
+    3 SHOUT sequence:number-2 group:string content:frames | group
+    4 JOIN sequence:number-2 group:string status:number-1 | group
+    5 LEAVE sequence:number-2 group:string status:number-1 | group
+    6 PING sequence:number-2
+    7 PING_OK sequence:number-2
+    """,
 )
 _LOG = Codec(
     "zrelog",
     b"\xaa\xa2",
-    {
-        1: command(
-            "LOG",
-            "level:number-1 event:number-1 node:number-2 peer:number-2 time_ms:number-8 data:string",
-            "level event data",
-        )
-    },
+    """
+    1 LOG level:number-1 event:number-1 node:number-2 peer:number-2 time_ms:number-8 data:string | level event data
+    """,
 )
 _LEVELS = {1: "ERROR", 2: "WARNING", 3: "INFO"}
 _EVENTS = {1: "JOIN", 2: "LEAVE", 3: "ENTER", 4: "EXIT", 5: "SEND", 6: "RECV"}
@@ -67,7 +56,7 @@ class Zre:
 
     name = "zre"
     signature = _CODEC.signature
-    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields(), **_CODEC_V1.fields()}
+    fields: ClassVar[dict[str, PayloadKind]] = {**_CODEC.fields, **_CODEC_V1.fields}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether signature, command and version are of this protocol."""
@@ -83,7 +72,7 @@ class ZreLog:
 
     name = "zrelog"
     signature = _LOG.signature
-    fields: ClassVar[dict[str, PayloadKind]] = {**_LOG.fields(), "level": "text", "event": "text"}
+    fields: ClassVar[dict[str, PayloadKind]] = {**_LOG.fields, "level": "text", "event": "text"}
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether the signature is right, and length, level and event."""
