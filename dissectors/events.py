@@ -53,6 +53,16 @@ def without_first(octets: Octets, number: int) -> Octets:
     return at_hand(octets)[number:]
 
 
+def text(octets: Octets) -> str:
+    """A name from the wire as a string. Octets that are not UTF-8 become ``\\x..``, so nothing is lost."""
+    return at_hand(octets).decode("utf-8", "backslashreplace")
+
+
+def printable(octets: bytes) -> str | None:
+    """The text of octets that are printable ASCII characters; None of other octets."""
+    return shown if octets.isascii() and (shown := octets.decode()).isprintable() else None
+
+
 # Fields that several events have.
 _TIME = meaning("When its last packet was captured, since 1970.", "ns")
 _PACKET = meaning("The number of the packet that completed it, from 1.")

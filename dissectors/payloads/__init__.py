@@ -7,7 +7,7 @@ plug-ins are elsewhere; both import from this module only.
 from typing import Any, Literal, Protocol, get_args
 
 from dissectors.address import port_of
-from dissectors.events import Hidden, Message, Octets, Payload, Place, at_hand
+from dissectors.events import Hidden, Message, Octets, Payload, Place, at_hand, text
 
 __all__ = [
     "REQUEST",
@@ -165,11 +165,6 @@ class Reader:
         if count * least > len(self.data) - self.place:
             raise ValueError(f"{count} items expected, {len(self.data) - self.place} octets left")
         return count
-
-
-def text(octets: Octets) -> str:
-    """Octets that should be text. Octets that are not UTF-8 become ``\\x..``."""
-    return at_hand(octets).decode("utf-8", "backslashreplace")
 
 
 def has_signature(frames: list[Octets], signatures: tuple[bytes, ...]) -> bool:

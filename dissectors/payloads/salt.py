@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from dissectors.events import printable
 from dissectors.payloads import (
     REQUEST,
     Message,
@@ -62,7 +63,7 @@ class Salt:
         if tag is not None:
             if "_stamp" not in found:  # which all events have
                 return None
-            return Payload("salt", f"event {tag.decode()}", {"kind": "event", "tag": tag.decode(), "data": found})
+            return Payload("salt", f"event {tag}", {"kind": "event", "tag": tag, "data": found})
         encoding, load = found.get("enc"), found.get("load")
         if encoding == "clear":
             found["load"] = load = _packed_map(load)
@@ -119,12 +120,11 @@ def _is_envelope(body: bytes) -> bool:
     return body[0] in _MAPS and b"\xa3enc" in body and b"\xa4load" in body
 
 
-def _tag(body: bytes) -> bytes | None:
+def _tag(body: bytes) -> str | None:
     place = body.find(_END_OF_TAG, 0, _LONGEST_TAG)
     if place < 1 or place + 2 >= len(body) or body[place + 2] not in _MAPS:
         return None
-    tag = body[:place]
-    return tag if tag.isascii() and tag.decode().isprintable() and b"_stamp" in body else None
+    return printable(body[:place]) if b"_stamp" in body else None
 
 
 def _decoded(body: bytes) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from dissectors.events import Cut, Hidden, Octets
+from dissectors.events import Cut, Hidden, Octets, text
 from dissectors.zmtp import wire
 
 Fields = dict[str, object]
@@ -37,11 +37,6 @@ class Metadata(NamedTuple):
 
     properties: dict[str, Octets]
     faults: list[Fault]
-
-
-def text(octets: bytes) -> str:
-    """A name from the wire as a string. Octets that are no text become escapes, so nothing is lost."""
-    return octets.decode("utf-8", "backslashreplace")
 
 
 def find_property(properties: dict[str, Octets], name: str) -> Octets | None:

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import field
 
 from dissectors import snapshots
-from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides
+from dissectors.events import AnyEvent, Connection, End, Handshake, Peer, Side, Sides, printable
 from dissectors.snapshots import LATER, Live, Part, quick
 from dissectors.zmtp import ending, evidence, sockets, upgrade, wire
 from dissectors.zmtp.agreement import Agreement, agree, agree_zws
@@ -549,5 +549,5 @@ class ZmtpConnection(Part):
 
 def _legible(beginning: bytes) -> str:
     """The first line of a text in quotes; other octets in hexadecimal digits."""
-    line = beginning.partition(b"\r\n")[0].decode("latin-1")
-    return f'"{line}"' if len(line) > 3 and line.isascii() and line.isprintable() else beginning.hex(" ")
+    line = printable(beginning.partition(b"\r\n")[0]) or ""
+    return f'"{line}"' if len(line) > 3 else beginning.hex(" ")

@@ -7,6 +7,7 @@ Everything here is pure. The steps in which the two sides send their greetings, 
 from functools import lru_cache
 from typing import NamedTuple
 
+from dissectors.events import text
 from dissectors.zmtp import frame_headers, sockets, wire
 
 # Most greetings repeat an earlier one. So many are remembered with what they say.
@@ -81,7 +82,7 @@ def is_greeting_v3(octets: bytes) -> bool:
 def parse_mechanism(field: bytes) -> tuple[str, bool]:
     """The mechanism's name and whether it is a legal one: A-Z, 0-9, "-", "_", ".", "+", padded with zeros."""
     name = field.rstrip(b"\0")
-    return name.decode("utf-8", "backslashreplace"), bool(name) and wire.MECHANISM_CHARACTERS.issuperset(name)
+    return text(name), bool(name) and wire.MECHANISM_CHARACTERS.issuperset(name)
 
 
 def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:

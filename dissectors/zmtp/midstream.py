@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import field
 
-from dissectors.events import Side
+from dissectors.events import Side, printable
 from dissectors.snapshots import Part
 from dissectors.zmtp import frame_headers, resync, wire
 
@@ -291,5 +291,5 @@ def _topics(octets: bytes) -> list[bytes]:
             break
         place = begin + length
         topics.append(octets[begin + 1 : place])
-    readable = all(topic.isascii() and topic.decode().isprintable() for topic in topics)
+    readable = all(printable(topic) is not None for topic in topics)
     return topics if place == len(octets) and readable else []

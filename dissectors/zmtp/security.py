@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from msgspec import field
 
-from dissectors.events import Side
+from dissectors.events import Side, text
 from dissectors.problems import refusal
 from dissectors.snapshots import Live, Part
 from dissectors.zmtp import commands
@@ -156,7 +156,7 @@ class Security(Part, gc=False):
         rules = MECHANISMS.get(mechanism or "", _UNKNOWN)
         if name == "ERROR":
             reason = fields.get("reason")
-            shown = commands.text(reason) if isinstance(reason, bytes) else "no reason"
+            shown = text(reason) if isinstance(reason, bytes) else "no reason"
             self.failed = self.failed or not self.complete
             return [("peer-error", refusal(side, shown, mechanism))]
         if name in rules.commands and (name not in sent or name in rules.repeats):

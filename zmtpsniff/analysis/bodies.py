@@ -4,7 +4,6 @@ No frame says which of these encodings it has. So only a certain one counts: an 
 the frame, and that no other encoding reads as an object or array, too.
 """
 
-import re
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +12,7 @@ import msgspec
 
 from dissectors.events import Body, Message
 from zmtpsniff.analysis import protobuf
+from zmtpsniff.words.text import as_text
 
 UNPACKED_OCTETS = 1 << 20
 _LAYERS = 3  # of compression
@@ -20,7 +20,6 @@ _ITEMS = 10_000  # of one value: a few octets of CBOR can stand for very many
 _DEPTH = 32
 _SELF_DESCRIBED_CBOR = b"\xd9\xd9\xf7"  # RFC 8949, 3.4.6
 _MESSAGEPACK_STARTS = frozenset([*range(0x80, 0xA0), 0xDC, 0xDD, 0xDE, 0xDF])
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _CBOR_STARTS = frozenset(range(0x80, 0xC0))
 
 
@@ -155,27 +154,19 @@ def _structure(data: bytes) -> tuple[str, Any] | None:
     if candidates:
         return candidates[0] if len(candidates) == 1 else None
     found = protobuf.decode(data)
-    if found is None or _is_text(data) or _is_counted_text(data):
+    if found is None or as_text(data) is not None or _is_counted_text(data):
         return None
     if _is_valid(msgspec.msgpack.decode, data) or _is_valid(_cbor, data):
         return None
     return "protobuf", _plain(found)
 
 
-def _is_text(data: bytes) -> bool:
-    """Whether octets are UTF-8 without control characters; tab, LF and CR are allowed."""
-    try:
-        return not _CONTROLS.search(data.decode())
-    except UnicodeDecodeError:
-        return False
-
-
 def _is_counted_text(data: bytes) -> bool:
     """Whether octets are a length of 1 to 8 octets, and a text of that length."""
     for size in (1, 2, 4, 8):
         rest = data[size:]
-        if _is_text(rest):
-            lengths = {length & (1 << 8 * size) - 1 for length in (len(rest), len(rest.decode()))}
+        if (text := as_text(rest)) is not None:
+            lengths = {length & (1 << 8 * size) - 1 for length in (len(rest), len(text))}
             return not lengths.isdisjoint((int.from_bytes(data[:size], "little"), int.from_bytes(data[:size], "big")))
     return False
 

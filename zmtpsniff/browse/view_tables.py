@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from rich.text import Text
 
-from dissectors.events import SEVERITIES, Connection, Octets, Problem
+from dissectors.events import SEVERITIES, Connection, Octets, Problem, printable
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.statistics.records import AnyRecord, LatencyRow, SocketRow, TopicRow
 from zmtpsniff.browse.index import RecordIndex, Talk
@@ -183,7 +183,7 @@ def services(index: RecordIndex, records: Sequence[AnyRecord]) -> TableLines:
 
 def _matches(topic: Octets) -> str:
     """The display filter for the messages of a topic, empty if none can say it."""
-    if not isinstance(topic, bytes) or not topic.isascii() or not topic.decode().isprintable():
+    if not isinstance(topic, bytes) or printable(topic) is None:
         return ""
     text = topic.decode().replace("\\", "\\\\").replace('"', '\\"')
     return f'matched == "{text}"'

@@ -12,6 +12,7 @@ from dissectors.payloads import body_start
 from zmtpsniff.analysis.bodies import decode, unpack
 from zmtpsniff.errors import Error
 from zmtpsniff.render.payload import frames_to_show
+from zmtpsniff.words.text import as_text
 
 INDEX = "index.jsonl"
 UNPACKED_OCTETS = 64 << 20  # of a body that was compressed: more of it stays compressed
@@ -38,7 +39,6 @@ _MAGICS: Sequence[tuple[bytes, str]] = (
     (b"<?xml", "xml"),
 )
 _RIFF = {b"WAVE": "wav", b"WEBP": "webp", b"AVI ": "avi"}
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 class IndexEntry(msgspec.Struct, omit_defaults=True):
@@ -151,7 +151,4 @@ def ending(data: bytes) -> str:
     found = decode(data)
     if found is not None and " " not in found[0]:
         return {"protobuf": "pb"}.get(found[0], found[0])
-    try:
-        return "bin" if _CONTROLS.search(data.decode()) else "txt"
-    except UnicodeDecodeError:
-        return "bin"
+    return "bin" if as_text(data) is None else "txt"
