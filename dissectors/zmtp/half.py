@@ -28,7 +28,7 @@ from dissectors.zmtp import evidence
 from dissectors.zmtp.box_reader import BoxReader
 from dissectors.zmtp.buffer import Buffer, Read, collect
 from dissectors.zmtp.commands import Fault
-from dissectors.zmtp.framing import FrameReader
+from dissectors.zmtp.framing import Failure, FrameReader
 from dissectors.zmtp.journal import Journal, Moment
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.lost import Found, LostPlace, Repetition
@@ -184,7 +184,7 @@ class Half(Part):
         if buffer.need > size - reached and self.stage == "frames":
             buffer.hold(data, reached)  # it has said so of the octets from there on
         else:
-            self._run(data, reached)
+            self._enter(data, reached)
 
     def _feed_behind(self, data: bytes, moment: Moment) -> None:
         """Take octets behind those that wait."""
@@ -194,7 +194,7 @@ class Half(Part):
         buffer.octets += len(data)
         whole = buffer.add(data)
         if whole is not None:
-            self._run(whole, 0)
+            self._enter(whole, 0)
 
     def _note_segment(self, moment: Moment) -> None:
         """A segment begins after the octets that wait: keep what a search for frames in them will need of it."""
@@ -207,30 +207,42 @@ class Half(Part):
                 early.append(Segment(0, *journal.moment()))
             early.append(Segment(held, *moment))
 
-    def _run(self, data: bytes, position: int) -> None:
-        """Let whoever reads next take octets from ``position`` on."""
-        reader = self.reader
-        if self.stage == "frames" and reader is not None:
-            # Nobody else comes next, but for where no frame can be.
-            self.buffer.run(reader.read, data, position)
-            if reader.failure is None:
-                return
-            data, position = self.buffer.content, 0
-        self._enter(data, position)
-
     def _enter(self, data: bytes, position: int) -> int:
-        """Read in this half's turn, which begins here, unless it has begun. Returns where the octets end."""
-        turns = self._turns
+        """Read in this half's turn, which begins here, unless it has begun. Returns where the octets end.
+
+        The part whose turn it is takes octets, then the part that follows it, until one waits. Then the rest waits.
+        """
+        buffer, turns, end = self.buffer, self._turns, len(data)
         is_new = not turns or turns[-1] is not self
         if is_new:
             turns.append(self)
-        self.buffer.run(self._step, data, position)
+        if buffer.held:
+            buffer.clear()
+        while position < end:
+            buffer.need = 1
+            if turns[-1] is not self:
+                break
+            reader = self.reader
+            if reader is not None and reader.failure is not None:
+                self._end_reader(reader.failure)
+            part = self._part
+            before, position = position, part(data, position)
+            if position == before and part is self._part and (reader is None or reader.failure is None):
+                break
+        if position < end:
+            buffer.hold(data, position)
         if is_new:
             if len(turns) == 1 and self._again is None:
                 turns.clear()  # nearly always the other side has nothing to read
             else:
                 self._pair.settle()
-        return len(data)
+        return end
+
+    def _end_reader(self, failure: Failure) -> None:
+        if failure == "lost":
+            self._lose()
+        else:
+            self._die()
 
     @property
     def _reads(self) -> bool:
@@ -238,28 +250,10 @@ class Half(Part):
         turns = self._turns
         return bool(turns) and turns[-1] is self
 
-    def _step(self, data: bytes, position: int) -> int:
-        """Let the part whose turn it is take octets, then the part that follows it, until one waits."""
-        while self._turns[-1] is self:
-            reader = self.reader
-            if reader is not None and reader.failure is not None:
-                if reader.failure == "lost":
-                    self._lose()
-                else:
-                    self._die()
-            part = self._part
-            reached = part(data, position)
-            if reached != position:
-                return reached
-            if self._part is part and (reader is None or reader.failure is None):
-                return reached
-            self.buffer.need = 1
-        return position
-
     def go_on(self) -> None:
         """Read on in this half's turn: first the octets that wait, then those that were searched."""
         if self.buffer.held and self._reads:
-            self.buffer.run(self._step, self.buffer.content)
+            self._enter(self.buffer.content, 0)
         while self._again is not None and self._reads:
             self._read_piece(self._again)
 
