@@ -120,6 +120,14 @@ class Collector(Protocol):
         """This body is over: each of its octets has come, or is known to be missing."""
 
 
+def is_collected(lacking: int, length: int, room: int) -> bool:
+    """Whether a body of ``length`` octets is collected piece by piece; else it waits in front of the next segment.
+
+    It lacks ``lacking`` octets, and ``room`` octets of it are kept.
+    """
+    return lacking > WAIT_LIMIT or length > room
+
+
 def collect(reader: Collector, data: bytes, position: int) -> int:
     """Take octets from ``position`` on for the body that a reader collects. Returns where they end."""
     body = reader.body

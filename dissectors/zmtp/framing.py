@@ -21,7 +21,7 @@ from typing import Literal
 from dissectors.events import Cut, Message, MessageRun, Octets
 from dissectors.snapshots import Live, Part, quick
 from dissectors.zmtp import wire
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, skip
+from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, is_collected, skip
 from dissectors.zmtp.frame_headers import read_v1, read_v2
 from dissectors.zmtp.session import Session
 
@@ -106,7 +106,10 @@ class FrameReader(Part):
             else:
                 start = position + 9
                 stop = start + int.from_bytes(data[position + 1 : start], "big")
-                if not is_v1 and 255 < stop - start <= keep and stop <= end:
+                if not is_v1 and start <= end and 255 < stop - start <= keep and stop - end <= WAIT_LIMIT:
+                    if stop > end:
+                        self._buffer.need = stop - position
+                        break
                     body = data[start:stop]
                 else:
                     flags, body, stop = self._frame(data, position)
@@ -168,7 +171,7 @@ class FrameReader(Part):
             return 0, None, position
         stop, keep = start + length, self._session.keep
         if stop > len(data):
-            if stop - len(data) > WAIT_LIMIT or length > keep:
+            if is_collected(stop - len(data), length, keep):
                 self._begin_body(flags, length)
                 return 0, None, start
             self._buffer.need = stop - position

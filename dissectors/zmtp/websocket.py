@@ -12,7 +12,7 @@ from dissectors.events import Command, Cut, Octets
 from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import deflate, wire
 from dissectors.zmtp import websocket_frames as ws
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, skip
+from dissectors.zmtp.buffer import Buffer, LongBody, collect, is_collected, skip
 from dissectors.zmtp.framing import Failure
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.session import Session
@@ -60,7 +60,7 @@ class WebSocketReader(Part):
                 break
             stop = start + length
             if stop > end:
-                if stop - end > WAIT_LIMIT or length > self._keep:
+                if is_collected(stop - end, length, self._keep):
                     self._begin_body(first, mask, length)
                     return start
                 self._buffer.need = stop - position
