@@ -79,7 +79,7 @@ class PayloadConnection:
 
 
 class PayloadDissector(Protocol):
-    """Knows one protocol. One run has one object of it, so what the object itself remembers is of all connections.
+    """Knows one protocol. A run has one object of the class, so the object's own memory is of all connections.
 
     A dissector may have a ``signature``: octets that begin a frame in every message of the protocol, where a body may
     begin (:func:`has_signature`). Then it is asked only about messages that have such a frame.
@@ -101,7 +101,7 @@ class PayloadDissector(Protocol):
         """
 
     def dissect(self, message: Message, connection: PayloadConnection) -> Payload | None:
-        """What the message says; None if it is not of this protocol after all."""
+        """The payload of the message; None if it is not of this protocol after all."""
 
 
 def fields_of(dissector: PayloadDissector) -> dict[str, PayloadKind]:

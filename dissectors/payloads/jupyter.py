@@ -146,7 +146,7 @@ def _channel(message: Message, connection: PayloadConnection, kind: str) -> str:
 
 
 def _gist(content: Any) -> str:
-    """What people look for in some kinds of content."""
+    """The value that people look for in some kinds of content."""
     if not isinstance(content, dict):
         return ""
     for name in ("execution_state", "code", "status", "ename", "name"):

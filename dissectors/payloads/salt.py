@@ -105,7 +105,7 @@ def _is_reply(message: Message, connection: PayloadConnection, body: bytes) -> b
 
 
 def _reply(message: Message, connection: PayloadConnection, body: bytes) -> Payload | None:
-    """What is sealed, or a map in which it is, with the key to it."""
+    """The sealed content, or a map that holds it with its key."""
     if not _is_reply(message, connection, body):
         return None
     try:

@@ -114,7 +114,7 @@ class BoxReader(Part):
             inside.last(content[1:])
 
     def _frame(self, inside: Session, flags: int, body: Octets, whole: bool) -> None:
-        """Pass on a frame that was in a box; ``whole`` is false if octets of it are not in the capture."""
+        """Pass on a frame that was in a box; ``whole`` is false if the capture lacks some of its octets."""
         if flags & wire.RESERVED_INSIDE:
             self.journal.problem("reserved-flags", f"reserved bits of the flags in a box are set: 0x{flags:02x}")
         inside.frame(wire.flags_inside(flags), body, whole)

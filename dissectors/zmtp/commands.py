@@ -309,7 +309,7 @@ _VERSION_OF_CURVE = b"\1\0"
 
 
 def _curve_hello(data: bytes, whole: bool) -> _Result:
-    """HELLO of CURVE: there is one version of it, and its padding is zero (26/CURVEZMQ, "The HELLO Command")."""
+    """HELLO of CURVE has one version, 1.0, and a padding of zeros (26/CURVEZMQ, "The HELLO Command")."""
     fields, faults = _cut_fields(_CURVE_HELLO, data, True, whole, "HELLO")
     if whole and not faults:
         if not data.startswith(_VERSION_OF_CURVE):

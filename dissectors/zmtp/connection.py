@@ -313,7 +313,7 @@ class ZmtpConnection(Part):
     # ------------------------------------------------------------------ what both halves agree on
 
     def _look_again(self) -> None:
-        """What the connection knows has changed: its sessions look anew at how to read messages."""
+        """Let both sessions find out anew whether messages need a look, since the connection has learnt something."""
         self.client.session.plain = self.server.session.plain = None
 
     def _identified(self) -> None:
@@ -401,7 +401,7 @@ class ZmtpConnection(Part):
             self.wake(half)
 
     def _skip_handshake(self) -> None:
-        """Read on without the handshake: the capture shows too little of it to judge."""
+        """Read on without the handshake: the capture shows too little to judge that."""
         self.security.unknown_start = True
         self.security.skip()
         self._look_again()
@@ -437,7 +437,7 @@ class ZmtpConnection(Part):
                 ending.report(half, end)
 
     def summary(self, start_ns: int, last_ns: int) -> Connection | None:
-        """The summary of a connection that goes on; None while it is not certain that it is ZMTP."""
+        """The summary of a connection that is still open; None while it is not certain that it is ZMTP."""
         return self._summary("open", start_ns, last_ns, None) if self.accepted else None
 
     def _summary(
@@ -506,7 +506,7 @@ class ZmtpConnection(Part):
     # ------------------------------------------------------------------ snapshots
 
     def snapshot(self) -> bytes:
-        """The state of a connection that is not over; :meth:`restore` makes a connection from it that goes on."""
+        """The state of a connection that is not over; :meth:`restore` makes a connection from it that continues."""
         return snapshots.save(_KIND, self)
 
     @classmethod
@@ -518,7 +518,7 @@ class ZmtpConnection(Part):
         doubts: evidence.Doubts | None = None,
         curve: Curve | None = None,
     ) -> "ZmtpConnection":
-        """Make a connection that goes on where a :meth:`snapshot` was taken, and appends its events to ``out``.
+        """Make a connection that continues where a :meth:`snapshot` was taken, and appends its events to ``out``.
 
         ``limits``, ``doubts`` and ``curve`` are as for a new connection, since a snapshot has no keys. Raises
         :class:`~dissectors.snapshots.SnapshotError` if the octets are no snapshot of a connection, or have another

@@ -197,7 +197,7 @@ class Half(Part):
             self._enter(whole, 0)
 
     def _note_segment(self, moment: Moment) -> None:
-        """A segment begins after the octets that wait: keep what a search for frames in them will need of it."""
+        """Note the segment that begins after the octets that wait: a search for frames in them needs its facts."""
         held = self.buffer.held
         if self.lost is not None:
             self.lost.segment(held, moment)
@@ -526,7 +526,7 @@ class Half(Part):
         self._skip(length)
 
     def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
-        """Nobody knows how many octets of the stream are missing; ``code`` and ``detail`` report it as a problem.
+        """Take note that an unknown number of octets is missing; ``code`` and ``detail`` report that as a problem.
 
         So no body is certain to continue after them, and a search for frames begins.
         """

@@ -1,4 +1,4 @@
-"""What the events of one direction have in common: the sender, the receiver, and the packet that was read last."""
+"""The facts that events of one direction have in common: sender, receiver, and the packet that was read last."""
 
 from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, MessageRun, Problem, Subscription
 from dissectors.problems import PROBLEMS

@@ -302,7 +302,7 @@ class Opening(Part):
                 self._refuse()
 
     def end_with(self, octets: bytes) -> bool:
-        """The greeting will not be whole: note what its last ``octets`` say. Returns whether any of it is known."""
+        """Note what the last ``octets`` of a cut greeting say. Returns whether any part of the greeting is known."""
         if not self.versioned or self.greeted:
             return False
         if self.state == "greeting":
@@ -351,7 +351,7 @@ class Opening(Part):
         self._buffer.need = octets
 
     def _announce(self, fact: Fact) -> None:
-        """A fact that matters as a proof, and to the other side if that waits; else nobody needs to hear of it."""
+        """Set a fact that matters as a proof, or to the other side if that waits; else leave it out."""
         if not self.proven or self.faults or self.other._buffer.held:
             self.fact = fact
 
@@ -458,7 +458,7 @@ class Opening(Part):
         return position + wire.SIGNATURE_SIZE
 
     def _after_signature(self, data: bytes, position: int) -> int:
-        """What follows depends on whether the other side is versioned."""
+        """The next octets depend on the other side: a revision if that is versioned, else an identity."""
         if self.other.versioned is None and self._waits(data, position):
             return position
         versioned = self.other.versioned
@@ -561,7 +561,7 @@ class Opening(Part):
         return position + size
 
     def _end_greeting(self, octets: bytes | None) -> None:
-        """The greeting of 64 octets is over, ``octets`` of it are known after the revision: the handshake follows."""
+        """End the greeting of 64 octets, of which ``octets`` are known after the revision: the handshake follows."""
         if octets is not None:
             self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
         self.greeted = True
@@ -741,7 +741,7 @@ def _read_signature(octets: bytes) -> tuple[Signature, bool]:
 
 @lru_cache(_ALIKE)
 def _read_greeting(revision: int | None, octets: bytes) -> tuple[GreetingV3, str | None, tuple[commands.Fault, ...]]:
-    """What follows the revision of a 3.x greeting, the version, and what is wrong; the end may be missing."""
+    """The rest of a 3.x greeting behind its revision, the version, and faults; the end may be missing."""
     parsed = greeting.parse_after_revision(octets)
     version = None if revision is None or parsed.minor is None else f"{revision}.{parsed.minor}"
     if parsed.mechanism_is_legal:

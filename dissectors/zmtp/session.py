@@ -1,4 +1,4 @@
-"""What the frames of one side mean: a session turns frames into messages, commands and subscriptions.
+"""The meaning of the frames of one side: a session turns frames into messages, commands and subscriptions.
 
 The readers of :mod:`dissectors.zmtp.framing` pass frames to a session. Nearly all frames are whole messages that need
 no closer look. The readers' hot loops turn these into events themselves, as long as `plain` says that they may.
@@ -103,7 +103,7 @@ class Session(Part):
         return self.plain
 
     def look_again(self) -> None:
-        """What the connection knows has changed: find out again whether messages need a look."""
+        """Find out again whether messages need a look, since the connection has learnt something."""
         self.plain = None
 
     def damage(self) -> None:
@@ -159,7 +159,7 @@ class Session(Part):
     # ------------------------------------------------------------------ frames
 
     def frame(self, flags: int, body: Octets, whole: bool) -> None:
-        """Take a frame that is not the common case; ``whole`` is false if octets of it are not in the capture."""
+        """Take a frame that is not the common case; ``whole`` is false if the capture lacks some of its octets."""
         if flags & wire.RESERVED:
             self.journal.problem("reserved-flags", f"reserved bits of the flags octet are set: 0x{flags:02x}")
         if flags & wire.COMMAND:
@@ -175,7 +175,7 @@ class Session(Part):
             self.last(body)
 
     def command(self, body: Octets, whole: bool = True) -> None:
-        """Take a command; ``whole`` is false if octets of it are not in the capture."""
+        """Take a command; ``whole`` is false if the capture lacks some of its octets."""
         if self.parts:
             self._interrupt(body, whole)
         self._command(body, whole)
