@@ -228,9 +228,15 @@ class _WaitingProcessor(SpanProcessor):
 
     def _send(self) -> None:
         # A collector that did not take the spans before is not waited for again.
-        if self._lost or (self._spans and self._exporter.export(self._spans) is not SpanExportResult.SUCCESS):
+        if self._lost or (self._spans and not self._are_taken()):
             self._lost += len(self._spans)
         self._spans.clear()
+
+    def _are_taken(self) -> bool:
+        try:
+            return self._exporter.export(self._spans) is SpanExportResult.SUCCESS
+        except OSError:  # nobody listens, as opentelemetry 1.35 says it
+            return False
 
 
 def make_spans(url: str, *, waits: bool = False) -> Spans:
