@@ -96,8 +96,10 @@ class ExchangeCount:
         """One of those that wait has its reply: the one that it answers, if that is known, else the first."""
         pending = self.pending
         place = reply.request, reply.request_part
-        known = (at for at, one in enumerate(pending) if one[1:] == place)
-        del pending[next(known, 0) if reply.request is not None and pending[0][1:] != place else 0]
+        if reply.request is None or pending[0][1:] == place:
+            pending.popleft()
+        else:
+            del pending[next((at for at, one in enumerate(pending) if one[1:] == place), 0)]
 
     def _acked_ns(self, event: Message, latency_ns: int) -> int | None:
         """How long the service's host took to acknowledge the request of a reply, if the capture shows it."""

@@ -32,22 +32,19 @@ class Sketch:
 
     def add(self, value: int) -> None:
         """Count a value."""
-        if value > self.maximum:
+        if not self.count:
+            self.minimum = self.maximum = value
+        elif value > self.maximum:
             self.maximum = value
-        if value < self.minimum or not self.count:
+        elif value < self.minimum:
             self.minimum = value
-            if not self.count:
-                self.maximum = value
         self.count += 1
         if self.within:
             for limit in self.within:
                 self.within[limit] += value <= limit
         if value > 0:
             bucket = ceil(log(value) * PER_E)
-            try:
-                self.buckets[bucket] += 1
-            except KeyError:
-                self.buckets[bucket] = 1
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + 1
         else:
             self.zeros += 1
 

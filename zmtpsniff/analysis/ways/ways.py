@@ -282,14 +282,12 @@ class Ways:
 
     def _note_passage(self, before: Hop, hop: Hop) -> None:
         """A program had a message for some time. The network cannot have taken longer."""
-        leg = before.leg
-        total_ns = max(hop.leg.time_ns - leg.time_ns, 0)
-        if before.line.dst_host == hop.line.src_host or len(hop.frames) == len(before.frames) + (
-            -1 if hop.leg.reply else 1
-        ):
+        line = before.line
+        total_ns = max(hop.leg.time_ns - before.leg.time_ns, 0)
+        if line.dst_host == hop.line.src_host or len(hop.frames) == len(before.frames) + (-1 if hop.leg.reply else 1):
             self.programs.pass_on(before, hop, total_ns)  # else the capture may lack a leg in between
-        if total_ns < before.line.round_trip_ns:
-            before.line.round_trip_ns = total_ns
+        if total_ns < line.round_trip_ns:
+            line.round_trip_ns = total_ns
 
     def _publication(self, hop: Hop) -> None:
         """A publication, or a copy that a proxy passes on."""
