@@ -87,7 +87,6 @@ class Reset(NamedTuple):
 RecentSegment = tuple[int, bytes, int, int]
 """A delivered segment: its stream offset, octets, time, and what its sender had seen of the other direction."""
 
-_NONE_WAITING: list[WaitingSegment] = []  # shared by all directions in which nothing has waited yet; never changed
 # A copy takes a third as long as another one. The second is shared by all directions that nobody takes; never changed.
 _EMPTY_RECENT: deque[RecentSegment] = deque(maxlen=_RECENT_SEGMENTS)
 _NONE_RECENT: deque[RecentSegment] = deque(maxlen=0)
@@ -131,8 +130,13 @@ class Direction(Part, Generic[Owner]):
     other: Live["Direction[Owner]"] = LATER
     isn: int | None = None  # initial sequence number
     gathered: int | None = None  # the sequence number of the first segment, while the flow has not begun
+    # The facts that a segment in order changes: the loop of FlowTable.take() sets these, and no others.
     next: int | None = None  # the sequence number expected next; known once the flow has begun
     offset: int = 0  # of `next` in the stream
+    recent: Live[deque[RecentSegment]] = field(default_factory=lambda: _NONE_RECENT)
+    recent_until: int = 0  # from this stream offset on `recent` may hold too much
+    acked_ns: Live[int] = 0  # when its sender acknowledged octets last without sending any; only a witness asks
+
     floor: int = -UNBOUNDED  # octets before this do not come again
     fin: int | None = None  # stream offset at which it ends
     reset: Reset | None = None  # one that is not at `next`: it counts unless what follows shows otherwise
@@ -144,16 +148,13 @@ class Direction(Part, Generic[Owner]):
     absent: bool = False  # its receiver knows that the capture has no packet of it
     receiver: Live[Receiver | None] = None
     latest: tuple[int, int] = (0, 0)  # number and time of the latest packet of an event outside of the hot loop
-    waiting: list[WaitingSegment] = field(default_factory=lambda: _NONE_WAITING)
+    waiting: list[WaitingSegment] = field(default_factory=list)
     waiting_octets: int = 0
     acked: int = 0  # stream offset up to which the other side has acknowledged octets
     acked_at: int = 0  # `offset` when `acked` was set last
-    acked_ns: Live[int] = 0  # when its sender acknowledged octets last without sending any; only a witness asks
     presumed: int = 0  # octets before this stream offset are presumed lost
     owed_ns: int = 0  # since when octets before `acked` are missing, or when the last of them came
     owed_count: int = 0
-    recent: Live[deque[RecentSegment]] = field(default_factory=lambda: _NONE_RECENT)
-    recent_until: int = 0  # from this stream offset on `recent` may hold too much
     kept: list[RecentSegment] | None = None  # `recent` in a snapshot
 
     @property
@@ -283,7 +284,7 @@ class Direction(Part, Generic[Owner]):
         self.receiver = None
         if self.waiting:
             self._account(-self.waiting_octets)
-            self.waiting = _NONE_WAITING
+            self.waiting = []
         if self.doubtful and not self.flow.ended:  # else they may be the first octets of another connection
             self.trust()
         self.recent = _NONE_RECENT
@@ -292,7 +293,7 @@ class Direction(Part, Generic[Owner]):
         """Forget segments after a hole that the receiver has not acknowledged, though the capture has its packets."""
         if self.hole and self.other.seen and self.acked <= self.offset:
             self._account(-self.waiting_octets)
-            self.waiting = _NONE_WAITING
+            self.waiting = []
 
     def part(self) -> None:
         """Forget the flow and the other direction, so that no cycle keeps them in memory."""
@@ -394,8 +395,6 @@ class Direction(Part, Generic[Owner]):
 
     def _wait(self, segment: WaitingSegment) -> None:
         """Let a segment wait, without those of its octets that wait already."""
-        if not self.waiting:  # an empty list may be that of other directions, too
-            self.waiting = []
         waiting = self.waiting
         if not waiting or waiting[-1].end <= segment.offset:
             waiting.append(segment)
