@@ -11,11 +11,13 @@ import pytest
 
 from tests.support.paths import PROJECT
 
-GROUND_FLOOR = {"zmtpsniff.words", "dissectors.address", "dissectors.zmtp.sockets"}  # words and tables for all
+# Words, tables and the native core, for all.
+GROUND_FLOOR = {"zmtpsniff.words", "zmtpsniff.native", "dissectors.address", "dissectors.zmtp.sockets"}
 # module or package: what it may import of ours, beside the ground floor
 ALLOWED = {
     "dissectors": {"dissectors"},
     "zmtpsniff/words": {"dissectors.events"},
+    "zmtpsniff/native": {"zmtpsniff.errors"},
     "zmtpsniff/capture": {"zmtpsniff.capture", "zmtpsniff.errors"},  # files and engines
     "zmtpsniff/net": {
         "zmtpsniff.net",
@@ -31,6 +33,7 @@ ALLOWED = {
         "zmtpsniff.analysis.insertions",
         "zmtpsniff.decode_as",
         "zmtpsniff.net.notices",
+        "dissectors.batches",
         "dissectors.events",
         "dissectors.problems",
     },
@@ -194,6 +197,7 @@ ALLOWED = {
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.analysis.findings.finding",
         "zmtpsniff.analysis.ways.records",
+        "dissectors.batches",
         "dissectors.events",
         "dissectors.zmtp.limits",
         "dissectors.records",

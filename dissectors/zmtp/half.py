@@ -29,7 +29,7 @@ from dissectors.zmtp.box_reader import BoxReader
 from dissectors.zmtp.buffer import Buffer, Read, collect
 from dissectors.zmtp.commands import Fault
 from dissectors.zmtp.framing import Failure, FrameReader
-from dissectors.zmtp.journal import Journal, Moment
+from dissectors.zmtp.journal import Journal, Moment, Tally
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.lost import Found, LostPlace, Repetition
 from dissectors.zmtp.opening import Fact, Opening
@@ -264,6 +264,35 @@ class Half(Part):
             opening.word()
             if opening.fact is not None:
                 self._react(opening.fact)
+
+    # ------------------------------------------------------------------ settled flows
+
+    def carry(self) -> bytes | None:
+        """The octets so far of a message that is not over; None if this side does not just read frames of messages."""
+        reader, session = self.reader, self.session
+        if self.stage != "frames" or not isinstance(reader, FrameReader) or reader.body is not None:
+            return None
+        if reader.framing != 2 or reader.failure is not None or self._again is not None or self._turns:
+            return None
+        if not (session.look() if session.plain is None else session.plain):
+            return None
+        return session.carry(self.buffer.content)
+
+    def go_on_from(self, moment: Moment, octets: int, tally: Tally, carry: bytes) -> None:
+        """Go on behind so many ``octets`` whose messages were read; ``carry`` has those of one that is not over.
+
+        ``moment`` is that of the octets read last. ``tally`` counts the messages since, as a Journal does.
+        """
+        journal, buffer = self.journal, self.buffer
+        journal.go_to(moment)
+        earlier, counted, part = tally
+        journal.tally = (journal.earlier + earlier, counted, part)
+        buffer.octets += octets
+        buffer.clear()
+        self.session.parts = []
+        if carry:
+            assert self.reader is not None
+            buffer.run(self.reader.read, carry)
 
     # ------------------------------------------------------------------ what others ask
 

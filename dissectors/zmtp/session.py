@@ -16,6 +16,7 @@ from msgspec import field
 from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
 from dissectors.snapshots import LATER, Live, Part, quick
 from dissectors.zmtp import commands, sockets, wire
+from dissectors.zmtp.encoder import frame_head
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import MECHANISMS, Security
@@ -116,6 +117,19 @@ class Session(Part):
     def look_at_each(self) -> None:
         """Look at each frame with MORE from now on, since it may be more than a part of a message."""
         self.many = 0
+
+    def carry(self, held: bytes) -> bytes | None:
+        """The octets of the message that is not over, with those ``held`` of its next frame; None if they are not all
+        there, or if it is a long one.
+        """
+        if self.many < _MANY_FRAMES or len(self.parts) >= _MANY_FRAMES:
+            return None
+        frames: list[bytes] = []
+        for body in self.parts:
+            if not isinstance(body, bytes):
+                return None
+            frames.append(frame_head(len(body), wire.MORE) + body)
+        return b"".join(frames) + held
 
     @property
     def subscribes(self) -> bool:

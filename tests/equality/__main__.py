@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.support.paths import PROJECT
 from tests.world.recordings import folders
+from zmtpsniff.native import VARIABLE
 
 from .material import of_corpus, real, simulated
 
@@ -40,6 +41,8 @@ def main() -> int:
     options = _options()
     with tempfile.TemporaryDirectory(prefix="zmtpsniff-equality-") as name:
         folder = Path(name)
+        if options.native:
+            return _compare(options, folder, PROJECT)
         before = folder / "before"
         _git("worktree", "add", "--detach", "--quiet", str(before), options.revision)
         try:
@@ -52,7 +55,8 @@ def _compare(options: argparse.Namespace, folder: Path, before: Path) -> int:
     jobs = _jobs(options, folder)
     file = folder / "jobs"
     file.write_text("".join(json.dumps(words) + "\n" for _, words in jobs), encoding="utf-8")
-    with _started(file, before) as old, _started(file, PROJECT) as new:
+    natives = ("0", "1") if options.native else (None, None)
+    with _started(file, before, natives[0]) as old, _started(file, PROJECT, natives[1], options.octets) as new:
         assert old.stdout is not None
         assert new.stdout is not None
         results = list(zip_longest(old.stdout, new.stdout))
@@ -64,7 +68,7 @@ def _compare(options: argparse.Namespace, folder: Path, before: Path) -> int:
         if was != is_:
             different[way] += 1
             if different[way] <= _SHOWN:
-                _show(words, before)
+                _show(words, before, natives)
     for way, number in count.items():
         print(f"{way:18} {number:7} compared, {different[way]:5} differ")
     return bool(different)
@@ -89,20 +93,22 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-def _environment(tree: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONUTF8": "1", "COLUMNS": "100"}
+def _environment(tree: Path, native: str | None) -> dict[str, str]:
+    switch = {} if native is None else {VARIABLE: native}
+    return {**os.environ, "PYTHONPATH": str(tree), "PYTHONUTF8": "1", "COLUMNS": "100", **switch}
 
 
-def _started(jobs: Path, tree: Path) -> "subprocess.Popen[str]":
-    command = [sys.executable, str(Path(__file__).with_name("runs.py")), str(jobs)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tree, env=_environment(tree))
+def _started(jobs: Path, tree: Path, native: str | None, octets: int = 0) -> "subprocess.Popen[str]":
+    command = [sys.executable, str(Path(__file__).with_name("runs.py")), str(jobs), str(octets)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tree, env=_environment(tree, native))
 
 
-def _show(words: list[str], before: Path) -> None:
+def _show(words: list[str], before: Path, natives: tuple[str | None, str | None]) -> None:
     said = []
-    for tree in (before, PROJECT):
+    for tree, native in zip((before, PROJECT), natives, strict=True):
         command = [sys.executable, "-m", "zmtpsniff", *words]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=tree, env=_environment(tree), check=False)
+        environment = _environment(tree, native)
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tree, env=environment, check=False)
         said.append([*done.stdout.splitlines(), *done.stderr.splitlines(), f"exit status {done.returncode}"])
     print(*words)
     changed = [(was, is_) for was, is_ in zip_longest(*said) if was != is_]
@@ -116,7 +122,10 @@ def _git(*arguments: str) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.equality", description=__doc__)
-    parser.add_argument("revision", help="the version to compare with, as git names it")
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("revision", nargs="?", help="the version to compare with, as git names it")
+    which.add_argument("--native", action="store_true", help="compare this tree without and with the native core")
+    parser.add_argument("--octets", type=int, default=0, help="let this tree read files in pieces of so many octets")
     parser.add_argument("--cases", type=int, default=50, help="simulated captures of each family (50)")
     parser.add_argument("--seed", type=int, default=0, help="the first seed of simulated captures (0)")
     parser.add_argument("--only", metavar="TEXT", help="captures or ways with TEXT in their names")

@@ -1,7 +1,8 @@
 """Runs of one version of the program, each in a process forked from one that has imported it.
 
-``python runs.py JOBS`` with that version on PYTHONPATH reads a JSON list of arguments a line, and writes a line for
-each: exit status, and the SHA-256 of standard output and of standard error.
+``python runs.py JOBS OCTETS`` with that version on PYTHONPATH reads a JSON list of arguments a line, and writes a line
+for each: exit status, and the SHA-256 of standard output and of standard error. Files are read in pieces of so many
+OCTETS, 0 for the size that the program chooses.
 """
 
 import hashlib
@@ -33,6 +34,10 @@ if __name__ == "__main__":
 
     with cli.make_context("zmtpsniff", ["read"]) as context:
         assert all(cli.get_command(context, name) for name in cli.list_commands(context))
+    if (octets := int(sys.argv[2])) > 0:
+        from zmtpsniff.capture import files
+
+        files.CHUNK = files.LEAST_CHUNK = octets
     with open(sys.argv[1], encoding="utf-8") as jobs:
         for line in jobs.readlines():
             print(json.dumps(_run(json.loads(line))), flush=True)

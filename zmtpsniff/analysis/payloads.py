@@ -1,8 +1,9 @@
 """Payloads: asks the dissectors of application protocols about each message, and adds the payload to it."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
 from zmtpsniff.analysis.dossier import Dossiers
@@ -70,9 +71,14 @@ class Payloads:
         self._failed: set[int] = set()
         self._seen = 0
 
+    def wants(self, flow: int) -> bool:
+        """Whether a dissector may know messages of this flow, so that they come one by one."""
+        return self._bodies is not None or self._tracks.get(flow, self) is not None
+
     def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
         """Add payloads to a batch of events. Returns them, with a note behind an event on which a dissector failed."""
         tracks, problems = self._tracks, self._problems
+        events, places = self._sample(events)
         found: list[tuple[int, AnyEvent]] = []
         place = 0
         for event in events:
@@ -93,7 +99,7 @@ class Payloads:
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
                 self._dossiers.end(event)
-        found += self._try_again(events)
+        found += self._try_again(events, places)
         if self._bodies is not None:
             for event in events:
                 if type(event) is Message and not (event.payload is not None and event.payload.secrets):
@@ -136,14 +142,41 @@ class Payloads:
         if track.unknown >= _UNKNOWN and not track.known:
             self._tracks[event.flow] = None
 
-    def _try_again(self, events: list[AnyEvent]) -> Iterator[tuple[int, AnyEvent]]:
+    def _sample(self, events: list[AnyEvent]) -> tuple[list[AnyEvent], Iterable[int]]:
+        """Choose one in many events, and take it out of its batch. Returns the events, and the places of these."""
+        first = -self._seen % _RARELY
+        if MessageBatch not in map(type, events):
+            self._seen += len(events)
+            return events, range(first, len(events), _RARELY)
+        found: list[Any] = []
+        places = []
+        passed = 0
+        for event in events:
+            begin, size = 0, len(event) if isinstance(event, MessageBatch) else 1
+            while first < passed + size:
+                if isinstance(event, MessageBatch):
+                    place = first - passed
+                    found += [event.part(begin, place)] if begin < place else []
+                    found += event.part(place, place + 1).messages()
+                    begin = place + 1
+                    places.append(len(found) - 1)
+                else:
+                    places.append(len(found))
+                first += _RARELY
+            if isinstance(event, MessageBatch):
+                found += [event.part(begin, size)] if begin < size else []
+            else:
+                found.append(event)
+            passed += size
+        self._seen += passed
+        return found, places
+
+    def _try_again(self, events: list[AnyEvent], places: Iterable[int]) -> Iterator[tuple[int, AnyEvent]]:
         """Ask about one in many messages of an unknown connection, since its protocol may begin late.
 
         Gives the problems found, with their places.
         """
-        first = -self._seen % _RARELY
-        self._seen += len(events)
-        for place in range(first, len(events), _RARELY):
+        for place in places:
             event = events[place]
             if type(event) is Message and self._tracks.get(event.flow, self) is None:
                 track = self._begin(event)

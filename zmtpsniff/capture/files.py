@@ -2,13 +2,14 @@
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from io import FileIO
 from itertools import chain
 from typing import IO, TYPE_CHECKING
 
 from zmtpsniff.capture import compression, pcap, pcapng
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
 
@@ -51,14 +52,12 @@ class Captures:
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self._files: list[FileIO | IO[bytes]] = []
-        self._captures: list[Iterator[list[Packet]]] = []
+        self._captures: list[Iterator[list[Packet] | Block]] = []
+        self._ahead_ns: Sequence[int] = ()  # of the clock of each file
 
     def set_clocks(self, ahead_ns: Sequence[int]) -> None:
         """Take from the times of each file's packets by how much its clock is ahead."""
-        self._captures = [
-            _shifted(capture, ahead) if ahead else capture
-            for capture, ahead in zip(self._captures, ahead_ns, strict=True)
-        ]
+        self._ahead_ns = ahead_ns
 
     def add(self, name: str | IO[bytes], chunk_size: int) -> None:
         """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
@@ -83,8 +82,21 @@ class Captures:
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield the packets: of one file in its order, of several merged by time."""
+        files = [_packets(capture) for capture in self._captures]
+        if any(self._ahead_ns):
+            files = [_shifted(file, ahead) for file, ahead in zip(files, self._ahead_ns, strict=True)]
         try:
-            yield from self._captures[0] if len(self._captures) == 1 else merged(self._captures)
+            yield from files[0] if len(files) == 1 else merged(files)
+        finally:
+            self.close()
+
+    def blocks(self) -> Iterator[list[Packet] | Block]:
+        """Yield the same as :meth:`batches`, those of one file in blocks where its format allows that."""
+        if len(self._captures) > 1 or any(self._ahead_ns):
+            yield from self.batches()
+            return
+        try:
+            yield from self._captures[0]
         finally:
             self.close()
 
@@ -149,7 +161,7 @@ def open_stream(
     A ``skim`` chooses packets of pcap and pcapng files; these are yielded, and it knows of the others.
     Raises CaptureError if the beginning is of no capture.
     """
-    return _recognise(title, chunks, source, offsets, skim)
+    return _packets(_recognise(title, chunks, source, offsets, skim))
 
 
 def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
@@ -188,6 +200,12 @@ def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
             heappush(heads, (batch[stop][0], place))
 
 
+def _packets(batches: Iterable[list[Packet] | Block]) -> Iterator[list[Packet]]:
+    """The packets of a file as objects."""
+    for batch in batches:
+        yield batch.packets() if isinstance(batch, Block) else batch
+
+
 def _shifted(batches: Iterator[list[Packet]], ahead_ns: int) -> Iterator[list[Packet]]:
     """The packets of a file whose clock is ahead, with the right times."""
     for batch in batches:
@@ -200,7 +218,7 @@ def _recognise(
     source: SourceState,
     offsets: list[int] | None = None,
     skim: "Skim | None" = None,
-) -> Iterator[list[Packet]]:
+) -> Iterator[list[Packet] | Block]:
     """The packets of a file of any known format; raises CaptureError if its format is unknown."""
     stream = FileOctets(title, chunks)
     data = stream.extend(b"", MAGIC_SIZE)

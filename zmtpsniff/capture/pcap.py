@@ -6,8 +6,10 @@ from itertools import accumulate
 from operator import add, itemgetter
 from typing import TYPE_CHECKING
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
+from zmtpsniff.native import core
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.skim import Skim
@@ -37,7 +39,7 @@ def read_pcap(
     source: SourceState,
     offsets: list[int] | None = None,
     skim: "Skim | None" = None,
-) -> Iterator[list[Packet]]:
+) -> Iterator[list[Packet] | Block]:
     """Check the file header and return the packets that follow it, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. What is wrong after the header
@@ -67,7 +69,7 @@ def _packets(
     link: int,
     offsets: list[int] | None,
     skim: "Skim | None",
-) -> Iterator[list[Packet]]:
+) -> Iterator[list[Packet] | Block]:
     unpack = struct.Struct(order + "4I").unpack_from
     unpack_captured = struct.Struct(order + "8xI").unpack_from
     most = min(max(snaplen, LEAST_SNAPLEN), LARGEST_RECORD)
@@ -80,6 +82,10 @@ def _packets(
             if len(edges) > 1:
                 yield skim.records(data, edges, order, unit, header, link, stream.offset(data, 0))
                 position = edges[-1]
+        if core is not None and offsets is None and skim is None:
+            rows, position = core.pcap_rows(data, position, order == ">", unit, header, expected, link)
+            if rows:
+                yield Block(data, rows)
         batch: list[Packet] = []
         append = batch.append
         begin = position

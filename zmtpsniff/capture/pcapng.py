@@ -4,6 +4,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.pcapng_blocks import (
     COMMENT,
@@ -24,6 +25,7 @@ from zmtpsniff.capture.pcapng_blocks import (
     TimeBase,
 )
 from zmtpsniff.capture.source import CaptureError, Packet, SourceState
+from zmtpsniff.native import core
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.skim import Skim
@@ -33,6 +35,8 @@ BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 LARGEST_BLOCK = 16 << 20  # octets; Wireshark's own limit for years
 
 _PACKETS = frozenset({OLD_PACKET, SIMPLE_PACKET, ENHANCED_PACKET})
+_BASE = struct.Struct("=qqI4x")  # of a TimeBase, for the native core
+_LATEST_NS = 1 << 62
 MOST_KEY_LINES = 65_536  # of one capture that wait to be taken
 
 
@@ -118,7 +122,7 @@ def read_pcapng(
     source: SourceState,
     offsets: list[int] | None = None,
     skim: "Skim | None" = None,
-) -> Iterator[list[Packet]]:
+) -> Iterator[list[Packet] | Block]:
     """Check the first section header and return the packets, a list for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
@@ -144,7 +148,7 @@ def read_pcapng(
 
 def _packets(
     stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None, skim: "Skim | None"
-) -> Iterator[list[Packet]]:
+) -> Iterator[list[Packet] | Block]:
     section = _Section("<")
     last_time = 0
     position = 0
@@ -162,6 +166,12 @@ def _packets(
                 if packets:
                     last_time = packets[-1][0]
                     yield packets
+        if core is not None and offsets is None and skim is None and bases:
+            rows, position = core.pcapng_rows(data, position, section.order == ">", b"".join(map(_facts, bases)))
+            if rows:
+                block = Block(data, rows)
+                last_time = block.time_ns(len(block) - 1)
+                yield block
         batch: list[Packet] = []
         append = batch.append
         begin, order_before = position, section.order
@@ -230,6 +240,12 @@ def _packets(
         if len(data) < need:
             stream.ended(source, data, position, "block")
             return
+
+
+def _facts(base: TimeBase) -> bytes:
+    """A time base as the native core reads it; one with times before 1970 is not for it."""
+    unit_ns = base.unit_ns if 0 <= base.offset_ns <= _LATEST_NS else 0
+    return _BASE.pack(unit_ns, base.offset_ns if unit_ns else 0, base.link)
 
 
 def _edges(data: bytes, position: int, unpack_length: Callable[[bytes, int], tuple[int]]) -> list[int]:

@@ -64,8 +64,24 @@ class Commands(Group):
             raise click.UsageError(f"No such command {name!r}{suggest(name, _NAMES)}", ctx) from error
 
 
+def _tell_version(context: click.Context, _: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted and not context.resilient_parsing:
+        from zmtpsniff.native import WAY
+
+        click.echo(f"zmtpsniff {__version__} ({WAY})")
+        context.exit()
+
+
 @click.group(cls=Commands, no_args_is_help=False, context_settings={"max_content_width": 100})
-@click.version_option(__version__, "-V", "--version", message="%(prog)s %(version)s")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_tell_version,
+    help="Show the version, and whether the native core is used; then exit.",
+)
 def cli() -> None:
     """See what ZeroMQ programs say to each other.
 

@@ -103,9 +103,11 @@ def read(
         tell_what_is_saved(packets_only=packets_only)
         selector = PacketSelector(packets, source, packets_only=packets_only)
     collaborators = Collaborators(tls=plan.tls, selector=selector)
-    dissected = Dissection(source, keeping(dissection, output), collaborators, through=through)
-    line = make_progress_line(dissected, output.file)
     spans = start_spans(otlp, waits=True)
+    batches = output.format == "json" and output.passes is None and selector is None and not spans
+    settings = keeping(dissection, output)._replace(batches=batches)
+    dissected = Dissection(source, settings, collaborators, through=through)
+    line = make_progress_line(dissected, output.file)
     run(dissected, dissection, output, line, observers=spans, selector=selector, capture_record=capture_record)
     if selector is not None:
         tell_missing_packets(selector)

@@ -75,13 +75,17 @@ class FlowEngine:
             self._listen, self.flows.number, self._carries_datagrams, is_beacon, settings.flow_limits
         )
 
-    def take(self, segments: list[Segment], datagrams: Sequence[Datagram] = ()) -> list[tuple[int, bytes]]:
+    def take(
+        self, segments: list[Segment], datagrams: Sequence[Datagram] = (), is_last: bool = True
+    ) -> list[tuple[int, bytes]]:
         """Take the segments and the datagrams of some packets, both in the order of the capture.
+
+        ``is_last``: they end a batch, so that it is time to make room.
 
         Returns the packet of each datagram that has a flow, and the key of the flow's ends.
         """
         if not datagrams:
-            self.flows.take(segments)
+            self.flows.take(segments, is_last)
             return []
         found = []
         begin = 0
@@ -92,7 +96,7 @@ class FlowEngine:
             key = self._datagrams.take(datagram)
             if key is not None:
                 found.append((datagram[1], key))
-        self.flows.take(segments[begin:])
+        self.flows.take(segments[begin:], is_last)
         return found
 
     def give(self) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:

@@ -27,4 +27,5 @@ class Settings(NamedTuple):
     plugins: tuple[str, ...] = ()  # files with dissectors of payloads, which come before the built-in ones
     curve_keys: "tuple[Key, ...]" = ()  # keys that open boxes of CURVE, beside those in the capture
     host_keys: bool = False  # live: also take keys from the programs of this machine
+    batches: bool = False  # messages may come in columns, as MessageBatch; for those who read columns
     decode_bodies: bool = False  # show JSON, MessagePack, CBOR, Protocol Buffers as structure, with payload

@@ -1,9 +1,10 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from operator import attrgetter, itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.payloads import PayloadDissector
 from dissectors.problems import PROBLEMS
@@ -13,9 +14,12 @@ from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sod
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.source import Packet, Source
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
+from zmtpsniff.native import core
+from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Acknowledgment, Witness
 
@@ -31,6 +35,10 @@ _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that d
 _STALL_NS = 500_000_000  # a live capture gives a batch much more often, if need be an empty one
 _LATEST_NS = 2_000_000_000  # a capture that gives nothing has given all that is older
 _RECOVERY_NS = 1_000_000_000  # in which packets come that waited meanwhile
+
+_MANY_BORING = 16  # packets in a row
+_MOST_ALONE = 64
+_MESSAGES = (Message, MessageBatch)
 
 _time_ns = itemgetter(0)  # of a packet
 _comment = itemgetter(4)
@@ -87,6 +95,14 @@ class Sniffer:
         self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.may_speak
+        self._keeps_batches = settings.batches
+        self._alone = 0  # packets of blocks that come one by one, before one is looked for that is boring
+        self._alone_next = 1
+        self._settled = None
+        if core is not None and not self._watches(collaborators):
+            from zmtpsniff.engine.settled import SettledFlows
+
+            self._settled = SettledFlows(core, self._engine, self._patterns, self._payloads)
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -97,14 +113,23 @@ class Sniffer:
         self._comments = 0
         self._finished = False
 
+    @staticmethod
+    def _watches(collaborators: Collaborators) -> bool:
+        """Whether somebody wants to know of each packet."""
+        return any(
+            one is not None for one in (collaborators.acknowledge, collaborators.selector, collaborators.witness)
+        )
+
     def events(self) -> Iterator[list[AnyEvent]]:
         """Yield events in batches, as soon as they are known; the last event is the ``capture`` record.
 
         A batch belongs to the caller until the next is asked for. Raises CaptureError if the source is no capture.
         """
-        for packets in self._source.batches():
+        blocks = getattr(self._source, "blocks", self._source.batches) if self._settled else self._source.batches
+        for packets in blocks():
             if self._count is not None:
-                packets = packets[: self._count - self._packets]
+                left = self._count - self._packets
+                packets = packets.first(left) if isinstance(packets, Block) else packets[:left]
             if self._source.key_lines:
                 self._take_keys()
             self._take(packets)
@@ -217,13 +242,16 @@ class Sniffer:
             self._key_faults.add(reason)
             self._report("keys-not-used", f"keys in the capture are not used: {reason}")
 
-    def _take(self, packets: list[Packet]) -> None:
+    def _take(self, packets: list[Packet] | Block) -> None:
         if not packets:
             return
-        times = list(map(_time_ns, packets))
+        times = packets.times_ns if isinstance(packets, Block) else list(map(_time_ns, packets))
         first = min(times)
         self._first_ns = first if self._first_ns is None else min(self._first_ns, first)
         self._last_ns = max(self._last_ns, max(times))
+        if isinstance(packets, Block):
+            self._take_block(packets)
+            return
         comments = list(map(_comment, packets))
         begin = 0
         if comments.count(None) < len(comments):
@@ -235,11 +263,33 @@ class Sniffer:
                     self._engine.events.append(Comment(comment, times[index], self._packets + 1))
         self._dissect(packets[begin:] if begin else packets)
 
-    def _dissect(self, packets: list[Packet]) -> None:
+    def _take_block(self, block: Block) -> None:
+        """Take a block: the packets of settled flows in columns, others as objects."""
+        assert self._settled is not None
+        place, size = 0, len(block)
+        while place < size:
+            if not self._alone:
+                stop = self._settled.take(block, place, self._packets + 1)
+                self._packets += stop - place
+                # Where hardly any packets are boring, to stop before each of the others costs more than it saves.
+                if stop == size or stop - place >= _MANY_BORING:
+                    self._alone_next = 1
+                else:
+                    self._alone_next = min(2 * self._alone_next, _MOST_ALONE)
+                self._alone = self._alone_next if stop < size else 0
+                place = stop
+            stop = min(place + self._alone, size)
+            if place < stop:
+                self._alone -= stop - place
+                self._dissect(block.packets(place, stop), is_last=False)
+                place = stop
+        self._engine.flows.make_room()
+
+    def _dissect(self, packets: list[Packet], is_last: bool = True) -> None:
         first = self._packets + 1
         segments = self._headers.segments(packets, first)
         self._packets += len(packets)
-        datagrams = self._engine.take(segments, self._headers.datagrams)
+        datagrams = self._engine.take(segments, self._headers.datagrams, is_last)
         if self._acknowledge is not None:
             self._acknowledge(self._engine.flows.acknowledgments(segments))
         if self._selector is not None:
@@ -257,25 +307,53 @@ class Sniffer:
         """The events since the last call, counted."""
         self._report_faults()
         events, notices = self._engine.give()
+        if MessageBatch in map(type, events):
+            events, notices = _opened(events, notices)
         if self._patterns is not None:
             events = self._patterns.take(events, self._curve.waiting_since_ns, notices, self._engine.flows.horizons)
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:
-            events = self._payloads.take(events)
+            events = self._payloads.take(_without(events, attrgetter("has_payload")))
+        if not self._keeps_batches:
+            events = _without(events, lambda _: False)
         if comments := self._source.comments[self._comments :]:  # on the whole capture
             events = [*map(Comment, comments), *events]
             self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
+        if MessageBatch in kinds:
+            self._messages += sum(len(event) for event in events if isinstance(event, MessageBatch))
         if self._host is not None:
-            others = [event for event in events if type(event) is not Message] if messages < len(kinds) else []
+            others = [event for event in events if type(event) not in _MESSAGES] if messages < len(kinds) else []
             self._host.take(others, self._curve.sealed())
         self._messages += messages
         if messages < len(kinds):
             self._problems += kinds.count(Problem)
             self._connections += kinds.count(Connection)
         return events
+
+
+def _without(events: list[AnyEvent], stays: Callable[[BatchSide], bool]) -> list[AnyEvent]:
+    """The events, with an object for each message whose sender does not stay in a batch."""
+    if MessageBatch not in map(type, events):
+        return events
+    found: list[Any] = []
+    for event in events:
+        found += event.split(stays) if isinstance(event, MessageBatch) else [event]
+    return found
+
+
+def _opened(
+    events: list[AnyEvent], notices: list[tuple[int, Notice]]
+) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
+    """The events, with an object for each message that patterns want; and the notices with their new places."""
+    found: list[Any] = []
+    places = [0]
+    for event in events:
+        found += event.split(attrgetter("has_patterns")) if isinstance(event, MessageBatch) else [event]
+        places.append(len(found))
+    return found, [(places[place], notice) for place, notice in notices]
 
 
 def _make_payloads(settings: Settings, collaborators: Collaborators) -> Payloads:

@@ -146,8 +146,8 @@ class FlowTable(Part):
 
     # ------------------------------------------------------------------ the hot loop
 
-    def take(self, segments: list[Segment]) -> None:
-        """Take segments in the order of the capture."""
+    def take(self, segments: list[Segment], is_last: bool = True) -> None:
+        """Take segments in the order of the capture; ``is_last``: they end a batch, so that it is time to make room."""
         if not segments:
             return
         directions = self._directions
@@ -219,12 +219,33 @@ class FlowTable(Part):
                         self._close_if_over(flow)
                 else:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+        self.pass_time(now_ns, recent_octets)
+        if is_last:
+            self.make_room()
+
+    def pass_time(self, now_ns: int, recent_octets: int) -> None:
+        """Segments up to ``now_ns`` have been taken. So many ``recent_octets`` of them are kept."""
         self._now_ns = now_ns
         self.holdings.recent_octets += recent_octets
+
+    def make_room(self) -> None:
+        """Forget what is over, once a second, and delivered segments if they are too many."""
         if self.holdings.recent_octets > self.limits.recent_octets:
             self._forget_recent()
-        if now_ns >= self._next_sweep:
-            self.sweep(now_ns)
+        if self._now_ns >= self._next_sweep:
+            self.sweep(self._now_ns)
+
+    @property
+    def pause_ns(self) -> int:
+        """A flow needs a closer look after a longer pause."""
+        return self._pause_ns
+
+    def settled(self, key: bytes) -> FlowDirection | None:
+        """The direction with this key, if both directions of its flow are synchronised and in order."""
+        direction = self._directions.get(key)
+        if direction is None or direction.usual != ACK or direction.other.usual != ACK:
+            return None
+        return direction
 
     # ------------------------------------------------------------------ whatever is not the common case
 

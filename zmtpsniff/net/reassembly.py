@@ -279,6 +279,17 @@ class Direction(Part, Generic[Owner]):
         self.recent = _EMPTY_RECENT.copy()
         self.recent_until = self.offset + _RECENT_OCTETS
 
+    def go_on_from(self, number: int, offset: int, old: int, recent: list[RecentSegment], until: int) -> None:
+        """Go on behind octets that were delivered in order, up to the sequence ``number`` at a stream ``offset``.
+
+        Of the delivered segments the last ``old`` stay, with ``recent`` ones behind them; they may hold too much from
+        ``until`` on.
+        """
+        self.next, self.offset, self.recent_until = number, offset, until
+        while len(self.recent) > old:
+            self.recent.popleft()
+        self.recent += recent
+
     def forget(self) -> None:
         """Keep nothing of the octets."""
         self.receiver = None

@@ -8,7 +8,9 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
+from dissectors.batches import DELIMITER_ONLY, MessageBatch
 from dissectors.events import AnyEvent, Envelope, Message, Octets
+from zmtpsniff.native import core
 from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
 from zmtpsniff.words.text import UNSEEN_IN_JSON
 
@@ -29,6 +31,7 @@ _LENGTHS = [f'{{"length":{length},"text":' for length in range(_SHORT)]
 
 _LONG = 512  # characters: longer ends of messages are not remembered
 _PARTS = 4096  # of a packet's messages: so many are remembered as text
+_NO_LIMIT = 1 << 62
 _Text = TypeVar("_Text", str, bytes)
 
 
@@ -48,12 +51,46 @@ class JsonlRenderer:
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
+        if MessageBatch in map(type, events):
+            self._write_batches(events)
+            return
         for start in range(0, len(events), _BATCH):
             lines = self._lines(events[start : start + _BATCH])
             if not lines.isascii() or "\x7f" in lines:
                 lines = re.sub(UNSEEN_IN_JSON, _escaped, lines)
             self._stream.write(lines.encode())
         self._stream.flush()  # who watches live traffic waits for no later batch
+
+    def _write_batches(self, events: "Sequence[AnyEvent]") -> None:
+        """Write events, among them batches of messages."""
+        begin = 0
+        for place, event in enumerate(events):
+            if isinstance(event, MessageBatch):
+                self.write(events[begin:place])
+                if core is None:
+                    self.write(event.messages())
+                else:
+                    self._stream.write(self._columns(event))
+                begin = place + 1
+        self.write(events[begin:])
+
+    def _columns(self, batch: MessageBatch) -> bytes:
+        """The lines of the messages of a batch, by the native core."""
+        sides = []
+        for flow, src, dst, socket_type, in_step, _, _ in batch.senders:
+            middle, _, _, _ = _of_sender(flow, src, dst, socket_type, False)
+            end = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
+            tail = _of_envelope(DELIMITER_ONLY) if in_step else ""
+            sides.append((middle.encode(), end.encode(), tail.encode()))
+        lines: bytes = core.lines(  # type: ignore[union-attr]
+            batch.octets, batch.carried, batch.rows, batch.first_packet, batch.columns, batch.frames, sides,
+            self._max_bytes or _NO_LIMIT, self._odd,
+        )  # fmt: skip
+        return lines
+
+    def _odd(self, octets: bytes) -> bytes:
+        """The object for octets that are cut, or text with characters beyond ASCII."""
+        return re.sub(UNSEEN_IN_JSON, _escaped, octets_json(octets, self._max_bytes)).encode()
 
     def finish(self) -> None:
         """Write nothing more: nothing is held back."""

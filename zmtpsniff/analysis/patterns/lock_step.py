@@ -77,6 +77,29 @@ class LockStep(Rules):
         elif not self._exchange.dossier.blind:
             self._leave(event)
 
+    # ------------------------------------------------------------------ settled flows
+
+    def facts(self, client: str) -> tuple[int, int, int, int, int, int, int, int, int] | None:
+        """The facts of this step, of a connection from this ``client``; None if messages need a closer look.
+
+        They are: which side asks (0: the client); packet, part, time and offset of the request that waits, and what its
+        sender had seen; the offset of the last reply; the packet of the last request; and how long one may wait.
+        """
+        if self._rest is not None or self._forwarding is not None or self._late:
+            return None
+        return (
+            int(self._requester != client), self._packet, self._part, self._time_ns, self._offset, self._seen,
+            self._answered, self._asked, self._timeout_ns,
+        )  # fmt: skip
+
+    def go_on_from(self, facts: tuple[int, int, int, int, int, int, int]) -> None:
+        """Go on behind messages that kept the step."""
+        (
+            self._packet, self._part, self._time_ns, self._offset, self._seen, self._answered, self._asked,
+        ) = facts  # fmt: skip
+
+    # ------------------------------------------------------------------ what does not keep step
+
     def _leave(self, event: Message) -> None:
         """Leave this message, and all after it, to the rules for whatever may come."""
         if self._rest is None:

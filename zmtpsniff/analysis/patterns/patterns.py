@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from dissectors.address import port_of
+from dissectors.batches import MessageBatch
 from dissectors.events import (
     UNBOUNDED,
     AnyEvent,
@@ -28,6 +29,7 @@ from zmtpsniff.analysis.patterns.connections import ConnectionLog
 from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
+from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.analysis.patterns.pipelines import Pipelines
 from zmtpsniff.analysis.patterns.rulebook import Rulebook
 from zmtpsniff.decode_as import DecodeAs, first_match
@@ -79,6 +81,19 @@ class Patterns:
             Delay: self._delay,
         }
 
+    # ------------------------------------------------------------------ settled flows
+
+    def wants(self, flow: int) -> bool:
+        """Whether messages of this flow mean something to each other, so that they come one by one."""
+        return flow in self._on_message
+
+    def step(self, flow: int) -> LockStep | None:
+        """The lock step of a flow, if its messages mean nothing else to each other."""
+        conversation = self._conversations.get(flow)
+        if conversation is None or conversation.pings is not None or not isinstance(conversation.rules, LockStep):
+            return None
+        return conversation.rules
+
     # ------------------------------------------------------------------ the hot loop
 
     def take(
@@ -118,6 +133,8 @@ class Patterns:
                     self._pass(batch[place - 2])
                 elif is_notice or (type(event) is Problem and event.code in BLINDING):
                     for earlier in batch[passed : place - 1]:
+                        if isinstance(earlier, MessageBatch):
+                            self._now_ns = max(self._now_ns, earlier.latest_ns)
                         self._pass(earlier)
                     passed = place - 1
                 take_other = takers.get(type(event))
@@ -143,7 +160,7 @@ class Patterns:
                 rules.pass_time(sure_ns)
         self._connections.pass_time(min([now_ns, *horizons.values()]))
 
-    def _pass(self, event: AnyEvent | Notice) -> bool:
+    def _pass(self, event: AnyEvent | Notice | MessageBatch) -> bool:
         """Take the time from an event, if it has one."""
         time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
         if time_ns is None:

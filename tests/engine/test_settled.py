@@ -1,0 +1,161 @@
+"""Records are the same with and without the native core, and the core does as its specification says."""
+
+import io
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dissectors.zmtp.limits import Limits
+from tests.support.both_cores import BothCores
+from tests.support.paths import PROJECT
+from tests.world.conversation import (
+    Conversation,
+    Piece,
+    binary_body,
+    greetings,
+    json_body,
+    publications,
+    pushes,
+    request_reply,
+    text_body,
+)
+from tests.world.network import SentSegment, duplicate, overlap, packets, reorder, resegment, segments
+from tests.world.octets import COMMAND, frame, message
+from tests.world.tap import Packets
+from zmtpsniff.capture import files, pcap, pcapng
+from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.source import Packet
+from zmtpsniff.engine import sniffer
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Sniffer
+from zmtpsniff.render import jsonl
+
+CAPTURES = sorted((PROJECT / "fixtures").glob("*.pcap*"))
+
+
+@pytest.fixture(name="both")
+def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
+    both = BothCores()
+    for module in (sniffer, pcap, pcapng, jsonl):
+        monkeypatch.setattr(module, "core", both)
+    monkeypatch.setattr(sniffer, "_MOST_ALONE", 1)
+    return both
+
+
+class Blocks(Packets):
+    """Packets that are at hand, in blocks."""
+
+    def blocks(self) -> Iterator[Block]:
+        for batch in self.batches():
+            yield Block.of(batch)
+
+
+def records(source: object, batches: bool = True, **more: object) -> bytes:
+    """All records of a source, as JSON Lines."""
+    out = io.BytesIO()
+    renderer = jsonl.JsonlRenderer(out, 0)
+    settings = Settings(batches=batches, limits=Limits(body_octets=0), **more)  # type: ignore[arg-type]
+    for events in Sniffer(source, settings).events():  # type: ignore[arg-type]
+        renderer.write(events)
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module", name="expected")
+def _expected() -> dict[Path, bytes]:
+    """The records of each capture without the core."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for module in (sniffer, pcap, pcapng, jsonl):
+            monkeypatch.setattr(module, "core", None)
+        return {path: records(open_captures([str(path)])) for path in CAPTURES}
+
+
+@pytest.mark.parametrize("octets", [files.CHUNK, 4000, 400])
+def test_fixtures_say_the_same_in_pieces_of_any_size(
+    octets: int, both: BothCores, expected: dict[Path, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "CHUNK", octets)
+    for path in CAPTURES:
+        assert records(open_captures([str(path)])) == expected[path], path
+        assert records(open_captures([str(path)]), batches=False) == expected[path], path
+    assert both.packets > 1000
+    assert both.messages > 500
+
+
+BODIES = [json_body, text_body, binary_body]
+
+
+def lock_step(version: int, seed: random.Random) -> Conversation:
+    """REQ and REP, with a body of any size, a frame more, and what ends the step now and then."""
+    pieces = greetings(version, b"REQ", b"REP")
+    for _ in range(seed.randrange(30)):
+        for side in (0, 1):
+            bodies = [seed.choice(BODIES)(seed, seed.choice([1, 30, 300, 3000])) for _ in range(seed.randint(1, 2))]
+            pieces.append(Piece(side, message(version, b"", *bodies)))
+        if seed.random() < 0.1:
+            pieces.append(Piece(0, seed.choice([message(version, b"", b"again"), message(version, b"no delimiter")])))
+        if version == 3 and seed.random() < 0.1:
+            pieces.append(Piece(seed.randrange(2), frame(b"\x04PING\0\0x", COMMAND)))
+    return Conversation("lock step", tuple(pieces))
+
+
+def conversation(seed: random.Random) -> Conversation:
+    version = seed.choice([1, 2, 3, 3, 3])
+    body = seed.choice(BODIES)
+    match seed.randrange(4):
+        case 0:
+            return pushes(version, seed, seed.randrange(80), body, batch=seed.choice([50, 8192]), parts=3)
+        case 1:
+            return publications(version, seed, seed.randrange(40))
+        case 2:
+            return request_reply(version, seed, seed.randrange(30), body)
+        case _:
+            return lock_step(version, seed)
+
+
+def disturbed(talk: Conversation, seed: random.Random) -> list[SentSegment]:
+    """The segments of a conversation, cut anew, and mostly as they were sent."""
+    sent = segments(talk)
+    if seed.random() < 0.7:
+        sizes = seed.choice([[20, 200], [1448], [60_000], [5, 10, 30]])
+        sent = resegment(sent, lambda: seed.choice(sizes))
+    match seed.randrange(6):
+        case 0:
+            sent = duplicate(sent, seed, 0.05)
+        case 1:
+            sent = overlap(sent, talk, seed, 0.05)
+        case 2:
+            sent = reorder(sent, seed, 3, across=seed.random() < 0.5)
+        case 3:
+            sent = [one for one in sent if seed.random() > 0.01]
+    return sent
+
+
+def world(seed: random.Random) -> list[Packet]:
+    """Some conversations at once, in the order of their times."""
+    found = []
+    for number in range(seed.randint(1, 4)):
+        sent = disturbed(conversation(seed), seed)
+        isn = seed.choice([(1000, 500_000), ((1 << 32) - 3000, (1 << 32) - 20)])
+        found += packets(
+            sent, isn, (40_000 + number, 5555), 10**18 + seed.randrange(10**8), seed.choice([10**5, 10**7])
+        )
+    return sorted(found, key=lambda packet: packet[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 1 << 32), batch=st.sampled_from([1, 3, 40, 1000]), columns=st.booleans())
+def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) -> None:
+    given = world(random.Random(seed))
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for module in (sniffer, jsonl):
+            monkeypatch.setattr(module, "core", None)
+        expected = records(Packets(given, batch))
+        for module in (sniffer, jsonl):
+            monkeypatch.setattr(module, "core", BothCores())
+        monkeypatch.setattr(sniffer, "_MOST_ALONE", 1)
+        assert records(Blocks(given, batch), columns) == expected

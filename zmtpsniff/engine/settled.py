@@ -1,0 +1,132 @@
+"""Settled flows: what is plain and in order goes from a block of packets to columns of messages.
+
+A flow is settled if both of its directions are synchronised and in order, and its halves read plain frames of ZMTP 2.0
+or later. Each part says of itself whether it is settled. Their facts go to the native core, which takes packets up to
+the first that is not boring, and come back before anybody else sees that packet. So tables, limits and snapshots know
+nothing of this.
+
+A flow whose packets nobody wants is settled, too: nothing of it is read.
+"""
+
+from typing import Any, Protocol
+
+from dissectors.batches import BatchSide, MessageBatch
+from dissectors.zmtp.connection import ZmtpConnection
+from zmtpsniff.capture.block import Block
+from zmtpsniff.engine.flow_engine import FlowEngine
+from zmtpsniff.net.flow import Flow
+
+_WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
+_IGNORED = (_UNWANTED, 0, 0, 0, 0, 0, b"", (), 0)
+
+
+class Listener(Protocol):
+    """A stage of analysis, which may want messages of a flow as objects."""
+
+    def wants(self, flow: int) -> bool:
+        """Whether it wants the messages of this flow, one by one."""
+        ...
+
+
+class Stepper(Listener, Protocol):
+    """Patterns, which may let a lock step be followed."""
+
+    def step(self, flow: int) -> Any:
+        """The lock step of this flow, if that is all that its messages have to do with each other; else None."""
+        ...
+
+
+class SettledFlows:
+    """Takes the packets of settled flows from blocks."""
+
+    def __init__(self, core: Any, engine: FlowEngine, patterns: Stepper | None, payloads: Listener | None) -> None:
+        """Let the native ``core`` take packets of flows of ``engine``, for these stages that follow it."""
+        self._core = core
+        self._engine = engine
+        self._patterns = patterns
+        self._payloads = payloads
+        self._senders: list[BatchSide] = []
+        self._flows: list[tuple[Flow, Any]] = []  # asked for in this call, each with its lock step
+
+    def take(self, block: Block, place: int, number: int) -> int:
+        """Take packets of a block from ``place`` on, whose first has this number. Returns where it stopped."""
+        engine = self._engine
+        stop, columns, frames, carried, flows, recent_octets = self._core.take(
+            block.octets, block.rows, place, number, engine.flows.pause_ns, self._look_up
+        )
+        for (flow, step), (_, last_ns, packet, client, server, steps) in zip(self._flows, flows, strict=True):
+            flow.last_ns, flow.last_packet = last_ns, max(packet, flow.last_packet)
+            for direction, facts in ((flow.client, client), (flow.server, server)):
+                if facts is not None:
+                    self._give_back(direction, facts, block.octets)
+            if step is not None:
+                step.go_on_from(steps)
+        if columns:
+            first = number - place
+            engine.events.append(
+                MessageBatch(block.octets, block.rows, first, columns, frames, carried, self._senders)  # type: ignore[arg-type]
+            )
+        if stop > place:
+            engine.flows.pass_time(block.time_ns(stop - 1), recent_octets)
+        self._senders, self._flows = [], []
+        return int(stop)
+
+    def _give_back(self, direction: Any, facts: tuple[Any, ...], octets: bytes) -> None:
+        after, offset, fed, time_ns, packet, begin, seen, counted, earlier, part, carry, old, recent, until = facts
+        kept = [(at, octets[start:stop], when, saw) for at, start, stop, when, saw in recent]
+        direction.go_on_from(after, offset, old, kept, until)
+        direction.receiver.go_on_from((time_ns, packet, begin, seen), fed, (earlier, counted, part), carry)
+
+    def _look_up(self, key: bytes) -> tuple[Any, ...] | None:
+        """The facts of the flow that a direction belongs to; None if it is not settled."""
+        direction = self._engine.flows.settled(key)
+        if direction is None:
+            return None
+        flow = direction.flow
+        side = int(direction is flow.server)
+        if flow.unwanted:
+            self._senders += [_NOBODY, _NOBODY]
+            self._flows.append((flow, None))
+            return flow, side, flow.last_ns, _IGNORED, _IGNORED, None
+        connection = flow.dissection
+        if not isinstance(connection, ZmtpConnection) or not connection.accepted:
+            return None
+        client, server = (_facts(one, half) for one, half in zip(flow.directions, connection.halves, strict=True))
+        if not (client[0] or server[0]):
+            return None
+        number = flow.number
+        is_known = all(getattr(event, "flow", None) != number for event in self._engine.events)
+        step = None
+        has_patterns = self._patterns is None
+        if is_known and self._patterns is not None:
+            has_patterns = not self._patterns.wants(number)
+            if not has_patterns:
+                step = self._patterns.step(number)
+        steps = None if step is None else step.facts(connection.client.journal.src)
+        has_patterns = has_patterns or steps is not None
+        has_payload = self._payloads is None or (is_known and not self._payloads.wants(number))
+        for half in connection.halves:
+            journal = half.journal
+            self._senders.append(
+                BatchSide(
+                    number, journal.src, journal.dst, half.session.socket_type, steps is not None, has_patterns,
+                    has_payload,
+                )
+            )  # fmt: skip
+        self._flows.append((flow, step if steps is not None else None))
+        return flow, side, flow.last_ns, client, server, steps
+
+
+_NOBODY = BatchSide(0, "", "", None, False, True, True)
+
+
+def _facts(direction: Any, half: Any) -> tuple[Any, ...]:
+    """The facts of one side, with mode 0 if its octets need a look."""
+    carry = half.carry()
+    mode = 0 if carry is None else _WANTED
+    _, counted, part = half.journal.tally
+    lengths = tuple(len(octets) for _, octets, _, _ in direction.recent)
+    return (
+        mode, direction.next, direction.offset, half.session.keep, counted, part, carry or b"", lengths,
+        direction.recent_until,
+    )  # fmt: skip

@@ -1,0 +1,1047 @@
+/*
+ * The quick way of settled flows. zmtpsniff/native/reference.py has the same functions in plain Python: they are the
+ * specification, and tests compare both.
+ *
+ * Rows are packets in a block of octets. pcap_rows() finds them in a file, and take() reads the packets of settled flows: it takes off their headers,
+ * reads the frames in them, and writes a Message for each message, and a Frame for each of its frames. It stops before
+ * the first packet that is not boring; Python takes that one. lines() makes JSON of messages.
+ *
+ * The octets of a capture are those of strangers. Three rules hold here:
+ *
+ * - They are read by octet(), number() and part() alone, which check each place. A place that is outside reads as
+ *   NOWHERE or NULL, and its packet is left to Python.
+ * - Lengths are unsigned numbers of 64 bits, and compared before they are added or used.
+ * - All memory that grows is in an Output, which has a limit. Nothing calls itself.
+ */
+
+#define Py_LIMITED_API 0x030b0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#define NOWHERE UINT64_MAX
+#define MOST_OUTPUT ((size_t)1 << 31)
+#define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
+#define RECENT 16   /* delivered segments that are kept, as in net/reassembly.py */
+#define RECENT_OCTETS (256 << 10)
+#define WAIT_LIMIT 4096       /* a frame that lacks more octets is collected piece by piece, by Python */
+#define MOST_CARRY (64 << 10) /* octets of a message that is not over */
+#define MOST_FRAMES 1024      /* of a message; Python counts the octets of longer ones */
+#define LATEST_ACK ((uint32_t)1 << 26)
+#define MOST_FLOWS 4096
+
+enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10 };
+enum { MORE = 0x01, LONG = 0x02 };                /* flags of a frame (37/ZMTP) */
+enum { WANTED = 1, UNWANTED = 2 };                /* what to do with octets; 0: leave them to Python */
+enum { ETHERNET = 1, NULL_LINK = 0, LOOP = 108, SLL = 113, SLL2 = 276, RAW = 101, IPV4_LINK = 228, IPV6_LINK = 229 };
+
+/* ------------------------------------------------------------------ octets in, octets out */
+
+typedef struct {
+    const uint8_t *data;
+    uint64_t size;
+} Span;
+
+/* A packet in a block; Python has the same layout. */
+typedef struct {
+    int64_t time_ns;
+    uint32_t start, captured, wire, link;
+} Row;
+
+typedef struct {
+    uint32_t row, side, part, frame, frames, request_part;
+    int64_t offset, seen, request, latency; /* request 0: it answers none */
+} Message;
+
+typedef struct {
+    uint32_t start, length; /* in the block, or behind its end: in the octets that were carried */
+} Frame;
+
+typedef struct {
+    uint8_t *data;
+    size_t size, room;
+} Output;
+
+static inline uint64_t octet(Span span, uint64_t place)
+{
+    return place < span.size ? span.data[place] : NOWHERE;
+}
+
+/* The number in `count` octets, in network order; NOWHERE if one of them is outside. At most 7 octets. */
+static inline uint64_t number(Span span, uint64_t place, unsigned count)
+{
+    if (place > span.size || count > span.size - place)
+        return NOWHERE;
+    uint64_t value = 0;
+    for (unsigned i = 0; i < count; i++)
+        value = value << 8 | span.data[place + i];
+    return value;
+}
+
+/* `length` octets; NULL if one of them is outside. */
+static inline const uint8_t *part(Span span, uint64_t place, uint64_t length)
+{
+    if (place > span.size || length > span.size - place)
+        return NULL;
+    return span.data + place;
+}
+
+static bool grow(Output *out, size_t more)
+{
+    if (more > MOST_OUTPUT || out->size + more > MOST_OUTPUT)
+        return false;
+    size_t room = out->room ? out->room : 4096;
+    while (room < out->size + more)
+        room *= 2;
+    uint8_t *data = PyMem_Realloc(out->data, room);
+    if (data == NULL)
+        return false;
+    out->data = data;
+    out->room = room;
+    return true;
+}
+
+static inline bool put(Output *out, const void *octets, size_t size)
+{
+    if (size > out->room - out->size && !grow(out, size))
+        return false;
+    if (size)
+        memcpy(out->data + out->size, octets, size);
+    out->size += size;
+    return true;
+}
+
+static PyObject *as_bytes(const Output *out)
+{
+    return PyBytes_FromStringAndSize((const char *)out->data, (Py_ssize_t)out->size);
+}
+
+/* ------------------------------------------------------------------ records of a file */
+
+static inline uint64_t number_of_file(Span span, uint64_t place, bool is_big)
+{
+    uint64_t value = number(span, place, 4);
+    if (is_big || value == NOWHERE)
+        return value;
+    return value >> 24 | (value >> 8 & 0xff00) | (value << 8 & 0xff0000) | (value & 0xff) << 24;
+}
+
+PyDoc_STRVAR(pcap_rows_doc,
+"pcap_rows(data, place, is_big, unit_ns, header, most, link) -> (rows, stop)\n\n"
+"The records of a pcap file from `place` on, each a row. `stop` is behind the last one: the next is not whole, or has\n"
+"more than `most` octets of a packet.");
+
+static PyObject *pcap_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer data;
+    unsigned long long place, most;
+    unsigned unit, header, link;
+    int is_big;
+    if (!PyArg_ParseTuple(arguments, "y*KpIIKI", &data, &place, &is_big, &unit, &header, &most, &link))
+        return NULL;
+    Span file = {data.buf, (uint64_t)data.len};
+    Output rows = {0};
+    bool is_put = file.size <= UINT32_MAX && header >= 16;
+    while (is_put && part(file, place, header) != NULL) {
+        uint64_t captured = number_of_file(file, place + 8, is_big);
+        if (captured > most || part(file, place + header, captured) == NULL)
+            break;
+        int64_t seconds = (int64_t)number_of_file(file, place, is_big);
+        int64_t fraction = (int64_t)number_of_file(file, place + 4, is_big);
+        Row row = {seconds * 1000000000 + fraction * (int64_t)unit, (uint32_t)(place + header), (uint32_t)captured,
+                   (uint32_t)number_of_file(file, place + 12, is_big), link};
+        is_put = put(&rows, &row, sizeof row);
+        place += header + captured;
+    }
+    PyObject *found = is_put ? Py_BuildValue("(NK)", as_bytes(&rows), place) : PyErr_NoMemory();
+    PyMem_Free(rows.data);
+    PyBuffer_Release(&data);
+    return found;
+}
+
+/* What times of an interface mean, and its link type; Python has the same layout. */
+typedef struct {
+    int64_t unit_ns, offset_ns; /* a unit of 0: it is not whole nanoseconds */
+    uint32_t link, padding;
+} Base;
+
+/* The row of an Enhanced Packet Block without options that begins at `place`, and where it ends; false: it is none. */
+static bool enhanced_packet(Span file, uint64_t place, bool is_big, Span bases, Row *row, uint64_t *stop)
+{
+    uint64_t kind = number_of_file(file, place, is_big), length = number_of_file(file, place + 4, is_big);
+    uint64_t captured = number_of_file(file, place + 20, is_big), wire = number_of_file(file, place + 24, is_big);
+    uint64_t index = number_of_file(file, place + 8, is_big);
+    Base base;
+    if (kind != 6 || wire == NOWHERE || length < captured || length - captured < 32 || length - captured > 35)
+        return false;
+    if (part(file, place, length) == NULL || number_of_file(file, place + length - 4, is_big) != length)
+        return false;
+    const uint8_t *facts = part(bases, index * sizeof base, sizeof base);
+    if (facts == NULL)
+        return false;
+    memcpy(&base, facts, sizeof base);
+    uint64_t high = number_of_file(file, place + 12, is_big), low = number_of_file(file, place + 16, is_big);
+    uint64_t units = high << 32 | low;
+    if (base.unit_ns <= 0 || base.offset_ns < 0 || units > (uint64_t)(INT64_MAX - base.offset_ns) / (uint64_t)base.unit_ns)
+        return false;
+    *row = (Row){(int64_t)units * base.unit_ns + base.offset_ns, (uint32_t)(place + 28), (uint32_t)captured,
+                 (uint32_t)wire, base.link};
+    *stop = place + length;
+    return true;
+}
+
+PyDoc_STRVAR(pcapng_rows_doc,
+"pcapng_rows(data, place, is_big, bases) -> (rows, stop)\n\n"
+"The Enhanced Packet Blocks without options from `place` on, each a row. `stop` is behind the last one. `bases` say what\n"
+"the times of each interface mean.");
+
+static PyObject *pcapng_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer data, bases;
+    unsigned long long first;
+    int is_big;
+    if (!PyArg_ParseTuple(arguments, "y*Kpy*", &data, &first, &is_big, &bases))
+        return NULL;
+    Span file = {data.buf, (uint64_t)data.len}, facts = {bases.buf, (uint64_t)bases.len};
+    uint64_t place = first;
+    Output rows = {0};
+    bool is_put = file.size <= UINT32_MAX;
+    for (Row row; is_put && enhanced_packet(file, place, is_big, facts, &row, &place);)
+        is_put = put(&rows, &row, sizeof row);
+    PyObject *found = is_put ? Py_BuildValue("(NK)", as_bytes(&rows), (unsigned long long)place) : PyErr_NoMemory();
+    PyMem_Free(rows.data);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&bases);
+    return found;
+}
+
+/* ------------------------------------------------------------------ headers of packets */
+
+typedef struct {
+    const uint8_t *key;
+    uint32_t key_size, seq, ack, flags;
+    uint64_t start, length; /* of the payload, in the block */
+} Segment;
+
+/* Where the IP header begins, and its version by the link header: 4, 6, or 0 for either. False: not a plain one. */
+static bool link_header(Span packet, uint32_t link, uint64_t *ip, unsigned *version)
+{
+    uint64_t protocol = 0;
+    *version = 0;
+    switch (link) {
+    case ETHERNET:
+        protocol = number(packet, 12, 2), *ip = 14;
+        break;
+    case SLL:
+        protocol = number(packet, 14, 2), *ip = 16;
+        break;
+    case SLL2:
+        protocol = number(packet, 0, 2), *ip = 20;
+        break;
+    case NULL_LINK: /* a number of the machine's own byte order: of little ones, as in packets.py */
+        protocol = number(packet, 0, 4), *ip = 4;
+        *version = protocol == 0x02000000 ? 4 : protocol == 0x1e000000 ? 6 : 0;
+        return *version != 0;
+    case LOOP:
+        protocol = number(packet, 0, 4), *ip = 4;
+        *version = protocol == 0x02 ? 4 : protocol == 0x18 ? 6 : 0;
+        return *version != 0;
+    case RAW:
+    case IPV4_LINK:
+    case IPV6_LINK:
+        *ip = 0;
+        return true;
+    default:
+        return false;
+    }
+    *version = protocol == 0x0800 ? 4 : protocol == 0x86dd ? 6 : 0;
+    return *version != 0;
+}
+
+/* Take off the headers of a plain packet of TCP: no option of IP, no extension, no fragment, all captured. */
+static bool headers(Span block, const Row *row, Segment *segment)
+{
+    const uint8_t *data = part(block, row->start, row->captured);
+    if (data == NULL)
+        return false;
+    Span packet = {data, row->captured};
+    uint64_t ip, tcp, stop;
+    unsigned version;
+    if (!link_header(packet, row->link, &ip, &version))
+        return false;
+    uint64_t first = octet(packet, ip);
+    if (first == 0x45 && version != 6) {
+        if (octet(packet, ip + 9) != 6 || number(packet, ip + 6, 2) & 0xbfff)
+            return false;
+        tcp = ip + 20;
+        stop = ip + number(packet, ip + 2, 2);
+        segment->key_size = 12;
+        segment->key = part(packet, ip + 12, 12);
+    } else if (first != NOWHERE && first >> 4 == 6 && version != 4) {
+        uint64_t length = number(packet, ip + 4, 2);
+        if (octet(packet, ip + 6) != 6 || !length)
+            return false;
+        tcp = ip + 40;
+        stop = tcp + length;
+        segment->key_size = 36;
+        segment->key = part(packet, ip + 8, 36);
+    } else {
+        return false;
+    }
+    if (segment->key == NULL || part(packet, tcp, 20) == NULL)
+        return false;
+    uint64_t size = (octet(packet, tcp + 12) >> 4) * 4;
+    if (size < 20 || stop < tcp + size || stop > packet.size)
+        return false;
+    segment->seq = (uint32_t)number(packet, tcp + 4, 4);
+    segment->ack = (uint32_t)number(packet, tcp + 8, 4);
+    segment->flags = (uint32_t)octet(packet, tcp + 13);
+    segment->start = row->start + tcp + size;
+    segment->length = stop - tcp - size;
+    return number(packet, tcp + 14, 2) != 0; /* a closed window needs a look */
+}
+
+/* ------------------------------------------------------------------ flows */
+
+/* A delivered segment that is kept; of those from before this call only the length is known here. */
+typedef struct {
+    int64_t begin, time_ns, seen;
+    uint64_t start;
+    uint32_t length;
+    bool is_old;
+} Recent;
+
+/* One direction. Its names are those of the parts of Python that have these facts. */
+typedef struct {
+    uint8_t key[MOST_KEY];
+    unsigned mode;
+    uint32_t next;
+    int64_t offset, recent_until;
+    uint64_t keep;
+    int64_t fed; /* octets in this call */
+    /* of the journal */
+    int64_t time_ns, packet, begin, seen, counted, earlier;
+    uint32_t part;
+    Recent recent[RECENT];
+    unsigned first, kept; /* the oldest in the ring, and how many there are */
+    Output carry;         /* octets of a message that is not over */
+} Side;
+
+/* A lock step: the REQ whose request waits, as in analysis/patterns/request_reply.py. */
+typedef struct {
+    bool is_on;
+    unsigned requester; /* its side */
+    int64_t packet, time_ns, offset, seen, answered, asked, timeout_ns;
+    uint32_t part;
+} Step;
+
+typedef struct {
+    PyObject *token; /* the caller's name of the flow */
+    uint32_t key_size;
+    int64_t last_ns, last_packet;
+    Side sides[2];
+    Step step;
+} Flow;
+
+/* The flows of a call. A slot has 1 + twice the place of a flow + the side; 0: free. */
+typedef struct {
+    Flow **flows;
+    uint32_t count, mask;
+    uint32_t *slots;
+    PyObject *lookup;
+} Table;
+
+static uint32_t hash(const uint8_t *key, uint32_t size)
+{
+    uint32_t value = 2166136261u;
+    for (uint32_t i = 0; i < size; i++)
+        value = (value ^ key[i]) * 16777619u;
+    return value ^ value >> 15;
+}
+
+/* The slot of a key: its own, or the free one where it belongs. At most half of the slots are taken. */
+static uint32_t *slot_of(const Table *table, const uint8_t *key, uint32_t size)
+{
+    for (uint32_t i = hash(key, size);; i++) {
+        uint32_t *slot = &table->slots[i & table->mask];
+        if (!*slot)
+            return slot;
+        const Flow *flow = table->flows[(*slot - 1) / 2];
+        if (flow->key_size == size && !memcmp(flow->sides[(*slot - 1) % 2].key, key, size))
+            return slot;
+    }
+}
+
+static bool make_table(Table *table, PyObject *lookup, uint32_t rows)
+{
+    uint32_t most = rows < MOST_FLOWS ? rows + 1 : MOST_FLOWS, slots = 16;
+    while (slots < 4 * most)
+        slots *= 2;
+    table->lookup = lookup;
+    table->count = 0;
+    table->mask = slots - 1;
+    table->flows = PyMem_Calloc(most, sizeof *table->flows);
+    table->slots = PyMem_Calloc(slots, sizeof *table->slots);
+    return table->flows != NULL && table->slots != NULL;
+}
+
+static void free_table(Table *table)
+{
+    for (uint32_t i = 0; table->flows != NULL && i < table->count; i++) {
+        Flow *flow = table->flows[i];
+        Py_DECREF(flow->token);
+        PyMem_Free(flow->sides[0].carry.data);
+        PyMem_Free(flow->sides[1].carry.data);
+        PyMem_Free(flow);
+    }
+    PyMem_Free(table->flows);
+    PyMem_Free(table->slots);
+}
+
+/* Take the facts of a side: (mode, next, offset, keep, counted, part, carry, recent lengths, recent_until). */
+static bool enter_side(PyObject *facts, Side *side)
+{
+    PyObject *carry, *recent;
+    unsigned long long next, keep;
+    long long offset, counted, until;
+    unsigned part_number;
+    if (!PyArg_ParseTuple(facts, "IKLKLISO!L", &side->mode, &next, &offset, &keep, &counted, &part_number, &carry,
+                          &PyTuple_Type, &recent, &until))
+        return false;
+    side->next = (uint32_t)next;
+    side->offset = offset;
+    side->keep = keep;
+    side->counted = counted;
+    side->part = part_number;
+    side->recent_until = until;
+    side->packet = 0;
+    char *octets;
+    Py_ssize_t size, kept = PyTuple_Size(recent);
+    if (PyBytes_AsStringAndSize(carry, &octets, &size) || kept < 0 || kept > RECENT)
+        return false;
+    for (Py_ssize_t i = 0; i < kept; i++) {
+        unsigned long length = PyLong_AsUnsignedLong(PyTuple_GetItem(recent, i));
+        if (PyErr_Occurred())
+            return false;
+        side->recent[i].length = (uint32_t)length;
+        side->recent[i].is_old = true;
+    }
+    side->kept = (unsigned)kept;
+    return put(&side->carry, octets, (size_t)size);
+}
+
+/* Take the facts of a lock step: (requester, packet, part, time, offset, seen, answered, asked, timeout), or None. */
+static bool enter_step(PyObject *facts, Step *step)
+{
+    if (facts == Py_None)
+        return true;
+    long long packet, time_ns, offset, seen, answered, asked, timeout;
+    unsigned part_number;
+    if (!PyArg_ParseTuple(facts, "ILILLLLLL", &step->requester, &packet, &part_number, &time_ns, &offset, &seen,
+                          &answered, &asked, &timeout))
+        return false;
+    step->is_on = true;
+    step->packet = packet, step->part = part_number, step->time_ns = time_ns, step->offset = offset;
+    step->seen = seen, step->answered = answered, step->asked = asked, step->timeout_ns = timeout;
+    return step->requester < 2;
+}
+
+/* The flow of a key, asked of Python: (token, side, last_ns, facts, facts, step), or None. NULL: not settled. */
+static Flow *enter(Table *table, const Segment *segment)
+{
+    if (table->count >= MOST_FLOWS)
+        return NULL;
+    PyObject *key = PyBytes_FromStringAndSize((const char *)segment->key, segment->key_size);
+    PyObject *found = key == NULL ? NULL : PyObject_CallFunctionObjArgs(table->lookup, key, NULL);
+    Py_XDECREF(key);
+    if (found == NULL || found == Py_None) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    PyObject *token, *one, *other, *step;
+    unsigned side;
+    long long last_ns;
+    Flow *flow = PyMem_Calloc(1, sizeof *flow);
+    if (flow == NULL || !PyArg_ParseTuple(found, "OILO!O!O", &token, &side, &last_ns, &PyTuple_Type, &one,
+                                          &PyTuple_Type, &other, &step) ||
+        side > 1 || !enter_side(one, &flow->sides[0]) || !enter_side(other, &flow->sides[1]) ||
+        !enter_step(step, &flow->step)) {
+        if (flow != NULL) {
+            PyMem_Free(flow->sides[0].carry.data);
+            PyMem_Free(flow->sides[1].carry.data);
+        }
+        PyMem_Free(flow);
+        Py_DECREF(found);
+        return NULL;
+    }
+    uint32_t size = segment->key_size, half = (size - 4) / 2;
+    uint8_t *mine = flow->sides[side].key, *theirs = flow->sides[!side].key;
+    memcpy(mine, segment->key, size);
+    memcpy(theirs, mine + half, half);
+    memcpy(theirs + half, mine, half);
+    memcpy(theirs + 2 * half, mine + 2 * half + 2, 2);
+    memcpy(theirs + 2 * half + 2, mine + 2 * half, 2);
+    flow->key_size = size;
+    flow->last_ns = last_ns;
+    flow->token = Py_NewRef(token);
+    Py_DECREF(found);
+    uint32_t place = table->count++;
+    table->flows[place] = flow;
+    *slot_of(table, mine, size) = 1 + 2 * place + side;
+    *slot_of(table, theirs, size) = 1 + 2 * place + !side;
+    return flow;
+}
+
+/* ------------------------------------------------------------------ frames of messages (23/ZMTP, 37/ZMTP) */
+
+/* What take() writes. */
+typedef struct {
+    Output messages, frames, carried;
+    int64_t recent_octets;
+} Batch;
+
+/*
+ * The header of the frame at `place`: its flags, where its body begins, how long that is. 1: the body is there too;
+ * 0: the frame is not over; -1: Python takes this one, for it is no plain frame of a message, or a long one to wait for.
+ */
+static int frame_at(Span octets, uint64_t place, uint64_t keep, uint64_t *flags, uint64_t *start, uint64_t *length)
+{
+    if (octets.size - place < 2)
+        return octet(octets, place) == NOWHERE || octet(octets, place) <= (MORE | LONG) ? 0 : -1;
+    *flags = octet(octets, place);
+    if (*flags > (MORE | LONG))
+        return -1;
+    if (!(*flags & LONG)) {
+        *start = place + 2;
+        *length = octet(octets, place + 1);
+        return part(octets, *start, *length) != NULL;
+    }
+    if (octets.size - place < 9)
+        return 0;
+    *start = place + 9;
+    if (octet(octets, place + 1)) /* over 2^56: no length of a frame */
+        return -1;
+    *length = number(octets, place + 2, 7);
+    if (*length <= 255 || *length > keep)
+        return -1;
+    if (part(octets, *start, *length) != NULL)
+        return 1;
+    return *length - (octets.size - *start) > WAIT_LIMIT ? -1 : 0;
+}
+
+/* Whether a message of `frames` frames keeps the lock step; it changes the step, and says which request is answered. */
+static bool keeps_step(Flow *flow, unsigned side, Span octets, const Frame *first, uint64_t base, Message *message,
+                       int64_t packet, int64_t time_ns)
+{
+    Step *step = &flow->step;
+    (void)octets, (void)base;
+    if (first->length || message->frames < 2)
+        return false;
+    if (side == step->requester) {
+        if (step->packet || message->seen <= step->answered)
+            return false;
+        step->seen = message->seen;
+        step->packet = step->asked = packet;
+        step->part = message->part;
+        step->time_ns = time_ns;
+        step->offset = message->offset;
+        return true;
+    }
+    if (!step->packet || message->seen <= step->offset)
+        return false;
+    int64_t latency = time_ns - step->time_ns;
+    if (latency < 0 || latency > step->timeout_ns)
+        return false;
+    message->request = step->packet;
+    message->request_part = step->part;
+    message->latency = latency;
+    step->answered = message->offset;
+    step->packet = 0;
+    return true;
+}
+
+/*
+ * Write the messages that end in a packet. `octets` holds the message that is not over and the payload; a place in it
+ * is `base` less than one in the block, or in what was carried. Returns how many octets are left over; NOWHERE: Python
+ * takes the packet.
+ */
+static uint64_t read_messages(Flow *flow, unsigned side_number, uint32_t side_name, Span octets, uint64_t base,
+                              Message *next, int64_t time_ns, Batch *batch)
+{
+    Side *side = &flow->sides[side_number];
+    uint64_t place = 0, begin = 0, flags = 0, start = 0, length = 0;
+    size_t first = batch->frames.size;
+    next->frames = 0;
+    while (place < octets.size) {
+        int found = frame_at(octets, place, side->keep, &flags, &start, &length);
+        if (found < 0 || next->frames >= MOST_FRAMES)
+            return NOWHERE;
+        if (!found)
+            break;
+        Frame frame = {(uint32_t)(base + start), (uint32_t)length};
+        if (base + start > UINT32_MAX || !put(&batch->frames, &frame, sizeof frame))
+            return NOWHERE;
+        place = start + length;
+        next->frames++;
+        if (flags & MORE)
+            continue;
+        Message message = *next;
+        message.part = ++next->part;
+        message.side = side_name;
+        message.frame = (uint32_t)(first / sizeof frame);
+        if (flow->step.is_on && !keeps_step(flow, side_number, octets, (Frame *)(batch->frames.data + first), base,
+                                            &message, side->packet, time_ns))
+            return NOWHERE;
+        if (!put(&batch->messages, &message, sizeof message))
+            return NOWHERE;
+        first = batch->frames.size;
+        next->frames = 0;
+        begin = place;
+    }
+    batch->frames.size = first; /* those of a message that is not over are written when it is */
+    return octets.size - begin > MOST_CARRY ? NOWHERE : octets.size - begin;
+}
+
+/* ------------------------------------------------------------------ packets of settled flows */
+
+/* Keep a delivered segment to compare retransmissions with; as Direction.thin() does. */
+static void remember(Side *side, const Segment *segment, int64_t time_ns, int64_t seen)
+{
+    if (side->kept == RECENT) {
+        side->first = (side->first + 1) % RECENT;
+        side->kept--;
+    }
+    side->recent[(side->first + side->kept++) % RECENT] =
+        (Recent){side->offset - (int64_t)segment->length, time_ns, seen, segment->start, (uint32_t)segment->length, false};
+    if (side->offset <= side->recent_until)
+        return;
+    int64_t octets = 0;
+    for (unsigned i = 0; i < side->kept; i++)
+        octets += side->recent[(side->first + i) % RECENT].length;
+    while (octets > RECENT_OCTETS * 3 / 4) {
+        octets -= side->recent[side->first].length;
+        side->first = (side->first + 1) % RECENT;
+        side->kept--;
+    }
+    side->recent_until = side->offset + RECENT_OCTETS - octets;
+}
+
+/* The octets of a packet behind those that its message has so far. */
+static Span behind_carry(const Side *side, Span block, const Segment *segment, Batch *batch, uint64_t *base)
+{
+    Span octets = {part(block, segment->start, segment->length), segment->length};
+    *base = segment->start;
+    if (!side->carry.size)
+        return octets;
+    size_t begin = batch->carried.size;
+    *base = block.size + begin;
+    if (!put(&batch->carried, side->carry.data, side->carry.size) || !put(&batch->carried, octets.data, octets.size))
+        return (Span){NULL, 0};
+    return (Span){batch->carried.data + begin, batch->carried.size - begin};
+}
+
+/* Take the payload of the next segment of a side. Returns false, and has changed nothing, if Python takes it. */
+static bool take_payload(Flow *flow, unsigned side_number, uint32_t name, Span block, const Segment *segment,
+                         const Row *row, uint32_t place, int64_t packet, int64_t seen, Batch *batch)
+{
+    Side *side = &flow->sides[side_number];
+    size_t messages = batch->messages.size, frames = batch->frames.size, carried = batch->carried.size;
+    size_t carry = side->carry.size;
+    Step step = flow->step;
+    int64_t before = side->packet, earlier = side->counted == packet ? 0 : side->part;
+    uint64_t base, left;
+    Span octets = behind_carry(side, block, segment, batch, &base);
+    Message next = {.row = place, .offset = side->offset, .seen = seen, .part = earlier ? 0 : side->part};
+    if (side->counted != packet)
+        next.part = 0;
+    side->packet = packet;
+    left = octets.data == NULL ? NOWHERE
+                               : read_messages(flow, side_number, name, octets, base, &next, row->time_ns, batch);
+    side->carry.size = 0;
+    if (left == NOWHERE || !put(&side->carry, octets.data + (octets.size - left), left)) {
+        batch->messages.size = messages, batch->frames.size = frames, batch->carried.size = carried;
+        flow->step = step;
+        side->packet = before;
+        side->carry.size = carry;
+        return false;
+    }
+    side->earlier += earlier;
+    side->counted = packet;
+    side->part = next.part;
+    side->begin = side->offset;
+    side->seen = seen;
+    side->time_ns = row->time_ns;
+    side->next = segment->seq + (uint32_t)segment->length;
+    side->offset += (int64_t)segment->length;
+    side->fed += (int64_t)segment->length;
+    remember(side, segment, row->time_ns, seen);
+    batch->recent_octets += (int64_t)segment->length + 256;
+    return true;
+}
+
+/* Take a packet, if it is the next one of a settled direction, and boring. As the loop of FlowTable.take(). */
+static bool take_packet(Table *table, Span block, const Row *row, uint32_t place, int64_t packet, int64_t pause_ns,
+                        Batch *batch)
+{
+    Segment segment;
+    if (!headers(block, row, &segment) || (segment.flags & (SYN | RST | FIN | ACK)) != ACK)
+        return false;
+    uint32_t slot = *slot_of(table, segment.key, segment.key_size);
+    if (!slot) {
+        if (enter(table, &segment) == NULL)
+            return false;
+        slot = *slot_of(table, segment.key, segment.key_size);
+    }
+    Flow *flow = table->flows[(slot - 1) / 2];
+    unsigned number_of_side = (slot - 1) % 2;
+    Side *side = &flow->sides[number_of_side], *other = &flow->sides[!number_of_side];
+    if (row->time_ns - flow->last_ns > pause_ns)
+        return false;
+    if (side->mode != UNWANTED) {
+        uint32_t unseen = other->next - segment.ack;
+        if (unseen >= LATEST_ACK)
+            return false;
+        if (segment.length) {
+            if (side->mode != WANTED || segment.seq != side->next)
+                return false;
+            if (!take_payload(flow, number_of_side, slot - 1, block, &segment, row, place, packet,
+                              other->offset - (int64_t)unseen, batch))
+                return false;
+        }
+    }
+    flow->last_ns = row->time_ns;
+    flow->last_packet = packet;
+    return true;
+}
+
+/* ------------------------------------------------------------------ what goes back to Python */
+
+static PyObject *side_facts(const Side *side)
+{
+    unsigned old = 0;
+    PyObject *recent = PyList_New(0);
+    for (unsigned i = 0; recent != NULL && i < side->kept; i++) {
+        const Recent *one = &side->recent[(side->first + i) % RECENT];
+        if (one->is_old) {
+            old++;
+            continue;
+        }
+        PyObject *item = Py_BuildValue("LKKLL", (long long)one->begin, (unsigned long long)one->start,
+                                       (unsigned long long)one->start + one->length, (long long)one->time_ns,
+                                       (long long)one->seen);
+        if (item == NULL || PyList_Append(recent, item))
+            Py_CLEAR(recent);
+        Py_XDECREF(item);
+    }
+    if (recent == NULL)
+        return NULL;
+    return Py_BuildValue("(kLLLLLLLLIy#INL)", (unsigned long)side->next, (long long)side->offset, (long long)side->fed,
+                         (long long)side->time_ns, (long long)side->packet, (long long)side->begin,
+                         (long long)side->seen, (long long)side->counted, (long long)side->earlier, side->part,
+                         side->carry.data == NULL ? "" : (const char *)side->carry.data, (Py_ssize_t)side->carry.size,
+                         old, recent, (long long)side->recent_until);
+}
+
+static PyObject *step_facts(const Step *step)
+{
+    if (!step->is_on)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(LILLLLL)", (long long)step->packet, step->part, (long long)step->time_ns,
+                         (long long)step->offset, (long long)step->seen, (long long)step->answered,
+                         (long long)step->asked);
+}
+
+static PyObject *flow_facts(const Table *table)
+{
+    PyObject *all = PyList_New(0);
+    for (uint32_t i = 0; all != NULL && i < table->count; i++) {
+        const Flow *flow = table->flows[i];
+        PyObject *item = Py_BuildValue("(OLLNNN)", flow->token, (long long)flow->last_ns, (long long)flow->last_packet,
+                                       flow->sides[0].fed ? side_facts(&flow->sides[0]) : Py_NewRef(Py_None),
+                                       flow->sides[1].fed ? side_facts(&flow->sides[1]) : Py_NewRef(Py_None),
+                                       step_facts(&flow->step));
+        if (item == NULL || PyList_Append(all, item))
+            Py_CLEAR(all);
+        Py_XDECREF(item);
+    }
+    return all;
+}
+
+static PyObject *result(const Table *table, Batch *batch, uint32_t stop)
+{
+    PyObject *flows = flow_facts(table);
+    if (flows == NULL)
+        return NULL;
+    return Py_BuildValue("(INNNNL)", stop, as_bytes(&batch->messages), as_bytes(&batch->frames),
+                         as_bytes(&batch->carried), flows, (long long)batch->recent_octets);
+}
+
+PyDoc_STRVAR(take_doc,
+"take(octets, rows, place, number, pause_ns, lookup) -> (stop, messages, frames, carried, flows, recent_octets)\n\n"
+"Take the packets of settled flows from rows[place] on, whose number is given. `lookup` tells the facts of the flow of\n"
+"a key, or None if it is not settled. `stop` is the first packet that was not taken.");
+
+static PyObject *take(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer octets, rows;
+    unsigned place;
+    long long first, pause_ns;
+    PyObject *lookup;
+    if (!PyArg_ParseTuple(arguments, "y*y*ILLO", &octets, &rows, &place, &first, &pause_ns, &lookup))
+        return NULL;
+    uint32_t count = (uint32_t)((size_t)rows.len / sizeof(Row));
+    Span block = {octets.buf, (uint64_t)octets.len};
+    Table table;
+    Batch batch = {0};
+    PyObject *found = NULL;
+    if (octets.len > (Py_ssize_t)MOST_OUTPUT / 2)
+        PyErr_SetString(PyExc_ValueError, "a block has less than 1 GiB");
+    else if (!make_table(&table, lookup, count))
+        PyErr_NoMemory();
+    else {
+        for (Row row; place < count; place++, first++) {
+            memcpy(&row, (const uint8_t *)rows.buf + place * sizeof row, sizeof row);
+            if (!take_packet(&table, block, &row, place, first, pause_ns, &batch))
+                break;
+        }
+        if (!PyErr_Occurred())
+            found = result(&table, &batch, place);
+        free_table(&table);
+    }
+    PyMem_Free(batch.messages.data);
+    PyMem_Free(batch.frames.data);
+    PyMem_Free(batch.carried.data);
+    PyBuffer_Release(&octets);
+    PyBuffer_Release(&rows);
+    return found;
+}
+
+/* ------------------------------------------------------------------ JSON Lines */
+
+/* The start, the end of the frames, and the tail of each record of a side. */
+typedef struct {
+    Span start, end, tail;
+} Texts;
+
+static bool put_number(Output *out, uint64_t value)
+{
+    char digits[20];
+    unsigned first = sizeof digits;
+    do {
+        digits[--first] = (char)('0' + value % 10);
+        value /= 10;
+    } while (value);
+    return put(out, digits + first, sizeof digits - first);
+}
+
+static bool put_text(Output *out, const char *text)
+{
+    return put(out, text, strlen(text));
+}
+
+/* What an octet is in JSON: 0 as it is, 1 escaped, 2 no text, 3 perhaps a part of a character of UTF-8. */
+static const uint8_t KINDS[256] = {
+    2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
+    ['"'] = 1, ['\\'] = 1, [0x7f] = 2,
+    [0x80] = 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+    3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+    3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+    3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3,
+};
+
+static bool put_escaped(Output *out, Span octets)
+{
+    uint64_t begin = 0;
+    for (uint64_t i = 0; i < octets.size; i++) {
+        if (!KINDS[octets.data[i]])
+            continue;
+        uint8_t code = octets.data[i];
+        char escape[2] = {'\\', (char)(code == '\t' ? 't' : code == '\n' ? 'n' : code == '\r' ? 'r' : code)};
+        if (!put(out, octets.data + begin, i - begin) || !put(out, escape, 2))
+            return false;
+        begin = i + 1;
+    }
+    return put(out, octets.data + begin, octets.size - begin);
+}
+
+static bool put_hex(Output *out, Span octets)
+{
+    static const char digits[] = "0123456789abcdef";
+    if (octets.size > MOST_OUTPUT / 2 || (2 * octets.size > out->room - out->size && !grow(out, 2 * octets.size)))
+        return false;
+    for (uint64_t i = 0; i < octets.size; i++) {
+        out->data[out->size++] = (uint8_t)digits[octets.data[i] >> 4];
+        out->data[out->size++] = (uint8_t)digits[octets.data[i] & 15];
+    }
+    return true;
+}
+
+/* The object for a frame, made by Python: it may be cut, or be text with characters beyond ASCII. */
+static bool put_odd_frame(Output *out, Span octets, PyObject *fragment)
+{
+    char *data;
+    Py_ssize_t size;
+    PyObject *body = PyBytes_FromStringAndSize((const char *)octets.data, (Py_ssize_t)octets.size);
+    PyObject *text = body == NULL ? NULL : PyObject_CallFunctionObjArgs(fragment, body, NULL);
+    bool is_put = text != NULL && !PyBytes_AsStringAndSize(text, &data, &size) && put(out, data, (size_t)size);
+    Py_XDECREF(body);
+    Py_XDECREF(text);
+    return is_put;
+}
+
+/* The object for a frame. */
+static bool put_frame(Output *out, Span octets, uint64_t most, PyObject *fragment)
+{
+    unsigned kinds = 0;
+    for (uint64_t i = 0; i < octets.size; i++)
+        kinds |= 1u << KINDS[octets.data[i]];
+    bool has_nul = octets.size && memchr(octets.data, 0, octets.size) != NULL;
+    if (octets.size > most || (kinds & 8 && !has_nul))
+        return put_odd_frame(out, octets, fragment);
+    bool is_put = put_text(out, "{\"length\":") && put_number(out, octets.size);
+    if (kinds & 4 || has_nul)
+        return is_put && put_text(out, ",\"hex\":\"") && put_hex(out, octets) && put_text(out, "\"}");
+    is_put = is_put && put_text(out, ",\"text\":\"");
+    is_put = is_put && (kinds & 2 ? put_escaped(out, octets) : put(out, octets.data, octets.size));
+    return is_put && put_text(out, "\"}");
+}
+
+static Span span_of(PyObject *octets)
+{
+    char *data = NULL;
+    Py_ssize_t size = 0;
+    if (PyBytes_AsStringAndSize(octets, &data, &size))
+        size = 0;
+    return (Span){(const uint8_t *)data, (uint64_t)size};
+}
+
+/* The texts of all sides, from (start, end, tail) of each. */
+static Texts *make_texts(PyObject *sides, Py_ssize_t *count)
+{
+    *count = PyList_Size(sides);
+    Texts *texts = *count < 0 ? NULL : PyMem_Calloc((size_t)*count + 1, sizeof *texts);
+    for (Py_ssize_t i = 0; texts != NULL && i < *count; i++) {
+        PyObject *side = PyList_GetItem(sides, i);
+        if (!PyTuple_Check(side) || PyTuple_Size(side) != 3) {
+            PyErr_SetString(PyExc_TypeError, "three texts for each side");
+            break;
+        }
+        texts[i].start = span_of(PyTuple_GetItem(side, 0));
+        texts[i].end = span_of(PyTuple_GetItem(side, 1));
+        texts[i].tail = span_of(PyTuple_GetItem(side, 2));
+    }
+    if (PyErr_Occurred()) {
+        PyMem_Free(texts);
+        return NULL;
+    }
+    return texts;
+}
+
+static bool put_relations(Output *out, const Message *message, const Texts *texts)
+{
+    bool is_put = put(out, texts->tail.data, texts->tail.size);
+    if (message->request) {
+        is_put = is_put && put_text(out, ",\"latency_ns\":") && put_number(out, (uint64_t)message->latency);
+        is_put = is_put && put_text(out, ",\"request\":") && put_number(out, (uint64_t)message->request);
+        if (message->request_part != 1)
+            is_put = is_put && put_text(out, ",\"request_part\":") && put_number(out, message->request_part);
+    }
+    return is_put && put_text(out, "}\n");
+}
+
+/* The columns of a batch, as lines() gets them. */
+typedef struct {
+    Span octets, carried, rows, messages, frames;
+    uint64_t first_packet, most;
+    PyObject *fragment;
+} Columns;
+
+static bool put_message(Output *out, const Columns *columns, const Message *message, const Texts *texts)
+{
+    Row row;
+    const uint8_t *place = part(columns->rows, (uint64_t)message->row * sizeof row, sizeof row);
+    if (place == NULL)
+        return false;
+    memcpy(&row, place, sizeof row);
+    if (row.time_ns < 0) /* before 1970 */
+        return false;
+    bool is_put = put_text(out, "{\"type\":\"message\",\"time_ns\":") && put_number(out, (uint64_t)row.time_ns) &&
+                  put_text(out, ",\"packet\":") && put_number(out, columns->first_packet + message->row) &&
+                  put(out, texts->start.data, texts->start.size);
+    for (uint32_t i = 0; is_put && i < message->frames; i++) {
+        Frame frame;
+        place = part(columns->frames, ((uint64_t)message->frame + i) * sizeof frame, sizeof frame);
+        if (place == NULL)
+            return false;
+        memcpy(&frame, place, sizeof frame);
+        uint64_t size = columns->octets.size;
+        place = frame.start < size ? part(columns->octets, frame.start, frame.length)
+                                   : part(columns->carried, frame.start - size, frame.length);
+        is_put = (!i || put(out, ",", 1)) && place != NULL &&
+                 put_frame(out, (Span){place, frame.length}, columns->most, columns->fragment);
+    }
+    is_put = is_put && put(out, texts->end.data, texts->end.size);
+    if (message->part != 1)
+        is_put = is_put && put_text(out, ",\"part\":") && put_number(out, message->part);
+    return is_put && put_relations(out, message, texts);
+}
+
+PyDoc_STRVAR(lines_doc,
+"lines(octets, carried, rows, number, messages, frames, sides, most, fragment) -> bytes\n\n"
+"Records of messages as JSON Lines. `number` is that of the first row's packet. `sides` has three texts for each side:\n"
+"from behind the packet number to the first frame, from behind the frames to the part, and behind the part. `fragment`\n"
+"makes the object of a frame that has more than `most` octets, or characters beyond ASCII.");
+
+static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *bodies[5], *sides, *fragment, *found = NULL;
+    unsigned long long first, most;
+    Py_ssize_t count = 0;
+    if (!PyArg_ParseTuple(arguments, "SSSKSSO!KO", &bodies[0], &bodies[1], &bodies[2], &first, &bodies[3], &bodies[4],
+                          &PyList_Type, &sides, &most, &fragment))
+        return NULL;
+    Columns columns = {span_of(bodies[0]), span_of(bodies[1]), span_of(bodies[2]), span_of(bodies[3]),
+                       span_of(bodies[4]), first, most, fragment};
+    Texts *texts = make_texts(sides, &count);
+    if (texts == NULL)
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    Output out = {0};
+    bool is_put = true;
+    Message message;
+    for (uint64_t i = 0; is_put && i + sizeof message <= columns.messages.size; i += sizeof message) {
+        memcpy(&message, columns.messages.data + i, sizeof message);
+        is_put = message.side < (uint64_t)count && put_message(&out, &columns, &message, &texts[message.side]);
+    }
+    if (is_put)
+        found = as_bytes(&out);
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "columns that do not fit together, or no memory");
+    PyMem_Free(out.data);
+    PyMem_Free(texts);
+    return found;
+}
+
+/* ------------------------------------------------------------------ the module */
+
+static PyMethodDef methods[] = {
+    {"pcap_rows", pcap_rows, METH_VARARGS, pcap_rows_doc},
+    {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
+    {"take", take, METH_VARARGS, take_doc},
+    {"lines", lines, METH_VARARGS, lines_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {
+    .m_base = PyModuleDef_HEAD_INIT,
+    .m_name = "zmtpsniff.native.core",
+    .m_doc = "The quick way of settled flows.",
+    .m_size = -1,
+    .m_methods = methods,
+};
+
+PyMODINIT_FUNC PyInit_core(void)
+{
+    return PyModule_Create(&module);
+}

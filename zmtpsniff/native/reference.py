@@ -1,0 +1,507 @@
+"""The functions of ``core.c`` in plain Python, function for function: the specification of the native core.
+
+Tests compare both on the same input: all that they return is the same.
+"""
+
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from zmtpsniff.words import link_types
+
+ROW = struct.Struct("=qIIII")  # as in capture/block.py
+MESSAGE = struct.Struct("=IIIIIIqqqq")  # as in dissectors/batches.py
+FRAME = struct.Struct("=II")
+BASE = struct.Struct("=qqI4x")
+
+RECENT = 16
+RECENT_OCTETS = 256 << 10
+WAIT_LIMIT = 4096
+MOST_CARRY = 64 << 10
+MOST_FRAMES = 1024
+LATEST_ACK = 1 << 26
+MOST_FLOWS = 4096
+MODULO = 1 << 32
+
+FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+MORE, LONG = 1, 2
+WANTED, UNWANTED = 1, 2
+
+Lookup = Callable[[bytes], tuple[Any, ...] | None]
+
+
+# ---------------------------------------------------------------------- records of a file
+
+
+def pcap_rows(
+    data: bytes, place: int, is_big: bool, unit_ns: int, header: int, most: int, link: int
+) -> tuple[bytes, int]:
+    """The records of a pcap file from ``place`` on, as rows; and the place behind the last one.
+
+    The next record is not whole, or has more than ``most`` octets of a packet.
+    """
+    record = struct.Struct(">4I" if is_big else "<4I")
+    rows = []
+    while place + header <= len(data):
+        seconds, fraction, captured, wire = record.unpack_from(data, place)
+        if captured > most or place + header + captured > len(data):
+            break
+        rows.append(ROW.pack(seconds * 1_000_000_000 + fraction * unit_ns, place + header, captured, wire, link))
+        place += header + captured
+    return b"".join(rows), place
+
+
+def pcapng_rows(data: bytes, place: int, is_big: bool, bases: bytes) -> tuple[bytes, int]:
+    """The Enhanced Packet Blocks without options from ``place`` on, as rows; and the place behind the last one.
+
+    ``bases`` say what the times of each interface mean: unit and offset in nanoseconds, link type.
+    """
+    order = ">" if is_big else "<"
+    block, length_again = struct.Struct(order + "7I"), struct.Struct(order + "I")
+    interfaces = list(BASE.iter_unpack(bases))
+    rows = []
+    while place + block.size <= len(data):
+        kind, length, index, high, low, captured, wire = block.unpack_from(data, place)
+        if kind != 6 or not 32 <= length - captured <= 35 or place + length > len(data):
+            break
+        if length_again.unpack_from(data, place + length - 4)[0] != length or index >= len(interfaces):
+            break
+        unit_ns, offset_ns, link = interfaces[index]
+        time_ns = (high << 32 | low) * unit_ns + offset_ns
+        if unit_ns <= 0 or offset_ns < 0 or time_ns >= 1 << 63:
+            break
+        rows.append(ROW.pack(time_ns, place + 28, captured, wire, link))
+        place += length
+    return b"".join(rows), place
+
+
+# ---------------------------------------------------------------------- headers of packets
+
+
+class PlainSegment(NamedTuple):
+    """A plain packet of TCP. Its payload is in the block from ``start`` on."""
+
+    key: bytes
+    seq: int
+    ack: int
+    flags: int
+    start: int
+    length: int
+
+
+_LINKS = {  # the protocol field of a link header: its place, its size; where IP begins; its values for IPv4 and IPv6
+    link_types.ETHERNET: (12, 2, 14, 0x0800, 0x86DD),
+    link_types.LINUX_SLL: (14, 2, 16, 0x0800, 0x86DD),
+    link_types.LINUX_SLL2: (0, 2, 20, 0x0800, 0x86DD),
+    link_types.NULL: (0, 4, 4, 0x02000000, 0x1E000000),
+    link_types.LOOP: (0, 4, 4, 0x02, 0x18),
+}
+_PURE_IP = (101, 228, 229)
+
+
+def link_header(packet: bytes, link: int) -> tuple[int, int] | None:
+    """Where the IP header begins, and its version, 0 for either; None if the link header is no plain one."""
+    if link in _PURE_IP:
+        return 0, 0
+    if link not in _LINKS:
+        return None
+    place, size, ip, ipv4, ipv6 = _LINKS[link]
+    protocol = int.from_bytes(packet[place : place + size], "big")
+    if len(packet) < place + size or protocol not in (ipv4, ipv6):
+        return None
+    return ip, 4 if protocol == ipv4 else 6
+
+
+def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment | None:
+    """Take off the headers of a plain packet of TCP: no option of IP, no extension, no fragment, all captured."""
+    packet = octets[start : start + captured]
+    found = link_header(packet, link)
+    if found is None or len(packet) < captured:
+        return None
+    ip, version = found
+    first = packet[ip] if ip < captured else -1
+    if first == 0x45 and version != 6:
+        if captured < ip + 40 or packet[ip + 9] != 6 or int.from_bytes(packet[ip + 6 : ip + 8], "big") & 0xBFFF:
+            return None
+        tcp, stop, key = ip + 20, ip + int.from_bytes(packet[ip + 2 : ip + 4], "big"), packet[ip + 12 : ip + 24]
+    elif first >> 4 == 6 and version != 4:
+        length = int.from_bytes(packet[ip + 4 : ip + 6], "big")
+        if captured < ip + 60 or packet[ip + 6] != 6 or not length:
+            return None
+        tcp, stop, key = ip + 40, ip + 40 + length, packet[ip + 8 : ip + 44]
+    else:
+        return None
+    seq, ack, offset, flags, window = struct.unpack_from("!4xIIBBH", packet, tcp)
+    size = (offset >> 4) * 4
+    if size < 20 or stop < tcp + size or stop > captured or not window:
+        return None
+    return PlainSegment(key, seq, ack, flags, start + tcp + size, stop - tcp - size)
+
+
+# ---------------------------------------------------------------------- flows
+
+
+@dataclass
+class SettledSide:
+    """One direction; its names are those of the parts that have these facts."""
+
+    mode: int
+    next: int
+    offset: int
+    keep: int
+    counted: int
+    part: int
+    carry: bytes
+    recent: deque[tuple[int, int, int, int, int] | int]  # of those from before this call only the length is known here
+    recent_until: int
+    fed: int = 0
+    time_ns: int = 0
+    packet: int = 0
+    begin: int = 0
+    seen: int = 0
+    earlier: int = 0
+
+    @classmethod
+    def enter(cls, facts: tuple[Any, ...]) -> "SettledSide":
+        """A side with the facts that a lookup gives."""
+        mode, number, offset, keep, counted, part, carry, recent, until = facts
+        return cls(mode, number, offset, keep, counted, part, carry, deque(recent, RECENT), until)
+
+    def facts(self) -> tuple[Any, ...] | None:
+        """The facts that go back; None if no octets came."""
+        if not self.fed:
+            return None
+        old = sum(isinstance(one, int) for one in self.recent)
+        recent = [one for one in self.recent if not isinstance(one, int)]
+        return (
+            self.next, self.offset, self.fed, self.time_ns, self.packet, self.begin, self.seen, self.counted,
+            self.earlier, self.part, self.carry, old, recent, self.recent_until,
+        )  # fmt: skip
+
+
+@dataclass
+class SettledStep:
+    """A lock step: the REQ whose request waits, as in analysis/patterns/request_reply.py."""
+
+    requester: int
+    packet: int
+    part: int
+    time_ns: int
+    offset: int
+    seen: int
+    answered: int
+    asked: int
+    timeout_ns: int
+
+    def facts(self) -> tuple[int, ...]:
+        """The facts that go back."""
+        return self.packet, self.part, self.time_ns, self.offset, self.seen, self.answered, self.asked
+
+
+@dataclass
+class SettledFlow:
+    """A settled flow."""
+
+    token: Any
+    last_ns: int
+    sides: tuple[SettledSide, SettledSide]
+    step: SettledStep | None
+    last_packet: int = 0
+
+
+@dataclass
+class SettledColumns:
+    """The octets of the columns that take() writes."""
+
+    messages: bytearray = field(default_factory=bytearray)
+    frames: bytearray = field(default_factory=bytearray)
+    carried: bytearray = field(default_factory=bytearray)
+    recent_octets: int = 0
+
+
+# ---------------------------------------------------------------------- frames of messages (23/ZMTP, 37/ZMTP)
+
+
+class _OddError(Exception):
+    """Python takes this packet."""
+
+
+def frame_at(octets: bytes, place: int, keep: int) -> tuple[int, int, int] | None:
+    """The header of a frame: its flags, where its body begins, and how long that is; None if the frame is not over.
+
+    Raises _OddError for what is no plain frame of a message, and for a long one to wait for.
+    """
+    if octets[place] > MORE | LONG:
+        raise _OddError
+    left = len(octets) - place
+    if left < 2:
+        return None
+    flags = octets[place]
+    if not flags & LONG:
+        length = octets[place + 1]
+        return (flags, place + 2, length) if left >= 2 + length else None
+    if left < 9:
+        return None
+    length = int.from_bytes(octets[place + 1 : place + 9], "big")
+    if length <= 255 or length > keep:
+        raise _OddError
+    if left >= 9 + length:
+        return flags, place + 9, length
+    if length - (left - 9) > WAIT_LIMIT:
+        raise _OddError
+    return None
+
+
+def keeps_step(
+    step: SettledStep, side: int, lengths: list[int], offset: int, seen: int, part: int, packet: int, time_ns: int
+) -> tuple[int, int, int]:
+    """Take a message with frames of these lengths that keeps the lock step.
+
+    Returns packet and part of the request that it answers, and the latency; zeros for a request. Raises _OddError.
+    """
+    if lengths[0] or len(lengths) < 2:
+        raise _OddError
+    if side == step.requester:
+        if step.packet or seen <= step.answered:
+            raise _OddError
+        step.seen, step.packet, step.asked, step.part = seen, packet, packet, part
+        step.time_ns, step.offset = time_ns, offset
+        return 0, 0, 0
+    latency = time_ns - step.time_ns
+    if not step.packet or seen <= step.offset or not 0 <= latency <= step.timeout_ns:
+        raise _OddError
+    answered = step.packet, step.part, latency
+    step.answered, step.packet = offset, 0
+    return answered
+
+
+def read_messages(
+    flow: SettledFlow, side_number: int, name: int, octets: bytes, base: int, row: int, packet: int, time_ns: int,
+    seen: int, part: int, batch: SettledColumns,
+) -> tuple[int, int]:  # fmt: skip
+    """Write the messages that end in a packet.
+
+    ``octets`` holds the message that is not over and the payload. A place in it is ``base`` less than one in the block,
+    or in what was carried. Returns the number of messages that end in the packet, and of octets that are left over.
+    Raises _OddError.
+    """
+    side = flow.sides[side_number]
+    frames: list[tuple[int, int]] = []
+    place = begin = 0
+    while place < len(octets):
+        found = frame_at(octets, place, side.keep)
+        if len(frames) >= MOST_FRAMES:
+            raise _OddError
+        if found is None:
+            break
+        flags, start, length = found
+        if base + start >= MODULO:
+            raise _OddError
+        frames.append((base + start, length))
+        place = start + length
+        if flags & MORE:
+            continue
+        part += 1
+        request, request_part, latency = 0, 0, 0
+        if flow.step is not None:
+            lengths = [length for _, length in frames]
+            request, request_part, latency = keeps_step(
+                flow.step, side_number, lengths, side.offset, seen, part, packet, time_ns
+            )
+        first = len(batch.frames) // FRAME.size
+        batch.messages += MESSAGE.pack(
+            row, name, part, first, len(frames), request_part, side.offset, seen, request, latency
+        )
+        for frame in frames:
+            batch.frames += FRAME.pack(*frame)
+        frames, begin = [], place
+    if len(octets) - begin > MOST_CARRY:
+        raise _OddError
+    return part, len(octets) - begin
+
+
+# ---------------------------------------------------------------------- packets of settled flows
+
+
+def remember(side: SettledSide, segment: PlainSegment, time_ns: int, seen: int) -> None:
+    """Keep a delivered segment to compare retransmissions with; as Direction.thin() does."""
+    begin = side.offset - segment.length
+    side.recent.append((begin, segment.start, segment.start + segment.length, time_ns, seen))
+    if side.offset <= side.recent_until:
+        return
+    octets = sum(map(_length, side.recent))
+    while octets > RECENT_OCTETS * 3 // 4:
+        octets -= _length(side.recent.popleft())
+    side.recent_until = side.offset + RECENT_OCTETS - octets
+
+
+def _length(recent: tuple[int, int, int, int, int] | int) -> int:
+    return recent if isinstance(recent, int) else recent[2] - recent[1]
+
+
+def take_payload(
+    flow: SettledFlow, side_number: int, name: int, octets: bytes, segment: PlainSegment, row: int, packet: int,
+    time_ns: int, seen: int, batch: SettledColumns,
+) -> None:  # fmt: skip
+    """Take the payload of the next segment of a side. Raises _OddError, and has changed nothing then."""
+    side = flow.sides[side_number]
+    sizes = len(batch.messages), len(batch.frames), len(batch.carried)
+    step = None if flow.step is None else SettledStep(**vars(flow.step))
+    data, base = octets[segment.start : segment.start + segment.length], segment.start
+    if side.carry:
+        base = len(octets) + len(batch.carried)
+        data = side.carry + data
+        batch.carried += data
+    part = side.part if side.counted == packet else 0
+    try:
+        after, left = read_messages(flow, side_number, name, data, base, row, packet, time_ns, seen, part, batch)
+    except _OddError:
+        del batch.messages[sizes[0] :], batch.frames[sizes[1] :], batch.carried[sizes[2] :]
+        flow.step = step
+        raise
+    side.carry = data[len(data) - left :]
+    if side.counted != packet:
+        side.earlier += side.part
+    side.part, side.counted, side.packet = after, packet, packet
+    side.begin, side.seen, side.time_ns = side.offset, seen, time_ns
+    side.next = (segment.seq + segment.length) % MODULO
+    side.offset += segment.length
+    side.fed += segment.length
+    remember(side, segment, time_ns, seen)
+    batch.recent_octets += segment.length + 256
+
+
+class SettledTable:
+    """The flows of a call, by the keys of their directions."""
+
+    def __init__(self, lookup: Lookup) -> None:
+        """Ask ``lookup`` for flows."""
+        self._lookup = lookup
+        self.flows: list[SettledFlow] = []
+        self._directions: dict[bytes, tuple[SettledFlow, int, int]] = {}
+
+    def direction(self, key: bytes) -> tuple[SettledFlow, int, int]:
+        """The flow of a key, which of its sides that is, and the name of the side. Raises _OddError: not settled."""
+        if key not in self._directions:
+            found = self._lookup(key) if len(self.flows) < MOST_FLOWS else None
+            if found is None:
+                raise _OddError
+            token, side, last_ns, one, other, step = found
+            flow = SettledFlow(
+                token,
+                last_ns,
+                (SettledSide.enter(one), SettledSide.enter(other)),
+                None if step is None else SettledStep(*step),
+            )
+            place = 2 * len(self.flows)
+            self.flows.append(flow)
+            half = (len(key) - 4) // 2
+            reverse = key[half : 2 * half] + key[:half] + key[-2:] + key[-4:-2]
+            self._directions[reverse] = flow, 1 - side, place + 1 - side
+            self._directions[key] = flow, side, place + side
+        return self._directions[key]
+
+    def facts(self) -> list[tuple[Any, ...]]:
+        """The facts that go back."""
+        return [
+            (
+                flow.token, flow.last_ns, flow.last_packet, flow.sides[0].facts(), flow.sides[1].facts(),
+                None if flow.step is None else flow.step.facts(),
+            )
+            for flow in self.flows
+        ]  # fmt: skip
+
+
+def take_packet(
+    table: SettledTable,
+    octets: bytes,
+    row: tuple[int, ...],
+    place: int,
+    packet: int,
+    pause_ns: int,
+    batch: SettledColumns,
+) -> None:
+    """Take a packet, if it is the next one of a settled direction, and boring. Raises _OddError if it is not."""
+    time_ns, start, captured, _, link = row
+    segment = headers(octets, start, captured, link)
+    if segment is None or segment.flags & (SYN | RST | FIN | ACK) != ACK:
+        raise _OddError
+    flow, number, name = table.direction(segment.key)
+    side, other = flow.sides[number], flow.sides[1 - number]
+    if time_ns - flow.last_ns > pause_ns:
+        raise _OddError
+    if side.mode != UNWANTED:
+        unseen = (other.next - segment.ack) % MODULO
+        if unseen >= LATEST_ACK:
+            raise _OddError
+        if segment.length:
+            if side.mode != WANTED or segment.seq != side.next:
+                raise _OddError
+            seen = other.offset - unseen
+            take_payload(flow, number, name, octets, segment, place, packet, time_ns, seen, batch)
+    flow.last_ns, flow.last_packet = time_ns, packet
+
+
+def take(
+    octets: bytes, rows: bytes, place: int, number: int, pause_ns: int, lookup: Lookup
+) -> tuple[int, bytes, bytes, bytes, list[tuple[Any, ...]], int]:
+    """Take the packets of settled flows from ``rows[place]`` on, whose number is given.
+
+    ``lookup`` tells the facts of the flow of a key, or None if it is not settled. Returns the first packet that was not
+    taken, messages, frames and the octets that were carried, the facts of all flows, and the octets kept of segments.
+    """
+    table, batch = SettledTable(lookup), SettledColumns()
+    count = len(rows) // ROW.size
+    while place < count:
+        row = ROW.unpack_from(rows, place * ROW.size)
+        try:
+            take_packet(table, octets, row, place, number, pause_ns, batch)
+        except _OddError:
+            break
+        place += 1
+        number += 1
+    columns = bytes(batch.messages), bytes(batch.frames), bytes(batch.carried)
+    return place, *columns, table.facts(), batch.recent_octets
+
+
+# ---------------------------------------------------------------------- JSON Lines
+
+
+def frame_object(octets: bytes, most: int, fragment: Callable[[bytes], bytes]) -> bytes:
+    """The object for a frame."""
+    if len(octets) > most or (0 not in octets and not octets.isascii()):
+        return fragment(octets)
+    head = b'{"length":%d' % len(octets)
+    if any((octet < 0x20 and octet not in b"\t\n\r") or octet == 0x7F for octet in octets):
+        return head + b',"hex":"' + octets.hex().encode() + b'"}'
+    for octet, escape in ((b"\\", b"\\\\"), (b'"', b'\\"'), (b"\t", b"\\t"), (b"\n", b"\\n"), (b"\r", b"\\r")):
+        octets = octets.replace(octet, escape)
+    return head + b',"text":"' + octets + b'"}'
+
+
+def lines(
+    octets: bytes, carried: bytes, rows: bytes, number: int, messages: bytes, frames: bytes,
+    sides: list[tuple[bytes, bytes, bytes]], most: int, fragment: Callable[[bytes], bytes],
+) -> bytes:  # fmt: skip
+    """Records of messages as JSON Lines.
+
+    ``number`` is that of the first row's packet. ``sides`` has three texts for each side: from behind the packet number
+    to the first frame, from behind the frames to the part, and behind the part. ``fragment`` makes the object of a
+    frame that has more than ``most`` octets, or characters beyond ASCII.
+    """
+    found = []
+    both = octets + carried
+    spans = list(FRAME.iter_unpack(frames))
+    for row, side, part, first, count, request_part, _, _, request, latency in MESSAGE.iter_unpack(messages):
+        start, end, tail = sides[side]
+        time_ns = ROW.unpack_from(rows, row * ROW.size)[0]
+        shown = [frame_object(both[at : at + size], most, fragment) for at, size in spans[first : first + count]]
+        line = b'{"type":"message","time_ns":%d,"packet":%d' % (time_ns, number + row) + start
+        line += b",".join(shown) + end + (b',"part":%d' % part if part != 1 else b"") + tail
+        if request:
+            line += b',"latency_ns":%d,"request":%d' % (latency, request)
+            line += b',"request_part":%d' % request_part if request_part != 1 else b""
+        found.append(line + b"}\n")
+    return b"".join(found)
