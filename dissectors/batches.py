@@ -1,6 +1,7 @@
 """Messages in columns, without an object for each of them."""
 
-from collections.abc import Callable
+from array import array
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ MESSAGE = Struct("=IIIIIIqqqq")
 its stream offset, what its sender had seen, the packet of its request (0: none), and its latency in nanoseconds."""
 FRAME = Struct("=II")
 """A frame: where its octets begin, in those of the block or behind them in what was carried, and how many they are."""
+
+_SENDER, _FIRST, _COUNT = 1, 3, 4  # places in a MESSAGE
 
 DELIMITER_ONLY = Envelope(0, True)
 
@@ -95,10 +98,26 @@ class MessageBatch:
             found.append(self.part(begin, len(self)))
         return found
 
+    def bodies(self) -> tuple[int, list[bytes]]:
+        """The octets of all frames of these messages, and the number that columns have for the first of them."""
+        if not self.columns:
+            return 0, []
+        first = MESSAGE.unpack_from(self.columns)[_FIRST]
+        last = MESSAGE.unpack_from(self.columns, len(self.columns) - MESSAGE.size)
+        end = last[_FIRST] + last[_COUNT]
+        spans = FRAME.iter_unpack(self.frames[first * FRAME.size : end * FRAME.size])
+        octets, carried, size = self.octets, self.carried, len(self.octets)
+        if not carried:
+            return first, [octets[begin : begin + length] for begin, length in spans]
+        return first, [
+            octets[begin : begin + length] if begin < size else carried[begin - size : begin - size + length]
+            for begin, length in spans
+        ]
+
     def messages(self) -> list[Message]:
         """An object for each message."""
-        octets, carried, size, senders = self.octets, self.carried, len(self.octets), self.senders
-        unpack = FRAME.unpack_from
+        base, bodies = self.bodies()
+        senders = self.senders
         found = []
         packet = time_ns = before = -1
         for row, sender, part, first, count, request_part, offset, seen, request, latency in MESSAGE.iter_unpack(
@@ -106,13 +125,7 @@ class MessageBatch:
         ):
             if row != before:
                 before, packet, time_ns = row, self.first_packet + row, self._time_ns(row)
-            frames: list[Octets] = []
-            for place in range(first * FRAME.size, (first + count) * FRAME.size, FRAME.size):
-                begin, length = unpack(self.frames, place)
-                if begin < size:
-                    frames.append(octets[begin : begin + length])
-                else:
-                    frames.append(carried[begin - size : begin - size + length])
+            frames: list[Octets] = [*bodies[first - base : first - base + count]]
             flow, src, dst, socket_type, in_step, _, _ = senders[sender]
             message = Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen, part)
             if in_step:
@@ -121,3 +134,32 @@ class MessageBatch:
                     message.request, message.request_part, message.latency_ns = request, request_part, latency
             found.append(message)
         return found
+
+    def runs(self) -> Iterator[tuple[Message, list[bytes] | None]]:
+        """The same, those of one frame that one side sent in one packet together: the first, and all their frames.
+
+        Other messages come one by one, with None.
+        """
+        if not self.columns:
+            return
+        base, bodies = self.bodies()
+        columns = self.columns
+        count = len(self)
+        unpack = MESSAGE.unpack_from
+        # Of each message: its row and its sender in one number, and how many frames it has.
+        keys = array("Q", columns)[:: MESSAGE.size // 8]
+        frames = array("I", columns)[_COUNT :: MESSAGE.size // 4]
+        begin = single = 0  # messages from `single` up to `begin` are in no run
+        while begin < count:
+            end = begin + 1
+            if frames[begin] == 1 and not self.senders[unpack(columns, begin * MESSAGE.size)[_SENDER]].in_step:
+                while end < count and keys[end] == keys[begin] and frames[end] == 1:
+                    end += 1
+            if end - begin > 1:
+                yield from ((message, None) for message in self.part(single, begin).messages())
+                (message,) = self.part(begin, begin + 1).messages()
+                first = unpack(columns, begin * MESSAGE.size)[_FIRST] - base
+                yield message, bodies[first : first + end - begin]
+                single = end
+            begin = end
+        yield from ((message, None) for message in self.part(single, count).messages())

@@ -26,14 +26,19 @@ from tests.world.conversation import (
 from tests.world.network import SentSegment, duplicate, overlap, packets, reorder, resegment, segments
 from tests.world.octets import COMMAND, frame, message
 from tests.world.tap import Packets
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics import statistics as statistics_module
+from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.capture import files, pcap, pcapng
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine import sniffer
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.engine.sniffer import Sniffer
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.render import jsonl
+from zmtpsniff.render.summary import SummaryRenderer
 
 CAPTURES = sorted((PROJECT / "fixtures").glob("*.pcap*"))
 
@@ -63,6 +68,17 @@ def records(source: object, batches: bool = True, **more: object) -> bytes:
     for events in Sniffer(source, settings).events():  # type: ignore[arg-type]
         renderer.write(events)
     return out.getvalue()
+
+
+def results(source: object) -> list[object]:
+    """What a summary, statistics and findings say of a source."""
+    diagnosis, statistics, out = Diagnosis(), Statistics(), io.StringIO()
+    renderer = SummaryRenderer(out, 100, 0, True, "never", False, "absolute", None)
+    for events in Sniffer(source, Settings(batches=True), Collaborators(witness=diagnosis)).events():  # type: ignore[arg-type]
+        renderer.write(events)
+        statistics.take(events)
+        diagnosis.take(events)
+    return [out.getvalue(), report(statistics, 100, "messages"), diagnosis.findings()]
 
 
 @pytest.fixture(scope="module", name="expected")
@@ -147,15 +163,16 @@ def world(seed: random.Random) -> list[Packet]:
     return sorted(found, key=lambda packet: packet[0])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 1 << 32), batch=st.sampled_from([1, 3, 40, 1000]), columns=st.booleans())
 def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) -> None:
     given = world(random.Random(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for module in (sniffer, jsonl):
+        for module in (sniffer, jsonl, statistics_module):
             monkeypatch.setattr(module, "core", None)
-        expected = records(Packets(given, batch))
-        for module in (sniffer, jsonl):
+        expected = records(Packets(given, batch)), results(Packets(given, batch))
+        for module in (sniffer, jsonl, statistics_module):
             monkeypatch.setattr(module, "core", BothCores())
         monkeypatch.setattr(sniffer, "_MOST_ALONE", 1)
-        assert records(Blocks(given, batch), columns) == expected
+        assert records(Blocks(given, batch), columns) == expected[0]
+        assert results(Blocks(given, batch)) == expected[1]

@@ -37,6 +37,9 @@ class BothCores:
     def lines(self, *arguments: Any) -> Any:
         return self._same("lines", *arguments)
 
+    def tally(self, *arguments: Any) -> Any:
+        return self._same("tally", *arguments)
+
     def _same(self, name: str, *arguments: Any) -> Any:
         found = getattr(self._core, name)(*arguments)
         assert found == getattr(reference, name)(*arguments)

@@ -46,7 +46,7 @@ def diagnose(**options: Any) -> None:
     dissection, file = settings.capture.dissection, settings.file
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     with (
-        dissecting(settings.capture, records=file, load=_load_renderer, witness=diagnosis) as capture,
+        dissecting(settings.capture, records=file, batches=True, load=_load_renderer, witness=diagnosis) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):
         pump_and_write(

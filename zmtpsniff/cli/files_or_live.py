@@ -68,6 +68,7 @@ def dissecting(
     *,
     records: str | None,
     verbosity: int = 0,
+    batches: bool = False,
     load: Callable[[], None] = lambda: None,
     source: "ClosableSource | None" = None,
     prepare: "Callable[[ClosableSource, Sequence[str]], None]" = lambda source, names: None,
@@ -75,14 +76,15 @@ def dissecting(
 ) -> "Iterator[Dissection]":
     """Dissect captures, or what passes. Raises click.UsageError, CaptureError; the latter also in the end.
 
-    ``records`` is the file that the output goes to. ``load`` imports what is needed once privileges are given up.
+    ``records`` is the file that the output goes to. ``batches`` says whether messages may come in columns. ``load``
+    imports what is needed once privileges are given up.
     ``source`` has the packets of the captures, if they are not to be merged as usual. ``prepare`` is called with the
     packets of captures, and with their names. ``collaborators`` are those of the Dissection.
     """
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.sniffer import Collaborators
 
-    dissection = settings.dissection
+    dissection = settings.dissection._replace(batches=batches)
     if not settings.is_live:
         plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
         packets = open_packets(settings.captures, plan) if source is None else source

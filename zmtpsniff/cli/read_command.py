@@ -22,6 +22,7 @@ from zmtpsniff.cli.saver_options import (
 from zmtpsniff.cli.shared_options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.tshark_options import TsharkSettings, open_packets, plan_tshark, tshark_options
 from zmtpsniff.engine.settings import Settings
+from zmtpsniff.render import TRAITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +105,8 @@ def read(
         selector = PacketSelector(packets, source, packets_only=packets_only)
     collaborators = Collaborators(tls=plan.tls, selector=selector)
     spans = start_spans(otlp, waits=True)
-    batches = output.format == "json" and output.passes is None and selector is None and not spans
+    batches = output.passes is None and selector is None and not spans
+    batches = batches and TRAITS[output.format].reads_columns and output.times != "delta"
     settings = keeping(dissection, output)._replace(batches=batches)
     dissected = Dissection(source, settings, collaborators, through=through)
     line = make_progress_line(dissected, output.file)

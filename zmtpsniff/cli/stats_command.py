@@ -88,6 +88,7 @@ def stats(
     statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
     # With a filter findings would be about what nobody asked for.
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds) if passes is None else None
+    dissection = dissection._replace(batches=passes is None)
     capture = open_files(captures, dissection, Collaborators(witness=diagnosis))
 
     def take(events: "Sequence[AnyEvent]") -> None:

@@ -54,11 +54,15 @@ class SettledFlows:
         stop, columns, frames, carried, flows, recent_octets = self._core.take(
             block.octets, block.rows, place, number, engine.flows.pause_ns, self._look_up
         )
-        for (flow, step), (_, last_ns, packet, client, server, steps) in zip(self._flows, flows, strict=True):
+        for (flow, step), (_, last_ns, packet, client, server, steps, *acked_ns) in zip(
+            self._flows, flows, strict=True
+        ):
             flow.last_ns, flow.last_packet = last_ns, max(packet, flow.last_packet)
-            for direction, facts in ((flow.client, client), (flow.server, server)):
+            for direction, facts, time_ns in zip(flow.directions, (client, server), acked_ns, strict=True):
                 if facts is not None:
                     self._give_back(direction, facts, block.octets)
+                if time_ns:
+                    direction.acked_ns = time_ns
             if step is not None:
                 step.go_on_from(steps)
         if columns:

@@ -116,9 +116,7 @@ class Sniffer:
     @staticmethod
     def _watches(collaborators: Collaborators) -> bool:
         """Whether somebody wants to know of each packet."""
-        return any(
-            one is not None for one in (collaborators.acknowledge, collaborators.selector, collaborators.witness)
-        )
+        return collaborators.acknowledge is not None or collaborators.selector is not None
 
     def events(self) -> Iterator[list[AnyEvent]]:
         """Yield events in batches, as soon as they are known; the last event is the ``capture`` record.

@@ -53,7 +53,7 @@ def compile_core(source: Path, output: Path, *options: str) -> str | None:
     command = [*compiler, *_OPTIONS, *_SHARED, f"-ffile-prefix-map={source.parent}=.", f"-I{headers}", *options]
     try:
         done = subprocess.run(
-            [*command, str(source), "-o", str(unfinished)],
+            [*command, str(source), "-o", str(unfinished), "-lm"],
             capture_output=True, text=True, timeout=_SECONDS, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as error:

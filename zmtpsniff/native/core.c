@@ -17,6 +17,7 @@
 #define Py_LIMITED_API 0x030b0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -320,7 +321,8 @@ typedef struct {
     uint32_t next;
     int64_t offset, recent_until;
     uint64_t keep;
-    int64_t fed; /* octets in this call */
+    int64_t fed;      /* octets in this call */
+    int64_t acked_ns; /* when it acknowledged octets last without sending any; 0: not in this call */
     /* of the journal */
     int64_t time_ns, packet, begin, seen, counted, earlier;
     uint32_t part;
@@ -709,6 +711,8 @@ static bool take_packet(Table *table, Span block, const Row *row, uint32_t place
             if (!take_payload(flow, number_of_side, slot - 1, block, &segment, row, place, packet,
                               other->offset - (int64_t)unseen, batch))
                 return false;
+        } else {
+            side->acked_ns = row->time_ns;
         }
     }
     flow->last_ns = row->time_ns;
@@ -758,10 +762,11 @@ static PyObject *flow_facts(const Table *table)
     PyObject *all = PyList_New(0);
     for (uint32_t i = 0; all != NULL && i < table->count; i++) {
         const Flow *flow = table->flows[i];
-        PyObject *item = Py_BuildValue("(OLLNNN)", flow->token, (long long)flow->last_ns, (long long)flow->last_packet,
-                                       flow->sides[0].fed ? side_facts(&flow->sides[0]) : Py_NewRef(Py_None),
-                                       flow->sides[1].fed ? side_facts(&flow->sides[1]) : Py_NewRef(Py_None),
-                                       step_facts(&flow->step));
+        const Side *one = &flow->sides[0], *other = &flow->sides[1];
+        PyObject *item = Py_BuildValue("(OLLNNNLL)", flow->token, (long long)flow->last_ns,
+                                       (long long)flow->last_packet, one->fed ? side_facts(one) : Py_NewRef(Py_None),
+                                       other->fed ? side_facts(other) : Py_NewRef(Py_None), step_facts(&flow->step),
+                                       (long long)one->acked_ns, (long long)other->acked_ns);
         if (item == NULL || PyList_Append(all, item))
             Py_CLEAR(all);
         Py_XDECREF(item);
@@ -1023,6 +1028,129 @@ static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *arguments)
     return found;
 }
 
+/* ------------------------------------------------------------------ counting */
+
+#define MOST_BUCKETS 4096 /* of a sketch: the logarithm of 2^63 has fewer */
+
+/* The latencies of one side, as Sketch of analysis/statistics has them. */
+typedef struct {
+    int64_t count, zeros, least, most;
+    int64_t buckets[MOST_BUCKETS];
+} Latencies;
+
+static void add_latency(Latencies *found, int64_t value, double per_e)
+{
+    if (!found->count || value < found->least)
+        found->least = value;
+    if (!found->count || value > found->most)
+        found->most = value;
+    found->count++;
+    if (value <= 0) {
+        found->zeros++;
+        return;
+    }
+    double bucket = ceil(log((double)value) * per_e);
+    if (bucket >= 0 && bucket < MOST_BUCKETS)
+        found->buckets[(unsigned)bucket]++;
+}
+
+static bool append(PyObject *list, PyObject *item)
+{
+    bool is_done = item != NULL && !PyList_Append(list, item);
+    Py_XDECREF(item);
+    return is_done;
+}
+
+static PyObject *latencies_of(uint32_t side, const Latencies *found)
+{
+    PyObject *buckets = PyList_New(0);
+    for (unsigned i = 0; buckets != NULL && i < MOST_BUCKETS; i++)
+        if (found->buckets[i] && !append(buckets, Py_BuildValue("(IL)", i, (long long)found->buckets[i])))
+            Py_CLEAR(buckets);
+    if (buckets == NULL)
+        return NULL;
+    return Py_BuildValue("(ILLLLN)", side, (long long)found->count, (long long)found->zeros, (long long)found->least,
+                         (long long)found->most, buckets);
+}
+
+/* Count the messages of each interval, those one behind the other together. */
+static bool count_intervals(Span messages, Span rows, int64_t width_ns, PyObject *intervals)
+{
+    int64_t begin = -1, count = 0;
+    for (uint64_t i = 0; i + sizeof(Message) <= messages.size; i += sizeof(Message)) {
+        Message message;
+        Row row;
+        memcpy(&message, messages.data + i, sizeof message);
+        const uint8_t *place = part(rows, (uint64_t)message.row * sizeof row, sizeof row);
+        if (place == NULL)
+            return false;
+        memcpy(&row, place, sizeof row);
+        int64_t interval = row.time_ns - row.time_ns % width_ns;
+        if (interval != begin) {
+            if (count && !append(intervals, Py_BuildValue("(LL)", (long long)begin, (long long)count)))
+                return false;
+            begin = interval;
+            count = 0;
+        }
+        count++;
+    }
+    return !count || append(intervals, Py_BuildValue("(LL)", (long long)begin, (long long)count));
+}
+
+/* Count the latencies of each side, the sides in the order in which they come. */
+static bool count_latencies(Span messages, double per_e, PyObject *sides)
+{
+    Latencies *found = PyMem_Malloc(sizeof *found);
+    Output done = {0}; /* the numbers of sides that were counted */
+    bool is_done = found != NULL;
+    for (uint64_t i = 0; is_done && i + sizeof(Message) <= messages.size; i += sizeof(Message)) {
+        Message message, other;
+        memcpy(&message, messages.data + i, sizeof message);
+        bool is_known = !message.request;
+        for (size_t j = 0; !is_known && j < done.size; j += sizeof message.side)
+            is_known = !memcmp(done.data + j, &message.side, sizeof message.side);
+        if (is_known)
+            continue;
+        memset(found, 0, sizeof *found);
+        for (uint64_t j = i; j + sizeof other <= messages.size; j += sizeof other) {
+            memcpy(&other, messages.data + j, sizeof other);
+            if (other.request && other.side == message.side)
+                add_latency(found, other.latency, per_e);
+        }
+        is_done = put(&done, &message.side, sizeof message.side) && append(sides, latencies_of(message.side, found));
+    }
+    PyMem_Free(done.data);
+    PyMem_Free(found);
+    return is_done;
+}
+
+PyDoc_STRVAR(tally_doc,
+"tally(messages, rows, width_ns, per_e) -> (intervals, latencies)\n\n"
+"The number of messages in intervals of `width_ns`: (begin, count) of each run. And the latencies by side: (side, count,\n"
+"zeros, least, most, buckets) with the buckets of Sketch, of which there are `per_e` for a factor of e.");
+
+static PyObject *tally(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *messages, *rows;
+    long long width_ns;
+    double per_e;
+    if (!PyArg_ParseTuple(arguments, "SSLd", &messages, &rows, &width_ns, &per_e))
+        return NULL;
+    if (width_ns <= 0) {
+        PyErr_SetString(PyExc_ValueError, "an interval has a length");
+        return NULL;
+    }
+    PyObject *intervals = PyList_New(0), *sides = PyList_New(0);
+    if (intervals != NULL && sides != NULL && count_intervals(span_of(messages), span_of(rows), width_ns, intervals) &&
+        count_latencies(span_of(messages), per_e, sides))
+        return Py_BuildValue("(NN)", intervals, sides);
+    Py_XDECREF(intervals);
+    Py_XDECREF(sides);
+    if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "columns that do not fit together, or no memory");
+    return NULL;
+}
+
 /* ------------------------------------------------------------------ the module */
 
 static PyMethodDef methods[] = {
@@ -1030,6 +1158,7 @@ static PyMethodDef methods[] = {
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
+    {"tally", tally, METH_VARARGS, tally_doc},
     {NULL, NULL, 0, NULL},
 };
 

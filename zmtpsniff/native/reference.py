@@ -4,9 +4,10 @@ Tests compare both on the same input: all that they return is the same.
 """
 
 import struct
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import ceil, log
 from typing import Any, NamedTuple
 
 from zmtpsniff.words import link_types
@@ -162,6 +163,7 @@ class SettledSide:
     begin: int = 0
     seen: int = 0
     earlier: int = 0
+    acked_ns: int = 0
 
     @classmethod
     def enter(cls, facts: tuple[Any, ...]) -> "SettledSide":
@@ -408,7 +410,7 @@ class SettledTable:
         return [
             (
                 flow.token, flow.last_ns, flow.last_packet, flow.sides[0].facts(), flow.sides[1].facts(),
-                None if flow.step is None else flow.step.facts(),
+                None if flow.step is None else flow.step.facts(), flow.sides[0].acked_ns, flow.sides[1].acked_ns,
             )
             for flow in self.flows
         ]  # fmt: skip
@@ -441,6 +443,8 @@ def take_packet(
                 raise _OddError
             seen = other.offset - unseen
             take_payload(flow, number, name, octets, segment, place, packet, time_ns, seen, batch)
+        else:
+            side.acked_ns = time_ns
     flow.last_ns, flow.last_packet = time_ns, packet
 
 
@@ -505,3 +509,31 @@ def lines(
             line += b',"request_part":%d' % request_part if request_part != 1 else b""
         found.append(line + b"}\n")
     return b"".join(found)
+
+
+# ---------------------------------------------------------------------- counting
+
+
+def tally(messages: bytes, rows: bytes, width_ns: int, per_e: float) -> tuple[list[Any], list[Any]]:
+    """The number of messages in intervals of ``width_ns``: begin and count of each run of them.
+
+    And the latencies by side: its number, their count, zeros among them, the least, the most, and how many are in each
+    bucket of a Sketch, which has ``per_e`` buckets for a factor of e.
+    """
+    intervals: list[tuple[int, int]] = []
+    latencies: dict[int, list[int]] = {}
+    for row, side, *_, request, latency in MESSAGE.iter_unpack(messages):
+        time_ns = ROW.unpack_from(rows, row * ROW.size)[0]
+        begin = time_ns - time_ns % width_ns
+        if intervals and intervals[-1][0] == begin:
+            intervals[-1] = begin, intervals[-1][1] + 1
+        else:
+            intervals.append((begin, 1))
+        if request:
+            latencies.setdefault(side, []).append(latency)
+    found = []
+    for side, values in latencies.items():
+        buckets = Counter(ceil(log(value) * per_e) for value in values if value > 0)
+        zeros = sum(value <= 0 for value in values)
+        found.append((side, len(values), zeros, min(values), max(values), sorted(buckets.items())))
+    return intervals, found

@@ -19,13 +19,14 @@ class FormatTraits(NamedTuple):
     words: str  # for the help of -T
     is_binary: bool = False  # the renderer writes to a binary stream
     shows_whole_bodies: bool = False  # if --max-bytes is not given
+    reads_columns: bool = False  # the renderer takes batches of messages, if times are not those since the one before
     shows_problems: bool = True  # the renderer writes problems; else standard error has those of the capture
 
 
 TRAITS: dict[Format, FormatTraits] = {
-    "tree": FormatTraits("for people"),
-    "json": FormatTraits("JSON Lines, for programs", is_binary=True),
-    "summary": FormatTraits("a line each"),
+    "tree": FormatTraits("for people", reads_columns=True),
+    "json": FormatTraits("JSON Lines, for programs", is_binary=True, reads_columns=True),
+    "summary": FormatTraits("a line each", reads_columns=True),
     "dump": FormatTraits("as zhelpers' s_dump", shows_whole_bodies=True, shows_problems=False),
     "mermaid": FormatTraits("a sequence diagram"),
     "dot": FormatTraits("who talks to whom, for Graphviz", shows_problems=False),

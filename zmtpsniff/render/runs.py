@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Message, Octets
 
 
@@ -21,6 +22,13 @@ def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
     first: Message | None = None  # of the run that is going on
     frames: list[Octets] = []
     for event in events:
+        if isinstance(event, MessageBatch):
+            if first is not None:
+                yield Run(first, frames)
+                first = None
+            for message, bodies in event.runs():
+                yield message if bodies is None else Run(message, [*bodies])
+            continue
         if (
             type(event) is Message
             and len(event.frames) == 1

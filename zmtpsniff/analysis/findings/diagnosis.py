@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -71,6 +72,20 @@ class Diagnosis:
         too, need not look at all messages again.
         """
         self._pass_time(events)
+        if MessageBatch not in map(type, events):
+            return self._look(events)
+        rare = []
+        begin = 0
+        for place, event in enumerate(events):
+            if isinstance(event, MessageBatch):
+                rare += self._look(events[begin:place])
+                wanted = event.split(lambda side: not side.in_step and side.flow not in self._on_message)
+                rare += self._look([one for one in wanted if isinstance(one, Message)])
+                begin = place + 1
+        return rare + self._look(events[begin:])
+
+    def _look(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+        """Look at events without batches of messages; the result is that of take()."""
         if self._on_message:
             return self._take_each(events)
         # Most batches are messages that nobody wants, so the common case is one pass that does nothing else.

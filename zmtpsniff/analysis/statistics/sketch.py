@@ -48,6 +48,13 @@ class Sketch:
         else:
             self.zeros += 1
 
+    def add_all(self, count: int, zeros: int, minimum: int, maximum: int, buckets: Iterable[tuple[int, int]]) -> None:
+        """Count values that are in buckets; this sketch has no limits."""
+        other = Sketch()
+        other.count, other.zeros, other.minimum, other.maximum = count, zeros, minimum, maximum
+        other.buckets.update(buckets)
+        self.join(other)
+
     def join(self, other: "Sketch") -> None:
         """Count the values of another one, too, which has the same limits."""
         if not other.count:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from msgspec.structs import replace as replace_fields
 
+from dissectors.batches import MessageBatch
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -25,10 +26,11 @@ from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.statistics.octets import LONGEST, length_of, shortened
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow, record_of
 from zmtpsniff.analysis.statistics.rows import Publication, Service, ServiceSum, Topic, short_name
-from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
 from zmtpsniff.analysis.statistics.sorts import order
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
+from zmtpsniff.native import core
 
 ROWS = 5000  # that are kept of each kind, at least; twice as many at most
 _SERVICES = 250  # each with its sketches
@@ -159,6 +161,18 @@ class Statistics:
             timeline.add(begin_ns, in_interval)
         self.messages += messages
 
+    def _take_batch(self, batch: MessageBatch) -> None:
+        """Count messages in columns."""
+        if core is None or any(side.socket_type in WITH_TOPICS for side in batch.senders):
+            self._take(batch.messages())
+            return
+        intervals, latencies = core.tally(batch.columns, batch.rows, self.timeline.width_ns, PER_E)
+        for begin_ns, count in intervals:
+            self.timeline.add(begin_ns, count)
+        for side, *sums in latencies:
+            self._answers(batch.senders[side].flow).requests.add_all(*sums)
+        self.messages += len(batch)
+
     def _topic(self, event: Message) -> None:
         topic = event.matched if event.matched is not None else event.frames[0]
         row = self.topics.rows.get(topic)
@@ -188,10 +202,12 @@ class Statistics:
         row.messages += 1
         row.octets += octets
 
-    def _take_other(self, event: AnyEvent) -> None:
+    def _take_other(self, event: AnyEvent | MessageBatch) -> None:
         kind = type(event)
         if kind is Connection:
             self._end(event, True)  # type: ignore[arg-type]
+        elif isinstance(event, MessageBatch):
+            self._take_batch(event)
         elif isinstance(event, Subscription):
             self._subscription(event.flow, event.topic, event.action == "subscribe")
         elif isinstance(event, Command):
