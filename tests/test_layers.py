@@ -40,6 +40,7 @@ ALLOWED = {
     "zmtpsniff/analysis/statistics": {
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.analysis.defaults",
+        "dissectors.batches",
         "dissectors.events",
     },
     "zmtpsniff/analysis/ways": {
@@ -58,6 +59,7 @@ ALLOWED = {
         "zmtpsniff.analysis.ways",
         "zmtpsniff.decode_as",
         "zmtpsniff.net.witness",
+        "dissectors.batches",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.records",

@@ -71,7 +71,7 @@ def records(source: object, batches: bool = True, **more: object) -> bytes:
 
 
 def results(source: object) -> list[object]:
-    """What a summary, statistics and findings say of a source."""
+    """A summary, statistics and findings of a source."""
     diagnosis, statistics, out = Diagnosis(), Statistics(), io.StringIO()
     renderer = SummaryRenderer(out, 100, 0, True, "never", False, "absolute", None)
     for events in Sniffer(source, Settings(batches=True), Collaborators(witness=diagnosis)).events():  # type: ignore[arg-type]
