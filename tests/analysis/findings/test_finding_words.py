@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Capture, Connection, Greeting, Peer, Problem, Sides
+from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, Peer, Problem, Sides
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.dossier import Dossier
@@ -71,7 +71,6 @@ def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("rec_same_identity", "comes to the ROUTER at 127.0.0.1:"),
         ("rec_third_of_a_pair", "comes to the PAIR socket at 127.0.0.1:"),
         ("bad_http_on_zmq_port", 'its octets begin "GET / HTTP/1.1", from 127.0.0.1:'),
     ],
@@ -80,6 +79,40 @@ def test_violations_say_who_and_with_whom(name: str, words: str) -> None:
     found = _found(name)["protocol-violated"]
     assert words in found.summary
     assert found.summary.count(found.endpoints[1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "uses"),
+    [
+        (
+            "rec_same_identity",
+            ["127.0.0.1:46308 sent 1 message and got none", "127.0.0.1:56336 sent 1 message and got none"],
+        ),
+        (
+            "rec_stolen_identity",
+            ["127.0.0.1:38870 sent 8 messages and got 1", "127.0.0.1:38884 sent 8 messages and got 8"],
+        ),
+    ],
+)
+def test_who_shares_an_identity_and_what_they_got(name: str, uses: list[str]) -> None:
+    found = _found(name)["identity-shared"]
+    assert found.endpoints[1:] == [one.split()[0] for one in uses]
+    assert found.known.split("; ")[1:] == uses
+
+
+def test_an_identity_is_shared_where_octets_are_missing_but_nobody_counts_messages() -> None:
+    """A hole may hold the messages that one did not get."""
+
+    def whole(event: AnyEvent) -> bool:
+        return not isinstance(event, Message)
+
+    events = list(zmtpsniff.open(FIXTURES / "rec_stolen_identity.pcap"))
+    place = next(at for at, event in enumerate(events) if isinstance(event, Message) and event.flow == 2)
+    lost = Problem("error", "capture-gap", "", time_ns=None, packet=None, flow=2)
+    diagnosis = Diagnosis()
+    diagnosis.take([*events[:place], lost, *filter(whole, events[place:])])
+    (found,) = (one for one in diagnosis.findings() if one.code == "identity-shared")
+    assert "38884 sent" not in found.known
 
 
 def test_who_breaks_the_rules_is_no_storm_and_no_old_peer() -> None:

@@ -114,3 +114,22 @@ def test_a_host_passes_on_once_two_of_its_connections_fit(sockets: list[tuple[st
             for one in ends[:count]
             for two in ends[:count]
         )
+
+
+def test_a_reply_for_a_client_that_has_gone_is_a_note_about_the_broker() -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    routing_id = b"\0\x01\x02\x03\x04"
+    for number in range(3):
+        asked = scene.say(1, b"", b"%d" % number)
+        passed = scene.say(2, routing_id, *asked.frames, by_server=True)
+        if number == 2:
+            scene.close(1)
+        reply = scene.say(2, routing_id, b"", b"re %d" % number, answers=passed)
+        if number < 2:
+            scene.say(1, *reply.frames[1:], by_server=True, answers=asked)
+    diagnosis = Diagnosis()
+    diagnosis.take(scene.events)
+    (found,) = (one for one in diagnosis.findings() if one.code == "reply-to-nobody")
+    assert (found.severity, found.count, found.endpoints) == ("note", 1, ["10.0.1.1:5555"])

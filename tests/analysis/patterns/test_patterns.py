@@ -28,6 +28,7 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "manual_publisher": [("unmatched-message", "warning", 16)],
     "odd_subscriptions": [("subscribed-twice", "note", 13), ("cancel-without-subscribe", "warning", 14)],
     "same_identity": [("identity-in-use", "warning", 29)],
+    "stolen_identity": [("identity-in-use", "warning", 30)],
     "returning_identity": [("identity-in-use", "note", 27)],
     "third_of_a_pair": [("pair-in-use", "warning", 28)],
     "reconnect_storm": [("reconnect-storm", "warning", None)],

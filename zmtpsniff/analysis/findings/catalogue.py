@@ -101,6 +101,17 @@ FINDINGS: dict[str, FindingKind] = {
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
     ),
+    "identity-shared": FindingKind(
+        "warning",
+        "Two peers of a ROUTER have the same identity at the same time, so that it talks to one of them only.",
+        "Their READY commands name it, and the first stays connected for over a second after the second has come. The "
+        "messages that each sent and got show which of them the ROUTER leaves alone.",
+        "Give each peer a routing id of its own (ZMQ_ROUTING_ID), or set none, so that the ROUTER makes one up. libzmq "
+        "lets the first keep the identity, with ZMQ_ROUTER_HANDOVER the last gets it. The other one stays connected, "
+        "and the ROUTER neither reads what it sends nor sends it anything. ZMQ_ROUTER_HANDOVER helps a program that "
+        "comes back before its old connection is over, not two that are both alive.",
+        waits=True,
+    ),
     "worker-silent": FindingKind(
         "error",
         "A worker gets requests and answers none, while the others of the same queue do.",
@@ -197,6 +208,15 @@ FINDINGS: dict[str, FindingKind] = {
         "Something on a connection breaks the rules of ZMTP or of its sockets' pattern.",
         "zmtpsniff reports it as a problem; docs/problems.md says more of each.",
         "Look at the packets named: `zmtpsniff read -Y 'type == \"problem\"' capture.pcap`.",
+    ),
+    "reply-to-nobody": FindingKind(
+        "note",
+        "Replies came to a broker when the client that had asked was gone.",
+        "The connection over which the request came was closed before the reply arrived; zmtpsniff follows each "
+        "message, as `trace` does.",
+        "Let the client wait longer than the service takes (ZMQ_RCVTIMEO), or make the service faster. A ROUTER drops "
+        "what it sends to an identity that nobody has, without a word; with ZMQ_ROUTER_MANDATORY `send` fails with "
+        "EHOSTUNREACH instead.",
     ),
     "password-in-clear": FindingKind(
         "note",

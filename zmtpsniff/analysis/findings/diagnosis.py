@@ -11,6 +11,7 @@ from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
+from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
@@ -41,6 +42,7 @@ class Diagnosis:
             Receivers(),
             Topics(),
             Copies(),
+            Identities(),
             Violations(),
             Vantage(),
         ]

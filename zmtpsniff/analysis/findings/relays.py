@@ -52,6 +52,7 @@ _TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publicat
 _SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "job", "PUB": "publication"}
 _SENDS |= {"XPUB": "publication"}
 _NOUNS = {"reply-not-forwarded": "reply"}
+_TO_NOBODY = "reply-to-nobody"
 _LOST = {  # why a way ended: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
     "reply-not-forwarded": "took {count} and passed none of them back",
@@ -295,7 +296,7 @@ class Relays(Inquiry):
                     self._place(hop.leg.dst).publish(hop)
             return
         ended = self._ways.endings.ended(way)
-        if ended is not None:
+        if ended is not None and (ended.why != _TO_NOBODY or way.hops[-1].leg.reply):
             self._place(ended.at).lose(way.kind, ended.why, way.hops[-1])
 
     def _place(self, address: str) -> _Place:
@@ -372,6 +373,14 @@ class Relays(Inquiry):
         for (kind, why), seen in place.lost.items():
             if (kind, why) == ("job", "closed"):
                 yield from self._closed(place, seen)
+            if why == _TO_NOBODY:
+                yield Claim(
+                    "reply-to-nobody",
+                    f"{place.at} got {plural(seen.count, 'reply')} that nobody waits for: who asked had closed",
+                    "the request came over it, its connection was closed, and then the reply arrived",
+                    seen,
+                    [place.at],
+                )
             if why not in _LOST or place.passed < _LEAST:
                 continue
             count = plural(seen.count, _NOUNS.get(why, kind))

@@ -15,6 +15,7 @@ _LOST_HEARTBEATS = {"ping-unanswered": "dst", "heartbeat-late": "src"}  # each w
 _EXPLAINED = frozenset(
     {
         "handshake-incomplete",
+        "identity-in-use",
         "incompatible-socket-types",
         "mechanism-mismatch",
         "both-as-server",

@@ -1,0 +1,107 @@
+"""Peers of a ROUTER that share one identity: identity-shared.
+
+Theory
+------
+
+A ROUTER knows its peers by their identities. If a second one comes with an identity that is in use, libzmq leaves both
+connected, and only one of them is its peer: the first, or with ZMQ_ROUTER_HANDOVER the last. It never reads what the
+other one sends, and sends it nothing. Neither program learns of it. What each sent and got shows which of them it is.
+
+The patterns find a second peer, and wait until the first had time to close its connection, as a program that comes
+back does (:mod:`zmtpsniff.analysis.patterns.connections`).
+"""
+
+from collections.abc import Iterable
+
+from dissectors.events import Connection, Problem
+from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.words.counts import again, plural
+
+_Key = tuple[str, bytes]  # the address of a ROUTER, and the identity of a peer of it
+
+
+class _Member:
+    """A peer of a ROUTER, with an identity."""
+
+    __slots__ = ("first", "key", "peer", "use")
+
+    def __init__(self, key: _Key, peer: str, first: "_Member | None") -> None:
+        self.key = key
+        self.peer = peer
+        self.first = first  # the one who had the identity when this one came
+        self.use = ""  # the messages that it sent and got, in words; empty if some may be missing
+
+
+class _Sharers:
+    """The peers that came with an identity in use."""
+
+    __slots__ = ("detail", "member", "seen")
+
+    def __init__(self) -> None:
+        self.seen = Occurrences()
+        self.detail = ""
+        self.member: _Member | None = None
+
+
+class Identities(Inquiry):
+    """Identities that several peers of a ROUTER have."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self._members: Ledger[int, _Member | None] = Ledger(lambda: None)  # by flow; those of connections that are over
+        self._open: Ledger[_Key, dict[int, _Member]] = Ledger(dict)
+        self._sharers: Ledger[_Key, _Sharers] = Ledger(_Sharers)
+
+    def begin(self, dossier: Dossier) -> Listener | None:
+        """Remember who has which identity."""
+        (one, kind), (other, other_kind) = dossier.types.items()
+        for router, peer, is_router in ((one, other, kind == "ROUTER"), (other, one, other_kind == "ROUTER")):
+            identity = dossier.identity_of_other(router)
+            if is_router and identity:
+                members = self._open.at((router, identity))
+                member = _Member((router, identity), peer, next(iter(members.values()), None))
+                members[dossier.flow] = member
+                self._members.put(dossier.flow, member)
+        return None
+
+    def problem(self, event: Problem) -> None:
+        """Count what the patterns saw. A note tells of a peer that came back."""
+        member = None if event.flow is None else self._members.entries.get(event.flow)
+        if event.code != "identity-in-use" or event.severity == "note" or member is None:
+            return
+        sharers = self._sharers.at(member.key)
+        if sharers.member is None:
+            sharers.detail, sharers.member = event.detail, member
+        sharers.seen.add(event.time_ns, event.packet, event.flow)
+
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
+        """Learn what became of a peer."""
+        member = self._members.entries.get(event.flow)
+        if member is None:
+            return
+        members = self._open.at(member.key)
+        members.pop(event.flow, None)
+        if not members:
+            del self._open.entries[member.key]
+        if dossier is not None and not dossier.blind:
+            sent, got = event.messages.client, event.messages.server
+            if member.peer == event.server.address:
+                sent, got = got, sent
+            member.use = f"{member.peer} sent {plural(sent, 'message')} and got {got or 'none'}"
+
+    def claims(self, now_ns: int) -> Iterable[Claim]:
+        """Identities of several peers."""
+        for (router, _), sharers in self._sharers.entries.items():
+            member = sharers.member
+            assert member is not None
+            both = [member] if member.first is None else [member.first, member]
+            uses = [one.use for one in both if one.use]
+            yield Claim(
+                "identity-shared",
+                sharers.detail + again(sharers.seen.count),
+                "; ".join(["both announce that identity, and are connected at the same time", *uses]),
+                sharers.seen,
+                [router, *(one.peer for one in both)],
+            )
