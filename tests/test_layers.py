@@ -431,7 +431,7 @@ TOPIC_FOLDERS = {"docs", "peers", "program"}
 def _subjects(folder: str) -> set[str]:
     """What the tests of a folder may be named after: its package, or a module or package in that."""
     package = PROJECT / (folder if folder.startswith("dissectors") else f"zmtpsniff/{folder}")
-    return {package.name} | {path.stem for path in package.iterdir() if path.is_dir() or path.suffix == ".py"}
+    return {package.name} | {path.stem for path in package.iterdir() if path.is_dir() or path.suffix in (".py", ".c")}
 
 
 def test_tests_are_where_their_subject_is() -> None:

@@ -2,9 +2,10 @@
  * The quick way of settled flows. zmtpsniff/native/reference.py has the same functions in plain Python: they are the
  * specification, and tests compare both.
  *
- * Rows are packets in a block of octets. pcap_rows() finds them in a file, and take() reads the packets of settled flows: it takes off their headers,
- * reads the frames in them, and writes a Message for each message, and a Frame for each of its frames. It stops before
- * the first packet that is not boring; Python takes that one. lines() makes JSON of messages.
+ * Rows are packets in a block of octets. pcap_rows() finds them in a file, and take() reads the packets of settled
+ * flows: it takes off their headers, reads the frames in them, and writes a Message for each message, and a Frame for
+ * each of its frames. It stops before the first packet that is not boring; Python takes that one. lines() makes JSON of
+ * messages.
  *
  * The octets of a capture are those of strangers. Three rules hold here:
  *
@@ -32,6 +33,7 @@
 #define MOST_FRAMES 1024      /* of a message; Python counts the octets of longer ones */
 #define LATEST_ACK ((uint32_t)1 << 26)
 #define MOST_FLOWS 4096
+#define MOST_OFFSET ((int64_t)1 << 62) /* in a stream */
 
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10 };
 enum { MORE = 0x01, LONG = 0x02 };                /* flags of a frame (37/ZMTP) */
@@ -91,7 +93,7 @@ static inline const uint8_t *part(Span span, uint64_t place, uint64_t length)
 
 static bool grow(Output *out, size_t more)
 {
-    if (more > MOST_OUTPUT || out->size + more > MOST_OUTPUT)
+    if (more > MOST_OUTPUT - out->size)
         return false;
     size_t room = out->room ? out->room : 4096;
     while (room < out->size + more)
@@ -121,6 +123,13 @@ static PyObject *as_bytes(const Output *out)
 
 /* ------------------------------------------------------------------ records of a file */
 
+/* Say that the caller gave what cannot be; returns false. */
+static bool is_nonsense(const char *why)
+{
+    PyErr_SetString(PyExc_ValueError, why);
+    return false;
+}
+
 static inline uint64_t number_of_file(Span span, uint64_t place, bool is_big)
 {
     uint64_t value = number(span, place, 4);
@@ -144,7 +153,8 @@ static PyObject *pcap_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
         return NULL;
     Span file = {data.buf, (uint64_t)data.len};
     Output rows = {0};
-    bool is_put = file.size <= UINT32_MAX && header >= 16;
+    bool is_put = (file.size <= UINT32_MAX && header >= 16 && unit <= 1000000000) ||
+                  is_nonsense("a record has 16 octets or more, a unit is at most a second, a block has less than 4 GiB");
     while (is_put && part(file, place, header) != NULL) {
         uint64_t captured = number_of_file(file, place + 8, is_big);
         if (captured > most || part(file, place + header, captured) == NULL)
@@ -156,7 +166,9 @@ static PyObject *pcap_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
         is_put = put(&rows, &row, sizeof row);
         place += header + captured;
     }
-    PyObject *found = is_put ? Py_BuildValue("(NK)", as_bytes(&rows), place) : PyErr_NoMemory();
+    if (!is_put && !PyErr_Occurred())
+        PyErr_NoMemory();
+    PyObject *found = is_put ? Py_BuildValue("(NK)", as_bytes(&rows), place) : NULL;
     PyMem_Free(rows.data);
     PyBuffer_Release(&data);
     return found;
@@ -185,7 +197,9 @@ static bool enhanced_packet(Span file, uint64_t place, bool is_big, Span bases, 
     memcpy(&base, facts, sizeof base);
     uint64_t high = number_of_file(file, place + 12, is_big), low = number_of_file(file, place + 16, is_big);
     uint64_t units = high << 32 | low;
-    if (base.unit_ns <= 0 || base.offset_ns < 0 || units > (uint64_t)(INT64_MAX - base.offset_ns) / (uint64_t)base.unit_ns)
+    if (base.unit_ns <= 0 || base.offset_ns < 0)
+        return false;
+    if (units > (uint64_t)(INT64_MAX - base.offset_ns) / (uint64_t)base.unit_ns)
         return false;
     *row = (Row){(int64_t)units * base.unit_ns + base.offset_ns, (uint32_t)(place + 28), (uint32_t)captured,
                  (uint32_t)wire, base.link};
@@ -208,10 +222,12 @@ static PyObject *pcapng_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
     Span file = {data.buf, (uint64_t)data.len}, facts = {bases.buf, (uint64_t)bases.len};
     uint64_t place = first;
     Output rows = {0};
-    bool is_put = file.size <= UINT32_MAX;
+    bool is_put = file.size <= UINT32_MAX || is_nonsense("a block has less than 4 GiB");
     for (Row row; is_put && enhanced_packet(file, place, is_big, facts, &row, &place);)
         is_put = put(&rows, &row, sizeof row);
-    PyObject *found = is_put ? Py_BuildValue("(NK)", as_bytes(&rows), (unsigned long long)place) : PyErr_NoMemory();
+    if (!is_put && !PyErr_Occurred())
+        PyErr_NoMemory();
+    PyObject *found = is_put ? Py_BuildValue("(NK)", as_bytes(&rows), (unsigned long long)place) : NULL;
     PyMem_Free(rows.data);
     PyBuffer_Release(&data);
     PyBuffer_Release(&bases);
@@ -355,12 +371,31 @@ typedef struct {
     PyObject *lookup;
 } Table;
 
+static uint64_t secrets[1 + MOST_KEY / 4];
+
+/* Numbers that nobody outside knows. Else somebody could choose ports whose keys all have the same place. */
+static bool make_secrets(void)
+{
+    for (unsigned i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+        PyObject *name = PyBytes_FromFormat("zmtpsniff %u", i);
+        Py_hash_t value = name == NULL ? -1 : PyObject_Hash(name); /* Python's own secret is in it */
+        Py_XDECREF(name);
+        if (value == -1)
+            return false;
+        secrets[i] = (uint64_t)value;
+    }
+    return true;
+}
+
+/* Multilinear hashing: two keys have the same place by chance only, whatever they are. They are words of 4 octets. */
 static uint32_t hash(const uint8_t *key, uint32_t size)
 {
-    uint32_t value = 2166136261u;
-    for (uint32_t i = 0; i < size; i++)
-        value = (value ^ key[i]) * 16777619u;
-    return value ^ value >> 15;
+    uint64_t value = secrets[0];
+    for (uint32_t i = 0, word; i < size / 4; i++) {
+        memcpy(&word, key + 4 * i, sizeof word);
+        value += secrets[i + 1] * word;
+    }
+    return (uint32_t)(value >> 32);
 }
 
 /* The slot of a key: its own, or the free one where it belongs. At most half of the slots are taken. */
@@ -389,19 +424,6 @@ static bool make_table(Table *table, PyObject *lookup, uint32_t rows)
     return table->flows != NULL && table->slots != NULL;
 }
 
-static void free_table(Table *table)
-{
-    for (uint32_t i = 0; table->flows != NULL && i < table->count; i++) {
-        Flow *flow = table->flows[i];
-        Py_DECREF(flow->token);
-        PyMem_Free(flow->sides[0].carry.data);
-        PyMem_Free(flow->sides[1].carry.data);
-        PyMem_Free(flow);
-    }
-    PyMem_Free(table->flows);
-    PyMem_Free(table->slots);
-}
-
 /* Take the facts of a side: (mode, next, offset, keep, counted, part, carry, recent lengths, recent_until). */
 static bool enter_side(PyObject *facts, Side *side)
 {
@@ -412,6 +434,8 @@ static bool enter_side(PyObject *facts, Side *side)
     if (!PyArg_ParseTuple(facts, "IKLKLISO!L", &side->mode, &next, &offset, &keep, &counted, &part_number, &carry,
                           &PyTuple_Type, &recent, &until))
         return false;
+    if (offset < -MOST_OFFSET || offset > MOST_OFFSET)
+        return is_nonsense("an offset in a stream is less than 2^62");
     side->next = (uint32_t)next;
     side->offset = offset;
     side->keep = keep;
@@ -421,8 +445,10 @@ static bool enter_side(PyObject *facts, Side *side)
     side->packet = 0;
     char *octets;
     Py_ssize_t size, kept = PyTuple_Size(recent);
-    if (PyBytes_AsStringAndSize(carry, &octets, &size) || kept < 0 || kept > RECENT)
+    if (PyBytes_AsStringAndSize(carry, &octets, &size) || kept < 0)
         return false;
+    if (kept > RECENT || size > MOST_CARRY)
+        return is_nonsense("a direction has at most 16 segments, and 64 KiB of a message");
     for (Py_ssize_t i = 0; i < kept; i++) {
         unsigned long length = PyLong_AsUnsignedLong(PyTuple_GetItem(recent, i));
         if (PyErr_Occurred())
@@ -431,7 +457,9 @@ static bool enter_side(PyObject *facts, Side *side)
         side->recent[i].is_old = true;
     }
     side->kept = (unsigned)kept;
-    return put(&side->carry, octets, (size_t)size);
+    if (!put(&side->carry, octets, (size_t)size))
+        PyErr_NoMemory();
+    return !PyErr_Occurred();
 }
 
 /* Take the facts of a lock step: (requester, packet, part, time, offset, seen, answered, asked, timeout), or None. */
@@ -447,53 +475,75 @@ static bool enter_step(PyObject *facts, Step *step)
     step->is_on = true;
     step->packet = packet, step->part = part_number, step->time_ns = time_ns, step->offset = offset;
     step->seen = seen, step->answered = answered, step->asked = asked, step->timeout_ns = timeout;
-    return step->requester < 2;
+    return (step->requester < 2 && timeout >= 0) || is_nonsense("a flow has two sides, and waits some time");
 }
 
-/* The flow of a key, asked of Python: (token, side, last_ns, facts, facts, step), or None. NULL: not settled. */
-static Flow *enter(Table *table, const Segment *segment)
+static void free_flow(Flow *flow)
 {
-    if (table->count >= MOST_FLOWS)
-        return NULL;
-    PyObject *key = PyBytes_FromStringAndSize((const char *)segment->key, segment->key_size);
-    PyObject *found = key == NULL ? NULL : PyObject_CallFunctionObjArgs(table->lookup, key, NULL);
-    Py_XDECREF(key);
-    if (found == NULL || found == Py_None) {
-        Py_XDECREF(found);
-        return NULL;
-    }
+    if (flow == NULL)
+        return;
+    Py_XDECREF(flow->token);
+    PyMem_Free(flow->sides[0].carry.data);
+    PyMem_Free(flow->sides[1].carry.data);
+    PyMem_Free(flow);
+}
+
+/* A flow with these facts: (token, side, last_ns, facts, facts, step). NULL: they are none, or no memory. */
+static Flow *make_flow(PyObject *facts, unsigned *side)
+{
     PyObject *token, *one, *other, *step;
-    unsigned side;
     long long last_ns;
+    if (!PyArg_ParseTuple(facts, "OILO!O!O", &token, side, &last_ns, &PyTuple_Type, &one, &PyTuple_Type, &other, &step))
+        return NULL;
     Flow *flow = PyMem_Calloc(1, sizeof *flow);
-    if (flow == NULL || !PyArg_ParseTuple(found, "OILO!O!O", &token, &side, &last_ns, &PyTuple_Type, &one,
-                                          &PyTuple_Type, &other, &step) ||
-        side > 1 || !enter_side(one, &flow->sides[0]) || !enter_side(other, &flow->sides[1]) ||
-        !enter_step(step, &flow->step)) {
-        if (flow != NULL) {
-            PyMem_Free(flow->sides[0].carry.data);
-            PyMem_Free(flow->sides[1].carry.data);
-        }
-        PyMem_Free(flow);
-        Py_DECREF(found);
+    if (flow == NULL)
+        return (Flow *)PyErr_NoMemory();
+    if ((*side > 1 && !is_nonsense("a flow has two sides")) || !enter_side(one, &flow->sides[0]) ||
+        !enter_side(other, &flow->sides[1]) || !enter_step(step, &flow->step)) {
+        free_flow(flow);
         return NULL;
     }
+    flow->token = Py_NewRef(token);
+    flow->last_ns = last_ns;
+    return flow;
+}
+
+/* What is in the slot of a key, asked of Python if there is nothing. 0: the flow is not settled, or an error is set. */
+static uint32_t enter(Table *table, const Segment *segment)
+{
+    uint8_t mine[MOST_KEY], theirs[MOST_KEY];
     uint32_t size = segment->key_size, half = (size - 4) / 2;
-    uint8_t *mine = flow->sides[side].key, *theirs = flow->sides[!side].key;
-    memcpy(mine, segment->key, size);
+    memcpy(mine, segment->key, size); /* the callback may change the block */
+    uint32_t slot = *slot_of(table, mine, size);
+    if (slot || table->count >= MOST_FLOWS)
+        return slot;
+    PyObject *key = PyBytes_FromStringAndSize((const char *)mine, size);
+    PyObject *facts = key == NULL ? NULL : PyObject_CallFunctionObjArgs(table->lookup, key, NULL);
+    unsigned side = 0;
+    Flow *flow = facts == NULL || facts == Py_None ? NULL : make_flow(facts, &side);
+    Py_XDECREF(key);
+    Py_XDECREF(facts);
+    if (flow == NULL)
+        return 0;
     memcpy(theirs, mine + half, half);
     memcpy(theirs + half, mine, half);
     memcpy(theirs + 2 * half, mine + 2 * half + 2, 2);
     memcpy(theirs + 2 * half + 2, mine + 2 * half, 2);
+    memcpy(flow->sides[side].key, mine, size);
+    memcpy(flow->sides[!side].key, theirs, size);
     flow->key_size = size;
-    flow->last_ns = last_ns;
-    flow->token = Py_NewRef(token);
-    Py_DECREF(found);
     uint32_t place = table->count++;
     table->flows[place] = flow;
-    *slot_of(table, mine, size) = 1 + 2 * place + side;
     *slot_of(table, theirs, size) = 1 + 2 * place + !side;
-    return flow;
+    return *slot_of(table, mine, size) = 1 + 2 * place + side; /* last: who talks to himself has one key */
+}
+
+static void free_table(Table *table)
+{
+    for (uint32_t i = 0; i < table->count; i++)
+        free_flow(table->flows[i]);
+    PyMem_Free(table->flows);
+    PyMem_Free(table->slots);
 }
 
 /* ------------------------------------------------------------------ frames of messages (23/ZMTP, 37/ZMTP) */
@@ -533,12 +583,16 @@ static int frame_at(Span octets, uint64_t place, uint64_t keep, uint64_t *flags,
     return *length - (octets.size - *start) > WAIT_LIMIT ? -1 : 0;
 }
 
-/* Whether a message of `frames` frames keeps the lock step; it changes the step, and says which request is answered. */
-static bool keeps_step(Flow *flow, unsigned side, Span octets, const Frame *first, uint64_t base, Message *message,
-                       int64_t packet, int64_t time_ns)
+/* Whether more than `most`, 0 or more, are between these times. They may be any: no number holds each difference. */
+static bool is_longer(int64_t begin, int64_t end, int64_t most)
 {
-    Step *step = &flow->step;
-    (void)octets, (void)base;
+    return end > begin && (uint64_t)end - (uint64_t)begin > (uint64_t)most;
+}
+
+/* Whether a message of `frames` frames keeps the lock step; it changes the step, and says which request is answered. */
+static bool keeps_step(Step *step, unsigned side, const Frame *first, Message *message, int64_t packet,
+                       int64_t time_ns)
+{
     if (first->length || message->frames < 2)
         return false;
     if (side == step->requester) {
@@ -553,12 +607,11 @@ static bool keeps_step(Flow *flow, unsigned side, Span octets, const Frame *firs
     }
     if (!step->packet || message->seen <= step->offset)
         return false;
-    int64_t latency = time_ns - step->time_ns;
-    if (latency < 0 || latency > step->timeout_ns)
+    if (time_ns < step->time_ns || is_longer(step->time_ns, time_ns, step->timeout_ns))
         return false;
     message->request = step->packet;
     message->request_part = step->part;
-    message->latency = latency;
+    message->latency = time_ns - step->time_ns;
     step->answered = message->offset;
     step->packet = 0;
     return true;
@@ -593,8 +646,8 @@ static uint64_t read_messages(Flow *flow, unsigned side_number, uint32_t side_na
         message.part = ++next->part;
         message.side = side_name;
         message.frame = (uint32_t)(first / sizeof frame);
-        if (flow->step.is_on && !keeps_step(flow, side_number, octets, (Frame *)(batch->frames.data + first), base,
-                                            &message, side->packet, time_ns))
+        if (flow->step.is_on && !keeps_step(&flow->step, side_number, (Frame *)(batch->frames.data + first), &message,
+                                            side->packet, time_ns))
             return NOWHERE;
         if (!put(&batch->messages, &message, sizeof message))
             return NOWHERE;
@@ -615,8 +668,9 @@ static void remember(Side *side, const Segment *segment, int64_t time_ns, int64_
         side->first = (side->first + 1) % RECENT;
         side->kept--;
     }
+    int64_t begin = side->offset - (int64_t)segment->length;
     side->recent[(side->first + side->kept++) % RECENT] =
-        (Recent){side->offset - (int64_t)segment->length, time_ns, seen, segment->start, (uint32_t)segment->length, false};
+        (Recent){begin, time_ns, seen, segment->start, (uint32_t)segment->length, false};
     if (side->offset <= side->recent_until)
         return;
     int64_t octets = 0;
@@ -635,7 +689,7 @@ static Span behind_carry(const Side *side, Span block, const Segment *segment, B
 {
     Span octets = {part(block, segment->start, segment->length), segment->length};
     *base = segment->start;
-    if (!side->carry.size)
+    if (octets.data == NULL || !side->carry.size)
         return octets;
     size_t begin = batch->carried.size;
     *base = block.size + begin;
@@ -655,9 +709,8 @@ static bool take_payload(Flow *flow, unsigned side_number, uint32_t name, Span b
     int64_t before = side->packet, earlier = side->counted == packet ? 0 : side->part;
     uint64_t base, left;
     Span octets = behind_carry(side, block, segment, batch, &base);
-    Message next = {.row = place, .offset = side->offset, .seen = seen, .part = earlier ? 0 : side->part};
-    if (side->counted != packet)
-        next.part = 0;
+    Message next = {.row = place, .offset = side->offset, .seen = seen};
+    next.part = side->counted == packet ? side->part : 0;
     side->packet = packet;
     left = octets.data == NULL ? NOWHERE
                                : read_messages(flow, side_number, name, octets, base, &next, row->time_ns, batch);
@@ -690,16 +743,13 @@ static bool take_packet(Table *table, Span block, const Row *row, uint32_t place
     Segment segment;
     if (!headers(block, row, &segment) || (segment.flags & (SYN | RST | FIN | ACK)) != ACK)
         return false;
-    uint32_t slot = *slot_of(table, segment.key, segment.key_size);
-    if (!slot) {
-        if (enter(table, &segment) == NULL)
-            return false;
-        slot = *slot_of(table, segment.key, segment.key_size);
-    }
+    uint32_t slot = enter(table, &segment);
+    if (!slot)
+        return false;
     Flow *flow = table->flows[(slot - 1) / 2];
     unsigned number_of_side = (slot - 1) % 2;
     Side *side = &flow->sides[number_of_side], *other = &flow->sides[!number_of_side];
-    if (row->time_ns - flow->last_ns > pause_ns)
+    if (is_longer(flow->last_ns, row->time_ns, pause_ns))
         return false;
     if (side->mode != UNWANTED) {
         uint32_t unseen = other->next - segment.ack;
@@ -798,11 +848,11 @@ static PyObject *take(PyObject *Py_UNUSED(module), PyObject *arguments)
         return NULL;
     uint32_t count = (uint32_t)((size_t)rows.len / sizeof(Row));
     Span block = {octets.buf, (uint64_t)octets.len};
-    Table table;
+    Table table = {0};
     Batch batch = {0};
     PyObject *found = NULL;
-    if (octets.len > (Py_ssize_t)MOST_OUTPUT / 2)
-        PyErr_SetString(PyExc_ValueError, "a block has less than 1 GiB");
+    if (octets.len > (Py_ssize_t)MOST_OUTPUT / 2 || first < 0 || first > INT64_MAX - UINT32_MAX || pause_ns < 0)
+        is_nonsense("a block has at most 1 GiB, and its packets have numbers");
     else if (!make_table(&table, lookup, count))
         PyErr_NoMemory();
     else {
@@ -813,8 +863,8 @@ static PyObject *take(PyObject *Py_UNUSED(module), PyObject *arguments)
         }
         if (!PyErr_Occurred())
             found = result(&table, &batch, place);
-        free_table(&table);
     }
+    free_table(&table);
     PyMem_Free(batch.messages.data);
     PyMem_Free(batch.frames.data);
     PyMem_Free(batch.carried.data);
@@ -844,6 +894,12 @@ static bool put_number(Output *out, uint64_t value)
 static bool put_text(Output *out, const char *text)
 {
     return put(out, text, strlen(text));
+}
+
+static bool put_time(Output *out, int64_t time_ns)
+{
+    uint64_t since_1970 = (uint64_t)time_ns;
+    return time_ns < 0 ? put_text(out, "-") && put_number(out, -since_1970) : put_number(out, since_1970);
 }
 
 /* What an octet is in JSON: 0 as it is, 1 escaped, 2 no text, 3 perhaps a part of a character of UTF-8. */
@@ -922,13 +978,13 @@ static Span span_of(PyObject *octets)
     return (Span){(const uint8_t *)data, (uint64_t)size};
 }
 
-/* The texts of all sides, from (start, end, tail) of each. */
+/* The texts of all sides, from (start, end, tail) of each; they last as long as `sides`. */
 static Texts *make_texts(PyObject *sides, Py_ssize_t *count)
 {
-    *count = PyList_Size(sides);
+    *count = PyTuple_Size(sides);
     Texts *texts = *count < 0 ? NULL : PyMem_Calloc((size_t)*count + 1, sizeof *texts);
     for (Py_ssize_t i = 0; texts != NULL && i < *count; i++) {
-        PyObject *side = PyList_GetItem(sides, i);
+        PyObject *side = PyTuple_GetItem(sides, i);
         if (!PyTuple_Check(side) || PyTuple_Size(side) != 3) {
             PyErr_SetString(PyExc_TypeError, "three texts for each side");
             break;
@@ -970,9 +1026,7 @@ static bool put_message(Output *out, const Columns *columns, const Message *mess
     if (place == NULL)
         return false;
     memcpy(&row, place, sizeof row);
-    if (row.time_ns < 0) /* before 1970 */
-        return false;
-    bool is_put = put_text(out, "{\"type\":\"message\",\"time_ns\":") && put_number(out, (uint64_t)row.time_ns) &&
+    bool is_put = put_text(out, "{\"type\":\"message\",\"time_ns\":") && put_time(out, row.time_ns) &&
                   put_text(out, ",\"packet\":") && put_number(out, columns->first_packet + message->row) &&
                   put(out, texts->start.data, texts->start.size);
     for (uint32_t i = 0; is_put && i < message->frames; i++) {
@@ -1009,9 +1063,12 @@ static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *arguments)
         return NULL;
     Columns columns = {span_of(bodies[0]), span_of(bodies[1]), span_of(bodies[2]), span_of(bodies[3]),
                        span_of(bodies[4]), first, most, fragment};
-    Texts *texts = make_texts(sides, &count);
-    if (texts == NULL)
+    PyObject *held = PyList_AsTuple(sides); /* the callback may change the list */
+    Texts *texts = held == NULL ? NULL : make_texts(held, &count);
+    if (texts == NULL) {
+        Py_XDECREF(held);
         return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
     Output out = {0};
     bool is_put = true;
     Message message;
@@ -1025,6 +1082,7 @@ static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *arguments)
         PyErr_SetString(PyExc_ValueError, "columns that do not fit together, or no memory");
     PyMem_Free(out.data);
     PyMem_Free(texts);
+    Py_DECREF(held);
     return found;
 }
 
@@ -1085,7 +1143,9 @@ static bool count_intervals(Span messages, Span rows, int64_t width_ns, PyObject
         if (place == NULL)
             return false;
         memcpy(&row, place, sizeof row);
-        int64_t interval = row.time_ns - row.time_ns % width_ns;
+        int64_t over = row.time_ns % width_ns, interval = row.time_ns - over;
+        if (over < 0 && __builtin_sub_overflow(interval, width_ns, &interval))
+            return false;
         if (interval != begin) {
             if (count && !append(intervals, Py_BuildValue("(LL)", (long long)begin, (long long)count)))
                 return false;
@@ -1172,5 +1232,5 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit_core(void)
 {
-    return PyModule_Create(&module);
+    return make_secrets() ? PyModule_Create(&module) : NULL;
 }

@@ -1,0 +1,307 @@
+"""The native core on what no capture and no caller should give it, and what compilers say of its source."""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.both_cores import BothCores
+from tests.support.paths import PROJECT
+from zmtpsniff.native import core, reference
+
+SOURCE = PROJECT / "zmtpsniff" / "native" / "core.c"
+LINK = 101
+PAUSE = 10**12
+LAST = 2**63 - 1
+NATIVE: Any = core
+
+
+def side(
+    mode: int = 1, *, start: int = 1000, offset: int = 0, carry: bytes = b"", lengths: Any = ()
+) -> tuple[Any, ...]:
+    """The facts of a direction."""
+    return (mode, start, offset, 1 << 20, 0, 0, carry, lengths, 0)
+
+
+def flow(one: Any = None, other: Any = None, *, number: int = 0, last_ns: int = 0, step: Any = None) -> Any:
+    """A lookup whose flows all have these facts."""
+    return lambda _: ("token", number, last_ns, one or side(), other or side(), step)
+
+
+def segment(payload: bytes, seq: int = 1000, ports: tuple[int, int] = (1, 2)) -> bytes:
+    """A packet of raw IP."""
+    header = bytes.fromhex("4500 0000 0000 0000 4006 0000 0a000001 0a000001")
+    tcp = b"".join(port.to_bytes(2, "big") for port in ports) + seq.to_bytes(4, "big") + (1000).to_bytes(4, "big")
+    return header[:2] + (40 + len(payload)).to_bytes(2, "big") + header[4:] + tcp + b"\x50\x10\1\0\0\0\0\0" + payload
+
+
+def block(*packets: bytes, time_ns: int = 5) -> tuple[bytes, bytes]:
+    """Octets and rows of packets."""
+    rows, place = [], 0
+    for packet in packets:
+        rows.append(reference.ROW.pack(time_ns, place, len(packet), len(packet), LINK))
+        place += len(packet)
+    return b"".join(packets), b"".join(rows)
+
+
+HELLO = segment(b"\0\5hello")
+
+
+@pytest.fixture(name="both")
+def _both() -> BothCores:
+    return BothCores()
+
+
+def test_the_packet_of_these_tests_is_taken(both: BothCores) -> None:
+    octets, rows = block(HELLO)
+    stop, messages, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
+    assert (stop, len(messages)) == (1, reference.MESSAGE.size)
+
+
+# ------------------------------------------------------------------ captures
+
+
+@pytest.mark.parametrize("link", [0, 1, 101, 108, 113, 228, 229, 276])
+@pytest.mark.parametrize("ipv6", [False, True])
+def test_headers_cut_anywhere(both: BothCores, link: int, ipv6: bool) -> None:
+    """Each header, cut at each octet: by the row alone, and by the block, too."""
+    tcp = HELLO[20:]
+    ip = bytes.fromhex("6000 0000 001b 0640") + bytes(32) if ipv6 else HELLO[:20]
+    ethernet = b"\x86\xdd" if ipv6 else b"\x08\x00"
+    before = {
+        0: bytes([0x1E if ipv6 else 2, 0, 0, 0]), 108: bytes([0, 0, 0, 0x18 if ipv6 else 2]), 1: bytes(12) + ethernet,
+        113: bytes(14) + ethernet, 276: ethernet + bytes(18),
+    }.get(link, b"")  # fmt: skip
+    packet = before + ip + tcp
+    for size in range(len(packet) + 1):
+        for octets in (packet[:size], packet):
+            rows = reference.ROW.pack(5, 0, size, size, link)
+            stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
+            assert stop == (size == len(packet))
+
+
+@pytest.mark.parametrize(("start", "captured"), [(0, 2**32 - 1), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1), (1, 47)])
+def test_a_row_that_points_outside(both: BothCores, start: int, captured: int) -> None:
+    rows = reference.ROW.pack(5, start, captured, captured, LINK)
+    assert both.take(HELLO, rows, 0, 1, PAUSE, flow())[0] == 0
+
+
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 2**20, 2**20 + 1, 2**32, 2**56 - 1, 2**56, 2**63, 2**64 - 1])
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 9, 300])
+def test_a_frame_of_any_length(both: BothCores, length: int, size: int) -> None:
+    octets, rows = block(segment((b"\2" + length.to_bytes(8, "big") + bytes(300))[:size]))
+    both.take(octets, rows, 0, 1, PAUSE, flow())
+
+
+@pytest.mark.parametrize("last_ns", [-LAST - 1, -1, 0, LAST])
+@pytest.mark.parametrize("time_ns", [-LAST - 1, -1, 0, LAST])
+@pytest.mark.parametrize("requester", [None, 0, 1])
+def test_times_of_which_no_difference_is_safe(
+    both: BothCores, last_ns: int, time_ns: int, requester: int | None
+) -> None:
+    octets, rows = block(segment(b"\1\0\0\5hello"), time_ns=time_ns)
+    step = None if requester is None else (requester, requester, 1, last_ns, -1, -1, -1, 0, PAUSE)
+    both.take(octets, rows, 0, 1, PAUSE, flow(last_ns=last_ns, step=step))
+    both.take(octets, rows, 0, 1, PAUSE, flow(last_ns=time_ns, step=step))
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_who_talks_to_himself_has_one_key(both: BothCores, number: int) -> None:
+    octets, rows = block(segment(b"\0\1x", ports=(7, 7)), segment(b"\0\1x", 1003, ports=(7, 7)))
+    both.take(octets, rows, 0, 1, PAUSE, flow(number=number))
+
+
+def test_flows_beyond_the_most_are_left_over(both: BothCores) -> None:
+    packets = [segment(b"", ports=(1 + number, 9)) for number in range(reference.MOST_FLOWS + 2)]
+    assert both.take(*block(*packets), 0, 1, PAUSE, flow())[0] == reference.MOST_FLOWS
+
+
+def test_messages_of_packets_before_1970(both: BothCores) -> None:
+    octets, rows = block(HELLO, time_ns=-5)
+    _, messages, frames, carried, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
+    shown = both.lines(octets, carried, rows, 1, messages, frames, [(b"", b"", b"")] * 2, 99, bytes)
+    assert shown.startswith(b'{"type":"message","time_ns":-5,')
+    assert both.tally(messages, rows, 1000, 50.0)[0] == [(-1000, 1)]
+
+
+def test_frames_of_any_two_octets(both: BothCores) -> None:
+    """Text, escapes, hexadecimal digits, or Python's: each octet alone and beside each kind of octet."""
+    octets = b"".join(bytes([one, other]) for one in range(256) for other in b'a"\n\0\x7f\xc3')
+    pairs = len(octets) // 2
+    frames = b"".join(reference.FRAME.pack(2 * place, size) for size in (1, 2) for place in range(pairs))
+    messages = reference.MESSAGE.pack(0, 0, 1, 0, 2 * pairs, 0, 0, 0, 0, 0)
+    both.lines(octets, b"", reference.ROW.pack(1, 0, 0, 0, 1), 1, messages, frames, [(b"", b"", b"")], 99, repr_of)
+
+
+def repr_of(octets: bytes) -> bytes:
+    return repr(octets).encode()
+
+
+@pytest.mark.parametrize("cut", range(1, 24))
+def test_rows_that_are_not_whole_are_none(both: BothCores, cut: int) -> None:
+    octets, rows = block(HELLO, segment(b"", 1007))
+    assert both.take(octets, rows[:-cut], 0, 1, PAUSE, flow())[0] == 1
+
+
+# ------------------------------------------------------------------ callers
+
+
+@pytest.mark.parametrize(
+    "lookup",
+    [
+        flow(number=2),
+        flow(side(offset=2**62 + 1)),
+        flow(side(offset=-LAST - 1)),
+        flow(side(lengths=(1,) * 17)),
+        flow(side(lengths=("x",))),
+        flow(side(lengths=(2**64,))),
+        flow(side(carry=bytes(65_537))),
+        flow(side(carry="text")),  # type: ignore[arg-type]
+        flow(step=(2, 0, 0, 0, 0, 0, 0, 0, 0)),
+        flow(step=(0, 0, 0, 0, 0, 0, 0, 0, -1)),
+        flow(step=()),
+        flow((1, 2)),
+        lambda _: (),
+        lambda _: 7,
+    ],
+)
+def test_facts_that_cannot_be_are_an_error(lookup: Callable[[bytes], Any]) -> None:
+    """The call says so, and takes no packet."""
+    octets, rows = block(HELLO)
+    with pytest.raises((ValueError, TypeError, OverflowError, SystemError)):
+        NATIVE.take(octets, rows, 0, 1, PAUSE, lookup)
+
+
+@pytest.mark.parametrize(("number", "pause_ns"), [(-1, PAUSE), (LAST, PAUSE), (1, -1)])
+def test_numbers_that_cannot_be_are_an_error(number: int, pause_ns: int) -> None:
+    with pytest.raises(ValueError, match="have numbers"):
+        NATIVE.take(*block(HELLO), 0, number, pause_ns, flow())
+
+
+def test_an_error_of_a_callback_comes_out() -> None:
+    class OwnError(Exception):
+        pass
+
+    def fails(_: bytes) -> Any:
+        raise OwnError
+
+    octets, rows = block(HELLO, segment(b"\0\1\xff", ports=(3, 4)))
+    with pytest.raises(OwnError):
+        NATIVE.take(octets, rows, 0, 1, PAUSE, fails)
+    _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
+    with pytest.raises(OwnError):
+        NATIVE.lines(octets, carried, rows, 1, messages, frames, [(b"",) * 3] * 4, 99, fails)
+    for wrong in ("text", None, bytearray(b"x")):
+        with pytest.raises(TypeError):
+            NATIVE.lines(octets, carried, rows, 1, messages, frames, [(b"",) * 3] * 4, 1, lambda _, it=wrong: it)
+
+
+def test_a_callback_may_change_what_it_can_reach() -> None:
+    """The core reads nothing that is no longer there: block, rows, texts."""
+    octets, rows = map(bytearray, block(HELLO, HELLO))
+
+    def scribble(_: bytes) -> Any:
+        octets[:] = bytes(len(octets))
+        rows[:] = b"\xff" * len(rows)
+        return flow()(b"")
+
+    assert NATIVE.take(octets, rows, 0, 1, PAUSE, scribble)[0] == 1
+    octets_, rows_ = block(segment(b"\0\1\xff"))
+    _, messages, frames, *_ = NATIVE.take(octets_, rows_, 0, 1, PAUSE, flow())
+    texts = [tuple(bytes([65 + number]) * 5000 for number in range(3)) for _ in range(2)]
+
+    def clear(_: bytes) -> bytes:
+        texts.clear()
+        return b"{}"
+
+    shown = NATIVE.lines(octets_, b"", rows_, 1, messages, frames, texts, 99, clear)
+    assert shown.endswith(b"A" * 5000 + b"{}" + b"B" * 5000 + b"C" * 5000 + b"}\n")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(0, 1), (0, 2**32 - 1), (4, 9), (12, 1), (12, 2**32 - 1), (16, 2), (16, 2**32 - 1)]
+)
+def test_columns_that_do_not_fit_are_an_error(place: int, value: int) -> None:
+    """A row, a side or a frame that is not there."""
+    octets, rows = block(HELLO)
+    _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
+    wrong = bytearray(messages)
+    wrong[place : place + 4] = value.to_bytes(4, "little")
+    with pytest.raises(ValueError, match="do not fit"):
+        NATIVE.lines(octets, carried, rows, 1, bytes(wrong), frames, [(b"",) * 3] * 2, 99, bytes)
+
+
+@pytest.mark.parametrize("frame", [(0, 10**6), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1), (40, 8)])
+def test_frames_that_are_not_there_are_an_error(frame: tuple[int, int]) -> None:
+    octets, rows = block(HELLO)
+    _, messages, _, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
+    with pytest.raises(ValueError, match="do not fit"):
+        NATIVE.lines(octets, carried, rows, 1, messages, reference.FRAME.pack(*frame), [(b"",) * 3] * 2, 99, bytes)
+
+
+@pytest.mark.parametrize(("unit_ns", "header"), [(10**9 + 1, 16), (1, 15), (1, 0)])
+def test_records_that_cannot_be_are_an_error(unit_ns: int, header: int) -> None:
+    with pytest.raises(ValueError, match="record"):
+        NATIVE.pcap_rows(b"\xff" * 99, 0, False, unit_ns, header, 9, 1)
+
+
+def test_nothing_is_kept() -> None:
+    """A call gives all references back, also where it fails."""
+    octets, rows = block(HELLO, segment(b"\0\1\xff", ports=(3, 4)))
+    token, facts = object(), (side(), side(carry=b"\0" * 50))
+
+    def lookup(key: bytes) -> Any:
+        return token, 0, 0, facts[0], (7,) if key[-1] == 4 else facts[1], None
+
+    before = sys.getrefcount(token), [sys.getrefcount(one) for one in facts]
+    for _ in range(100):
+        with pytest.raises(TypeError):
+            NATIVE.take(octets, rows, 0, 1, PAUSE, lookup)
+        NATIVE.take(octets, rows[:24], 0, 1, PAUSE, lookup)
+    assert (sys.getrefcount(token), [sys.getrefcount(one) for one in facts]) == before
+
+
+# ------------------------------------------------------------------ the source
+
+
+def test_octets_are_read_by_three_functions() -> None:
+    """Nothing else takes an element of a span, or adds to its pointer, but what goes over one from end to end."""
+    functions = re.findall(r"^(?:static|PyMODINIT).*?\b(\w+)\([^;{]*\)\n\{\n(.*?)^\}", SOURCE.read_text(), re.M | re.S)
+    assert len(functions) > 50
+    readers = {name for name, body in functions if re.search(r"\.data(\[| \+)", body)}
+    over_all = {"put_escaped", "put_hex", "put_frame", "lines", "count_intervals", "count_latencies"}
+    own_output = {"read_messages", "behind_carry", "take_payload"}
+    assert readers <= {"octet", "number", "part"} | over_all | own_output
+    long = {name: body.count("\n") for name, body in functions if body.count("\n") > 58}
+    assert not long
+
+
+STRICT = ("-Wall", "-Wextra", "-Werror", "-Wconversion", "-std=c11", "-O2", "-fPIC")
+
+
+def analysed(*command: str) -> str:
+    """The output of a compiler for the core."""
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"there is no {command[0]} here")
+    headers = f"-I{sysconfig.get_paths()['include']}"
+    done = subprocess.run([*command, *STRICT, headers, str(SOURCE)], capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr + (f"exit status {done.returncode}" if done.returncode else "")
+
+
+def test_gcc_and_its_analyser_have_nothing_to_say(tmp_path: Path) -> None:
+    assert analysed("gcc", "-fanalyzer", "-c", "-o", str(tmp_path / "core.o")) == ""
+
+
+def test_clang_has_nothing_to_say() -> None:
+    assert analysed("clang", "-fsyntax-only") == ""
+
+
+@pytest.mark.slow  # some ten seconds
+def test_the_analyser_of_clang_has_nothing_to_say(tmp_path: Path) -> None:
+    assert analysed("clang", "--analyze", "-o", str(tmp_path / "report")) == ""
