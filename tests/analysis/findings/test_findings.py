@@ -36,6 +36,7 @@ FAULTY = {
     "bad_ready_truncated": ["protocol-violated"],
     "bad_reserved_flags": ["protocol-violated"],
     "rec_closing_worker": ["worker-closed"],
+    "rec_cut_message": ["message-cut"],
     "rec_frozen_peer": ["heartbeat-lost"],
     "rec_group_not_joined": ["protocol-violated"],
     "rec_late_reply": ["replies-slow"],
@@ -56,6 +57,7 @@ FAULTY = {
     "sec_mismatch_null_curve": ["mechanisms-differ"],
     "sec_plain_refused_435": ["credentials-refused"],
     "sec_types_push_pub": ["sockets-mismatched"],
+    "x_433_to_zmtp20": ["handshake-timer"],
 }
 # Of the recorded captures with known contents, those whose names say that something is wrong in them.
 SHARED_FAULTY = re.compile("bad_|mix_|m31_backpressure|sec_(curve_refused|mismatch|plain_refused|types)")

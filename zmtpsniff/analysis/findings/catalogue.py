@@ -112,6 +112,25 @@ FINDINGS: dict[str, FindingKind] = {
         "comes back before its old connection is over, not two that are both alive.",
         waits=True,
     ),
+    "handshake-timer": FindingKind(
+        "warning",
+        "A program closes each connection to a peer of ZMTP 1.0 or 2.0 thirty seconds after it was made.",
+        "The peer's greeting says that it is of that version, the handshake was done long before, and the side of ZMTP "
+        "3.x closes the connection, 30 s after its SYN.",
+        "That side is libzmq 4.3.3 or one near it, whose handshake timer (ZMQ_HANDSHAKE_IVL, 30 s) goes on after the "
+        "handshake if the peer is old (libzmq#4076, #4106). Use libzmq 4.3.5 there, which has the fix (#4456), or set "
+        "ZMQ_HANDSHAKE_IVL to 0; or upgrade the library of the old peer.",
+    ),
+    "message-cut": FindingKind(
+        "warning",
+        "A program closed a connection in the middle of a message that it was sending: that one is lost, and whatever "
+        "waited behind it. A note if it was the receiver that closed.",
+        "The stream of the side that closes first ends inside a frame, or between the frames of a message, with a FIN "
+        "or a RST. zmtpsniff does not say so where octets are missing from the capture.",
+        "Let the program wait until all is sent before it ends: close the sockets, terminate the context, and do not "
+        "set ZMQ_LINGER to 0 (the default of CZMQ; `Context.destroy(linger=0)` of pyzmq sets it). A program that is "
+        "killed cannot wait. The wire does not show how many more messages were in its queue.",
+    ),
     "worker-silent": FindingKind(
         "error",
         "A worker gets requests and answers none, while the others of the same queue do.",

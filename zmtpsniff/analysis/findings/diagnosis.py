@@ -7,6 +7,7 @@ from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, 
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
@@ -43,6 +44,7 @@ class Diagnosis:
             Topics(),
             Copies(),
             Identities(),
+            Closings(),
             Violations(),
             Vantage(),
         ]
