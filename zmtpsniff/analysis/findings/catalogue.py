@@ -112,6 +112,17 @@ FINDINGS: dict[str, FindingKind] = {
         "comes back before its old connection is over, not two that are both alive.",
         waits=True,
     ),
+    "connection-forgotten": FindingKind(
+        "warning",
+        "A connection between two hosts was dead when something was sent on it again, after minutes of silence.",
+        "Nothing had passed for a minute or longer, no heartbeat and no probe of TCP. The octets that were sent then "
+        "were never acknowledged, or a RST answered them; or a RST came by itself after whole minutes.",
+        "Most likely a firewall, NAT or a load balancer between the two forgot the connection; or the other host is "
+        "down, or was restarted. A SUB does not notice, and waits for ever. Set ZMQ_HEARTBEAT_IVL, so that both "
+        "sides learn of it and connect anew, or ZMQ_TCP_KEEPALIVE with ZMQ_TCP_KEEPALIVE_IDLE, on the side that waits "
+        "and to less than the time of silence.",
+        waits=True,
+    ),
     "handshake-timer": FindingKind(
         "warning",
         "A program closes each connection to a peer of ZMTP 1.0 or 2.0 thirty seconds after it was made.",
@@ -227,6 +238,15 @@ FINDINGS: dict[str, FindingKind] = {
         "Something on a connection breaks the rules of ZMTP or of its sockets' pattern.",
         "zmtpsniff reports it as a problem; docs/problems.md says more of each.",
         "Look at the packets named: `zmtpsniff read -Y 'type == \"problem\"' capture.pcap`.",
+    ),
+    "connection-idle": FindingKind(
+        "note",
+        "On a connection between two hosts nothing passes for four minutes or longer.",
+        "No packet of it is in the capture for so long: no message, no heartbeat, no probe of TCP. zmtpsniff does not "
+        "say so where packets may be missing.",
+        "Nothing, if no firewall, NAT or load balancer is between the two. Those forget such a connection, some of "
+        "them after four minutes, and then a SUB gets nothing any more, for ever: set ZMQ_HEARTBEAT_IVL, or "
+        "ZMQ_TCP_KEEPALIVE with ZMQ_TCP_KEEPALIVE_IDLE (the kernel's own probes begin after two hours).",
     ),
     "reply-to-nobody": FindingKind(
         "note",

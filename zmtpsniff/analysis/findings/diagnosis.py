@@ -13,6 +13,7 @@ from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
+from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
@@ -33,14 +34,15 @@ class Diagnosis:
 
     def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
         """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
-        relays = Relays()
+        relays, idle = Relays(), IdleConnections()
         self.inquiries: list[Inquiry] = [
             Endpoints(rules),
             Handshakes(),
             Requests(relays.passes_on, timeout_seconds),
             relays,
             SealedRequests(timeout_seconds),
-            Receivers(),
+            idle,
+            Receivers(idle.is_forgotten),
             Topics(),
             Copies(),
             Identities(),

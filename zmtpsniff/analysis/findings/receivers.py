@@ -13,7 +13,7 @@ Messages waited, whatever the sockets: a publisher queues up to ZMQ_SNDHWM of th
 wait. So this is a warning.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from dissectors.address import host_of
 from dissectors.events import Connection
@@ -62,8 +62,9 @@ class _Receiver:
 class Receivers(Inquiry):
     """Receivers that stop for a while."""
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, is_forgotten: Callable[[int], bool]) -> None:
+        """``is_forgotten`` says of a connection that is over whether something between its hosts forgot it."""
+        self._is_forgotten = is_forgotten
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
@@ -89,8 +90,8 @@ class Receivers(Inquiry):
         """Learn which types the sockets have that stopped."""
         for peer in (event.client, event.server):
             key = event.flow, peer.address
-            if dossier is None or dossier.blind:
-                self._unreached.entries.pop(key, None)  # the acknowledgments may be what the capture lacks
+            if dossier is None or dossier.blind or self._is_forgotten(event.flow):
+                self._unreached.entries.pop(key, None)  # not its fault, or the capture lacks them
             if any(key in ledger.entries for ledger in (self._full, self._unreached, self._unheard)):
                 self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
