@@ -206,6 +206,7 @@ ALLOWED = {
     },
     "zmtpsniff/check": {
         "zmtpsniff.check",
+        "zmtpsniff.analysis.statistics.octets",
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.bodies",
         "zmtpsniff.analysis.findings",
@@ -213,6 +214,7 @@ ALLOWED = {
         "zmtpsniff.render",
         "dissectors.events",
         "dissectors.problems",
+        "dissectors.records",
     },
     "zmtpsniff/browse": {
         "zmtpsniff.browse",

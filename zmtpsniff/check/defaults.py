@@ -7,4 +7,4 @@ FACTOR = 2.0
 """The factor by which rates and latencies may change under a policy that --init writes."""
 
 TOLERANCE = 100.0
-"""Percent by which rates and latencies may be worse than in the baseline."""
+"""Percent by which rates and latencies may differ from those before."""

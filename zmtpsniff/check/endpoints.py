@@ -145,18 +145,13 @@ class RequiredTopics(NamedTuple):
         counter = _counter(service, self.kind)
         missing = [glob for glob in self.topics if not any(map(glob.matches, counter.counts))]
         found = f"{plural(len(self.topics), 'topic')} at {service.address}, as expected"
-        if missing and (unknown := _topics_unknown(service, counter, self.kind, of_all=False)):
+        if missing and (unknown := topics_unknown(service, counter, self.kind, of_all=False)):
             return Judgement(found, (), unknown)
-        return Judgement(found, [Complaint(self._words(glob.text, service.address)) for glob in missing])
+        return Judgement(found, [Complaint(topic_gone(self.kind, glob.text, service.address)) for glob in missing])
 
     def absent(self, address: str) -> str | None:
         """The service is absent."""
-        return self._words(self.topics[0].text, address) if self.topics else None
-
-    def _words(self, topic: str, address: str) -> str:
-        shown = quote(topic.encode("utf-8", "surrogateescape"), _SHOWN_OCTETS)
-        verb = "subscribed to" if self.kind == "subscriptions" else "published"
-        return f"{shown} was {verb} at {address}, and is not any more"
+        return topic_gone(self.kind, self.topics[0].text, address) if self.topics else None
 
 
 class AllowedTopics(NamedTuple):
@@ -175,7 +170,7 @@ class AllowedTopics(NamedTuple):
             for topic in others
         ]
         found = f"{plural(len(counter.counts), 'topic')} {verb} at {service.address}, all of them known"
-        return Judgement(found, complaints, _topics_unknown(service, counter, self.kind, of_all=True))
+        return Judgement(found, complaints, topics_unknown(service, counter, self.kind, of_all=True))
 
     def absent(self, address: str) -> str | None:
         """An absent service has no topic."""
@@ -321,7 +316,14 @@ def _counter(service: ServiceProfile, kind: TopicKind) -> TopicCounter:
     return service.subscriptions if kind == "subscriptions" else service.topics
 
 
-def _topics_unknown(service: ServiceProfile, counter: TopicCounter, kind: TopicKind, *, of_all: bool) -> str:
+def topic_gone(kind: TopicKind, topic: str, address: str) -> str:
+    """The words for a topic that is not there any more; ``topic`` is its pattern."""
+    shown = quote(topic.encode("utf-8", "surrogateescape"), _SHOWN_OCTETS)
+    verb = "subscribed to" if kind == "subscriptions" else "published"
+    return f"{shown} was {verb} at {address}, and is not any more"
+
+
+def topics_unknown(service: ServiceProfile, counter: TopicCounter, kind: TopicKind, *, of_all: bool) -> str:
     """Why there may be topics that were not seen, for a demand about all topics, or about some that are missing."""
     if service.encrypted:
         return f"what {service.address} says is encrypted"

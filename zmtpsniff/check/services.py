@@ -10,12 +10,24 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Sides, Subscription
+from dissectors.events import (
+    AnyEvent,
+    Capture,
+    Command,
+    Connection,
+    Greeting,
+    Message,
+    Problem,
+    Side,
+    Sides,
+    Subscription,
+)
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import WITH_TOPICS
+from zmtpsniff.analysis.statistics.octets import length_of
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.sight import certain_type, has_handshake
-from zmtpsniff.check.span import Span
+from zmtpsniff.check.span import SECOND_NS, Span
 
 NO_MECHANISM = "none"
 _MOST_SERVICES = 10_000
@@ -83,16 +95,36 @@ class TopicCounter:
 class _Flow:
     """The counts of a connection before it is over."""
 
-    __slots__ = ("blind", "encrypted", "latencies", "mechanisms", "problems", "subscriptions", "topics")
+    __slots__ = (
+        "blind",
+        "encrypted",
+        "latencies",
+        "mechanisms",
+        "problems",
+        "sizes",
+        "slowest",
+        "subscriptions",
+        "topics",
+    )
 
     def __init__(self, limits: Sequence[int]) -> None:
         self.mechanisms: dict[str, str] = {}  # by the address that announces it
         self.subscriptions = TopicCounter()
         self.topics = TopicCounter()
         self.latencies = Sketch(limits)
+        self.sizes: dict[str, Sketch] = {}  # of messages in octets, by the address of the sender
+        self.slowest: dict[int, int] = {}  # the longest latency of each second
         self.encrypted = 0  # frames that cannot be read
         self.blind = False
         self.problems: Counter[str] = Counter()  # codes, notes left out
+
+    def measure(self, message: Message) -> None:
+        """Note how long a message is, and how late."""
+        if not message.incomplete:
+            self.sizes.setdefault(message.src, Sketch()).add(sum(map(length_of, message.frames)))
+        if message.latency_ns is not None:
+            second = message.time_ns // SECOND_NS
+            self.slowest[second] = max(message.latency_ns, self.slowest.get(second, 0))
 
 
 class ServiceProfile:
@@ -117,6 +149,8 @@ class ServiceProfile:
         self.messages = Sides(0, 0)
         self.encrypted = 0  # frames that cannot be read: nobody knows where their messages end
         self.latencies = Sketch(limits)
+        self.sizes: dict[Side, Sketch] = {"client": Sketch(), "server": Sketch()}  # of messages in octets
+        self.slowest: dict[int, int] = {}  # the longest latency of each second that has one, if it is measured
         self.clients: dict[str, Connection] = {}  # by host, with an example
         self.clients_cut = False
         self.lifetimes: list[Lifetime] = []
@@ -183,6 +217,11 @@ class ServiceProfile:
         self.messages.client += connection.messages.client
         self.messages.server += connection.messages.server
         self.encrypted += flow.encrypted
+        for side, sender in _sides(connection):
+            if sizes := flow.sizes.get(sender):
+                self.sizes[side].join(sizes)
+        for second, latency_ns in flow.slowest.items():
+            self.slowest[second] = max(latency_ns, self.slowest.get(second, 0))
         self.latencies.join(flow.latencies)
         self._live(connection)
 
@@ -202,6 +241,11 @@ class ServiceProfile:
         self.lifetimes.append(Lifetime(connection.start_ns, connection.end_ns, example))
 
 
+def _sides(connection: Connection) -> tuple[tuple[Side, str], tuple[Side, str]]:
+    """Both sides, each with its address."""
+    return ("client", connection.client.address), ("server", connection.server.address)
+
+
 def _mechanism(connection: Connection) -> str | None:
     """The mechanism that both sides agreed on. For versions that have no mechanism, the version."""
     if connection.mechanism is None and connection.version in ("1.0", "2.0"):
@@ -212,14 +256,18 @@ def _mechanism(connection: Connection) -> str | None:
 class Services:
     """Takes all events of a capture and tells its services."""
 
-    def __init__(self, limits: Iterable[int] = ()) -> None:
-        """``limits`` are latencies (nanoseconds) up to which replies are to be counted exactly."""
+    def __init__(self, limits: Iterable[int] = (), *, measures: bool = False) -> None:
+        """``limits`` are latencies (nanoseconds) up to which replies are to be counted exactly.
+
+        ``measures`` says whether to note how long messages are, and when replies are slow.
+        """
         self.services: dict[str, ServiceProfile] = {}
         self.span = Span()
         self.unseen = 0  # connections without a handshake in the capture
         self.is_lossy = False  # something is missing from the capture
         self.totals: Capture | None = None  # the last record
         self.is_cut = False  # there were more services than are told apart
+        self._measures = measures
         self._limits = tuple(sorted(set(limits)))
         self._flows: defaultdict[int, _Flow] = defaultdict(partial(_Flow, self._limits))
 
@@ -238,6 +286,8 @@ class Services:
                     self._flows[event.flow].latencies.add(event.latency_ns)
                 if event.socket_type in WITH_TOPICS and event.frames:
                     self._flows[event.flow].topics.add(event.frames[0])
+                if self._measures:
+                    self._flows[event.flow].measure(event)
             elif isinstance(event, Command):
                 if event.name == "MESSAGE":
                     self._flows[event.flow].encrypted += 1

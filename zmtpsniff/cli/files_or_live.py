@@ -45,12 +45,12 @@ class CaptureSettings(NamedTuple):
         fail_if_overwritten(self.captures, file)
 
 
-def capture_options(verb: str) -> OptionGroup:
-    """The options of a command that does with traffic what ``verb`` says."""
+def capture_options(verb: str, captures: str = "CAPTURE...") -> OptionGroup:
+    """The options of a command that does with traffic what ``verb`` says; its usage names ``captures``."""
     return OptionGroup(
         "capture",
         CaptureSettings,
-        click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE..."),
+        click.argument("captures", nargs=-1, type=FilePath(), metavar=captures),
         CHECKS.option(
             "--live", "is_live", is_flag=True,
             help=f"{verb} traffic while it passes. From -i, until -a, -c or Ctrl-C.",

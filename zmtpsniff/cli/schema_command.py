@@ -11,9 +11,10 @@ from zmtpsniff.cli.help import CommandWithHelp
 @click.option("--stats", is_flag=True, help="Print that of the records of zmtpsniff stats.")
 @click.option("--diagnose", is_flag=True, help="Print that of the records of zmtpsniff diagnose.")
 @click.option("--trace", is_flag=True, help="Print that of the records of zmtpsniff trace.")
+@click.option("--diff", is_flag=True, help="Print that of the records of zmtpsniff diff.")
 @click.option("--report", is_flag=True, help="Print that of the records of zmtpsniff spark report.")
 @click.option("--version", "version", is_flag=True, help="Print only the version of the records.")
-def schema(stats: bool, diagnose: bool, trace: bool, report: bool, version: bool) -> None:
+def schema(stats: bool, diagnose: bool, trace: bool, diff: bool, report: bool, version: bool) -> None:
     """Print the JSON Schema (2020-12) of the records that -T json writes.
 
     Their version is MAJOR.MINOR: records and fields that are new raise MINOR, what programs that read them may trip
@@ -24,6 +25,7 @@ def schema(stats: bool, diagnose: bool, trace: bool, report: bool, version: bool
     zmtpsniff schema --stats
     zmtpsniff schema --diagnose
     zmtpsniff schema --trace
+    zmtpsniff schema --diff
     zmtpsniff schema --report
     zmtpsniff schema --version
     """
@@ -34,8 +36,8 @@ def schema(stats: bool, diagnose: bool, trace: bool, report: bool, version: bool
     if version:
         click.echo(VERSION)
         return
-    if stats + diagnose + trace + report > 1:
-        raise click.UsageError("--stats, --diagnose, --trace and --report: give one of them")
+    if stats + diagnose + trace + diff + report > 1:
+        raise click.UsageError("--stats, --diagnose, --trace, --diff and --report: give one of them")
     wanted: tuple[Any, str, str] | None = None  # the types of records, their name, the command that writes them
     if stats:
         from zmtpsniff.analysis.findings.finding import Finding
@@ -51,6 +53,10 @@ def schema(stats: bool, diagnose: bool, trace: bool, report: bool, version: bool
         from zmtpsniff.analysis.ways.records import Way
 
         wanted = Way, "ways", "trace"
+    elif diff:
+        from zmtpsniff.check.difference import ComparisonSum, Difference
+
+        wanted = Difference | ComparisonSum, "differences", "diff"
     elif report:
         from zmtpsniff.report.results import AnyReportRecord
 
