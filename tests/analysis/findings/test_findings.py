@@ -57,6 +57,7 @@ FAULTY = {
     "sec_mismatch_null_curve": ["mechanisms-differ"],
     "sec_plain_refused_435": ["credentials-refused"],
     "sec_types_push_pub": ["sockets-mismatched"],
+    "rec_growing_connections": ["connections-grow"],
     "x_433_to_zmtp20": ["handshake-timer"],
 }
 # Of the recorded captures with known contents, those whose names say that something is wrong in them.

@@ -123,6 +123,17 @@ FINDINGS: dict[str, FindingKind] = {
         "and to less than the time of silence.",
         waits=True,
     ),
+    "connections-grow": FindingKind(
+        "warning",
+        "A program opens connections to one server, uses each for a while, and closes none or hardly any. A note if "
+        "the capture shows that for less than ten seconds.",
+        "Twenty connections or more of one host to one server, opened one behind the other until the capture ends. "
+        "Messages passed on each, and nothing more once later ones were there. Connections from before the capture do "
+        "not count.",
+        "Make one socket and use it again, or close each (`with context.socket(...)`): a socket that the program "
+        "forgets stays connected. Both hosts run out of descriptors in the end (`ulimit -n`), or the program of "
+        "sockets (ZMQ_MAX_SOCKETS, 1023).",
+    ),
     "handshake-timer": FindingKind(
         "warning",
         "A program closes each connection to a peer of ZMTP 1.0 or 2.0 thirty seconds after it was made.",

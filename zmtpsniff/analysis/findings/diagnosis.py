@@ -11,6 +11,7 @@ from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
+from zmtpsniff.analysis.findings.growth import Growth
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.idleness import IdleConnections
@@ -47,6 +48,7 @@ class Diagnosis:
             Copies(),
             Identities(),
             Closings(),
+            Growth(),
             Violations(),
             Vantage(),
         ]
