@@ -16,7 +16,7 @@ import pytest
 
 from tests.capture.test_live import messages, request_and_reply
 from tests.support.live_program import engines, live, needs_privilege, running, wait_for
-from tests.support.paths import PROJECT
+from tests.support.paths import FIXTURES, PROJECT
 from tests.support.ports import free_port
 from tests.world.tap import load
 from zmtpsniff.render import FORMATS
@@ -102,6 +102,7 @@ main()
         ),
         ["diagnose", "--live"],
         ["trace", "--live"],
+        ["diff", "--live", str(FIXTURES / "m31_req_rep.pcap")],
         ["check", "--live", "--include", "protocol"],
     ],
     ids=" ".join,

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -41,10 +41,14 @@ forbid = 'type == "connection" && !(server.socket_type == "REP")'
 """
 
 
+def _checking(policy: Path, *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
+    """check with a policy, once it captures."""
+    return _running([*PROGRAM, "--policy", str(policy), *options])
+
+
 @contextmanager
-def _checking(policy: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+def _running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
     """The program, once it captures."""
-    command = [*PROGRAM, "--policy", str(policy), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         said: list[str] = []
 
@@ -157,3 +161,27 @@ def test_what_cannot_be_captured_ends_it_with_2() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "")
     assert "no-such-if0" in done.stderr
+
+
+@needs_privilege
+def test_changes_since_a_capture(tmp_path: Path) -> None:
+    """The same service twice: saved at first, then captured, with a client that gets no reply any more."""
+    port, saved = free_port(), tmp_path / "before.pcapng"
+    policy = tmp_path / "policy.toml"
+    policy.write_text('include = ["protocol"]')
+    with _checking(policy, "-f", f"tcp port {port}", "-w", str(saved)) as process:
+        _orders(25)(port)
+        wait_for(lambda: _closed(saved), PATIENCE)
+        process.send_signal(signal.SIGINT)
+        process.wait(PATIENCE)
+    command = [sys.executable, "-m", "zmtpsniff", "diff", "--live", "--fail", "-v", "-i", "lo", "-T", "json"]
+    options = ["-f", f"tcp port {port}", "-w", str(tmp_path / "after.pcapng"), str(saved)]
+    with _running([*command, *options]) as process:
+        _orders(25, answered=False)(port)
+        wait_for(lambda: _closed(tmp_path / "after.pcapng"), PATIENCE)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout
+        differences = [json.loads(line) for line in process.stdout.read().splitlines()][:-1]
+        status = process.wait(PATIENCE)
+    problems = [one["subject"] for one in differences if one["aspect"] == "problems"]
+    assert (status, problems) == (1, ["request-unanswered"])

@@ -1,4 +1,4 @@
-"""``zmtpsniff diff``: what it writes, and what it refuses."""
+"""``zmtpsniff diff``: its output, and its errors."""
 
 import json
 import shutil

@@ -2,6 +2,8 @@
 
 import io
 import os
+from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, cast
 
 import click
@@ -10,7 +12,7 @@ from zmtpsniff.check.defaults import SHOWN, TOLERANCE
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
 from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
-from zmtpsniff.cli.run import pump, write_structs
+from zmtpsniff.cli.run import load_dissection, pump, write_structs
 from zmtpsniff.cli.shared_options import FloatRange, IntRange, color, output_file, records_format
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
@@ -104,12 +106,19 @@ def _compare(settings: DiffSettings) -> bool:
     capture = settings.capture
     files = [capture._replace(captures=_files(name), is_live=False) for name in capture.captures]
     before, after = Services(measures=True), Services(measures=True)
-    sides = [(before, files[0]), (after, capture._replace(captures=()) if capture.is_live else files[1])]
-    if capture.is_live:
-        sides.reverse()  # what passes would not wait until BEFORE is read
-    for services, side in sides:
-        with dissecting(side, records=settings.file, verbosity=settings.verbosity, load=_load) as dissection:
-            pump(dissection, capture.dissection, services.take, settings.file)
+    open_side = partial(dissecting, records=settings.file, verbosity=settings.verbosity, load=_load)
+    with ExitStack() as opened:
+        if capture.is_live:
+            dissectors = load_dissection(capture.dissection)  # for the file, too, while packages can be read
+            with open_side(capture._replace(captures=())) as passing:
+                # Root is given up. The file is read afterwards: what passes would not wait.
+                recorded = opened.enter_context(open_side(files[0], dissectors=dissectors))
+                pump(passing, capture.dissection, after.take, settings.file)
+        else:
+            recorded, changed = (opened.enter_context(open_side(side)) for side in files)
+        pump(recorded, capture.dissection, before.take, settings.file)
+        if not capture.is_live:
+            pump(changed, capture.dissection, after.take, settings.file)
     tolerance = tolerance_of_diff(settings.tolerance)
     compared = compare_services(before, after, tolerance)
     differences = by_harm(one for each in compared for one in each.differences)

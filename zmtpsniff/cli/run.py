@@ -43,6 +43,7 @@ def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDisse
     collaborators.
     """
     import zmtpsniff.dissection
+    import zmtpsniff.engine.settled
     from zmtpsniff.analysis.plugins import installed, load_dissectors
 
     if settings.decode_bodies:
