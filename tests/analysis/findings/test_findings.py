@@ -48,6 +48,7 @@ FAULTY = {
     "rec_reconnect_storm": ["reconnect-storm"],
     "rec_relaxed_request": ["protocol-violated"],
     "rec_request_to_pull": ["sockets-mismatched"],
+    "rec_returning_publisher": ["subscriptions-lost"],
     "rec_same_identity": ["identity-shared"],
     "rec_stolen_identity": ["identity-shared"],
     "rec_third_of_a_pair": ["protocol-violated"],

@@ -134,6 +134,16 @@ FINDINGS: dict[str, FindingKind] = {
         "forgets stays connected. Both hosts run out of descriptors in the end (`ulimit -n`), or the program of "
         "sockets (ZMQ_MAX_SOCKETS, 1023).",
     ),
+    "subscriptions-lost": FindingKind(
+        "warning",
+        "A subscriber connected again, and not all of its subscriptions came with it: it gets nothing of the others.",
+        "The old connection had more topics when it ended. The new one has a part of them, in the order of their "
+        "octets, in which libzmq sends them again, and none was cancelled.",
+        "libzmq sends all subscriptions at once when it connects again, and drops those beyond the mark of the "
+        "subscriber's queue (libzmq#4064). Set ZMQ_SNDHWM of the SUB to more than it has subscriptions, or to 0; the "
+        "default is 1000. Or subscribe to fewer, shorter prefixes.",
+        waits=True,
+    ),
     "handshake-timer": FindingKind(
         "warning",
         "A program closes each connection to a peer of ZMTP 1.0 or 2.0 thirty seconds after it was made.",

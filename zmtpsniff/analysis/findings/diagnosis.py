@@ -19,6 +19,7 @@ from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
 from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.resubscriptions import Resubscriptions
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.topics import Topics
 from zmtpsniff.analysis.findings.vantage import Vantage
@@ -49,6 +50,7 @@ class Diagnosis:
             Identities(),
             Closings(),
             Growth(),
+            Resubscriptions(),
             Violations(),
             Vantage(),
         ]
