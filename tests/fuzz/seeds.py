@@ -22,6 +22,8 @@ from tests.world.tap import load
 from . import layer_seeds
 from .below import LINKS
 from .connections import MECHANISMS
+from .native import COLUMNS, FILES, PACKETS, PAYLOADS
+from .native import LINKS as PLAIN_LINKS
 from .octets import packed
 from .targets import TARGETS
 
@@ -344,7 +346,33 @@ def _curve_keys() -> list[bytes]:
     return [format_key(key).encode() for key in keys] + [b"# a comment\n\nCURVE_SHARED_KEY - - 00 # short\n"]
 
 
+def _native() -> list[bytes]:
+    found = []
+    for name in (
+        "m31_req_rep.pcap",
+        "m31_ipv6.pcap",
+        "m31_linux_sll2.pcap",
+        "m31_pub_sub.pcap",
+        "mix_link_types.pcapng",
+    ):
+        talk = load(FIXTURES / name)[8:30]
+        plain = [(PLAIN_LINKS.index(link), octets) for _, link, octets, *_ in talk if link in PLAIN_LINKS]
+        found += [bytes([PACKETS, facts]) + packed(plain) for facts in (0, 0x48)]
+    sent = [
+        (0x12, b"\0\5hello\1\1a\0\1b"),
+        (0x13, b"\1\0\0\3one"),
+        (0x12, b"\2" + (300).to_bytes(8, "big") + bytes(250)),
+    ]
+    found += [bytes([PAYLOADS, facts]) + packed([*sent, (0x12, bytes(60)), *sent]) for facts in (0, 0x20, 0x41, 0x51)]
+    found += [bytes([FILES, 0]) + _capture(name, 900)[24:] for name in ("m31_req_rep.pcap", "m31_linux_sll2.pcap")]
+    found += [bytes([FILES, 0]) + _capture("m31_pcapng_file.pcapng", 1500)[start:] for start in (0, 28, 48, 64)]
+    frames = [b"text", b'\\"\n', b"\0\xff", "\u00e9".encode(), b"", b"x" * 70]
+    found += [bytes([COLUMNS, facts]) + packed((0, octets) for octets in frames) for facts in (0, 0x41)]
+    return found
+
+
 _SEEDS = {
+    "native": _native,
     "pcap": lambda: _files("m31_req_rep.pcap", "net_snaplen96.pcap", "m31_linux_sll2.pcap"),
     "pcapng": lambda: _files("m31_pcapng_file.pcapng", "mix_link_types.pcapng"),
     "compressed": _compressed,

@@ -44,6 +44,7 @@ from .connections import (
 )
 from .curve import curve_keys, curve_plaintexts
 from .layers import deflate, tls
+from .native import native
 from .octets import turns
 from .output import checked, is_safe, shown
 
@@ -217,7 +218,7 @@ TARGETS: dict[str, Target] = {
     for target in (
         pcap, pcapng, compressed, strace, headers, headers_general, fragments, flows, tls, greetings, zmtp1, zmtp2,
         zmtp3, halves, websocket, deflate, upgrades, radio, pgm, curve_keys, curve_plaintexts, payloads, bodies,
-        protobuf, filters, policy, everything,
+        protobuf, filters, policy, everything, native,
     )
 }  # fmt: skip
 """Every target by its name."""

@@ -197,12 +197,12 @@ static bool enhanced_packet(Span file, uint64_t place, bool is_big, Span bases, 
     memcpy(&base, facts, sizeof base);
     uint64_t high = number_of_file(file, place + 12, is_big), low = number_of_file(file, place + 16, is_big);
     uint64_t units = high << 32 | low;
-    if (base.unit_ns <= 0 || base.offset_ns < 0)
+    int64_t time_ns;
+    if (base.unit_ns <= 0 || base.offset_ns < 0 || units > INT64_MAX ||
+        __builtin_mul_overflow((int64_t)units, base.unit_ns, &time_ns) ||
+        __builtin_add_overflow(time_ns, base.offset_ns, &time_ns))
         return false;
-    if (units > (uint64_t)(INT64_MAX - base.offset_ns) / (uint64_t)base.unit_ns)
-        return false;
-    *row = (Row){(int64_t)units * base.unit_ns + base.offset_ns, (uint32_t)(place + 28), (uint32_t)captured,
-                 (uint32_t)wire, base.link};
+    *row = (Row){time_ns, (uint32_t)(place + 28), (uint32_t)captured, (uint32_t)wire, base.link};
     *stop = place + length;
     return true;
 }
