@@ -118,6 +118,23 @@ def test_problems_that_are_new_and_those_that_are_rarer() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("after", "was", "now"), [(["a", "c"], ["b"], ["c"]), (["a", "b", "c"], [], ["c"]), (["x", "y"], [], [])]
+)
+def test_identities_of_clients(after: list[str], was: list[str], now: list[str]) -> None:
+    """All of them are other ones if each run makes them up."""
+
+    def change(old: ServiceProfile, new: ServiceProfile) -> None:
+        (example,) = old.clients.values()
+        for profile, names in ((old, ["a", "b"]), (new, after)):
+            for name in names:
+                profile.names.add(name, example)
+
+    assert [(one.aspect, one.was, one.now) for one in _differences(change)] == (
+        [("clients", was, now)] if was or now else []
+    )
+
+
 def test_a_topic_that_a_shorter_capture_would_not_have_shown() -> None:
     def change(old: ServiceProfile, new: ServiceProfile) -> None:
         old.topics.counts[b"hourly"] = 4

@@ -91,6 +91,11 @@ def test_a_new_service_that_nobody_gets_through_to() -> None:
     assert "  new      handshakes     all of 7 connections failed" in done.stdout
 
 
+def test_a_client_is_named_by_its_identity() -> None:
+    done = run("diff", FIXTURES / "rec_same_identity_ok.pcap", FIXTURES / "rec_same_identity.pcap")
+    assert '  changed  clients        "other worker" gone\n' in done.stdout
+
+
 def test_exit_status() -> None:
     other = SHOP / "new-client.pcap.gz"
     assert run("diff", BEFORE, other).returncode == 0

@@ -232,8 +232,8 @@ def _clients(pair: _Pair) -> Iterator[Compared]:
     if not most or len(pair.old.lifetimes) > 2 * most:  # they come and go
         return
     hosts: dict[str, Any] = {}
-    if not pair.tolerance.only_worse and not pair.is_moved and now:
-        hosts = {"was": _missing_hosts(pair), "now": _missing_hosts(pair.back)}
+    if not pair.tolerance.only_worse and now:
+        hosts = {"was": _missing_clients(pair), "now": _missing_clients(pair.back)}
     counts = {"before": most, "after": now, "unit": "clients", **hosts}
     judgement = ClientCount(most, None).judge(pair.new, pair.after)
     found = [
@@ -245,15 +245,20 @@ def _clients(pair: _Pair) -> Iterator[Compared]:
         if grows or hosts.get("was") or hosts.get("now"):
             words = f"{pair.new.address} has {plural(now, 'client')}, and had {most:,}"
             if now == most:
-                words = f"{pair.new.address} has clients on other hosts"
+                words = f"{pair.new.address} has other clients"
             found.append(pair.difference("clients", "neutral", words, **counts))
     yield Compared("clients", found, judgement.unknown)
 
 
-def _missing_hosts(pair: _Pair) -> list[str]:
-    if not pair.after.is_whole or pair.new.clients_cut or len(pair.old.lifetimes) > 2 * pair.old.most_clients():
+def _missing_clients(pair: _Pair) -> list[str]:
+    """The hosts of clients that are gone, and their identities; not those that each run makes up anew."""
+    old, new = pair.old, pair.new
+    if not pair.after.is_whole or new.clients_cut or len(old.lifetimes) > 2 * old.most_clients():
         return []
-    return sorted(pair.old.clients.keys() - pair.new.clients)
+    hosts = set() if pair.is_moved else old.clients.keys() - new.clients.keys()
+    names, others = old.names.examples.keys(), new.names.examples.keys()
+    made_up = names.isdisjoint(others) or old.names.is_full or new.names.is_full
+    return [*sorted(hosts), *sorted(set() if made_up else names - others)]
 
 
 def _sockets(pair: _Pair) -> Iterator[Compared]:

@@ -132,8 +132,8 @@ class DifferencesText:
         if one.aspect == "clients":
             hosts = [f"{', '.join(self._first(list(map(escape, hosts))))} {word}"
                      for word, hosts in (("gone", one.was), ("new", one.now)) if hosts]  # fmt: skip
-            told = f"{one.before:,.0f} {self._arrow} {one.after:,.0f}"
-            return f"{told}: {'; '.join(hosts)}" if hosts else told
+            counts = [f"{one.before:,.0f} {self._arrow} {one.after:,.0f}"] if one.before != one.after else []
+            return ": ".join([*counts, *(["; ".join(hosts)] if hosts else [])])
         before, after = one.before or 0, one.after or 0
         if one.aspect == "latencies":
             return f"{subject}: {brief(round(before))} {self._arrow} {brief(round(after))}{_by(one)}"

@@ -26,8 +26,10 @@ from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.statistics.octets import length_of
 from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.check.globs import literal
 from zmtpsniff.check.sight import certain_type, has_handshake
 from zmtpsniff.check.span import SECOND_NS, Span
+from zmtpsniff.words.text import quote
 
 NO_MECHANISM = "none"
 _MOST_SERVICES = 10_000
@@ -68,6 +70,11 @@ class Values:
     def known(self) -> list[str]:
         """The values, sorted."""
         return sorted(self.examples)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there may be more values than are told apart."""
+        return len(self.examples) == _MOST_VALUES
 
 
 class TopicCounter:
@@ -151,6 +158,7 @@ class ServiceProfile:
         self.latencies = Sketch(limits)
         self.sizes: dict[Side, Sketch] = {"client": Sketch(), "server": Sketch()}  # of messages in octets
         self.slowest: dict[int, int] = {}  # the longest latency of each second that has one, if it is measured
+        self.names = Values()  # identities of clients that are text
         self.clients: dict[str, Connection] = {}  # by host, with an example
         self.clients_cut = False
         self.lifetimes: list[Lifetime] = []
@@ -223,6 +231,9 @@ class ServiceProfile:
         for second, latency_ns in flow.slowest.items():
             self.slowest[second] = max(latency_ns, self.slowest.get(second, 0))
         self.latencies.join(flow.latencies)
+        name = client.identity
+        if type(name) is bytes and name and literal(name) is not None:
+            self.names.add(quote(name), connection)
         self._live(connection)
 
     def _live(self, connection: Connection) -> None:
