@@ -192,6 +192,7 @@ ALLOWED = {
         "zmtpsniff.cli.last_line",
         "zmtpsniff.render.wording",
         "zmtpsniff.dissection",
+        "dissectors.batches",
         "dissectors.events",
     },
     "zmtpsniff/render": {

@@ -20,6 +20,9 @@ class BothCores:
     def pcapng_rows(self, *arguments: Any) -> Any:
         return self._same("pcapng_rows", *arguments)
 
+    def ring_rows(self, *arguments: Any) -> Any:
+        return self._same("ring_rows", *arguments)
+
     def take(self, octets: bytes, rows: bytes, place: int, number: int, pause_ns: int, lookup: Any) -> Any:
         answers = {}  # a lookup may not be asked twice
 

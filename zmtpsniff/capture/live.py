@@ -7,15 +7,17 @@ full, packets are dropped here and counted, so that the kernel need not drop the
 import queue
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Fault, Packet
 
 _TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock
 _LOSS_SECONDS = 1.0  # between two reports that packets were dropped
+_Batch = TypeVar("_Batch", bound=list[Packet] | Block)
 _STOP_SECONDS = 1.0  # that an engine has for ending by itself
 
 
@@ -92,15 +94,23 @@ class LiveSource:
 
     def batches(self) -> Iterator[list[Packet]]:
         """Yield packets as they come, and empty lists while none do."""
+        return self._come(iter if self.saver is not None else self._engine.packets)
+
+    def blocks(self) -> Iterator[list[Packet] | Block]:
+        """Yield the same in blocks, if the engine has them."""
+        make = getattr(self._engine, "packet_blocks", None)
+        return self.batches() if make is None or self.saver is not None else self._come(make)
+
+    def _come(self, make: Callable[[Iterator[Any]], Iterator[_Batch]]) -> Iterator[_Batch | list[Packet]]:
+        """Yield the packets that ``make`` makes of what comes, and empty lists while nothing does."""
         self._thread.start()
-        payloads = self._payloads()
-        packets = payloads if self.saver is not None else self._engine.packets(payloads)
+        packets = make(self._payloads())  # which may read on at once
         try:
             while True:
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     self._deadline = None
                     self._engine.stop()
-                batch: list[Packet] = []
+                batch: _Batch | list[Packet] = []
                 if self._wait():
                     taken = next(packets, None)
                     if taken is None:

@@ -10,7 +10,7 @@ from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
 from zmtpsniff.cli.live_host import pass_keys, started_host
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
-from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, run
+from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, reads_columns, run
 from zmtpsniff.cli.saver_options import (
     SaverSettings,
     fail_if_nothing_to_select,
@@ -108,7 +108,10 @@ def live(
             witness=diagnosis,
             selector=selector,
         )
-        capture = Dissection(source, keeping(dissection, output), collaborators, through=through)
+        observed = observer.metrics is not None or observer.otlp is not None
+        batches = reads_columns(output) and selector is None and not observed
+        settings = keeping(dissection, output)._replace(batches=batches)
+        capture = Dissection(source, settings, collaborators, through=through)
         yields = shares_terminal(sys.stderr, output.file)  # also if the line was asked for
         run(
             capture,

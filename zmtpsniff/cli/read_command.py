@@ -8,7 +8,7 @@ import click
 from zmtpsniff.cli.help import PACKETS, CommandWithHelp
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, otlp_option, start_spans
 from zmtpsniff.cli.output import fail_if_overwritten
-from zmtpsniff.cli.run import keeping, run
+from zmtpsniff.cli.run import keeping, reads_columns, run
 from zmtpsniff.cli.saver_options import (
     SaverSettings,
     fail_if_nothing_to_select,
@@ -22,7 +22,6 @@ from zmtpsniff.cli.saver_options import (
 from zmtpsniff.cli.shared_options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.tshark_options import TsharkSettings, open_packets, plan_tshark, tshark_options
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.render import TRAITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -105,8 +104,7 @@ def read(
         selector = PacketSelector(packets, source, packets_only=packets_only)
     collaborators = Collaborators(tls=plan.tls, selector=selector)
     spans = start_spans(otlp, waits=True)
-    batches = output.passes is None and selector is None and not spans
-    batches = batches and TRAITS[output.format].reads_columns and output.times != "delta"
+    batches = reads_columns(output) and selector is None and not spans
     settings = keeping(dissection, output)._replace(batches=batches)
     dissected = Dissection(source, settings, collaborators, through=through)
     line = make_progress_line(dissected, output.file)

@@ -35,6 +35,11 @@ def keeping(settings: "Settings", output: "Output") -> "Settings":
     return settings if octets is None else settings._replace(limits=settings.limits._replace(body_octets=octets))
 
 
+def reads_columns(output: "Output") -> bool:
+    """Whether an output takes messages in columns: nobody looks at each of them before."""
+    return output.passes is None and TRAITS[output.format].reads_columns and output.times != "delta"
+
+
 def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDissector]] | None":
     """Import everything that a Dissection needs, but nothing of a plug-in.
 

@@ -47,6 +47,7 @@ class StatusLine:
         if shown:
             self.erase()
             self._is_written = True
+        from dissectors.batches import MessageBatch
         from dissectors.events import Beacon, Connection, Message
 
         for event in events:
@@ -54,6 +55,9 @@ class StatusLine:
             flow = getattr(event, "flow", None)
             if kind is Message:
                 self._messages += 1
+            elif isinstance(event, MessageBatch):
+                self._messages += len(event)
+                self._open.update(side.flow for side in event.senders if side.flow)
             if kind is Connection:
                 self._open.discard(flow)
             elif flow is not None and kind is not Beacon:

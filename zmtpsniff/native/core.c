@@ -234,6 +234,62 @@ static PyObject *pcapng_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
     return found;
 }
 
+/* A packet in a block of the kernel's ring: tpacket3_hdr, and the hardware type in the sockaddr_ll behind it. */
+typedef struct {
+    uint32_t step, seconds, nanoseconds, size, length, status;
+    uint16_t link, network;
+} RingPacket;
+
+enum { ARPHRD_ETHERNET = 1, ARPHRD_LOOPBACK = 772, HARDWARE = 56, VLAN_VALID = 1 << 4 };
+
+/* The row of a packet in the ring; false if the kernel took a tag out of it, or if it does not fit. */
+static bool ring_packet(Span block, uint64_t place, Row *row, uint64_t *step)
+{
+    RingPacket packet;
+    uint16_t hardware;
+    const uint8_t *header = part(block, place, sizeof packet), *type = part(block, place + HARDWARE, sizeof hardware);
+    if (header == NULL || type == NULL)
+        return false;
+    memcpy(&packet, header, sizeof packet);
+    memcpy(&hardware, type, sizeof hardware);
+    bool is_ethernet = hardware == ARPHRD_ETHERNET || hardware == ARPHRD_LOOPBACK;
+    uint32_t skipped = is_ethernet ? 0 : (uint32_t)packet.network - packet.link;
+    uint64_t start = place + packet.link + skipped;
+    if (packet.status & VLAN_VALID || packet.network < packet.link || skipped > packet.size || skipped > packet.length)
+        return false;
+    if (part(block, start, packet.size - skipped) == NULL)
+        return false;
+    *row = (Row){(int64_t)packet.seconds * 1000000000 + packet.nanoseconds, (uint32_t)start, packet.size - skipped,
+                 packet.length - skipped, is_ethernet ? ETHERNET : RAW};
+    *step = packet.step;
+    return true;
+}
+
+PyDoc_STRVAR(ring_rows_doc,
+"ring_rows(block, count) -> rows\n\n"
+"The packets in a block of the kernel's ring (TPACKET_V3), each a row; None if one of them is not plain.");
+
+static PyObject *ring_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer data;
+    unsigned count;
+    if (!PyArg_ParseTuple(arguments, "y*I", &data, &count))
+        return NULL;
+    Span block = {data.buf, (uint64_t)data.len};
+    Output rows = {0};
+    uint64_t place = 0, step = 0;
+    bool is_plain = block.size <= UINT32_MAX, is_put = true;
+    for (unsigned i = 0; is_plain && is_put && i < count; i++, place += step) {
+        Row row;
+        is_plain = ring_packet(block, place, &row, &step);
+        is_put = !is_plain || put(&rows, &row, sizeof row);
+    }
+    PyObject *found = !is_put ? PyErr_NoMemory() : is_plain ? as_bytes(&rows) : Py_NewRef(Py_None);
+    PyMem_Free(rows.data);
+    PyBuffer_Release(&data);
+    return found;
+}
+
 /* ------------------------------------------------------------------ headers of packets */
 
 typedef struct {
@@ -1216,6 +1272,7 @@ static PyObject *tally(PyObject *Py_UNUSED(module), PyObject *arguments)
 static PyMethodDef methods[] = {
     {"pcap_rows", pcap_rows, METH_VARARGS, pcap_rows_doc},
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
+    {"ring_rows", ring_rows, METH_VARARGS, ring_rows_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
     {"tally", tally, METH_VARARGS, tally_doc},

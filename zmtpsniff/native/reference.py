@@ -78,6 +78,31 @@ def pcapng_rows(data: bytes, place: int, is_big: bool, bases: bytes) -> tuple[by
     return b"".join(rows), place
 
 
+_RING_PACKET = struct.Struct("=IIIIIIHH")  # tpacket3_hdr
+_HARDWARE = struct.Struct("=H")  # in the sockaddr_ll behind it
+_LIKE_ETHERNET = (1, 772)
+_VLAN_VALID = 1 << 4
+
+
+def ring_rows(block: bytes, count: int) -> bytes | None:
+    """The packets in a block of the kernel's ring (TPACKET_V3), as rows; None if one of them is not plain."""
+    rows = []
+    place = 0
+    for _ in range(count):
+        if place + 58 > len(block):
+            return None
+        step, seconds, nanoseconds, size, length, status, link, network = _RING_PACKET.unpack_from(block, place)
+        is_ethernet = _HARDWARE.unpack_from(block, place + 56)[0] in _LIKE_ETHERNET
+        skipped = 0 if is_ethernet else network - link
+        start = place + link + skipped
+        if status & _VLAN_VALID or network < link or skipped > min(size, length) or start + size - skipped > len(block):
+            return None
+        time_ns = seconds * 1_000_000_000 + nanoseconds
+        rows.append(ROW.pack(time_ns, start, size - skipped, length - skipped, 1 if is_ethernet else 101))
+        place += step
+    return b"".join(rows)
+
+
 # ---------------------------------------------------------------------- headers of packets
 
 

@@ -5,8 +5,10 @@ import socket
 import struct
 from collections.abc import Iterator
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.bpf import ARPHRD_ETHERNET, ARPHRD_LOOPBACK
 from zmtpsniff.capture.source import Packet
+from zmtpsniff.native import core
 from zmtpsniff.words.link_types import ETHERNET, RAW
 
 # linux/if_packet.h
@@ -82,6 +84,12 @@ class PacketRing:
             self._next = (self._next + 1) % self._blocks
             if count:
                 yield count, block
+
+
+def block_of(count: int, octets: bytes) -> Block | list[Packet]:
+    """The packets of a block, as rows where the native core can find all of them."""
+    rows = None if core is None else core.ring_rows(octets, count)
+    return packets_of(count, octets) if rows is None else Block(octets, rows)
 
 
 def packets_of(count: int, block: bytes) -> list[Packet]:

@@ -13,9 +13,10 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.bpf import program
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
-from zmtpsniff.capture.engines.packet_ring import PacketRing, packets_of
+from zmtpsniff.capture.engines.packet_ring import PacketRing, block_of, packets_of
 from zmtpsniff.capture.source import CaptureError, Fault, Packet
 
 if TYPE_CHECKING:
@@ -125,6 +126,11 @@ class ScapyEngine:
         """Take blocks apart."""
         for count, block in payloads:
             yield packets_of(count, block)
+
+    def packet_blocks(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[Block | list[Packet]]:
+        """The same, as blocks of packets where all of them are plain."""
+        for count, block in payloads:
+            yield block_of(count, block)
 
     def _look_around(self) -> set[str]:
         """Look after interfaces that are down; returns those that are gone.
