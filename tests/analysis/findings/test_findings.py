@@ -54,6 +54,7 @@ FAULTY = {
     "rec_third_of_a_pair": ["protocol-violated"],
     "rec_two_replies": ["protocol-violated"],
     "rec_unanswered_request": ["request-unanswered"],
+    "rec_waiting_work": ["subscriber-slow", "work-uneven"],
     "sec_curve_keys": ["server-key-wrong"],  # one of its clients, certain by the keys in the file
     "sec_mismatch_null_curve": ["mechanisms-differ"],
     "sec_plain_refused_435": ["credentials-refused"],

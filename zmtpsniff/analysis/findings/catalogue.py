@@ -218,6 +218,16 @@ FINDINGS: dict[str, FindingKind] = {
         "(ZMQ_SNDHWM) is dropped by PUB, and stops PUSH, REQ and DEALER.",
         waits=True,
     ),
+    "work-uneven": FindingKind(
+        "warning",
+        "Jobs of a PUSH waited at one worker while another worker of it had nothing to do.",
+        "The TCP window of the one was closed, and meanwhile no packet came to the other, for a second or longer "
+        "together. Jobs that wait in the memory of a worker do not show.",
+        "PUSH gives a job to a worker when it is sent, not when the worker is free. Keep queues short (ZMQ_SNDHWM of "
+        "the PUSH and ZMQ_RCVHWM of the workers to 1, set before connecting), or let workers ask for jobs: a ROUTER "
+        "that sends to the REQ or DEALER that says it is ready (chapter 3 of the ZeroMQ guide).",
+        waits=True,
+    ),
     "replies-slow": FindingKind(
         "warning",
         "The median reply of a service takes over a second, or some replies take over 100 ms and twenty times the "

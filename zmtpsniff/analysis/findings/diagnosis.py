@@ -22,6 +22,7 @@ from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.findings.resubscriptions import Resubscriptions
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.topics import Topics
+from zmtpsniff.analysis.findings.uneven_work import UnevenWork
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.decode_as import DecodeAs
@@ -51,6 +52,7 @@ class Diagnosis:
             Closings(),
             Growth(),
             Resubscriptions(),
+            UnevenWork(),
             Violations(),
             Vantage(),
         ]

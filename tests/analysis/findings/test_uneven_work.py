@@ -1,0 +1,97 @@
+"""Jobs that wait at one worker while another one has nothing to do, and workers for which nobody waits."""
+
+from typing import NamedTuple
+
+import pytest
+
+from dissectors.events import Capture, Connection, Peer, Sides
+from tests.analysis.findings.diagnoses import diagnose
+from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.analysis.findings.uneven_work import UnevenWork
+from zmtpsniff.net.witness import Cause, Pause, Stall
+
+SECOND = 1_000_000_000
+PUSHER = "10.0.0.1:5555"
+
+
+class Worker(NamedTuple):
+    """A worker of a capture of ten seconds; times are in seconds."""
+
+    stalls: tuple[tuple[float, float], ...] = ()
+    pauses: tuple[tuple[float, float], ...] = ()
+    last: float = 10  # when its last packet came
+    is_closed: bool = False
+    pusher: str = PUSHER
+    is_blind: bool = False
+    kinds: tuple[str, str] = ("PULL", "PUSH")
+    cause: Cause = "window"
+
+
+BUSY = Worker(stalls=((1, 2), (3, 5)))
+
+
+def claimed(*workers: Worker, dropped: int = 0) -> list[Claim]:
+    inquiry = UnevenWork()
+    for flow, one in enumerate(workers, 1):
+        address = f"10.0.0.2:{40_000 + flow}"
+        for since, until in one.stalls:
+            times = round(since * SECOND), round(until * SECOND)
+            inquiry.stall(Stall(flow, address, one.pusher, one.cause, *times, 1, 3, True))
+        for since, until in one.pauses:
+            inquiry.pause(Pause(flow, one.pusher, round(since * SECOND), round(until * SECOND), 0, 0))
+        client, server = (Peer(at, socket_type=kind) for at, kind in zip((address, one.pusher), one.kinds, strict=True))
+        over = Connection(
+            flow, "tcp", client, server, Sides(0, 8), Sides(9, 9), 0, round(one.last * SECOND),
+            "fin" if one.is_closed else "open",
+        )  # fmt: skip
+        inquiry.end(Dossier(flow, blind=one.is_blind), over, 10 * SECOND)
+    inquiry.totals(Capture(1, dropped, 1, 1, 0, 0, 10 * SECOND))
+    return list(inquiry.claims(10 * SECOND))
+
+
+def test_jobs_wait_at_a_slow_worker() -> None:
+    (found,) = (one for one in diagnose(FIXTURES / "rec_waiting_work.pcap") if one.code == "work-uneven")
+    assert found.summary.startswith("jobs of 127.0.0.1:5560 waited ")
+    assert " while 1 other had nothing to do, such as 127.0.0.1:" in found.summary
+
+
+@pytest.mark.parametrize(
+    ("idle", "waited"),
+    [
+        (Worker(last=0.5), "3.0 s"),  # both times, to the end
+        (Worker(last=4), "1.0 s"),
+        (Worker(pauses=((0, 4.5),)), "2.5 s"),
+    ],
+)
+def test_the_time_that_both_have_in_common_counts(idle: Worker, waited: str) -> None:
+    (claim,) = claimed(BUSY, idle)
+    assert claim.summary == (
+        f"jobs of {PUSHER} waited {waited} at the worker 10.0.0.2:40001 while 1 other had nothing to do, such as "
+        "10.0.0.2:40002"
+    )
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        (BUSY,),
+        (BUSY, Worker()),  # it worked all the time
+        (BUSY, Worker(pauses=((5, 10),))),  # it was idle at another time
+        (BUSY, Worker(pauses=((4.5, 9),))),  # for a moment
+        (BUSY, Worker(last=0.5, stalls=((0, 0.1),))),  # jobs wait for that one, too
+        (BUSY, Worker(last=0.5, is_closed=True)),  # it had gone
+        (BUSY, Worker(last=0.5, is_blind=True)),  # its jobs may be in the hole
+        (BUSY._replace(is_blind=True), Worker(last=0.5)),
+        (BUSY, Worker(last=0.5, pusher="10.0.0.1:6666")),
+        (BUSY, Worker(last=0.5, kinds=("SUB", "PUB"))),
+        (BUSY._replace(cause="unacknowledged"), Worker(last=0.5)),
+    ],
+)
+def test_nobody_waits(workers: tuple[Worker, ...]) -> None:
+    assert claimed(*workers) == []
+
+
+def test_packets_that_were_dropped_may_have_been_its_jobs() -> None:
+    assert claimed(BUSY, Worker(last=0.5), dropped=1) == []
