@@ -71,7 +71,7 @@ def main() -> int:
         _say(f"measuring {recording.path.name}")
         return report.Comparison(title, recording, _compare(recording, chosen, options.repeat, options.once_over))
 
-    without = [tools.without_patterns(zmtpsniff), tools.without_payload(zmtpsniff)]
+    without = [tools.in_python(zmtpsniff), tools.without_patterns(zmtpsniff), tools.without_payload(zmtpsniff)]
     without += [tools.totals(name, zmtpsniff) for name in (tools.STATS, tools.DIAGNOSE)]
     with_cost = [commands[0], *without, *commands[1:]]
     push, round_trip, large, connections = (

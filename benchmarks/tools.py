@@ -12,8 +12,9 @@ from pathlib import Path
 import measure
 from traffic import PORT, Recording
 
-JSON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, SUMMARY, TREE, FIELDS, EK, TCPDUMP = (
+JSON, PYTHON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, SUMMARY, TREE, FIELDS, EK, TCPDUMP = (
     "zmtpsniff -T json",
+    "zmtpsniff -T json, without the native core",
     "zmtpsniff -T json --no-patterns",
     "zmtpsniff -T json --no-payload",
     "zmtpsniff stats",
@@ -85,6 +86,12 @@ def compared(zmtpsniff: Sequence[str], tshark: Tshark) -> list[Tool]:
         *_tshark_tools(tshark),
         Tool(TCPDUMP, lambda capture: ["tcpdump", "-nr", str(capture)], _verify_tcpdump),
     ]
+
+
+def in_python(zmtpsniff: Sequence[str]) -> Tool:
+    """Return zmtpsniff without its native core, to tell how quick plain Python is."""
+    command = ["env", "ZMTPSNIFF_NATIVE=0", *zmtpsniff]
+    return Tool(PYTHON, lambda capture: [*command, "read", "-T", "json", str(capture)], _verify_json(command))
 
 
 def without_patterns(zmtpsniff: Sequence[str]) -> Tool:
