@@ -28,6 +28,8 @@ _CAPTURES = {
     "tuesday.pcap": "m31_pub_sub.pcap",
     "before.pcap": "m31_req_rep.pcap",
     "after.pcap": "m31_req_rep.pcap",
+    "monday/1.pcap": "m31_req_rep.pcap",
+    "tuesday/1.pcap": "m31_req_rep.pcap",
     "broker.pcap": "app_malamute.pcap",
     "worker.pcap": "m31_req_rep.pcap",
     "notebook.pcap": "app_jupyter.pcap",
@@ -159,6 +161,7 @@ def folder(path: Path) -> dict[str, str]:
         (programs / name).write_text(f"#!/bin/sh\n{lines}\n")
         (programs / name).chmod(0o755)
     for name, fixture in _CAPTURES.items():
+        (path / name).parent.mkdir(exist_ok=True)
         shutil.copy(FIXTURES / fixture, path / name)
     (path / "fixtures").symlink_to(FIXTURES)
     keys = re.search(rb"(?:[A-Z_0-9]+ [0-9a-f]{64} [0-9a-f]+\r?\n)+", (FIXTURES / "rec_tls_1_3.pcapng").read_bytes())
