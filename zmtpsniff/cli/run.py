@@ -1,8 +1,9 @@
 """From the events of a dissection to what is written."""
 
 import io
+import sys
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from zmtpsniff.cli.output import PartialOutputError, must_be_read, open_output, tell, undisturbed
@@ -94,6 +95,15 @@ def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
         )
 
 
+@cache
+def _tell_slow_way() -> None:
+    """Say, once and only on a terminal, that the native core is missing where a wheel would have it."""
+    from zmtpsniff.native import missing
+
+    if sys.stderr is not None and sys.stderr.isatty() and (reason := missing()):
+        tell(reason)
+
+
 def pump(
     capture: "Dissection", settings: "Settings", take: "Callable[[list[AnyEvent]], object]", file: str | None = None
 ) -> None:
@@ -103,6 +113,7 @@ def pump(
     """
     from zmtpsniff.cli.progress_line import make_progress_line
 
+    _tell_slow_way()
     line = make_progress_line(capture, file)
     try:
         for events in capture.batches():
@@ -160,6 +171,7 @@ def run(
     ``selector`` saves the packets of what passes; its file is complete in the end. ``capture_record`` says whether the
     totals are written.
     """
+    _tell_slow_way()
     with ExitStack() as closing:
         for observer in observers:
             closing.callback(observer.close)

@@ -5,6 +5,8 @@ module off (0), or insist on it (1).
 """
 
 import os
+import sys
+from pathlib import Path
 from types import ModuleType
 
 from zmtpsniff.errors import Error
@@ -16,24 +18,40 @@ class NativeError(Error):
     """The user insists on the native core, and there is none."""
 
 
-def _load() -> ModuleType | None:
+_WITH_WHEELS = {("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "x86_64"), ("darwin", "arm64")}
+
+
+def _load() -> tuple[ModuleType | None, str]:
     wish = os.environ.get(VARIABLE, "")
     if wish == "0":
-        return None
+        return None, ""
     try:
         from zmtpsniff.native import core
     except ImportError as error:
+        is_built = Path(__file__).with_name("core.abi3.so").exists()
+        reason = f"the native core cannot be loaded ({error})" if is_built else "the native core was not built"
+        remedy = "install zmtpsniff again where a C compiler and the header files of Python are"
         if wish == "1":
-            raise NativeError(
-                f"{VARIABLE}=1, but the native core was not built: install zmtpsniff again where a C compiler "
-                "and the header files of Python are"
-            ) from error
-        return None
+            raise NativeError(f"{VARIABLE}=1, but {reason}: {remedy}") from error
+        return None, f"reads in the slow way, since {reason}: {remedy}; {VARIABLE}=0 says that this is meant"
     assert isinstance(core, ModuleType)
-    return core
+    return core, ""
 
 
-core = _load()
+def missing() -> str:
+    """Why there is no native core, and what to do, where a wheel of this platform has one; else "".
+
+    It is "" as well if the core is switched off.
+    """
+    if not _reason:
+        return ""
+    import platform
+
+    is_expected = (sys.platform, platform.machine()) in _WITH_WHEELS and sys.implementation.name == "cpython"
+    return _reason if is_expected else ""
+
+
+core, _reason = _load()
 """The module of C functions; None if it was not built, or is switched off."""
 
 WAY = "python" if core is None else "native"
