@@ -43,6 +43,7 @@ FAULTY = {
     "rec_manual_publisher": ["protocol-violated"],
     "rec_multipart_client": ["protocol-violated"],
     "rec_no_delimiter": ["protocol-violated"],
+    "rec_numbered_messages": ["messages-dropped"],
     "rec_odd_subscriptions": ["protocol-violated"],
     "rec_plain_wrong_password": ["credentials-refused"],
     "rec_reconnect_storm": ["reconnect-storm"],

@@ -34,6 +34,7 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "reconnect_storm": [("reconnect-storm", "warning", None)],
     "cut_message": [("truncated-frame", "note", 55)],
     "growing_connections": [],
+    "numbered_messages": [],
     "returning_publisher": [],
     "refused": [("connection-refused", "note", 2)],
     "frozen_peer": [("heartbeat-late", "warning", 69), ("ping-unanswered", "warning", 75)],

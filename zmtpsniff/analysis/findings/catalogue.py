@@ -97,7 +97,10 @@ FINDINGS: dict[str, FindingKind] = {
         "A subscriber did not get messages that others got, though it is connected and subscribed to them.",
         "The copies that one publisher sends to its subscribers come in the same order on each connection. If "
         "one connection lacks a message between two that both have, and its subscriptions match that message, the "
-        "publisher dropped it. zmtpsniff counts only what is certain, and nothing near holes or new subscriptions.",
+        "publisher dropped it. zmtpsniff counts only what is certain, and nothing near holes or new subscriptions. "
+        "With one subscriber, the numbers show it that the publisher puts into its messages: they grew by one many "
+        "times, and then by more, when the TCP window of the subscriber had been closed. If it had not, that is a "
+        "note, since a program may leave out numbers by itself.",
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
     ),

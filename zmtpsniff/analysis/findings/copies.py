@@ -122,6 +122,7 @@ class Copies(Inquiry):
                     "others got copies between messages that this subscriber got, too",
                     lost,
                     ends,
+                    subject=stream.address,
                 )
             if stream.lag_ns >= SLOW_NS:
                 late = stream.late

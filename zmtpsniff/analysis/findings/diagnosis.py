@@ -16,6 +16,7 @@ from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.findings.numbering import Numbering
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
 from zmtpsniff.analysis.findings.requests import Requests
@@ -48,6 +49,7 @@ class Diagnosis:
             Receivers(idle.is_forgotten),
             Topics(),
             Copies(),
+            Numbering(),
             Identities(),
             Closings(),
             Growth(),
