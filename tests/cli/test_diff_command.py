@@ -91,6 +91,16 @@ def test_a_new_service_that_nobody_gets_through_to() -> None:
     assert "  new      handshakes     all of 7 connections failed" in done.stdout
 
 
+def test_captures_that_have_nothing_in_common() -> None:
+    done = run("diff", FIXTURES / "m31_req_rep.pcap", FIXTURES / "m31_pub_sub.pcap")
+    assert done.stdout.partition("\n\n")[2] == (
+        "127.0.0.1:20205 is gone (REQ > REP)\n\n127.0.0.1:20209 is new (SUB > PUB)\n\n"
+        "2 differences: 1 worse, 1 other; no service is in both captures\n"
+    )
+    silent = FIXTURES / "app_zbeacon.pcap"
+    assert run("diff", silent, silent).stdout.splitlines()[-1] == "no difference; no service is in both captures"
+
+
 def test_a_client_is_named_by_its_identity() -> None:
     done = run("diff", FIXTURES / "rec_same_identity_ok.pcap", FIXTURES / "rec_same_identity.pcap")
     assert '  changed  clients        "other worker" gone\n' in done.stdout

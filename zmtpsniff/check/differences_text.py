@@ -156,10 +156,10 @@ def _by(one: Difference) -> str:
 def _sum(comparison: ComparisonSum) -> str:
     counts = (comparison.worse, "worse"), (comparison.better, "better"), (comparison.neutral, "other")
     told = ", ".join(f"{count:,} {word}" for count, word in counts if count)
-    if not comparison.services and not told:
-        return "nothing can be compared: no service is in both captures"
     number = comparison.worse + comparison.better + comparison.neutral
     words = f"{plural(number, 'difference')}: {told}" if told else "no difference"
+    if not comparison.services:
+        return f"{words}; no service is in both captures"
     return f"{words}; {comparison.alike:,} of {plural(comparison.services, 'service')} alike"
 
 
