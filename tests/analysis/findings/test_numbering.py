@@ -106,3 +106,14 @@ def test_what_is_not_all_sent_or_not_all_captured_has_no_holes() -> None:
     assert claimed(messages, hole_at=20) == []
     assert claimed(messages, incomplete_at=25) == []
     assert claimed(messages, topics=[b"", b"1"]) != []
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [b"{" * 4096, b'{"a":' * 800, b"[" * 4000, b"1" * 9000, b"\xff" * 8, b"", b'{"seq": "31"}', b"\x31 \xb2"],
+)
+def test_octets_of_any_kind_raise_nothing(odd: bytes) -> None:
+    for text in ("%d", "tick %d", '{"seq": %d}'):
+        messages = [[(text % number).encode()] for number in HOLE]
+        assert claimed([*messages[:40], [odd], *messages[40:]]) == []
+        assert claimed([[odd], *messages]) == []

@@ -35,8 +35,9 @@ _TOPICS = 100  # of one connection
 _TRIED = 2000  # messages of a connection, before nothing is found
 _TEXT = 64  # octets of a text with a number in it
 _JSON = 4096
+_DIGITS = 9
+_NAME = 40  # characters of a field's name
 _END = re.compile(rb"(?<!\d)(\d{1,9})\D*\Z")
-_DIGITS = re.compile(rb"\d{1,9}")
 
 
 class _Place(NamedTuple):
@@ -51,26 +52,47 @@ class _Place(NamedTuple):
         return f"{self.name!r} in the JSON of {where}" if self.kind == "json" else where
 
 
-def _numbers(frames: Sequence[Octets]) -> dict[_Place, int]:
-    """All numbers of a message that may count."""
-    found: dict[_Place, int] = {}
-    for place, frame in enumerate(frames):
-        if not isinstance(frame, bytes):
+def _places(frames: Sequence[Octets]) -> list[_Place]:
+    """All places of a message that may have a number."""
+    places: list[_Place] = []
+    for frame, octets in enumerate(frames):
+        if not isinstance(octets, bytes):
             continue
-        if _DIGITS.fullmatch(frame):
-            found[_Place(place, "digits")] = int(frame)
-        elif len(frame) <= _TEXT and frame[:1] != b"{" and (match := _END.search(frame)):
-            found[_Place(place, "end")] = int(match[1])
-        if len(frame) in (4, 8):
-            found[_Place(place, "big")] = int.from_bytes(frame, "big")
-            found[_Place(place, "little")] = int.from_bytes(frame, "little")
-        if frame[:1] == b"{" and len(frame) <= _JSON:
-            try:
-                fields = msgspec.json.decode(frame)
-            except msgspec.DecodeError:
-                continue
-            found |= {_Place(place, "json", name): value for name, value in fields.items() if type(value) is int}
-    return {place: value for place, value in found.items() if 0 <= value < _LARGEST}
+        if octets[:1] == b"{":
+            places += [_Place(frame, "json", name) for name in _fields(octets)]
+        elif len(octets) <= _TEXT:
+            places += [_Place(frame, kind) for kind in ("digits", "end", "big", "little")]
+    return places
+
+
+def _number(frames: Sequence[Octets], place: _Place) -> int | None:
+    """The number at a place; None if there is none."""
+    frame, kind, name = place
+    octets = frames[frame] if frame < len(frames) else None
+    value = None
+    if not isinstance(octets, bytes):
+        return None
+    if kind == "digits":
+        value = int(octets) if len(octets) <= _DIGITS and octets.isdigit() else None
+    elif kind == "end":
+        match = _END.search(octets) if len(octets) <= _TEXT else None
+        value = int(match[1]) if match and not octets.isdigit() else None
+    elif kind == "json":
+        value = _fields(octets).get(name)
+    elif len(octets) in (4, 8):
+        value = int.from_bytes(octets, "big" if kind == "big" else "little")
+    return value if value is not None and 0 <= value < _LARGEST else None
+
+
+def _fields(octets: bytes) -> dict[str, int]:
+    """The fields of a JSON object that are whole numbers."""
+    try:
+        fields = msgspec.json.decode(octets) if len(octets) <= _JSON else None
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    if not isinstance(fields, dict):
+        return {}
+    return {name: value for name, value in fields.items() if type(value) is int and len(name) <= _NAME}
 
 
 class _Track:
@@ -103,15 +125,21 @@ class _Stream:
 
     __slots__ = ("tracks",)
 
-    def __init__(self, numbers: dict[_Place, int]) -> None:
-        self.tracks = {place: _Track(value) for place, value in numbers.items()}
+    def __init__(self, frames: Sequence[Octets]) -> None:
+        self.tracks: dict[_Place, _Track] = {}
+        for place in _places(frames):
+            value = _number(frames, place)
+            if value is not None:
+                self.tracks[place] = _Track(value)
 
-    def take(self, numbers: dict[_Place, int], event: Message) -> None:
-        self.tracks = {
-            place: track
-            for place, track in self.tracks.items()
-            if place in numbers and track.take(numbers[place], event)
-        }
+    def take(self, event: Message) -> None:
+        given_up = []
+        for place, track in self.tracks.items():
+            value = _number(event.frames, place)
+            if value is None or not track.take(value, event):
+                given_up.append(place)
+        for place in given_up:
+            del self.tracks[place]
 
     @property
     def counter(self) -> tuple[_Place, _Track] | None:
@@ -129,6 +157,7 @@ class _Numbered:
         self.everything = False
         self.is_over = False
         self._tried = 0
+        self._counts_all = False  # so that it need not count those of each topic
         self._all: _Stream | None = None
         self._topics: dict[Octets, _Stream] = {}
 
@@ -144,20 +173,20 @@ class _Numbered:
         if event.incomplete or not self.everything:
             self.is_over = True
             return
-        numbers = _numbers(event.frames)
         if self._all is None:
-            self._all = _Stream(numbers)
+            self._all = _Stream(event.frames)
         else:
-            self._all.take(numbers, event)
-        if len(event.frames) > 1:
+            self._all.take(event)
+        if len(event.frames) > 1 and not self._counts_all:
             topic = event.frames[0]
             stream = self._topics.get(topic)
             if stream is not None:
-                stream.take(numbers, event)
+                stream.take(event)
             elif len(self._topics) < _TOPICS:
-                self._topics[topic] = _Stream(numbers)
+                self._topics[topic] = _Stream(event.frames)
         self._tried += 1
         if not self._tried % _TRIED or self._tried == _SURE * 2:
+            self._counts_all = self._all.counter is not None
             self.is_over = not self._all.tracks and not any(stream.tracks for stream in self._topics.values())
 
     def counters(self) -> list[tuple[_Place, _Track]]:
