@@ -147,6 +147,7 @@ static void fuzz_rows(Span input)
     unsigned long long place = next_number(&input, 1) % 8, most = facts & 1 ? 64 : 1 << 20;
     Py_XDECREF(called(pcap_rows, Py_BuildValue("(NKIIIKI)", bytes_of(input), place, facts >> 1 & 1,
                                                facts & 4 ? 1u : 1000000000u, header, most, 1u)));
+    Py_XDECREF(called(ring_rows, Py_BuildValue("(NI)", bytes_of(input), facts >> 3)));
     Span bases = next_part(&input, 2 * sizeof(Base));
     Py_XDECREF(called(pcapng_rows, Py_BuildValue("(NKIN)", bytes_of(input), place, facts >> 1 & 1, bytes_of(bases))));
 }

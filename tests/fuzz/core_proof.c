@@ -61,6 +61,16 @@ void prove_frame_at(void)
     }
 }
 
+void prove_ring_packet(void)
+{
+    Span block = any_octets(MOST);
+    uint64_t place = nondet_uint64(), step = 0;
+    Row row;
+    __CPROVER_assume(place <= UINT32_MAX);
+    if (ring_packet(block, place, &row, &step))
+        __CPROVER_assert(part(block, row.start, row.captured) != NULL, "the packet is in the block");
+}
+
 void prove_enhanced_packet(void)
 {
     Span file = any_octets(MOST), bases = any_octets(2 * sizeof(Base));

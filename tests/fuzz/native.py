@@ -92,7 +92,8 @@ def _fragment(octets: bytes) -> bytes:
 
 
 def _files(both: BothCores, facts: int, data: bytes) -> None:
-    """Records of pcap, and blocks of pcapng."""
+    """Records of pcap, blocks of pcapng, and packets of the kernel's ring."""
+    both.ring_rows(data, facts >> 3)
     is_big = bool(facts & 1)
     both.pcap_rows(data, facts >> 1 & 7, is_big, (1, 1000)[facts >> 4 & 1], (16, 24)[facts >> 5 & 1], 300, 1)
     bases = [(1, 0, 1), (1000, 10**9, 113), (0, 0, 1), (10**9, 1, 1), (7, -1, 1), ((1 << 63) - 1, (1 << 63) - 1, 1)]

@@ -346,6 +346,9 @@ def _curve_keys() -> list[bytes]:
     return [format_key(key).encode() for key in keys] + [b"# a comment\n\nCURVE_SHARED_KEY - - 00 # short\n"]
 
 
+_RING = ((88, 0, 1), (88, 14, 65534), (0, 0, 772))  # of the ring: where the next is, a link header, the hardware
+
+
 def _native() -> list[bytes]:
     found = []
     for name in (
@@ -366,6 +369,8 @@ def _native() -> list[bytes]:
     found += [bytes([PAYLOADS, facts]) + packed([*sent, (0x12, bytes(60)), *sent]) for facts in (0, 0x20, 0x41, 0x51)]
     found += [bytes([FILES, 0]) + _capture(name, 900)[24:] for name in ("m31_req_rep.pcap", "m31_linux_sll2.pcap")]
     found += [bytes([FILES, 0]) + _capture("m31_pcapng_file.pcapng", 1500)[start:] for start in (0, 28, 48, 64)]
+    ring = [struct.pack("=6IHH28xH30x", step, 7, 8, 20, 30, 0, 60, 60 + more, kind) for step, more, kind in _RING]
+    found += [bytes([FILES, 24]) + b"".join(ring)]
     frames = [b"text", b'\\"\n', b"\0\xff", "\u00e9".encode(), b"", b"x" * 70]
     found += [bytes([COLUMNS, facts]) + packed((0, octets) for octets in frames) for facts in (0, 0x41)]
     return found

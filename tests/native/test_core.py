@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import sysconfig
@@ -147,6 +148,14 @@ def repr_of(octets: bytes) -> bytes:
 def test_rows_that_are_not_whole_are_none(both: BothCores, cut: int) -> None:
     octets, rows = block(HELLO, segment(b"", 1007))
     assert both.take(octets, rows[:-cut], 0, 1, PAUSE, flow())[0] == 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 2**32 - 1])
+def test_packets_of_the_ring_that_lead_nowhere(both: BothCores, count: int) -> None:
+    """A packet that is its own next one would be a row without end."""
+    packet = struct.pack("=6IHH28xH30x", 0, 7, 8, 20, 20, 0, 60, 60, 1)
+    found = both.ring_rows(packet, count)
+    assert found is None if count > 1 else len(found) == 24 * count
 
 
 # ------------------------------------------------------------------ callers

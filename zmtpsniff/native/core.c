@@ -281,7 +281,7 @@ static PyObject *ring_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
     bool is_plain = block.size <= UINT32_MAX, is_put = true;
     for (unsigned i = 0; is_plain && is_put && i < count; i++, place += step) {
         Row row;
-        is_plain = ring_packet(block, place, &row, &step);
+        is_plain = ring_packet(block, place, &row, &step) && (step || i + 1 == count);
         is_put = !is_plain || put(&rows, &row, sizeof row);
     }
     PyObject *found = !is_put ? PyErr_NoMemory() : is_plain ? as_bytes(&rows) : Py_NewRef(Py_None);

@@ -88,7 +88,7 @@ def ring_rows(block: bytes, count: int) -> bytes | None:
     """The packets in a block of the kernel's ring (TPACKET_V3), as rows; None if one of them is not plain."""
     rows = []
     place = 0
-    for _ in range(count):
+    for number in range(1, count + 1):
         if place + 58 > len(block):
             return None
         step, seconds, nanoseconds, size, length, status, link, network = _RING_PACKET.unpack_from(block, place)
@@ -96,6 +96,8 @@ def ring_rows(block: bytes, count: int) -> bytes | None:
         skipped = 0 if is_ethernet else network - link
         start = place + link + skipped
         if status & _VLAN_VALID or network < link or skipped > min(size, length) or start + size - skipped > len(block):
+            return None
+        if not step and number < count:
             return None
         time_ns = seconds * 1_000_000_000 + nanoseconds
         rows.append(ROW.pack(time_ns, start, size - skipped, length - skipped, 1 if is_ethernet else 101))
