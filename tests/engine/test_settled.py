@@ -34,7 +34,7 @@ from zmtpsniff.capture import files, pcap, pcapng
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Packet
-from zmtpsniff.engine import sniffer
+from zmtpsniff.engine import settled, sniffer
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.render import jsonl
@@ -49,6 +49,7 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     for module in (sniffer, pcap, pcapng, jsonl):
         monkeypatch.setattr(module, "core", both)
     monkeypatch.setattr(sniffer, "_MOST_ALONE", 1)
+    monkeypatch.setattr(settled, "_LEAST", 0)
     return both
 
 
@@ -174,5 +175,6 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) ->
         for module in (sniffer, jsonl, statistics_module):
             monkeypatch.setattr(module, "core", BothCores())
         monkeypatch.setattr(sniffer, "_MOST_ALONE", 1)
+        monkeypatch.setattr(settled, "_LEAST", 0)
         assert records(Blocks(given, batch), columns) == expected[0]
         assert results(Blocks(given, batch)) == expected[1]

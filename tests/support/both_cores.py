@@ -39,6 +39,9 @@ class BothCores:
     def pcapng_rows(self, *arguments: Any) -> Any:
         return self._same("pcapng_rows", *arguments)
 
+    def directions(self, *arguments: Any) -> Any:
+        return self._same("directions", *arguments)
+
     def ring_rows(self, *arguments: Any) -> Any:
         return self._same("ring_rows", *arguments)
 

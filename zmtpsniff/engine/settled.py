@@ -16,6 +16,7 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.net.flow import Flow
 
+_LEAST = 1024  # octets of a direction, with headers
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
 _IGNORED = (_UNWANTED, 0, 0, 0, 0, 0, b"", (), 0)
 
@@ -47,6 +48,11 @@ class SettledFlows:
         self._payloads = payloads
         self._senders: list[BatchSide] = []
         self._flows: list[tuple[Flow, Any]] = []  # asked for in this call, each with its lock step
+
+    def is_worth_it(self, block: Block) -> bool:
+        """Whether a block has enough of each direction: the facts of each one go to the core and back."""
+        directions, octets = self._core.directions(block.octets, block.rows)
+        return bool(directions and octets >= _LEAST * directions)
 
     def take(self, block: Block, place: int, number: int) -> int:
         """Take packets of a block from ``place`` on, whose first has this number. Returns where it stopped."""

@@ -265,6 +265,9 @@ class Sniffer:
         """Take a block: the packets of settled flows in columns, others as objects."""
         assert self._settled is not None
         place, size = 0, len(block)
+        if not self._settled.is_worth_it(block):
+            self._dissect(block.packets())
+            return
         while place < size:
             if not self._alone:
                 stop = self._settled.take(block, place, self._packets + 1)

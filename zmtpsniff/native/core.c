@@ -376,6 +376,84 @@ static bool headers(Span block, const Row *row, Segment *segment)
     return number(packet, tcp + 14, 2) != 0; /* a closed window needs a look */
 }
 
+/* ------------------------------------------------------------------ whether it is worth it */
+
+static uint64_t secrets[1 + MOST_KEY / 4];
+
+/* Numbers that nobody outside knows. Else somebody could choose ports whose keys all have the same place. */
+static bool make_secrets(void)
+{
+    for (unsigned i = 0; i < sizeof secrets / sizeof *secrets; i++) {
+        PyObject *name = PyBytes_FromFormat("zmtpsniff %u", i);
+        Py_hash_t value = name == NULL ? -1 : PyObject_Hash(name); /* Python's own secret is in it */
+        Py_XDECREF(name);
+        if (value == -1)
+            return false;
+        secrets[i] = (uint64_t)value;
+    }
+    return true;
+}
+
+/* Multilinear hashing: two keys have the same place by chance only, whatever they are. They are words of 4 octets. */
+static uint32_t hash(const uint8_t *key, uint32_t size)
+{
+    uint64_t value = secrets[0];
+    for (uint32_t i = 0, word; i < size / 4; i++) {
+        memcpy(&word, key + 4 * i, sizeof word);
+        value += secrets[i + 1] * word;
+    }
+    return (uint32_t)(value >> 32);
+}
+
+/* A direction of TCP, by its key in the block. */
+typedef struct {
+    const uint8_t *key;
+    uint32_t size;
+} Direction;
+
+/* Add a direction to a table of `slots` slots, of which at most half are taken. Returns whether it is new. */
+static bool add_direction(Direction *found, uint64_t slots, const Segment *segment)
+{
+    uint64_t slot = hash(segment->key, segment->key_size) & (slots - 1);
+    while (found[slot].key != NULL) {
+        if (found[slot].size == segment->key_size && !memcmp(found[slot].key, segment->key, segment->key_size))
+            return false;
+        slot = (slot + 1) & (slots - 1);
+    }
+    found[slot] = (Direction){segment->key, segment->key_size};
+    return true;
+}
+
+PyDoc_STRVAR(directions_doc,
+"directions(octets, rows) -> (directions, octets)\n\n"
+"The number of directions of TCP in plain packets, and the octets of all packets.");
+
+static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer octets, rows;
+    if (!PyArg_ParseTuple(arguments, "y*y*", &octets, &rows))
+        return NULL;
+    Span block = {octets.buf, (uint64_t)octets.len};
+    uint64_t count = (uint64_t)rows.len / sizeof(Row), found = 0, captured = 0, slots = 16;
+    while (slots < 2 * count)
+        slots *= 2;
+    Direction *seen = PyMem_Calloc(slots, sizeof *seen);
+    for (uint64_t i = 0; seen != NULL && i < count; i++) {
+        Row row;
+        Segment segment;
+        memcpy(&row, (const uint8_t *)rows.buf + i * sizeof row, sizeof row);
+        captured += row.captured;
+        if (headers(block, &row, &segment))
+            found += add_direction(seen, slots, &segment);
+    }
+    PyObject *both = seen == NULL ? PyErr_NoMemory()
+                                  : Py_BuildValue("(KK)", (unsigned long long)found, (unsigned long long)captured);
+    PyMem_Free(seen);
+    PyBuffer_Release(&octets);
+    PyBuffer_Release(&rows);
+    return both;
+}
+
 /* ------------------------------------------------------------------ flows */
 
 /* A delivered segment that is kept; of those from before this call only the length is known here. */
@@ -426,33 +504,6 @@ typedef struct {
     uint32_t *slots;
     PyObject *lookup;
 } Table;
-
-static uint64_t secrets[1 + MOST_KEY / 4];
-
-/* Numbers that nobody outside knows. Else somebody could choose ports whose keys all have the same place. */
-static bool make_secrets(void)
-{
-    for (unsigned i = 0; i < sizeof secrets / sizeof *secrets; i++) {
-        PyObject *name = PyBytes_FromFormat("zmtpsniff %u", i);
-        Py_hash_t value = name == NULL ? -1 : PyObject_Hash(name); /* Python's own secret is in it */
-        Py_XDECREF(name);
-        if (value == -1)
-            return false;
-        secrets[i] = (uint64_t)value;
-    }
-    return true;
-}
-
-/* Multilinear hashing: two keys have the same place by chance only, whatever they are. They are words of 4 octets. */
-static uint32_t hash(const uint8_t *key, uint32_t size)
-{
-    uint64_t value = secrets[0];
-    for (uint32_t i = 0, word; i < size / 4; i++) {
-        memcpy(&word, key + 4 * i, sizeof word);
-        value += secrets[i + 1] * word;
-    }
-    return (uint32_t)(value >> 32);
-}
 
 /* The slot of a key: its own, or the free one where it belongs. At most half of the slots are taken. */
 static uint32_t *slot_of(const Table *table, const uint8_t *key, uint32_t size)
@@ -1273,6 +1324,7 @@ static PyMethodDef methods[] = {
     {"pcap_rows", pcap_rows, METH_VARARGS, pcap_rows_doc},
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
     {"ring_rows", ring_rows, METH_VARARGS, ring_rows_doc},
+    {"directions", directions, METH_VARARGS, directions_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
     {"tally", tally, METH_VARARGS, tally_doc},

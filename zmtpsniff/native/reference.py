@@ -168,6 +168,21 @@ def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment
     return PlainSegment(key, seq, ack, flags, start + tcp + size, stop - tcp - size)
 
 
+# ---------------------------------------------------------------------- whether it is worth it
+
+
+def directions(octets: bytes, rows: bytes) -> tuple[int, int]:
+    """The number of directions of TCP in plain packets, and the octets of all packets."""
+    found = set()
+    captured = 0
+    for _, start, size, _, link in ROW.iter_unpack(rows):
+        captured += size
+        segment = headers(octets, start, size, link)
+        if segment is not None:
+            found.add(segment.key)
+    return len(found), captured
+
+
 # ---------------------------------------------------------------------- flows
 
 
