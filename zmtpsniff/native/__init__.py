@@ -14,6 +14,10 @@ from zmtpsniff.errors import Error
 VARIABLE = "ZMTPSNIFF_NATIVE"
 
 
+FORMAT = 1
+"""The version of what the functions of the core take and return."""
+
+
 class NativeError(Error):
     """The user insists on the native core, and there is none."""
 
@@ -27,6 +31,9 @@ def _load() -> tuple[ModuleType | None, str]:
         return None, ""
     try:
         from zmtpsniff.native import core
+
+        if getattr(core, "FORMAT", 0) != FORMAT:
+            raise ImportError("it was built from another version of core.c")
     except ImportError as error:
         is_built = Path(__file__).with_name("core.abi3.so").exists()
         reason = f"the native core cannot be loaded ({error})" if is_built else "the native core was not built"

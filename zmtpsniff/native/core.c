@@ -23,6 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#define FORMAT 1 /* of what the functions take and return; __init__.py has the same number */
 #define NOWHERE UINT64_MAX
 #define MOST_OUTPUT ((size_t)1 << 31)
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
@@ -1341,5 +1342,8 @@ static struct PyModuleDef module = {
 
 PyMODINIT_FUNC PyInit_core(void)
 {
-    return make_secrets() ? PyModule_Create(&module) : NULL;
+    PyObject *made = make_secrets() ? PyModule_Create(&module) : NULL;
+    if (made != NULL && PyModule_AddIntConstant(made, "FORMAT", FORMAT))
+        Py_CLEAR(made);
+    return made;
 }
