@@ -46,7 +46,7 @@ def test_nobody_is_blamed_for_an_end_that_is_not_known(changes: dict[str, object
     assert told("rec_cut_message", **changes) == []
 
 
-@pytest.mark.parametrize("name", ["rec_cut_message", "x_433_to_zmtp20"])
+@pytest.mark.parametrize("name", ["rec_cut_message", "old_peers/x_433_to_zmtp20"])
 def test_a_hole_may_explain_it(name: str) -> None:
     assert told(name) != []
     assert told(name, GAP) == []
@@ -54,18 +54,18 @@ def test_a_hole_may_explain_it(name: str) -> None:
 
 def test_a_handshake_timer_that_goes_on() -> None:
     """A real libzmq 4.3.3, and the one that has the fix."""
-    (found,) = told("x_433_to_zmtp20")
+    (found,) = told("old_peers/x_433_to_zmtp20")
     assert (found.severity, found.certainty) == ("warning", "likely")
     assert found.summary == "127.0.0.1 closes its connection to 127.0.0.1:5590 30 s after it was made"
     assert found.known == "127.0.0.1:5590 speaks ZMTP 2.0, the handshake was done, and 127.0.0.1 closes first"
-    assert diagnose(FIXTURES / "x_435_to_zmtp20.pcap")[0].code == "version-old"
+    assert diagnose(FIXTURES / "old_peers/x_435_to_zmtp20.pcap")[0].code == "version-old"
 
 
 @pytest.mark.parametrize("seconds", [25, 33])
 def test_another_time_is_no_timer(seconds: int) -> None:
-    (start_ns, *_) = [one.start_ns for one in zmtpsniff.open(FIXTURES / "x_433_to_zmtp20.pcap").connections()]
-    assert told("x_433_to_zmtp20", end_ns=start_ns + seconds * SECOND) == []
+    (start_ns, *_) = [one.start_ns for one in zmtpsniff.open(FIXTURES / "old_peers/x_433_to_zmtp20.pcap").connections()]
+    assert told("old_peers/x_433_to_zmtp20", end_ns=start_ns + seconds * SECOND) == []
 
 
 def test_the_old_peer_may_close_when_it_likes() -> None:
-    assert told("x_433_to_zmtp20", closed_by="server") == []
+    assert told("old_peers/x_433_to_zmtp20", closed_by="server") == []

@@ -55,13 +55,11 @@ FAULTY = {
     "rec_third_of_a_pair": ["protocol-violated"],
     "rec_two_replies": ["protocol-violated"],
     "rec_unanswered_request": ["request-unanswered"],
-    "rec_waiting_work": ["subscriber-slow", "work-uneven"],
     "sec_curve_keys": ["server-key-wrong"],  # one of its clients, certain by the keys in the file
     "sec_mismatch_null_curve": ["mechanisms-differ"],
     "sec_plain_refused_435": ["credentials-refused"],
     "sec_types_push_pub": ["sockets-mismatched"],
     "rec_growing_connections": ["connections-grow"],
-    "x_433_to_zmtp20": ["handshake-timer"],
 }
 # Of the recorded captures with known contents, those whose names say that something is wrong in them.
 SHARED_FAULTY = re.compile("bad_|mix_|m31_backpressure|sec_(curve_refused|mismatch|plain_refused|types)")

@@ -41,7 +41,6 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "multipart_client": [("multipart-not-allowed", "warning", 13)],
     "group_not_joined": [("group-not-joined", "warning", 14)],
     "unequal_work": [],
-    "waiting_work": [],
     "closing_worker": [("request-unanswered", "warning", 39)],
     "proxy": [("request-unanswered", "warning", 61), ("request-unanswered", "warning", 62)],
     "forwarder": [("slow-joiner", "note", 46)],
