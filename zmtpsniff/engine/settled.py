@@ -47,16 +47,24 @@ class SettledFlows:
         self._patterns = patterns
         self._payloads = payloads
         self._senders: list[BatchSide] = []
+        self._told: set[int] = set()  # flows with events that analysis has not taken yet
+        self._listened = 0  # to so many of the engine's events
         self._flows: list[tuple[Flow, Any]] = []  # asked for in this call, each with its lock step
 
-    def is_worth_it(self, block: Block) -> bool:
-        """Whether a block has enough of each direction: the facts of each one go to the core and back."""
+    def begin(self, block: Block) -> bool:
+        """Begin with a block. Returns whether it has enough of each direction: its facts go to the core and back."""
+        self._told.clear()
+        self._listened = 0
         directions, octets = self._core.directions(block.octets, block.rows)
         return bool(directions and octets >= _LEAST * directions)
 
     def take(self, block: Block, place: int, number: int) -> int:
         """Take packets of a block from ``place`` on, whose first has this number. Returns where it stopped."""
         engine = self._engine
+        for event in engine.events[self._listened :]:
+            if (number_of_flow := getattr(event, "flow", None)) is not None:
+                self._told.add(number_of_flow)
+        self._listened = len(engine.events)
         stop, columns, frames, carried, flows, recent_octets = self._core.take(
             block.octets, block.rows, place, number, engine.flows.pause_ns, self._look_up
         )
@@ -105,7 +113,7 @@ class SettledFlows:
         if not (client[0] or server[0]):
             return None
         number = flow.number
-        is_known = all(getattr(event, "flow", None) != number for event in self._engine.events)
+        is_known = number not in self._told
         step = None
         has_patterns = self._patterns is None
         if is_known and self._patterns is not None:

@@ -265,7 +265,7 @@ class Sniffer:
         """Take a block: the packets of settled flows in columns, others as objects."""
         assert self._settled is not None
         place, size = 0, len(block)
-        if not self._settled.is_worth_it(block):
+        if not self._settled.begin(block):
             self._dissect(block.packets())
             return
         while place < size:
