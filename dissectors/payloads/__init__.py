@@ -7,7 +7,7 @@ plug-ins are elsewhere; both import from this module only.
 from typing import Any, Literal, Protocol, get_args
 
 from dissectors.address import port_of
-from dissectors.events import Hidden, Message, Octets, Payload, Place, at_hand, text
+from dissectors.events import Hidden, Message, Octets, Payload, Place, at_hand, printable, text
 
 __all__ = [
     "REQUEST",
@@ -24,6 +24,7 @@ __all__ = [
     "body_start",
     "fields_of",
     "has_signature",
+    "printable",
     "request_fields",
     "text",
 ]

@@ -4,7 +4,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from dissectors.events import printable
 from dissectors.payloads import (
     REQUEST,
     Message,
@@ -14,6 +13,7 @@ from dissectors.payloads import (
     PayloadKind,
     body_start,
     messagepack,
+    printable,
     request_fields,
 )
 

@@ -181,9 +181,13 @@ def early_acks(sent: Sequence[SentSegment], random: Random, places: int) -> list
 
 
 def stray_resets(sent: Sequence[SentSegment], random: Random, count: int) -> list[SentSegment]:
-    """RSTs that nobody obeys, since they do not have the number expected next; their senders say more thereafter."""
+    """RSTs that nobody obeys, since they do not have the number expected next; their senders say more thereafter.
+
+    More than the segment in front of which a RST stands: that one alone may have come late.
+    """
     out = list(sent)
-    places = [at for at, one in enumerate(sent) if at > 3 and one.payload]
+    last = {one.side: at for at, one in enumerate(sent) if one.payload}
+    places = [at for at, one in enumerate(sent) if at > 3 and one.payload and at < last[one.side]]
     for at in sorted(random.sample(places, min(count, len(places))), reverse=True):
         one = sent[at]
         # Behind what comes just after it, it would look like one that came too early.

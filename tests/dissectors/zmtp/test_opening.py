@@ -217,7 +217,7 @@ def test_each_step_of_the_table_happens(monkeypatch: pytest.MonkeyPatch) -> None
     """In conversations with holes."""
     watch = SlotWatch(Opening, "state")
     monkeypatch.setattr(Opening, "state", watch)
-    for seed in range(700):
+    for seed in range(1500):
         random = Random(seed)
         starts = random.choice([(True, True), (False, True), (False, False)])
         events(calls(random), starts, random.choice([None, None, 0, 1, 2, 3]))
