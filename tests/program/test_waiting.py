@@ -59,7 +59,8 @@ def test_a_publisher_that_says_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_a_receiver_that_lets_messages_wait(name: str, words: str, tmp_path: Path) -> None:
-    [one] = _found(name, tmp_path)
+    # That others are idle meanwhile may be a finding of its own.
+    [one] = (one for one in _found(name, tmp_path) if one.code != "work-uneven")
     assert (one.severity, one.code) == ("warning", "subscriber-slow")
     assert one.summary.startswith("the PULL at 127.0.0.1:")
     assert words in one.summary

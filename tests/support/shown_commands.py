@@ -26,6 +26,8 @@ _CAPTURES = {
     "capture.pcap": "m31_req_rep.pcap",
     "monday.pcap": "m31_req_rep.pcap",
     "tuesday.pcap": "m31_pub_sub.pcap",
+    "yesterday.pcap": "m31_req_rep.pcap",
+    "today.pcap": "m31_req_rep.pcap",
     "before.pcap": "m31_req_rep.pcap",
     "after.pcap": "m31_req_rep.pcap",
     "monday/1.pcap": "m31_req_rep.pcap",
