@@ -34,7 +34,9 @@ FAULTS = {
     "password": Fault("the admin's password is wrong", "credentials-refused", f"127.0.0.1:{ADMIN}"),
     "server-key": Fault("the vault's client has another public key", "server-key-wrong", f"127.0.0.1:{VAULT}"),
     "wrong-port": Fault("the jobs are pushed to the prices", "sockets-mismatched", f"127.0.0.1:{PRICES}"),
-    "slow-service": Fault("some orders take half a second", "replies-slow", "messages wait inside 127.0.0.1:"),
+    "slow-service": Fault(
+        "some orders take a worker half a second", "replies-slow", "taking a request and answering it"
+    ),
     "hanging-worker": Fault("a worker hangs", "worker-silent", f"127.0.0.1:{BACK}"),
 }
 

@@ -162,3 +162,25 @@ def test_publishers_of_the_loopback_interface_that_say_the_same_are_no_proxy(hos
     (way,) = scene.ways()
     assert [leg.certain for leg in way.legs] == [True, host == "10.0.0.2"]
     assert way.ended is None
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.2"])
+def test_clients_that_ask_the_same_at_once_are_told_apart(host: str) -> None:
+    """Also on one machine, and where an answer ends as the request does: a REP passes nothing on."""
+    scene = Scene()
+    front, back = f"{host}:5561", f"{host}:5562"
+    for number in (1, 2):
+        scene.connect(number, f"{host}:4000{number}", front, types=("REQ", "ROUTER"))
+        scene.connect(number + 2, f"{host}:4100{number}", back, types=("REP", "DEALER"))
+    for order in (b"0", b"1"):
+        asked = [scene.say(number, b"", b"order", order) for number in (1, 2)]
+        for number, request in zip((1, 2), asked, strict=True):
+            routing_id = b"\0id-%d" % number
+            given = scene.say(number + 2, routing_id, b"", b"order", order, by_server=True)
+            scene.say(number + 2, routing_id, b"", b"done", b"order", order, answers=given)
+            scene.say(number, b"", b"done", b"order", order, by_server=True, answers=request)
+    for flow in (1, 2, 3, 4):
+        scene.close(flow)
+    ways = scene.ways()
+    assert [[leg.flow for leg in way.legs] for way in ways] == [[1, 3, 3, 1], [2, 4, 4, 2]] * 2
+    assert [way.again for way in ways] == [None] * 4

@@ -81,7 +81,8 @@ class Endings:
         answered_ns = earlier.answered_ns
         if first.time_ns - last.time_ns > _AGAIN_NS or (answered_ns is not None and answered_ns <= first.time_ns):
             return None
-        return last if last.flow == first.flow or last.flow in self._over else None
+        gave_up = answered_ns is None and last.flow in self._over  # else another client asks the same service
+        return last if last.flow == first.flow or gave_up else None
 
     # ------------------------------------------------------------------ where it ended
 

@@ -150,9 +150,10 @@ class Envelopes:
     def find(self, hop: Hop, asked: Hop | None) -> Join | None:
         """The message that another one passes on. None if there is nothing, or if several connections may have its id.
 
-        ``asked`` is the request on the same connection that it answers, if that is known.
+        ``asked`` is the request on the same connection that it answers, if that is known. A REP only answers, so it
+        passes nothing on, though its answer may end as a request does.
         """
-        options = self._options(hop)
+        options = [] if hop.line.src_kind == "REP" else self._options(hop)
         if not options:
             return None
         if asked is not None and len(options) > 1:

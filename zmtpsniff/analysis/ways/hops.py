@@ -67,8 +67,8 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def is_guess(self) -> bool:
-        """Nothing but equal octets joins it to the message before, and others may be meant: no proof of anything."""
-        return self.leg.joined == "body" and not self.leg.certain
+        """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
+        return self.leg.joined in ("body", "envelope") and not self.leg.certain
 
     @property
     def tokens(self) -> frozenset[bytes]:

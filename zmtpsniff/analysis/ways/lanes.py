@@ -174,6 +174,7 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
         flow
         for flow, lane in service.lanes.items()
         if lane.pieces
+        and flow != asked.leg.flow  # else a broker and its worker on one machine look like one service
         and not lane.is_client
         and lane.pieces[0].first.leg.time_ns >= asked.leg.time_ns
         and all(piece.first.answered and piece.last_ns <= reply.leg.time_ns for piece in lane.pieces)
