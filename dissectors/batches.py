@@ -2,18 +2,10 @@
 
 from array import array
 from collections.abc import Callable, Iterator
-from struct import Struct
 from typing import NamedTuple
 
+from dissectors.columns import FRAME, MESSAGE, ROW
 from dissectors.events import Envelope, Message, Octets
-
-ROW = Struct("=qIIII")
-"""A packet: its time in nanoseconds, where its octets begin, how many were captured and were on the wire, its link."""
-MESSAGE = Struct("=IIIIIIqqqq")
-"""A message: its packet's row, its sender, its part, its first frame and how many there are, the part of its request,
-its stream offset, what its sender had seen, the packet of its request (0: none), and its latency in nanoseconds."""
-FRAME = Struct("=II")
-"""A frame: where its octets begin, in those of the block or behind them in what was carried, and how many they are."""
 
 _SENDER, _FIRST, _COUNT = 1, 3, 4  # places in a MESSAGE
 

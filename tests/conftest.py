@@ -1,4 +1,4 @@
-"""What all tests share: how hypothesis chooses, the option that renews golden output, a Spark session, networks."""
+"""The parts that all tests share: choices of hypothesis, the option for golden output, a Spark session, networks."""
 
 import gc
 import importlib.util

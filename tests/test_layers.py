@@ -12,7 +12,9 @@ import pytest
 from tests.support.paths import PROJECT
 
 # Words, tables and the native core, for all.
-GROUND_FLOOR = {"zmtpsniff.words", "zmtpsniff.native", "dissectors.address", "dissectors.zmtp.sockets"}
+GROUND_FLOOR = {
+    "zmtpsniff.words", "zmtpsniff.native", "dissectors.address", "dissectors.columns", "dissectors.zmtp.sockets",
+}  # fmt: skip
 # module or package: what it may import of ours, beside the ground floor
 ALLOWED = {
     "dissectors": {"dissectors"},

@@ -22,7 +22,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import MECHANISMS, Security
 
 # From this many frames of a message on, their octets are counted. Below: the most frames and octets to keep of one.
-_MANY_FRAMES = 1024
+MANY_FRAMES = 1024
 _MOST_FRAMES = 1 << 20
 _MESSAGE_OCTETS = 64 << 20
 # How the bodies of PING and PONG begin. libzmq sends them when they are due (ZMQ_HEARTBEAT_IVL), also between two
@@ -86,7 +86,7 @@ class Session(Part):
     _topics_octets: int = 0  # of memory that they take
     parts: list[Octets] = field(default_factory=list)  # frames of the message that is not finished
     _parts_octets: int = 0  # in these frames, counted where there are many
-    many: int = _MANY_FRAMES  # from this many frames of a message on, each frame needs a look
+    many: int = MANY_FRAMES  # from this many frames of a message on, each frame needs a look
     damaged: bool = False  # a part of the unfinished message is missing, or may be
     doubtful: int = 0  # so many of the next frames may be none, or belong to a message that began before them
     plain: Live[bool | None] = None  # messages need no look: no subscriptions, not encrypted, not damaged
@@ -122,7 +122,7 @@ class Session(Part):
         """The octets of the message that is not over, with those ``held`` of its next frame; None if they are not all
         there, or if it is a long one.
         """
-        if self.many < _MANY_FRAMES or len(self.parts) >= _MANY_FRAMES:
+        if self.many < MANY_FRAMES or len(self.parts) >= MANY_FRAMES:
             return None
         frames: list[bytes] = []
         for body in self.parts:
@@ -224,9 +224,9 @@ class Session(Part):
     def _keep_part(self, body: Octets) -> None:
         """Keep a frame of a message within bounds: nothing says how many frames one may have."""
         parts = self.parts
-        if len(parts) == _MANY_FRAMES:
+        if len(parts) == MANY_FRAMES:
             self._parts_octets = sum(len(part) for part in parts if isinstance(part, bytes))
-        if len(parts) < _MANY_FRAMES:
+        if len(parts) < MANY_FRAMES:
             parts.append(body)
         elif len(parts) < _MOST_FRAMES:
             self._parts_octets += len(body) if isinstance(body, bytes) else 0

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from dissectors import columns
 from tests.support.both_cores import BothCores
 from zmtpsniff.native import core, reference
 
@@ -59,7 +60,7 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
         time_ns = (number * 1000, number << 62, -number << 60, _PAUSE_NS * number)[facts & 3]
         time_ns = max(-1 << 62, min(time_ns, (1 << 63) - 1))
         more = facts >> 2 & 1 if number % 3 == 2 else 0  # a packet that reaches into the next
-        rows += reference.ROW.pack(time_ns, place, len(packet) + more, len(packet), link)
+        rows += columns.ROW.pack(time_ns, place, len(packet) + more, len(packet), link)
         segments.append(reference.headers(octets, place, len(packet), link))
         place += len(packet)
 
@@ -106,14 +107,14 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
     octets, carried = b"".join(parts[::2]), b"".join(parts[1::2])
     frames, places = bytearray(), [0, len(octets)]
     for number, part in enumerate(parts):
-        frames += reference.FRAME.pack(places[number & 1], len(part))
+        frames += columns.FRAME.pack(places[number & 1], len(part))
         places[number & 1] += len(part)
     rows, messages = bytearray(), bytearray()
     for number in range(len(parts)):
         count = min(1 + (facts + number) % 3, len(parts) - number)
         time_ns = min(number << 60, (1 << 63) - 1) if facts & 1 else -number * 10**9
-        rows += reference.ROW.pack(time_ns, 0, 0, 0, 1)
-        messages += reference.MESSAGE.pack(
+        rows += columns.ROW.pack(time_ns, 0, 0, 0, 1)
+        messages += columns.MESSAGE.pack(
             number,
             (facts + number) % 8,
             number * (facts & 3),

@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 
+from dissectors import columns
+from dissectors.zmtp import buffer, session, wire
 from tests.support.both_cores import BothCores
 from tests.support.paths import PROJECT
 from zmtpsniff.native import core, reference
+from zmtpsniff.net import reassembly
+from zmtpsniff.net import segment as net_segment
 
 SOURCE = PROJECT / "zmtpsniff" / "native" / "core.c"
 LINK = 101
@@ -46,7 +50,7 @@ def block(*packets: bytes, time_ns: int = 5) -> tuple[bytes, bytes]:
     """Octets and rows of packets."""
     rows, place = [], 0
     for packet in packets:
-        rows.append(reference.ROW.pack(time_ns, place, len(packet), len(packet), LINK))
+        rows.append(columns.ROW.pack(time_ns, place, len(packet), len(packet), LINK))
         place += len(packet)
     return b"".join(packets), b"".join(rows)
 
@@ -62,7 +66,7 @@ def _both() -> BothCores:
 def test_the_packet_of_these_tests_is_taken(both: BothCores) -> None:
     octets, rows = block(HELLO)
     stop, messages, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
-    assert (stop, len(messages)) == (1, reference.MESSAGE.size)
+    assert (stop, len(messages)) == (1, columns.MESSAGE.size)
 
 
 # ------------------------------------------------------------------ captures
@@ -82,14 +86,14 @@ def test_headers_cut_anywhere(both: BothCores, link: int, ipv6: bool) -> None:
     packet = before + ip + tcp
     for size in range(len(packet) + 1):
         for octets in (packet[:size], packet):
-            rows = reference.ROW.pack(5, 0, size, size, link)
+            rows = columns.ROW.pack(5, 0, size, size, link)
             stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
             assert stop == (size == len(packet))
 
 
 @pytest.mark.parametrize(("start", "captured"), [(0, 2**32 - 1), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1), (1, 47)])
 def test_a_row_that_points_outside(both: BothCores, start: int, captured: int) -> None:
-    rows = reference.ROW.pack(5, start, captured, captured, LINK)
+    rows = columns.ROW.pack(5, start, captured, captured, LINK)
     assert both.take(HELLO, rows, 0, 1, PAUSE, flow())[0] == 0
 
 
@@ -135,9 +139,9 @@ def test_frames_of_any_two_octets(both: BothCores) -> None:
     """Text, escapes, hexadecimal digits, or Python's: each octet alone and beside each kind of octet."""
     octets = b"".join(bytes([one, other]) for one in range(256) for other in b'a"\n\0\x7f\xc3')
     pairs = len(octets) // 2
-    frames = b"".join(reference.FRAME.pack(2 * place, size) for size in (1, 2) for place in range(pairs))
-    messages = reference.MESSAGE.pack(0, 0, 1, 0, 2 * pairs, 0, 0, 0, 0, 0)
-    both.lines(octets, b"", reference.ROW.pack(1, 0, 0, 0, 1), 1, messages, frames, [(b"", b"", b"")], 99, repr_of)
+    frames = b"".join(columns.FRAME.pack(2 * place, size) for size in (1, 2) for place in range(pairs))
+    messages = columns.MESSAGE.pack(0, 0, 1, 0, 2 * pairs, 0, 0, 0, 0, 0)
+    both.lines(octets, b"", columns.ROW.pack(1, 0, 0, 0, 1), 1, messages, frames, [(b"", b"", b"")], 99, repr_of)
 
 
 def repr_of(octets: bytes) -> bytes:
@@ -251,7 +255,7 @@ def test_frames_that_are_not_there_are_an_error(frame: tuple[int, int]) -> None:
     octets, rows = block(HELLO)
     _, messages, _, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
     with pytest.raises(ValueError, match="do not fit"):
-        NATIVE.lines(octets, carried, rows, 1, messages, reference.FRAME.pack(*frame), [(b"",) * 3] * 2, 99, bytes)
+        NATIVE.lines(octets, carried, rows, 1, messages, columns.FRAME.pack(*frame), [(b"",) * 3] * 2, 99, bytes)
 
 
 @pytest.mark.parametrize(("unit_ns", "header"), [(10**9 + 1, 16), (1, 15), (1, 0)])
@@ -314,3 +318,19 @@ def test_clang_has_nothing_to_say() -> None:
 @pytest.mark.slow  # some ten seconds
 def test_the_analyser_of_clang_has_nothing_to_say(tmp_path: Path) -> None:
     assert analysed("clang", "--analyze", "-o", str(tmp_path / "report")) == ""
+
+
+def test_its_numbers_are_those_of_the_parts() -> None:
+    """A rule of a part stands again in core.c and reference.py; the two are compared by what they do."""
+    assert reference.RECENT == reassembly.RECENT_SEGMENTS
+    assert reference.RECENT_OCTETS == reassembly.RECENT_OCTETS
+    assert reference.LATEST_ACK == reassembly.LATEST_ACK
+    assert reference.MODULO == reassembly.MODULO
+    assert reference.WAIT_LIMIT == buffer.WAIT_LIMIT
+    assert reference.MOST_FRAMES == session.MANY_FRAMES
+    assert (reference.MORE, reference.LONG) == (wire.MORE, wire.LONG)
+    flags = net_segment.FIN, net_segment.SYN, net_segment.RST, net_segment.ACK
+    assert flags == (reference.FIN, reference.SYN, reference.RST, reference.ACK)
+    defines = dict(re.findall(r"#define (\w+) ([^/\n]+)", SOURCE.read_text()))
+    for name in ("RECENT", "RECENT_OCTETS", "WAIT_LIMIT", "MOST_CARRY", "MOST_FRAMES", "MOST_FLOWS"):
+        assert eval(defines[name]) == getattr(reference, name)  # a number, or one shifted

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dissectors import columns
 from zmtpsniff.native import reference
 
 _BUILT = Path(reference.__file__).with_name("core.abi3.so")
@@ -56,7 +57,7 @@ class BothCores:
         expected = reference.take(octets, rows, place, number, pause_ns, answers.__getitem__)
         assert found == expected
         self.packets += found[0] - place
-        self.messages += len(found[1]) // reference.MESSAGE.size
+        self.messages += len(found[1]) // columns.MESSAGE.size
         return found
 
     def lines(self, *arguments: Any) -> Any:

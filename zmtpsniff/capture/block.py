@@ -2,13 +2,9 @@
 
 from array import array
 from collections.abc import Iterable
-from struct import Struct
 
+from dissectors.columns import ROW
 from zmtpsniff.capture.source import Packet
-
-ROW = Struct("=qIIII")
-"""A packet in a block: its time in nanoseconds, where its octets begin, how many were captured, how many were on the
-wire, and its link type."""
 
 
 class Block:

@@ -95,7 +95,7 @@ def capturing(
 ) -> Iterator[LiveCapture]:
     """Capture, without the privileges that this took. In the end the capture is closed.
 
-    What is needed meanwhile must have been imported: where it is kept may be out of reach then. ``records`` is the
+    All modules that run meanwhile must have been imported: their files may be out of reach then. ``records`` is the
     file that the output goes to. If ``saves_all``, the saver is given all packets. A signal ends the capture, not the
     program. Raises click.UsageError, CaptureError; the latter also in the end if the capture or its saver failed.
     """

@@ -85,7 +85,7 @@ class SettledFlows:
                 MessageBatch(block.octets, block.rows, first, columns, frames, carried, self._senders)  # type: ignore[arg-type]
             )
         if stop > place:
-            engine.flows.pass_time(block.time_ns(stop - 1), recent_octets)
+            engine.flows.pass_time(block.time_ns(stop - 1), recent_octets, is_last=False)
         self._senders, self._flows = [], []
         return int(stop)
 

@@ -284,7 +284,7 @@ class Sniffer:
                 self._alone -= stop - place
                 self._dissect(block.packets(place, stop), is_last=False)
                 place = stop
-        self._engine.flows.make_room()
+        self._engine.flows.end_batch()
 
     def _dissect(self, packets: list[Packet], is_last: bool = True) -> None:
         first = self._packets + 1

@@ -175,7 +175,7 @@ static PyObject *pcap_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
     return found;
 }
 
-/* What times of an interface mean, and its link type; Python has the same layout. */
+/* The unit and the origin of the times of an interface, and its link type; Python has the same layout. */
 typedef struct {
     int64_t unit_ns, offset_ns; /* a unit of 0: it is not whole nanoseconds */
     uint32_t link, padding;
@@ -616,7 +616,7 @@ static Flow *make_flow(PyObject *facts, unsigned *side)
     return flow;
 }
 
-/* What is in the slot of a key, asked of Python if there is nothing. 0: the flow is not settled, or an error is set. */
+/* The content of the slot of a key, asked of Python if it is free. 0: the flow is not settled, or an error is set. */
 static uint32_t enter(Table *table, const Segment *segment)
 {
     uint8_t mine[MOST_KEY], theirs[MOST_KEY];
@@ -656,7 +656,7 @@ static void free_table(Table *table)
 
 /* ------------------------------------------------------------------ frames of messages (23/ZMTP, 37/ZMTP) */
 
-/* What take() writes. */
+/* The columns that take() writes. */
 typedef struct {
     Output messages, frames, carried;
     int64_t recent_octets;
@@ -1010,7 +1010,7 @@ static bool put_time(Output *out, int64_t time_ns)
     return time_ns < 0 ? put_text(out, "-") && put_number(out, -since_1970) : put_number(out, since_1970);
 }
 
-/* What an octet is in JSON: 0 as it is, 1 escaped, 2 no text, 3 perhaps a part of a character of UTF-8. */
+/* The kind of an octet in JSON: 0 as it is, 1 escaped, 2 no text, 3 perhaps a part of a character of UTF-8. */
 static const uint8_t KINDS[256] = {
     2, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1, 2, 2, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2,
     ['"'] = 1, ['\\'] = 1, [0x7f] = 2,

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Any, NamedTuple
 
+from dissectors.columns import FRAME, MESSAGE, ROW
 from zmtpsniff.words import link_types
 
-ROW = struct.Struct("=qIIII")  # as in capture/block.py
-MESSAGE = struct.Struct("=IIIIIIqqqq")  # as in dissectors/batches.py
-FRAME = struct.Struct("=II")
 BASE = struct.Struct("=qqI4x")
 
+# Numbers of the parts whose facts these are, as in core.c; tests/native/test_core.py holds them equal.
 RECENT = 16
 RECENT_OCTETS = 256 << 10
 WAIT_LIMIT = 4096

@@ -430,7 +430,7 @@ class Flow(Part):
     def is_over(self) -> bool:
         """Whether everything up to the FINs, or the RST, has been delivered.
 
-        Nobody acknowledges octets that arrive at the sender of a RST. In a capture where much comes late, such octets
+        Octets that arrive at the sender of a RST are not acknowledged. In a capture where much comes late, such octets
         may come late, too, so the flow stays open for a while.
         """
         if self.client.finished and self.server.finished:

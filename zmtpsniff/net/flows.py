@@ -219,21 +219,25 @@ class FlowTable(Part):
                         self._close_if_over(flow)
                 else:
                     self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
-        self.pass_time(now_ns, recent_octets)
-        if is_last:
-            self.make_room()
+        self.pass_time(now_ns, recent_octets, is_last)
 
-    def pass_time(self, now_ns: int, recent_octets: int) -> None:
-        """Segments up to ``now_ns`` have been taken. So many ``recent_octets`` of them are kept."""
+    def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
+        """Segments up to ``now_ns`` have been taken. So many ``recent_octets`` of them are kept.
+
+        With the last ones of a batch, forget what is over, and delivered segments if they are too many.
+        """
         self._now_ns = now_ns
         self.holdings.recent_octets += recent_octets
-
-    def make_room(self) -> None:
-        """Forget what is over, once a second, and delivered segments if they are too many."""
+        if not is_last:
+            return
         if self.holdings.recent_octets > self.limits.recent_octets:
             self._forget_recent()
-        if self._now_ns >= self._next_sweep:
-            self.sweep(self._now_ns)
+        if now_ns >= self._next_sweep:
+            self.sweep(now_ns)
+
+    def end_batch(self) -> None:
+        """All segments of a batch have been taken."""
+        self.pass_time(self._now_ns, 0, is_last=True)
 
     @property
     def pause_ns(self) -> int:

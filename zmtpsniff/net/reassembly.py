@@ -29,8 +29,8 @@ UNBOUNDED = 1 << 62  # a stream offset that means: nobody knows what the sender 
 # What a kept segment costs beside its octets. It bounds the memory of many tiny segments, too.
 SEGMENT_COST = 256
 # Delivered segments, and octets of them, kept to compare retransmissions with.
-_RECENT_SEGMENTS = 16
-_RECENT_OCTETS = 256 << 10
+RECENT_SEGMENTS = 16
+RECENT_OCTETS = 256 << 10
 WINDOW = 1 << 24  # numbers of one connection are hardly ever further than this from the expected number
 # An acknowledgment can be so far behind the last octets. If it seems to be further behind, it is ahead, and the capture
 # lacks more than 2 GiB of the octets that it acknowledges.
@@ -88,7 +88,7 @@ RecentSegment = tuple[int, bytes, int, int]
 """A delivered segment: its stream offset, octets, time, and what its sender had seen of the other direction."""
 
 # A copy takes a third as long as another one. The second is shared by all directions that nobody takes; never changed.
-_EMPTY_RECENT: deque[RecentSegment] = deque(maxlen=_RECENT_SEGMENTS)
+_EMPTY_RECENT: deque[RecentSegment] = deque(maxlen=RECENT_SEGMENTS)
 _NONE_RECENT: deque[RecentSegment] = deque(maxlen=0)
 
 
@@ -271,13 +271,13 @@ class Direction(Part, Generic[Owner]):
     def resume(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets that follow a snapshot. The holdings count the kept octets already."""
         self.receiver = receiver
-        self.recent = deque(self.kept or (), maxlen=_RECENT_SEGMENTS)
+        self.recent = deque(self.kept or (), maxlen=RECENT_SEGMENTS)
 
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
         self.recent = _EMPTY_RECENT.copy()
-        self.recent_until = self.offset + _RECENT_OCTETS
+        self.recent_until = self.offset + RECENT_OCTETS
 
     def go_on_from(self, number: int, offset: int, old: int, recent: list[RecentSegment], until: int) -> None:
         """Go on behind octets that were delivered in order, up to the sequence ``number`` at a stream ``offset``.
@@ -317,9 +317,9 @@ class Direction(Part, Generic[Owner]):
         kept = 0
         for _, octets, _, _ in self.recent:
             kept += len(octets)
-        while kept > _RECENT_OCTETS * 3 // 4:
+        while kept > RECENT_OCTETS * 3 // 4:
             kept -= len(self.recent.popleft()[1])
-        self.recent_until = self.offset + _RECENT_OCTETS - kept
+        self.recent_until = self.offset + RECENT_OCTETS - kept
 
     def forget_past(self) -> None:
         """Octets that have been acknowledged do not come again, except for a keep-alive probe."""

@@ -35,10 +35,8 @@ def test_a_sender_that_closes_inside_a_message_is_named() -> None:
     assert found.known == "5673 of the 20000 octets of a frame's body are missing"
 
 
-def test_a_receiver_that_closes_loses_what_was_on_its_way() -> None:
-    (found,) = told("rec_cut_message", closed_by="server")
-    assert found.severity == "note"
-    assert found.summary.startswith("the PULL at 127.0.0.1:5560 closed its connection while 127.0.0.1 was ")
+def test_a_receiver_may_close_at_any_time() -> None:
+    assert told("rec_cut_message", closed_by="server") == []
 
 
 @pytest.mark.parametrize("changes", [{"closed_by": None}, {"end": "open"}, {"end": "timeout"}])

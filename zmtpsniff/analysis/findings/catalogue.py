@@ -159,7 +159,7 @@ FINDINGS: dict[str, FindingKind] = {
     "message-cut": FindingKind(
         "warning",
         "A program closed a connection in the middle of a message that it was sending: that one is lost, and whatever "
-        "waited behind it. A note if it was the receiver that closed.",
+        "waited behind it.",
         "The stream of the side that closes first ends inside a frame, or between the frames of a message, with a FIN "
         "or a RST. zmtpsniff does not say so where octets are missing from the capture.",
         "Let the program wait until all is sent before it ends: close the sockets, terminate the context, and do not "

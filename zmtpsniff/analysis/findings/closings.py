@@ -6,7 +6,7 @@ Theory
 A program that ends takes what its sockets still queue with it, unless it waits (ZMQ_LINGER). The wire does not show
 what was queued. But if libzmq had to stop in the middle of a message, since the receiver had no room for all of it, the
 connection ends inside that message: then messages are lost for certain. If the receiver closes, the sender did nothing
-wrong, and what it sends to one who leaves is lost as ever.
+wrong: what was under way to it is lost with any connection that a receiver closes.
 
 A peer must end its handshake within ZMQ_HANDSHAKE_IVL, 30 s. libzmq 4.3.3 and its like forget to stop that timer where
 the other side speaks ZMTP 1.0 or 2.0, so that they close each such connection after 30 s, whatever passes on it.
@@ -15,7 +15,7 @@ the other side speaks ZMTP 1.0 or 2.0, so that they close each such connection a
 from collections.abc import Iterable
 
 from dissectors.address import host_of
-from dissectors.events import Connection, Problem, Severity
+from dissectors.events import Connection, Problem
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
@@ -44,7 +44,7 @@ class Closings(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         self._unfinished: Ledger[int, Problem | None] = Ledger(lambda: None)  # flows that end inside a message
-        self._cut: Ledger[tuple[str, str, bool], _Closed] = Ledger(_Closed)
+        self._cut: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
         self._timed: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
 
     def problem(self, event: Problem) -> None:
@@ -61,9 +61,8 @@ class Closings(Inquiry):
         if event.closed_by == "server":
             closer, other = other, closer
         first, second = (one.address if one is event.server else host_of(one.address) for one in (closer, other))
-        if cut is not None:
-            is_sender = cut.src == closer.address
-            closed = self._cut.at((first, second, is_sender))
+        if cut is not None and cut.src == closer.address:
+            closed = self._cut.at((first, second))
             closed.who = f"the {closer.type_name or 'peer'} at {closer.address}"
             closed.detail = cut.detail
             closed.seen.add(event.end_ns, cut.packet, event.flow)
@@ -80,14 +79,10 @@ class Closings(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Connections that ended too early."""
-        for (_, other, is_sender), closed in self._cut.entries.items():
+        for (_, other), closed in self._cut.entries.items():
             often = again(closed.seen.count)
-            if is_sender:
-                summary = f"{closed.who} closed its connection to {other} in the middle of a message{often}"
-            else:
-                summary = f"{closed.who} closed its connection while {other} was in the middle of a message{often}"
-            severity: Severity | None = None if is_sender else "note"
-            yield Claim("message-cut", summary, closed.detail, closed.seen, [closed.who.split()[-1], other], severity)
+            summary = f"{closed.who} closed its connection to {other} in the middle of a message{often}"
+            yield Claim("message-cut", summary, closed.detail, closed.seen, [closed.who.split()[-1], other])
         for (closer, other), closed in self._timed.entries.items():
             yield Claim(
                 "handshake-timer",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from dissectors.batches import DELIMITER_ONLY
 from dissectors.events import UNBOUNDED, Envelope, Message, Octets, Place
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
@@ -60,10 +61,7 @@ def envelope_of(frames: Sequence[Octets]) -> Envelope | None:
 
 @lru_cache(256)
 def _interned(identities: int) -> Envelope:
-    return Envelope(identities, True)
-
-
-DELIMITER_ONLY = _interned(0)
+    return Envelope(identities, True) if identities else DELIMITER_ONLY
 
 
 class Exchange:

@@ -1,8 +1,9 @@
 """A REQ that sends a request only after the reply to the one before: most requests are of this kind."""
 
+from dissectors.batches import DELIMITER_ONLY
 from dissectors.events import Connection, Message
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
-from zmtpsniff.analysis.patterns.exchange import DELIMITER_ONLY, Exchange, Request, envelope_of, key_of, request_of
+from zmtpsniff.analysis.patterns.exchange import Exchange, Request, envelope_of, key_of, request_of
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.request_reply import RequestReply
 

@@ -208,7 +208,7 @@ class Patterns:
         conversation = self._conversations.get(flow)
         if conversation is None:
             return
-        # What was late before is so wherever batches end.
+        # The result does not depend on where batches end.
         before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
         for rules in (conversation.rules, conversation.pings):
             if rules is not None:
