@@ -3,12 +3,14 @@
 import io
 import random
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dissectors.columns import ROW
 from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores
 from tests.support.paths import PROJECT
@@ -48,8 +50,8 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     both = BothCores()
     for module in (sniffer, pcap, pcapng, jsonl):
         monkeypatch.setattr(module, "core", both)
-    monkeypatch.setattr(sniffer, "_MOST_ALONE", 1)
-    monkeypatch.setattr(settled, "_LEAST", 0)
+    monkeypatch.setattr(settled, "LONGEST_RUN", 1)
+    monkeypatch.setattr(settled, "LEAST", 0)
     return both
 
 
@@ -58,7 +60,17 @@ class Blocks(Packets):
 
     def blocks(self) -> Iterator[Block]:
         for batch in self.batches():
-            yield Block.of(batch)
+            yield block_of(batch)
+
+
+def block_of(given: list[Packet]) -> Block:
+    """A block of packets, none of which has a comment."""
+    places = accumulate((len(packet[2]) for packet in given), initial=0)
+    rows = [
+        ROW.pack(time_ns, at, len(data), wire, link)
+        for (time_ns, link, data, wire, _), at in zip(given, places, strict=False)
+    ]
+    return Block(b"".join(packet[2] for packet in given), b"".join(rows))
 
 
 def records(source: object, batches: bool = True, **more: object) -> bytes:
@@ -174,7 +186,7 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) ->
         expected = records(Packets(given, batch)), results(Packets(given, batch))
         for module in (sniffer, jsonl, statistics_module):
             monkeypatch.setattr(module, "core", BothCores())
-        monkeypatch.setattr(sniffer, "_MOST_ALONE", 1)
-        monkeypatch.setattr(settled, "_LEAST", 0)
+        monkeypatch.setattr(settled, "LONGEST_RUN", 1)
+        monkeypatch.setattr(settled, "LEAST", 0)
         assert records(Blocks(given, batch), columns) == expected[0]
         assert results(Blocks(given, batch)) == expected[1]

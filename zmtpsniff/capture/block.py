@@ -1,7 +1,6 @@
 """Packets in a block of octets, without an object for each of them."""
 
 from array import array
-from collections.abc import Iterable
 
 from dissectors.columns import ROW
 from zmtpsniff.capture.source import Packet
@@ -16,18 +15,6 @@ class Block:
         """The packets that ``rows``, each a ROW, find in ``octets``."""
         self.octets = octets
         self.rows = rows
-
-    @classmethod
-    def of(cls, packets: Iterable[Packet]) -> "Block":
-        """A block of packets that are at hand as objects; none has a comment."""
-        octets = []
-        rows = []
-        place = 0
-        for time_ns, link, data, wire, _ in packets:
-            octets.append(data)
-            rows.append(ROW.pack(time_ns, place, len(data), wire, link))
-            place += len(data)
-        return cls(b"".join(octets), b"".join(rows))
 
     def __len__(self) -> int:
         """The number of packets."""

@@ -8,6 +8,7 @@ nothing of this.
 A flow whose packets nobody wants is settled, too: nothing of it is read.
 """
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
@@ -16,7 +17,11 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.net.flow import Flow
 
-_LEAST = 1024  # octets of a direction, with headers
+LEAST = 1024
+"""Octets of each direction, with headers, from which a block is worth it."""
+LONGEST_RUN = 64
+"""Packets that are passed over together, before another one is looked for that is boring."""
+_MANY_BORING = 16  # packets in a row
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
 _IGNORED = (_UNWANTED, 0, 0, 0, 0, 0, b"", (), 0)
 
@@ -47,18 +52,43 @@ class SettledFlows:
         self._patterns = patterns
         self._payloads = payloads
         self._senders: list[BatchSide] = []
+        self._run = 1  # packets that are passed over together
+        self._left = 0  # of those, in the blocks to come
         self._told: set[int] = set()  # flows with events that analysis has not taken yet
         self._listened = 0  # to so many of the engine's events
         self._flows: list[tuple[Flow, Any]] = []  # asked for in this call, each with its lock step
 
-    def begin(self, block: Block) -> bool:
-        """Begin with a block. Returns whether it has enough of each direction: its facts go to the core and back."""
+    def others(self, block: Block, number: int) -> Iterator[tuple[int, int]]:
+        """Take the packets of settled flows from a block, whose first packet has this number.
+
+        Yields where the others are in it: from one place up to another. The caller takes them before it goes on.
+        """
         self._told.clear()
         self._listened = 0
-        directions, octets = self._core.directions(block.octets, block.rows)
-        return bool(directions and octets >= _LEAST * directions)
+        place, size = 0, len(block)
+        if not self._is_worth_it(block):
+            yield place, size
+            return
+        while place < size:
+            if not self._left:
+                begin, place = place, self._take(block, place, number + place)
+                if place == size:
+                    self._run = 1
+                    return
+                # Where hardly any packets are boring, to stop before each of the others costs more than it saves.
+                self._run = 1 if place - begin >= _MANY_BORING else min(2 * self._run, LONGEST_RUN)
+                self._left = self._run
+            end = min(place + self._left, size)
+            self._left -= end - place
+            yield place, end
+            place = end
 
-    def take(self, block: Block, place: int, number: int) -> int:
+    def _is_worth_it(self, block: Block) -> bool:
+        """Whether a block has enough of each direction: the facts of each one go to the core and back."""
+        directions, octets = self._core.directions(block.octets, block.rows)
+        return bool(directions and octets >= LEAST * directions)
+
+    def _take(self, block: Block, place: int, number: int) -> int:
         """Take packets of a block from ``place`` on, whose first has this number. Returns where it stopped."""
         engine = self._engine
         for event in engine.events[self._listened :]:

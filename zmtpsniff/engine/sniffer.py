@@ -36,8 +36,6 @@ _STALL_NS = 500_000_000  # a live capture gives a batch much more often, if need
 _LATEST_NS = 2_000_000_000  # a capture that gives nothing has given all that is older
 _RECOVERY_NS = 1_000_000_000  # in which packets come that waited meanwhile
 
-_MANY_BORING = 16  # packets in a row
-_MOST_ALONE = 64
 _MESSAGES = (Message, MessageBatch)
 
 _time_ns = itemgetter(0)  # of a packet
@@ -96,8 +94,6 @@ class Sniffer:
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.may_speak
         self._keeps_batches = settings.batches
-        self._alone = 0  # packets of blocks that come one by one, before one is looked for that is boring
-        self._alone_next = 1
         self._settled = None
         if core is not None and not self._watches(collaborators):
             from zmtpsniff.engine.settled import SettledFlows
@@ -264,26 +260,11 @@ class Sniffer:
     def _take_block(self, block: Block) -> None:
         """Take a block: the packets of settled flows in columns, others as objects."""
         assert self._settled is not None
-        place, size = 0, len(block)
-        if not self._settled.begin(block):
-            self._dissect(block.packets())
-            return
-        while place < size:
-            if not self._alone:
-                stop = self._settled.take(block, place, self._packets + 1)
-                self._packets += stop - place
-                # Where hardly any packets are boring, to stop before each of the others costs more than it saves.
-                if stop == size or stop - place >= _MANY_BORING:
-                    self._alone_next = 1
-                else:
-                    self._alone_next = min(2 * self._alone_next, _MOST_ALONE)
-                self._alone = self._alone_next if stop < size else 0
-                place = stop
-            stop = min(place + self._alone, size)
-            if place < stop:
-                self._alone -= stop - place
-                self._dissect(block.packets(place, stop), is_last=False)
-                place = stop
+        before = self._packets
+        for begin, end in self._settled.others(block, before + 1):
+            self._packets = before + begin
+            self._dissect(block.packets(begin, end), is_last=False)
+        self._packets = before + len(block)
         self._engine.flows.end_batch()
 
     def _dissect(self, packets: list[Packet], is_last: bool = True) -> None:
