@@ -9,13 +9,17 @@ A flow whose packets nobody wants is settled, too: nothing of it is read.
 """
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.zmtp.connection import ZmtpConnection
+from dissectors.zmtp.half import Half
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.analysis.patterns.lock_step import LockStep
+from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.block import Block
 from zmtpsniff.engine.flow_engine import FlowEngine
-from zmtpsniff.net.flow import Flow
+from zmtpsniff.net.flow import Flow, FlowDirection
 
 LEAST = 1024
 """Octets of each direction, with headers, from which a block is worth it."""
@@ -26,26 +30,10 @@ _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
 _IGNORED = (_UNWANTED, 0, 0, 0, 0, 0, b"", (), 0)
 
 
-class Listener(Protocol):
-    """A stage of analysis, which may want messages of a flow as objects."""
-
-    def wants(self, flow: int) -> bool:
-        """Whether it wants the messages of this flow, one by one."""
-        ...
-
-
-class Stepper(Listener, Protocol):
-    """Patterns, which may let a lock step be followed."""
-
-    def step(self, flow: int) -> Any:
-        """The lock step of this flow, if that is all that its messages have to do with each other; else None."""
-        ...
-
-
 class SettledFlows:
     """Takes the packets of settled flows from blocks."""
 
-    def __init__(self, core: Any, engine: FlowEngine, patterns: Stepper | None, payloads: Listener | None) -> None:
+    def __init__(self, core: Any, engine: FlowEngine, patterns: Patterns | None, payloads: Payloads | None) -> None:
         """Let the native ``core`` take packets of flows of ``engine``, for these stages that follow it."""
         self._core = core
         self._engine = engine
@@ -56,7 +44,7 @@ class SettledFlows:
         self._left = 0  # of those, in the blocks to come
         self._told: set[int] = set()  # flows with events that analysis has not taken yet
         self._listened = 0  # to so many of the engine's events
-        self._flows: list[tuple[Flow, Any]] = []  # asked for in this call, each with its lock step
+        self._flows: list[tuple[Flow, LockStep | None]] = []  # asked for in this call, each with its lock step
 
     def others(self, block: Block, number: int) -> Iterator[tuple[int, int]]:
         """Take the packets of settled flows from a block, whose first packet has this number.
@@ -168,7 +156,7 @@ class SettledFlows:
 _NOBODY = BatchSide(0, "", "", None, False, True, True)
 
 
-def _facts(direction: Any, half: Any) -> tuple[Any, ...]:
+def _facts(direction: FlowDirection, half: Half) -> tuple[Any, ...]:
     """The facts of one side, with mode 0 if its octets need a look."""
     carry = half.carry()
     mode = 0 if carry is None else _WANTED
