@@ -33,6 +33,7 @@ from zmtpsniff.report.results import Results
 from zmtpsniff.spark.report import report
 from zmtpsniff.spark.report.views import parse_time
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.store import FORMAT, MARK
 
 NAMES = (
     "draft_radio_dish_tcp.pcap",
@@ -242,7 +243,7 @@ def test_tables_that_lack_columns(tables: Path, tmp_path: Path) -> None:
         location = str(tmp_path / "old" / table)
         rows = DeltaTable(location).to_pyarrow_dataset().to_table().drop([column])
         shutil.rmtree(location)
-        write_deltalake(location, rows, partition_by=["date"])
+        write_deltalake(location, rows, partition_by=["date"], description=f"{MARK}{FORMAT}")
     results = report(str(tmp_path / "old"), TOP)
     assert results.total == report(str(tables), TOP).total
 

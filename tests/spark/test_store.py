@@ -1,6 +1,7 @@
 """The folder of the tables: runs that add, are killed, or write at the same time; what others read meanwhile."""
 
 import random
+import shutil
 import socket
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
 from tests.support.ports import free_port
+from tests.support.runner import run
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
@@ -26,7 +28,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: pip install
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyarrow.fs import FileSelector
 
 from tests.spark.local_job import take
@@ -35,7 +37,7 @@ from tests.world.tap import load
 from zmtpsniff.capture.locations import LocationError, file_system
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import job, maintenance, store, tables, writer
-from zmtpsniff.spark.maintenance import convert, optimize
+from zmtpsniff.spark.maintenance import optimize
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.store import ConflictError, Store
@@ -351,7 +353,7 @@ def test_readers_see_whole_runs_only(tmp_path: Path) -> None:
     assert DeltaTable(folder).version() >= 8
 
 
-# ---------------------------------------------------------------------- later and earlier versions
+# ---------------------------------------------------------------------- later versions
 
 
 def test_a_later_version_has_more_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,39 +375,61 @@ def test_a_later_version_has_more_columns(tmp_path: Path, monkeypatch: pytest.Mo
     }
 
 
-def version_0_9(folder: Path, files: list[Path]) -> None:
-    """The tables of version 0.9.0: Parquet without logs, states of its own."""
-    take(files, folder / "new")
-    for table in tables.TABLES:
-        for path in Store(str(folder / "new")).paths(table):
-            target = folder / "out" / table / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with (folder / "new" / table / path).open("rb") as file:
-                rows = pq.ParquetFile(file).read()
-            missing = [name for name in ("shards", "condition") if name in rows.column_names]
-            pq.write_table(rows.drop_columns(missing), target)
-    (folder / "out" / "_open").mkdir()
-    (folder / "out" / "_lock").touch()
-    rows = pa.table({"series": [str(files[0].parent)], "name": [b"x"], "state": [b"y"]})
-    pq.write_table(rows, folder / "out" / "_open" / "0000000001-x.parquet")
+# ---------------------------------------------------------------------- tables and files of others
 
 
-def test_tables_of_0_9_0_are_converted(tmp_path: Path) -> None:
-    """A series with open connections, which no later version can go on with, is dissected anew with its next file."""
-    files = cut(FIXTURES / "m31_pub_sub.pcap", [60], tmp_path / "in")
-    version_0_9(tmp_path, files[:1])
-    output = tmp_path / "out"
-    with pytest.raises(SparkError, match=rf"--output {output}: has tables of version 0.9.0: zmtpsniff spark convert"):
-        take(files, output)
-    assert convert(str(output)) == 1
-    assert {path.name for path in output.iterdir()} == {*tables.TABLES, "_states"}
-    assert by_series(read_tables(output))[str(tmp_path / "in")] == expected(files[:1])
-    with pytest.raises(SparkError, match="has tables of Delta Lake already"):
-        convert(str(output))
-    take(files, output)
-    assert by_series(read_tables(output))[str(tmp_path / "in")] == expected(files)
-    with pytest.raises(SparkError, match="there are no tables"):
-        convert(str(tmp_path / "nothing"))
+def octets_of(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def table_of_others(folder: Path, description: str | None = None) -> None:
+    write_deltalake(str(folder / "messages"), pa.table({"text": ["not ours"]}), description=description)
+
+
+def files_of_others(folder: Path) -> None:
+    target = folder / "messages" / "date=2026-11-01"
+    target.mkdir(parents=True)
+    pq.write_table(pa.table({"text": ["not ours"]}), target / "part-0.parquet")
+
+
+def table_of_another_format(folder: Path) -> None:
+    table_of_others(folder, f"{store.MARK}999")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (table_of_others, "is a table that zmtpsniff did not write; choose another folder"),
+        (files_of_others, "has files that zmtpsniff did not write; choose another folder"),
+        (table_of_another_format, "another version of zmtpsniff wrote this table; choose another folder"),
+    ],
+)
+@pytest.mark.parametrize("name", ["messages", STATES])
+def test_what_is_of_others_stays_as_it_is(tmp_path: Path, name: str, make: Callable[[Path], None], said: str) -> None:
+    folder = tmp_path / "out"
+    make(folder)
+    (folder / "messages").rename(folder / name)
+    before = octets_of(tmp_path)
+    done = run("spark", "ingest", str(FIXTURES / NAMES[0]), "--output", str(folder))
+    assert (done.returncode, done.stderr) == (2, f"zmtpsniff: {folder}/{name}: {said}\n")
+    done = run("spark", "optimize", str(folder))
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert octets_of(tmp_path) == before
+
+
+def test_a_table_that_others_put_in_place_of_ours_stays_as_it_is(tmp_path: Path) -> None:
+    """Each part that changes a table looks at it once more."""
+    folder = tmp_path / "out"
+    take([FIXTURES / NAMES[0]], folder)
+    found = Store(str(folder))
+    found.open()
+    shutil.rmtree(folder / "messages")
+    table_of_others(folder)
+    before = octets_of(folder)
+    for change in (lambda: take([FIXTURES / NAMES[1]], folder), lambda: optimize(str(folder)), found.open):
+        with pytest.raises(SparkError, match="is a table that zmtpsniff did not write"):
+            change()
+        assert octets_of(folder) == before
 
 
 # ---------------------------------------------------------------------- kept small and quick to ask

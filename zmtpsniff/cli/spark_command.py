@@ -246,24 +246,6 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
     )
 
 
-@spark.command(short_help="Make tables of Delta Lake of those of version 0.9.0.")
-@click.argument("folder", type=_LOCATION, metavar="DIR")
-def convert(folder: str) -> None:
-    """Make tables of Delta Lake of the Parquet files that version 0.9.0 wrote into DIR. No row is written anew.
-
-    \b
-    zmtpsniff spark convert /tables
-    """
-    from zmtpsniff.spark.session import check_packages
-
-    check_packages("pyarrow", "deltalake")
-    from zmtpsniff.spark.maintenance import convert as run
-
-    lost = run(folder)
-    more = f"; the next run dissects {lost:,} series with open connections anew" if lost else ""
-    click.echo(f"{folder} has tables of Delta Lake{more}", err=True)
-
-
 @spark.command(short_help="Say what the tables say.")
 @click.argument("folder", type=_LOCATION, metavar="DIR")
 @COUNTS.option(

@@ -60,11 +60,8 @@ class NoTablesError(SparkError):
     """A folder has no tables."""
 
     def __init__(self, folder: str) -> None:
-        """Name the folder, and the commands that make tables there."""
-        super().__init__(
-            f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them, "
-            f"zmtpsniff spark convert {folder} those of version 0.9.0"
-        )
+        """Name the folder, and the command that makes tables there."""
+        super().__init__(f"{folder}: there are no tables; zmtpsniff spark ingest INPUT... --output {folder} makes them")
 
 
 def get_session(master: str | None = None, settings: dict[str, str] | None = None) -> "SparkSession":

@@ -8,6 +8,8 @@ Its first step decides: it adds the states to ``_states``, and says in that tabl
 two runs only one can write the log's next entry. Every further step has the commit's number as Delta Lake's transaction
 id, so that it is done once, whoever does it: of a run that was killed the next one does the rest. A table shows all of
 a commit, or nothing; what ``captures`` shows is in all tables.
+
+The metadata of our tables carry ``MARK``. Nothing is done to a table without it, nor to files of others.
 """
 
 import time
@@ -40,6 +42,11 @@ _TRIES = 20  # at a step, against others who write
 SETTINGS = {"delta.checkpointInterval": "20"}  # commits
 """The configuration of the tables."""
 
+MARK = "written by zmtpsniff spark, format "
+"""The beginning of the description of our tables; the format follows."""
+
+FORMAT = "1"
+
 _STEPS = (*(table for table in TABLES if table != "captures"), "captures")
 
 
@@ -67,24 +74,28 @@ class Store:
     def open(self) -> None:
         """Make missing tables, add missing columns, and finish the commit that an earlier run began.
 
-        Raises SparkError, also for files of version 0.9.0 without a table.
+        Raises SparkError; if there is a table or a file of others, before anything is written.
         """
         try:
+            names = (*TABLES, STATES)
+            known = {name: self._known(name) for name in names}
             make_parent(self._system, f"{self._root}/_")
-            for name in (*TABLES, STATES):
-                known = self.table(name)
-                if known is not None:
-                    _add_columns(known, _schema(name))
-                    continue
-                if any(file.startswith(f"{PARTITION}=") for file in self._names(name)):
-                    raise SparkError(
-                        f"--output {self.location}: has tables of version 0.9.0: "
-                        f"zmtpsniff spark convert {self.location} makes them tables of Delta Lake"
-                    )
-                self._create(name)
+            for name, table in known.items():
+                if table is None:
+                    self._create(name)
+                else:
+                    _add_columns(table, _schema(name))
         except (DeltaError, OSError) as error:
             raise SparkError(f"--output {self.location}: {one_line(error)}") from error
         self._complete(self.last_commit())
+
+    def _known(self, name: str) -> DeltaTable | None:
+        """A table of ours, or None where nothing is. Raises SparkError where something else is."""
+        files = self._names(name)
+        table = self.table(name)  # behind the files: another run makes the table before it writes any
+        if table is None and set(files) - {"_delta_log"}:
+            raise SparkError(f"{self.location}/{name}: has files that zmtpsniff did not write; choose another folder")
+        return table
 
     def _names(self, name: str) -> list[str]:
         """The files and folders in the folder of a table."""
@@ -101,6 +112,7 @@ class Store:
                 _schema(name),
                 partition_by=_partition(name),
                 name=name,
+                description=f"{MARK}{FORMAT}",
                 configuration=SETTINGS,
                 storage_options=delta_options(),
             )
@@ -109,14 +121,20 @@ class Store:
     # ------------------------------------------------------------------ reading
 
     def table(self, name: str) -> DeltaTable | None:
-        """A table as it is now; None if there is none. Raises SparkError."""
+        """A table as it is now; None if there is none. Raises SparkError, also if it is not ours."""
         location = f"{self.location}/{name}"
         try:
-            return DeltaTable(location, storage_options=delta_options())
+            found = DeltaTable(location, storage_options=delta_options())
+            mark = found.metadata().description or ""
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
             raise SparkError(f"{location}: {one_line(error)}") from error
+        if not mark.startswith(MARK):
+            raise SparkError(f"{location}: is a table that zmtpsniff did not write; choose another folder")
+        if mark != f"{MARK}{FORMAT}":
+            raise SparkError(f"{location}: another version of zmtpsniff wrote this table; choose another folder")
+        return found
 
     def opened(self, name: str) -> DeltaTable:
         """A table as it is now; raises SparkError if there is none."""

@@ -170,10 +170,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column(
             "shared_id",
             "BOOLEAN",
-            True,
+            False,
             "Whether conn_id is the initial sequence numbers of client and server, and so the same wherever the "
             "connection was captured. Else (TCP's handshake is not in the capture) it is made of the addresses and the "
-            "time of the first packet. Null if version 0.9.0 wrote the row.",
+            "time of the first packet.",
         ),
         "transport",
         *_side("client"),
@@ -228,10 +228,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("first_ns", "BIGINT", True, "The time of its earliest packet, since 1970.", "ns"),
         Column("last_ns", "BIGINT", True, "The time of its latest packet, since 1970.", "ns"),
         Column("comments", "ARRAY<STRING>", False, "Those on the file as a whole."),
-        Column("shards", "INT", True, "Tasks that shared its series when it was read; null if version 0.9.0 did."),
-        Column(
-            "condition", "STRING", True, "Whole, damaged, foreign (no capture), missing; null if version 0.9.0 read it."
-        ),
+        Column("shards", "INT", False, "Tasks that shared its series when it was read."),
+        Column("condition", "STRING", False, "Whole, damaged, foreign (no capture), missing."),
         Column("error", "STRING", True, "Why it, or the rest of it, could not be read."),
     ),
 }
