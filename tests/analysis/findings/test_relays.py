@@ -18,10 +18,12 @@ from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.relays import RelayHost, SocketEnd
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators
 
 SYSTEMS = FIXTURES / "systems"
 FAULTS = {  # the finding, and the socket where the fault is
     "broker_sleeps": ("replies-slow", "10.9.0.35:8274"),
+    "database_dies": ("endpoint-refused", "10.9.0.22:7323"),
     "far_worker": ("replies-slow", "10.9.0.15:51378"),
     "head_of_line": ("replies-slow", "10.9.0.23:41400"),
     "slow_database": ("replies-slow", "10.9.0.21:7320"),
@@ -33,10 +35,14 @@ FAULTS = {  # the finding, and the socket where the fault is
 
 
 def diagnosed(name: str) -> list[Finding]:
+    return [one for one in all_findings(name) if one.severity != "note"]
+
+
+def all_findings(name: str) -> list[Finding]:
     diagnosis = Diagnosis()
-    for events in open_files([SYSTEMS / f"{name}.pcap.gz"], Settings()).batches():
+    for events in open_files([SYSTEMS / f"{name}.pcap.gz"], Settings(), Collaborators(witness=diagnosis)).batches():
         diagnosis.take(events)
-    return [one for one in diagnosis.findings() if one.severity != "note"]
+    return diagnosis.findings()
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -47,6 +53,12 @@ def test_the_place_of_the_fault_is_named_and_no_other(name: str) -> None:
 
 def test_a_healthy_service_behind_another_is_not_accused() -> None:
     assert diagnosed("healthy_service") == []
+
+
+def test_a_service_whose_database_has_gone_waits_and_is_not_accused() -> None:
+    (waits,) = [one for one in all_findings("database_dies") if one.code == "not-passed-on"]
+    assert waits.severity == "note"
+    assert "since 10.9.0.22:7323 closed the connection" in waits.summary
 
 
 def test_every_capture_has_its_fault_here() -> None:

@@ -61,6 +61,26 @@ def test_one_open_request_is_likely_never_certain() -> None:
     assert not any(leg.certain for leg in way.legs[1:])
 
 
+def test_a_question_without_reply_belongs_to_the_only_request_that_it_can() -> None:
+    scene = service(clients=2, lanes=2)
+    scene.say(1, b"", b"price?")
+    scene.say(11, b"", b"select")
+    scene.say(2, b"", b"stock?")
+    scene.say(12, b"", b"count")
+    scene.close(11, by_server=True)
+    assert packets(scene) == [[1, 2], [3, 4]]
+    assert not any(way.legs[1].certain for way in scene.ways())
+
+
+def test_a_question_without_reply_that_may_belong_to_two_requests_belongs_to_none() -> None:
+    scene = service(clients=2, lanes=1)
+    scene.say(1, b"", b"price?")
+    scene.say(2, b"", b"stock?")
+    scene.say(11, b"", b"select")
+    scene.close(11, by_server=True)
+    assert packets(scene) == [[1], [2], [3]]
+
+
 def test_workers_take_turns() -> None:
     """Three workers of a service: what each asks between two answers of the service is of one request."""
     scene = service(clients=3, lanes=3)

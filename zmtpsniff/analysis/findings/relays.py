@@ -10,7 +10,8 @@ could not pass a message on, since its next peer had gone away, is nobody's here
 
 A program that passed on what it took, and then took messages that went no further, has lost them, or holds them.
 Whether that matters for a single job, nobody knows: a worker may have no result to give. So a worker is named only if
-nothing comes of it any more.
+nothing comes of it any more. A program whose next peers have all closed their connections waits for them: that is a
+note, since the peer is to blame.
 
 Following messages costs time, so this inquiry hears only connections of hosts that may pass something on: those with a
 socket that takes messages and another one that sends them, to a third.
@@ -47,6 +48,7 @@ _STOPPED_NS = 1_000_000_000
 _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
 _SOCKETS = 4096  # of one host that are remembered
+_PEERS = 64  # to which a program passes requests on
 
 _TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publication", "XSUB": "publication"}
 _SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "job", "PUB": "publication"}
@@ -142,6 +144,7 @@ class _Place:
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
         self.slowest: list[_SlowPassage] = []  # a heap
         self.waits: dict[str, None] = {}  # hosts that wait for what it lost
+        self.asks: dict[tuple[str, str], None] = {}  # its host, and a bound address to which it passes requests on
         self.passed = 0
         self.first = 0  # of them those that are on their way there, not back
         self.passed_ns = 0  # the last time
@@ -163,6 +166,8 @@ class _Place:
             self.giver = self.giver or taken.src
         self.passed += 1
         self.first += not taken.reply
+        if not passed.reply and len(self.asks) < _PEERS:
+            self.asks[one.passed.line.src_host, passed.dst] = None
         if passed.time_ns > self.passed_ns:
             self.passed_ns = passed.time_ns
         if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
@@ -227,12 +232,16 @@ class Relays(Inquiry):
         self._earlier: list[int] = []
         self._open: dict[int, Dossier] = {}
         self._heard: set[int] = set()  # connections whose messages come here
+        # By a client's host and a bound address: when the service there closed the connection, until there is another.
+        self._gone: Ledger[tuple[str, str], int] = Ledger(int)
 
     # ------------------------------------------------------------------ listening
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of hosts that may pass something on."""
         (one, kind), (other, other_kind) = dossier.types.items()
+        self._gone.entries.pop((host_of(one), other), None)
+        self._gone.entries.pop((host_of(other), one), None)
         hosts = [(host_of(one), SocketEnd(one, kind, other)), (host_of(other), SocketEnd(other, other_kind, one))]
         for name, socket in hosts:
             host = self._hosts.at(name)
@@ -272,6 +281,8 @@ class Relays(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """A connection is over."""
         self._open.pop(event.flow, None)
+        if event.closed_by == "server":
+            self._gone.put((host_of(event.client.address), event.server.address), event.end_ns)
         if event.flow in self._heard:
             self._heard.remove(event.flow)
             self._ways.end(event)
@@ -393,6 +404,10 @@ class Relays(Inquiry):
                 severity = "warning" if kind == "job" else None  # perhaps nothing comes of some jobs
             else:
                 continue
+            gone = self._gone_peers(place, begun_ns)
+            if gone:
+                severity = "note"
+                words += f", since {listed(gone)} closed the connection"
             yield Claim(
                 "not-passed-on",
                 f"{place.at} {words}; {_wait(place.waits)}",
@@ -403,6 +418,14 @@ class Relays(Inquiry):
                 certainty="likely",
                 subject=place.at,
             )
+
+    def _gone_peers(self, place: _Place, begun_ns: int) -> list[str]:
+        """The bound addresses of the peers that a program asks, if all of them had gone when it began to lose messages."""
+        for peer in place.asks:
+            closed_ns = self._gone.entries.get(peer)
+            if closed_ns is None or closed_ns > begun_ns + _STOPPED_NS:
+                return []
+        return [address for _, address in place.asks]
 
     def _closed(self, place: _Place, seen: Occurrences) -> Iterable[Claim]:
         """A worker closed its connection while it had jobs, and its pusher kept sending to others."""

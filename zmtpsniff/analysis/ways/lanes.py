@@ -9,6 +9,9 @@ reply. Such a connection is a *lane*: all that it asks between two answers of th
 the host took before. When the service answers a request, the lane whose questions are all answered is the one that
 worked on it. If several lanes may be, the one whose turn it is: a DEALER gives requests to its workers in turns. A
 connection that asks while its host has no request of somebody else is no lane, but a client that runs there, too.
+
+A service whose question gets no reply does not answer. Then the lane worked on the one request that the host had when
+it asked, and that no other lane worked on.
 """
 
 from collections import Counter, OrderedDict
@@ -38,10 +41,11 @@ class Inner(NamedTuple):
 class _Lane:
     """A connection on which a host asks."""
 
-    __slots__ = ("alone", "asked", "free_ns", "is_client", "pieces")
+    __slots__ = ("alone", "asked", "free_ns", "is_client", "pieces", "reason")
 
     def __init__(self) -> None:
         self.pieces: list[OpenWay] = []  # what it asked since its last turn
+        self.reason: Hop | None = None  # the only request that it can have asked them for
         self.free_ns = 0  # when the service answered what it had asked the last one for
         self.asked = 0
         self.alone = 0  # how often while the host had no request of somebody else
@@ -79,6 +83,14 @@ class _Service:
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""
         return any(request.way.first.leg.src != asker for request in islice(self.requests.values(), _LOOKED_AT))
+
+    def only_request(self, asker: str) -> Hop | None:
+        """The one request that neither this socket sent nor another lane works on; None if there are more."""
+        if len(self.requests) > _LOOKED_AT:
+            return None
+        taken = [lane.reason for lane in self.lanes.values() if lane.pieces]
+        free = [one for one in self.requests.values() if one.way.first.leg.src != asker and one not in taken]
+        return free[0] if len(free) == 1 else None
 
 
 class Lanes:
@@ -134,6 +146,8 @@ class Lanes:
         related = self.related(hop)
         if related is not None and id(related) in service.requests:
             return Inner(_last_at(related.way, related), "correlation", True)
+        if not lane.pieces:
+            lane.reason = service.only_request(hop.leg.src)
         lane.pieces.append(way)
         return None
 
@@ -150,13 +164,22 @@ class Lanes:
         lane = _lane(service, asked, reply)
         if lane is None:
             return None
-        pieces, lane.pieces = lane.pieces, []
-        before = asked
-        for piece in pieces:
-            asked.way.take_over(piece, before, "order", certain=False)
-            before = asked.way.hops[-1]
+        before = _join(lane, asked)
         self._free(service, asked, reply)
         return Inner(before, "order", False)
+
+    def end(self, flow: int, host: str) -> None:
+        """A connection on which a host may have asked is over: the service gets no reply there any more."""
+        service = self._services.get(host)
+        lane = None if service is None else service.lanes.pop(flow, None)
+        if service is not None and lane is not None:
+            _give_up(service, lane)
+
+    def finish(self) -> None:
+        """The capture is over: so is what is left of all lanes."""
+        for service in self._services.values():
+            for lane in service.lanes.values():
+                _give_up(service, lane)
 
     @staticmethod
     def _free(service: _Service, asked: Hop, reply: Hop) -> None:
@@ -187,6 +210,31 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
         return service.lanes[fits[0]]
     mine = [flow for flow in fits if service.turns[flow, turn] >= _CLEAR]
     return min((service.lanes[flow] for flow in mine or fits), key=lambda lane: lane.pieces[-1].last_ns)
+
+
+def _join(lane: _Lane, asked: Hop) -> Hop:
+    """All that a lane asked since its last turn belongs to a request; returns the last message of that."""
+    pieces, lane.pieces, lane.reason = lane.pieces, [], None
+    before = asked
+    for piece in pieces:
+        asked.way.take_over(piece, before, "order", certain=False)
+        before = asked.way.hops[-1]
+    return before
+
+
+def _give_up(service: _Service, lane: _Lane) -> None:
+    """A lane gets no reply to what it asked, so the service does not answer: join it to the only request it can be."""
+    reason = lane.reason
+    if (
+        reason is not None
+        and lane.pieces
+        and not lane.is_client
+        and id(reason) in service.requests
+        and not reason.way.is_over
+        and not any(piece.is_over for piece in lane.pieces)
+        and _last_at(reason.way, reason) is reason
+    ):
+        _join(lane, reason)
 
 
 def _last_at(way: OpenWay, asked: Hop) -> Hop:

@@ -168,6 +168,8 @@ class Ways:
         self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
             self._take_back(connection)
+            for line in connection.lines.values():
+                self._lanes.end(event.flow, line.src_host)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
         self.endings.end(event)
@@ -217,6 +219,7 @@ class Ways:
         """The capture is over, at ``now_ns`` or with the last event: the ways that are left."""
         self._now_ns = max(self._now_ns, now_ns)
         self.endings.pass_time(self._now_ns)
+        self._lanes.finish()
         return [*self._answered, *(way for way in self._ways.values() if not way.is_over)]
 
     def record(self, way: OpenWay) -> Way | None:
