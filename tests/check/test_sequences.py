@@ -201,6 +201,9 @@ READ = [
     ("frames[0].uint_le", [b"\x02\x01"], 258),
     ("frames[0].uint", [b"\xff" * 8], 2**64 - 1),
     ("frames[0].uint", [bytes(9)], None),
+    ("frames[0][1:2].uint", [b"\xff\x01\x02\xff"], 258),
+    ("frames[0][1:2]", [b"x17y"], 17),
+    ("frames[0][1:2].uint_le", [b"\xff\x01"], None),
     ("frames[-2]", [b"7", b"8"], 7),
     ("frames[-3]", [b"7", b"8"], None),
     ("body.seq", [b"topic", b'{"seq": 5}'], 5),
@@ -224,7 +227,7 @@ def test_numbers_of_what_an_application_says() -> None:
 
 def test_what_is_not_at_hand_is_not_taken_for_none() -> None:
     message = Message(1, 1, 1, "a:1", "b:1", [Cut(b"12", 100)])
-    for text in ("frames[0]", "frames[0].uint", "body.seq"):
+    for text in ("frames[0]", "frames[0].uint", "frames[0][1:4].uint", "body.seq"):
         with pytest.raises(NotAtHandError):
             number_reader(text)(message)
 

@@ -58,6 +58,16 @@ def test_standard_input_and_several_captures() -> None:
     assert both.index("credentials-refused") < both.index("sockets-mismatched")
 
 
+def test_the_place_of_numbers_is_named_and_may_have_none() -> None:
+    numbered = FIXTURES / "rec_numbered_topics.pcap"
+    done = run("diagnose", "--sequence", "body.header.seq", numbered)
+    assert "[messages-dropped (possible)]" in done.stdout
+    assert done.stderr == ""
+    done = run("diagnose", "--sequence", "frames[7]", numbered)
+    assert done.stdout.startswith("nothing is wrong that can be seen: ")
+    assert done.stderr == "zmtpsniff: --sequence frames[7]: no message of a publisher has a number there\n"
+
+
 def test_colour_and_width() -> None:
     assert "\x1b[" in run("diagnose", "--color", "always", FAULTY).stdout
     assert max(map(len, run("diagnose", FAULTY).stdout.splitlines())) <= 120
@@ -65,7 +75,7 @@ def test_colour_and_width() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), ("--live", FAULTY), ("-i", "lo", FAULTY), ("--live",)],
+    [(), ("--live", FAULTY), ("-i", "lo", FAULTY), ("--live",), ("--sequence", "number", FAULTY)],
     ids=lambda arguments: " ".join(map(str, arguments)),
 )
 def test_wrong_usage(arguments: tuple[object, ...]) -> None:

@@ -4,12 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from dissectors.events import Cut, Hidden, Message
+from dissectors.events import Cut, Hidden, Message, at_hand
 from zmtpsniff.analysis.bodies import bodies_of
 from zmtpsniff.filters.paths import Step
 from zmtpsniff.filters.structures import inside, payload_fields
+from zmtpsniff.words.text import length_on_wire
 
-_FRAME = re.compile(r"frames\[(-?\d{1,4})\](\.uint(_le)?)?")
+_FRAME = re.compile(r"frames\[(-?\d{1,4})\](\[(\d{1,4}):(\d{1,2})\])?(\.uint(_le)?)?")
 _FIELD = re.compile(r"(payload|body)((\.[A-Za-z_][\w-]*|\[\d{1,4}\])+)")
 _STEP = re.compile(r"\.([A-Za-z_][\w-]*)|\[(\d+)\]")
 _DECIMAL = re.compile(r"\s*[-+]?\d{1,30}\s*", re.ASCII)
@@ -19,7 +20,7 @@ Reader = Callable[[Message], int | None]
 """The number in a message; None if there is none."""
 
 
-class NotAtHandError(Exception):
+class NotAtHandError(LookupError):
     """There may be a number in the message, but its octets are not in the capture, or were not kept."""
 
 
@@ -27,12 +28,13 @@ def number_reader(text: str) -> Reader:
     """A reader of the number at ``frames[1]``, ``frames[1].uint``, ``body.seq`` or ``payload.sequence``.
 
     ``uint`` is a number of one to eight octets, the highest first (``uint_le``: the lowest first). Without it, the
-    frame has digits. Raises ValueError for another text. The reader raises NotAtHandError.
+    frame has digits. ``[4:2]`` behind the frame are its two octets from the fourth on, as in filters. Raises ValueError
+    for another text. The reader raises NotAtHandError.
     """
     if match := _FRAME.fullmatch(text):
-        place = int(match[1])
-        order = None if match[2] is None else "little" if match[3] else "big"
-        return lambda message: _in_frame(message, place, order)
+        place, order = int(match[1]), None if match[5] is None else "little" if match[6] else "big"
+        part = slice(int(match[3]), int(match[3]) + int(match[4])) if match[2] else None
+        return lambda message: _in_frame(message, place, part, order)
     if match := _FIELD.fullmatch(text):
         steps = [Step("name", name) if name else Step("place", "", int(at)) for name, at in _STEP.findall(match[2])]
         if match[1] == "payload":
@@ -42,13 +44,20 @@ def number_reader(text: str) -> Reader:
         import zstandard  # noqa: F401
 
         return lambda message: _in_body(message, steps)
-    raise ValueError(f"{text!r} names no number; there are frames[1], frames[1].uint, body.NAME and payload.NAME")
+    raise ValueError(
+        f"{text!r} names no number; there are frames[1], frames[1].uint, frames[1][0:8].uint, body.NAME, payload.NAME"
+    )
 
 
-def _in_frame(message: Message, place: int, order: Any) -> int | None:
+def _in_frame(message: Message, place: int, part: slice | None, order: Any) -> int | None:
     if not -len(message.frames) <= place < len(message.frames):
         return None
     frame = message.frames[place]
+    if part is not None:
+        if length_on_wire(frame) < part.stop:
+            return None
+        octets = at_hand(frame)[part]
+        frame = octets if len(octets) == part.stop - part.start else Hidden(len(octets))
     if order is None:
         return _number(frame)
     if not isinstance(frame, bytes):

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
-from zmtpsniff.cli.help import CommandWithHelp
-from zmtpsniff.cli.output import open_output
+from zmtpsniff.cli.help import CHECKS, CommandWithHelp
+from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
-from zmtpsniff.cli.shared_options import color, output_file, records_format, utc
+from zmtpsniff.cli.shared_options import Parsed, color, output_file, records_format, utc
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.analysis.findings.numbering import NumberPlace
     from zmtpsniff.render.color import Color
 
 
@@ -23,10 +24,25 @@ class DiagnoseSettings(NamedTuple):
     utc: bool
     color: "Color"
     capture: CaptureSettings
+    sequence: "NumberPlace | None"
+
+
+def _number_place(text: str) -> "NumberPlace":
+    """The place of a number; raises ValueError."""
+    from zmtpsniff.analysis.findings.numbering import NumberPlace
+    from zmtpsniff.check.numbers import number_reader
+
+    return NumberPlace(text, number_reader(text))
 
 
 @click.command(cls=CommandWithHelp, short_help="Say what is wrong here, and what to do about it.")
 @capture_options("Diagnose")
+@CHECKS.option(
+    "--sequence",
+    type=Parsed("place", _number_place),
+    metavar="PATH",
+    help="Publishers number their messages there: frames[1], frames[1].uint, body.NAME. By default it is found.",
+)
 @records_format("text", "for people")
 @output_file
 @utc
@@ -44,7 +60,7 @@ def diagnose(**options: Any) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
 
     dissection, file = settings.capture.dissection, settings.file
-    diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
+    diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds, settings.sequence)
     with (
         dissecting(settings.capture, records=file, batches=True, load=_load_renderer, witness=diagnosis) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
@@ -52,6 +68,8 @@ def diagnose(**options: Any) -> None:
         pump_and_write(
             capture, dissection, diagnosis.take, lambda: _write(diagnosis, stream, settings), "findings", file
         )
+    if settings.sequence is not None and not diagnosis.has_sequence:
+        tell(f"--sequence {settings.sequence.name}: no message of a publisher has a number there")
 
 
 def _load_renderer() -> None:

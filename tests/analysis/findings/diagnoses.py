@@ -5,15 +5,16 @@ from pathlib import Path
 
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.numbering import NumberPlace
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators
 
 
-def diagnose(*captures: Path, settings: Settings | None = None) -> list[Finding]:
-    """The findings of captures, read as one."""
+def diagnose(*captures: Path, settings: Settings | None = None, sequence: NumberPlace | None = None) -> list[Finding]:
+    """The findings of captures, read as one; ``sequence`` as in Diagnosis."""
     settings = settings or Settings()
-    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
+    diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds, sequence)
     for events in open_files(captures, settings, Collaborators(witness=diagnosis)).batches():
         diagnosis.take(events)
     return diagnosis.findings()

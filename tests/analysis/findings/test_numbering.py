@@ -2,16 +2,18 @@
 
 import json
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
+import msgspec
 import pytest
 
-from dissectors.events import Connection, Message, Peer, Sides, Subscription
+from dissectors.events import Connection, Cut, Message, Octets, Peer, Sides, Subscription
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim
-from zmtpsniff.analysis.findings.numbering import Numbering
+from zmtpsniff.analysis.findings.numbering import Numbering, NumberPlace
+from zmtpsniff.check.numbers import number_reader
 from zmtpsniff.net.witness import Stall
 
 MS = 1_000_000
@@ -20,15 +22,16 @@ HOLE = [*range(30), *range(35, 60)]
 
 
 def claimed(
-    messages: Iterable[list[bytes]],
+    messages: Iterable[Sequence[Octets]],
     *,
     topics: Iterable[bytes] = (b"",),
     stalled: bool = True,
     hole_at: int | None = None,
     incomplete_at: int | None = None,
+    place: str | None = None,
 ) -> list[Claim]:
     """The claims about messages to one subscriber."""
-    numbering = Numbering()
+    numbering = Numbering(None if place is None else NumberPlace(place, number_reader(place)))
     if stalled:
         numbering.stall(Stall(1, SUBSCRIBER, PUBLISHER, "window", 5 * MS, 9 * MS, 5, 3, True))
     dossier = Dossier(1, types={PUBLISHER: "PUB", SUBSCRIBER: "SUB"})
@@ -50,25 +53,86 @@ def test_a_publisher_that_drops_for_its_one_subscriber() -> None:
     (found,) = (one for one in diagnose(FIXTURES / "rec_numbered_messages.pcap") if one.severity != "note")
     assert (found.severity, found.code, found.certainty, found.count) == ("error", "messages-dropped", "likely", 13)
     assert found.known == (
-        "the number in frame 1 grew by one 75 times, and by more 1 time; its TCP window was closed before"
+        "the number at frames[1] grew by one 75 times, and by more 1 time; its TCP window was closed before"
     )
+
+
+def test_whoever_wants_one_topic_has_holes_at_a_place_that_is_named() -> None:
+    """By itself nobody knows that the publisher counts the topic, and not all that it sends."""
+    broken, healthy = FIXTURES / "rec_numbered_topics.pcap", FIXTURES / "rec_numbered_topics_ok.pcap"
+    assert diagnose(broken) == []
+    place = NumberPlace("body.header.seq", number_reader("body.header.seq"))
+    (found,) = diagnose(broken, sequence=place)
+    assert (found.severity, found.code, found.certainty, found.count) == ("warning", "messages-dropped", "possible", 11)
+    assert found.known.endswith("its TCP window was closed before; it did not subscribe to everything")
+    assert diagnose(healthy, sequence=place) == []
+
+
+def test_a_proxy_passes_holes_on_and_is_not_blamed() -> None:
+    numbering = Numbering()
+    later = (PUBLISHER, SUBSCRIBER, 0), ("10.0.0.9:5556", "10.0.0.12:4000", 1)
+    hear = []
+    for flow, (publisher, subscriber, _) in enumerate(later):
+        dossier = Dossier(flow, types={publisher: "XPUB", subscriber: "XSUB"})
+        hear.append(numbering.begin(dossier))
+        everything = Subscription(0, 1, flow, subscriber, publisher, "subscribe", b"", "message")
+        numbering.subscription(dossier, everything)
+    for at, number in enumerate(HOLE):
+        for flow, (publisher, subscriber, delay) in enumerate(later):
+            heard = hear[flow]
+            assert heard is not None
+            heard([Message(at * MS + delay, at, flow, publisher, subscriber, [b"%d" % number])])
+    zero = Sides(0, 0)
+    for flow, (publisher, subscriber, _) in enumerate(later):
+        over = Connection(flow, "tcp", Peer(subscriber), Peer(publisher), zero, zero, 0, 99 * MS, "open")
+        numbering.end(None, over, over.end_ns)
+    (claim,) = numbering.claims(99 * MS)
+    assert claim.subject == SUBSCRIBER
 
 
 @pytest.mark.parametrize(
     ("make", "where"),
     [
-        (lambda n: [b"%d" % n], "frame 0"),
-        (lambda n: [b"tick %d!" % n], "frame 0"),
-        (lambda n: [b"topic", b"body", struct.pack(">Q", n)], "frame 2"),
-        (lambda n: [struct.pack("<I", n)], "frame 0"),
-        (lambda n: [json.dumps({"x": 7, "seq": n}).encode()], "'seq' in the JSON of frame 0"),
+        (lambda n: [b"%d" % n], "frames[0]"),
+        (lambda n: [b"tick %d!" % n], "the last digits of frames[0]"),
+        (lambda n: [b"tick %d: %s" % (n, b"x" * 300)], "the first digits of frames[0]"),
+        (lambda n: [b"topic", b"body", struct.pack(">Q", n)], "frames[2].uint"),
+        (lambda n: [struct.pack("<I", n)], "frames[0].uint_le"),
+        (lambda n: [struct.pack("<I", n) + b"\xff" * (20 + n % 3)], "frames[0][0:4].uint_le"),
+        (lambda n: [json.dumps({"x": 7, "seq": n}).encode()], "body.seq"),
+        (lambda n: [b"t", json.dumps([{"head": {"seq": n}}]).encode()], "body[0].head.seq"),
+        (lambda n: [msgspec.msgpack.encode({"seq": n, "at": 0.5})], "body.seq"),
     ],
 )
 def test_the_number_is_found_wherever_it_is(make: Callable[[int], list[bytes]], where: str) -> None:
     (claim,) = claimed(map(make, HOLE))
     assert (claim.severity, claim.occurrences.count) == (None, 5)
-    assert claim.known.startswith(f"the number in {where} grew by one 53 times, and by more 1 time; ")
+    assert claim.known.startswith(f"the number at {where} grew by one 53 times, and by more 1 time; ")
     assert claimed(make(number) for number in range(60)) == []
+    if "digits" not in where:
+        (named,) = claimed(map(make, HOLE), place=where)
+        assert named.known == claim.known
+
+
+@pytest.mark.parametrize(
+    ("numbers", "missing"),
+    [
+        ([*range(5), *range(7, 9)], 2),  # few steps, and a hole at once
+        ([1, 3, 4, 5, 6], 1),
+        ([*range(9), *range(3), *range(5, 9)], 2),  # the publisher was started again
+        ([0, 10, 20, 30, 40, 50], 0),  # it does not count
+        ([5, 5, 5, 6, 7, 8], 0),
+    ],
+)
+def test_a_named_place_counts_from_its_first_step_on(numbers: list[int], missing: int) -> None:
+    found = claimed(([b"t", b"%d" % number] for number in numbers), place="frames[1]")
+    assert sum(claim.occurrences.count for claim in found) == missing
+
+
+def test_octets_that_are_not_at_hand_end_a_named_sequence() -> None:
+    cut: list[Octets] = [Cut(b"1", 90_000)]
+    messages: list[list[Octets]] = [[b"%d" % number] for number in range(9)]
+    assert claimed([*messages, cut, [b"90"]], place="frames[0]") == []
 
 
 def test_each_topic_may_have_its_numbers() -> None:

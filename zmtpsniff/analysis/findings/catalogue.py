@@ -100,7 +100,8 @@ FINDINGS: dict[str, FindingKind] = {
         "publisher dropped it. zmtpsniff counts only what is certain, and nothing near holes or new subscriptions. "
         "With one subscriber, the numbers show it that the publisher puts into its messages: they grew by one many "
         "times, and then by more, when the TCP window of the subscriber had been closed. If it had not, that is a "
-        "note, since a program may leave out numbers by itself.",
+        "note, since a program may leave out numbers by itself. `--sequence` names the place of the number; a "
+        "subscriber to a part may lack numbers then, which is possible only.",
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
     ),

@@ -16,7 +16,7 @@ from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
-from zmtpsniff.analysis.findings.numbering import Numbering
+from zmtpsniff.analysis.findings.numbering import Numbering, NumberPlace
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
 from zmtpsniff.analysis.findings.requests import Requests
@@ -36,9 +36,18 @@ _EARLY = 1000  # subscriptions of one connection before both sides have said wha
 class Diagnosis:
     """Takes all events of a capture in batches, and says what is wrong. It is a witness of the flow table, too."""
 
-    def __init__(self, rules: Sequence[DecodeAs] = (), timeout_seconds: float = REPLY_SECONDS) -> None:
-        """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply."""
+    def __init__(
+        self,
+        rules: Sequence[DecodeAs] = (),
+        timeout_seconds: float = REPLY_SECONDS,
+        sequence: NumberPlace | None = None,
+    ) -> None:
+        """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply.
+
+        ``sequence`` is where publishers number their messages; None: that is found.
+        """
         relays, idle = Relays(), IdleConnections()
+        self._numbering = Numbering(sequence)
         self.inquiries: list[Inquiry] = [
             Endpoints(rules),
             Handshakes(),
@@ -49,7 +58,7 @@ class Diagnosis:
             Receivers(idle.is_forgotten),
             Topics(),
             Copies(),
-            Numbering(),
+            self._numbering,
             Identities(),
             Closings(),
             Growth(),
@@ -251,6 +260,11 @@ class Diagnosis:
             hear(pause)
 
     # ------------------------------------------------------------------ results
+
+    @property
+    def has_sequence(self) -> bool:
+        """Whether a publisher's message had a number at the place that ``sequence`` names."""
+        return self._numbering.has_numbers
 
     def findings(self) -> list[Finding]:
         """The faults so far, the most harmful first. Some are known only once a connection, or the capture, is over."""
