@@ -420,7 +420,7 @@ class Relays(Inquiry):
             )
 
     def _gone_peers(self, place: _Place, begun_ns: int) -> list[str]:
-        """The bound addresses of the peers that a program asks, if all of them had gone when it began to lose messages."""
+        """The bound addresses of the peers that a program asks, if all had gone when it began to lose messages."""
         for peer in place.asks:
             closed_ns = self._gone.entries.get(peer)
             if closed_ns is None or closed_ns > begun_ns + _STOPPED_NS:
