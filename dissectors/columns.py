@@ -9,3 +9,5 @@ MESSAGE = Struct("=IIIIIIqqqq")
 its stream offset, what its sender had seen, the packet of its request (0: none), and its latency in nanoseconds."""
 FRAME = Struct("=II")
 """A frame: where its octets begin, in those of the block or behind them in what was carried, and how many they are."""
+ASKED = Struct("=qqI4x")
+"""A request that waits: its time in nanoseconds, its packet, its part."""

@@ -260,6 +260,12 @@ static void fuzz_lines(Span input)
     Span carried = next_part(&input, input.size / 2);
     PyObject *columns = as_bytes(&messages), *row_octets = bytes_of(rows);
     Py_XDECREF(called(tally, Py_BuildValue("(OOLd)", columns, row_octets, facts & 32 ? 1ll : 1000ll, 50.0)));
+    uint32_t names[] = {facts & 7, facts >> 5, 2};
+    PyObject *exchanges = Py_BuildValue("([(NN)(NN)])", bytes_of(next_part(&input, sizeof(Asked) * (facts >> 4))),
+                                        bytes_of(next_part(&input, 8 * (facts >> 5))), bytes_of(input), bytes_of(rows));
+    Py_XDECREF(called(count_exchanges, Py_BuildValue("(OOLy#O)", columns, row_octets, 1ll, (const char *)names,
+                                                     (Py_ssize_t)sizeof names, PyTuple_GetItem(exchanges, 0))));
+    Py_DECREF(exchanges);
     Py_XDECREF(called(lines, Py_BuildValue("(NNNKNN[(yyy)(yyy)]KO)", bytes_of(input), bytes_of(carried), row_octets, 1ull,
                                            columns, bytes_of(frames), "", "", "", "a", "b", "c",
                                            facts & 64 ? 4ull : 1ull << 62, fragment)));

@@ -1,6 +1,7 @@
 """A target that compares the native core with its specification: whatever they are given, both say the same."""
 
 from collections.abc import Iterator
+from sys import byteorder
 from typing import Any
 
 from dissectors import columns
@@ -129,3 +130,5 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
     most = facts & 0x40 or 1 << 62
     both.lines(octets, carried, bytes(rows), facts, bytes(messages), bytes(frames), _TEXTS, most, _fragment)
     both.tally(bytes(messages), bytes(rows), 1 + facts * 1000, 50.5)
+    sides = b"".join((facts >> side & 1 and 1 + side % 4).to_bytes(4, byteorder) for side in range(8))
+    both.count_exchanges(bytes(messages), bytes(rows), facts, sides, [(b"", b""), (bytes(24 * (facts % 65)), bytes(8))])

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dissectors import columns
 from dissectors.zmtp import buffer, session, wire
 from tests.support.both_cores import BothCores
 from tests.support.paths import PROJECT
+from zmtpsniff.analysis.findings import exchanges
 from zmtpsniff.native import core, reference
 from zmtpsniff.net import reassembly
 from zmtpsniff.net import segment as net_segment
@@ -148,6 +151,29 @@ def repr_of(octets: bytes) -> bytes:
     return repr(octets).encode()
 
 
+@pytest.mark.hypothesis
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(1, 2), st.integers(0, 9)), max_size=99),
+    st.integers(0, 64),
+    st.lists(st.integers(0, 9), max_size=4),
+)
+def test_requests_and_replies_are_counted(
+    found: list[tuple[int, int, int, int]], waiting: int, slow: list[int]
+) -> None:
+    """Two exchanges and a side of none, whatever replies say that they answer."""
+    messages = [
+        columns.MESSAGE.pack(row, side, 1 + row % 2, 0, 1, part, 0, 0, request, latency)
+        for row, (side, request, part, latency) in enumerate(found)
+    ]
+    rows = b"".join(columns.ROW.pack(row, 0, 0, 0, 1) for row in range(len(found)))
+    facts = (
+        b"".join(columns.ASKED.pack(0, place % 7, 1) for place in range(waiting)),
+        struct.pack(f"={len(slow)}q", *slow),
+    )
+    sides = struct.pack("=4I", 1, 2, 4, 0)
+    BothCores().count_exchanges(b"".join(messages), rows, 1, sides, [facts, (b"", b"")])
+
+
 @pytest.mark.parametrize("cut", range(1, 24))
 def test_rows_that_are_not_whole_are_none(both: BothCores, cut: int) -> None:
     octets, rows = block(HELLO, segment(b"", 1007))
@@ -258,6 +284,25 @@ def test_frames_that_are_not_there_are_an_error(frame: tuple[int, int]) -> None:
         NATIVE.lines(octets, carried, rows, 1, messages, columns.FRAME.pack(*frame), [(b"",) * 3] * 2, 99, bytes)
 
 
+@pytest.mark.parametrize(
+    ("number", "sides", "facts"),
+    [
+        (-1, (1, 2), [(b"", b"")]),
+        (1, (1,), [(b"", b"")]),
+        (1, (3, 3), [(b"", b"")]),
+        (1, (1, 2), []),
+        (1, (1, 2), [(bytes(65 * 24), b"")]),
+        (1, (1, 2), [(b"", bytes(40))]),
+        (1, (1, 2), [()]),
+        (1, (1, 2), [(b"", b""), 7]),
+    ],
+)
+def test_exchanges_that_cannot_be_are_an_error(number: int, sides: tuple[int, ...], facts: Any) -> None:
+    messages = columns.MESSAGE.pack(0, 1, 1, 0, 1, 0, 0, 0, 0, 0)
+    with pytest.raises((ValueError, TypeError)):
+        NATIVE.count_exchanges(messages, bytes(24), number, struct.pack(f"={len(sides)}I", *sides), facts)
+
+
 @pytest.mark.parametrize(("unit_ns", "header"), [(10**9 + 1, 16), (1, 15), (1, 0)])
 def test_records_that_cannot_be_are_an_error(unit_ns: int, header: int) -> None:
     with pytest.raises(ValueError, match="record"):
@@ -288,7 +333,7 @@ def test_octets_are_read_by_three_functions() -> None:
     functions = re.findall(r"^(?:static|PyMODINIT).*?\b(\w+)\([^;{]*\)\n\{\n(.*?)^\}", SOURCE.read_text(), re.M | re.S)
     assert len(functions) > 50
     readers = {name for name, body in functions if re.search(r"\.data(\[| \+)", body)}
-    over_all = {"put_escaped", "put_hex", "put_frame", "lines", "count_intervals", "count_latencies"}
+    over_all = {"put_escaped", "put_hex", "put_frame", "lines", "count_intervals", "count_latencies", "count_messages"}
     own_output = {"read_messages", "behind_carry", "take_payload"}
     assert readers <= {"octet", "number", "part"} | over_all | own_output
     long = {name: body.count("\n") for name, body in functions if body.count("\n") > 58}
@@ -331,6 +376,16 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     assert (reference.MORE, reference.LONG) == (wire.MORE, wire.LONG)
     flags = net_segment.FIN, net_segment.SYN, net_segment.RST, net_segment.ACK
     assert flags == (reference.FIN, reference.SYN, reference.RST, reference.ACK)
+    assert (reference.MOST_PENDING, reference.SLOWEST) == (exchanges.PENDING, exchanges.SLOWEST)
     defines = dict(re.findall(r"#define (\w+) ([^/\n]+)", SOURCE.read_text()))
-    for name in ("RECENT", "RECENT_OCTETS", "WAIT_LIMIT", "MOST_CARRY", "MOST_FRAMES", "MOST_FLOWS"):
+    for name in (
+        "RECENT",
+        "RECENT_OCTETS",
+        "WAIT_LIMIT",
+        "MOST_CARRY",
+        "MOST_FRAMES",
+        "MOST_FLOWS",
+        "MOST_PENDING",
+        "SLOWEST",
+    ):
         assert eval(defines[name]) == getattr(reference, name)  # a number, or one shifted

@@ -66,6 +66,9 @@ class BothCores:
     def tally(self, *arguments: Any) -> Any:
         return self._same("tally", *arguments)
 
+    def count_exchanges(self, *arguments: Any) -> Any:
+        return self._same("count_exchanges", *arguments)
+
     def _same(self, name: str, *arguments: Any) -> Any:
         found = getattr(self._core, name)(*arguments)
         assert found == getattr(reference, name)(*arguments)

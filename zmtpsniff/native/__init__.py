@@ -14,7 +14,7 @@ from zmtpsniff.errors import Error
 VARIABLE = "ZMTPSNIFF_NATIVE"
 
 
-FORMAT = 1
+FORMAT = 2
 """The version of what the functions of the core take and return."""
 
 

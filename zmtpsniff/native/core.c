@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FORMAT 1 /* of what the functions take and return; __init__.py has the same number */
+#define FORMAT 2 /* of what the functions take and return; __init__.py has the same number */
 #define NOWHERE UINT64_MAX
 #define MOST_OUTPUT ((size_t)1 << 31)
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
@@ -1319,6 +1319,169 @@ static PyObject *tally(PyObject *Py_UNUSED(module), PyObject *arguments)
     return NULL;
 }
 
+/* ------------------------------------------------------------------ counting requests and replies */
+
+#define MOST_PENDING 64 /* requests of one connection that are remembered, as in findings/exchanges.py */
+#define SLOWEST 4
+
+/* A request that waits for its reply; Python has the same layout. */
+typedef struct {
+    int64_t time_ns, packet;
+    uint32_t part, padding;
+} Asked;
+
+/* ExchangeCount of findings/exchanges.py. */
+typedef struct {
+    int64_t asked, answered, in_turns, last_ns;
+    Asked pending[MOST_PENDING]; /* the oldest first */
+    unsigned waiting, slow;
+    int64_t slowest[SLOWEST];
+    Output places; /* of the messages that were slower than one of the slowest */
+} Exchange;
+
+static void drop_asked(Exchange *exchange, unsigned place)
+{
+    exchange->waiting--;
+    memmove(&exchange->pending[place], &exchange->pending[place + 1], (exchange->waiting - place) * sizeof(Asked));
+}
+
+/* One of those that wait has its reply: the one that it answers, if that is known, else the first. */
+static void take_off(Exchange *exchange, const Message *reply)
+{
+    unsigned place = 0;
+    while (reply->request && place < exchange->waiting &&
+           (exchange->pending[place].packet != reply->request || exchange->pending[place].part != reply->request_part))
+        place++;
+    drop_asked(exchange, place < exchange->waiting ? place : 0);
+}
+
+/* Remember the place of a reply that is slower than one of the slowest. */
+static bool compare_slowest(Exchange *exchange, int64_t latency, uint32_t place)
+{
+    int64_t *least = &exchange->slowest[exchange->slow];
+    if (exchange->slow < SLOWEST) {
+        exchange->slow++;
+    } else {
+        least = exchange->slowest;
+        for (unsigned i = 1; i < SLOWEST; i++)
+            if (exchange->slowest[i] < *least)
+                least = &exchange->slowest[i];
+        if (latency <= *least)
+            return true;
+    }
+    *least = latency;
+    return put(&exchange->places, &place, sizeof place);
+}
+
+static bool count_message(Exchange *exchange, const Message *message, int64_t time_ns, int64_t packet, bool asks,
+                          uint32_t place)
+{
+    exchange->last_ns = time_ns;
+    if (asks) {
+        exchange->asked++;
+        if (exchange->waiting == MOST_PENDING)
+            drop_asked(exchange, 0);
+        exchange->pending[exchange->waiting++] = (Asked){time_ns, packet, message->part, 0};
+        return true;
+    }
+    exchange->answered++;
+    if (exchange->waiting) {
+        take_off(exchange, message);
+        exchange->in_turns += !exchange->waiting;
+    }
+    return !message->request || compare_slowest(exchange, message->latency, place);
+}
+
+/* Take the facts of exchanges: (requests that wait, latencies of the slowest replies) of each. */
+static Exchange *make_exchanges(PyObject *facts, Py_ssize_t *count)
+{
+    *count = PyList_Size(facts);
+    Exchange *exchanges = *count < 0 ? NULL : PyMem_Calloc((size_t)*count + 1, sizeof *exchanges);
+    for (Py_ssize_t i = 0; exchanges != NULL && i < *count; i++) {
+        PyObject *one = PyList_GetItem(facts, i), *waiting, *slowest;
+        if (!PyTuple_Check(one) || !PyArg_ParseTuple(one, "SS", &waiting, &slowest))
+            break;
+        Span requests = span_of(waiting), latencies = span_of(slowest);
+        if (requests.size > sizeof exchanges->pending || latencies.size > sizeof exchanges->slowest)
+            break;
+        memcpy(exchanges[i].pending, requests.data, requests.size);
+        memcpy(exchanges[i].slowest, latencies.data, latencies.size);
+        exchanges[i].waiting = (unsigned)(requests.size / sizeof(Asked));
+        exchanges[i].slow = (unsigned)(latencies.size / sizeof(int64_t));
+        if (i + 1 == *count)
+            return exchanges;
+    }
+    if (exchanges != NULL && !*count)
+        return exchanges;
+    PyMem_Free(exchanges);
+    if (!PyErr_Occurred())
+        is_nonsense("an exchange has at most 64 requests that wait, and 4 replies that were slow");
+    return NULL;
+}
+
+/* Count all messages whose side has an exchange: 0 none, else 1 + twice the place of the exchange + whether it asks. */
+static bool count_messages(Span messages, Span rows, int64_t first, Span sides, Exchange *exchanges, uint64_t count)
+{
+    Message message;
+    Row row;
+    for (uint64_t i = 0; i + sizeof message <= messages.size; i += sizeof message) {
+        uint32_t side;
+        memcpy(&message, messages.data + i, sizeof message);
+        const uint8_t *place = part(rows, (uint64_t)message.row * sizeof row, sizeof row);
+        const uint8_t *name = part(sides, (uint64_t)message.side * sizeof side, sizeof side);
+        if (place == NULL || name == NULL)
+            return false;
+        memcpy(&row, place, sizeof row);
+        memcpy(&side, name, sizeof side);
+        if (!side)
+            continue;
+        if ((side - 1) / 2 >= count || !count_message(&exchanges[(side - 1) / 2], &message, row.time_ns,
+                                                      first + message.row, (side - 1) % 2, (uint32_t)(i / sizeof message)))
+            return false;
+    }
+    return true;
+}
+
+static PyObject *exchange_facts(const Exchange *exchange)
+{
+    return Py_BuildValue("(LLLLy#N)", (long long)exchange->asked, (long long)exchange->answered,
+                         (long long)exchange->in_turns, (long long)exchange->last_ns, (const char *)exchange->pending,
+                         (Py_ssize_t)(exchange->waiting * sizeof(Asked)), as_bytes(&exchange->places));
+}
+
+PyDoc_STRVAR(count_exchanges_doc,
+"count_exchanges(messages, rows, number, sides, exchanges) -> list\n\n"
+"Count requests and replies. `number` is that of the first row's packet. `sides` says of each side where its exchange\n"
+"is, and whether it asks. `exchanges` has the requests that wait and the latencies of the slowest replies. The result:\n"
+"(asked, answered, in turns, the last time, requests that wait, places of slow replies) of each exchange.");
+
+static PyObject *count_exchanges(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *messages, *rows, *sides, *facts, *found = NULL;
+    long long first;
+    Py_ssize_t count = 0;
+    if (!PyArg_ParseTuple(arguments, "SSLSO!", &messages, &rows, &first, &sides, &PyList_Type, &facts))
+        return NULL;
+    if (first < 0 || first > INT64_MAX - UINT32_MAX) {
+        is_nonsense("packets have numbers");
+        return NULL;
+    }
+    Exchange *exchanges = make_exchanges(facts, &count);
+    if (exchanges == NULL)
+        return NULL;
+    if (count_messages(span_of(messages), span_of(rows), first, span_of(sides), exchanges, (uint64_t)count))
+        found = PyList_New(0);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        if (found != NULL && !append(found, exchange_facts(&exchanges[i])))
+            Py_CLEAR(found);
+        PyMem_Free(exchanges[i].places.data);
+    }
+    PyMem_Free(exchanges);
+    if (found == NULL && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "columns that do not fit together, or no memory");
+    return found;
+}
+
 /* ------------------------------------------------------------------ the module */
 
 static PyMethodDef methods[] = {
@@ -1329,6 +1492,7 @@ static PyMethodDef methods[] = {
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
     {"tally", tally, METH_VARARGS, tally_doc},
+    {"count_exchanges", count_exchanges, METH_VARARGS, count_exchanges_doc},
     {NULL, NULL, 0, NULL},
 };
 

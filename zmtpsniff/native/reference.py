@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Any, NamedTuple
 
-from dissectors.columns import FRAME, MESSAGE, ROW
+from dissectors.columns import ASKED, FRAME, MESSAGE, ROW
 from zmtpsniff.words import link_types
 
 BASE = struct.Struct("=qqI4x")
@@ -23,6 +23,8 @@ MOST_CARRY = 64 << 10
 MOST_FRAMES = 1024
 LATEST_ACK = 1 << 26
 MOST_FLOWS = 4096
+MOST_PENDING = 64
+SLOWEST = 4
 MODULO = 1 << 32
 
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
@@ -578,3 +580,51 @@ def tally(messages: bytes, rows: bytes, width_ns: int, per_e: float) -> tuple[li
         zeros = sum(value <= 0 for value in values)
         found.append((side, len(values), zeros, min(values), max(values), sorted(buckets.items())))
     return intervals, found
+
+
+# ---------------------------------------------------------------------- counting requests and replies
+
+
+def take_off(pending: list[tuple[int, ...]], request: int, request_part: int) -> None:
+    """One of those that wait has its reply: the one that it answers, if that is known, else the first."""
+    places = [place for place, (_, packet, part) in enumerate(pending) if (packet, part) == (request, request_part)]
+    del pending[places[0] if request and places else 0]
+
+
+def count_exchanges(
+    messages: bytes, rows: bytes, number: int, sides: bytes, exchanges: list[tuple[bytes, bytes]]
+) -> list[tuple[int, int, int, int, bytes, bytes]]:
+    """Count requests and replies; ``number`` is that of the first row's packet.
+
+    ``sides`` has a number of each side: 0 if it is in no exchange, else 1 + twice the place of its exchange, and 1 more
+    if it asks. ``exchanges`` has the requests that wait and the latencies of the slowest replies. Returns of each: how
+    many asked, how many answered, how often nothing waited after that, the last time, the requests that wait, and the
+    places of replies that were slower than one of the slowest.
+    """
+    found = []
+    names = struct.unpack(f"={len(sides) // 4}I", sides)
+    for exchange, (waiting, latencies) in enumerate(exchanges):
+        pending: list[tuple[int, ...]] = list(ASKED.iter_unpack(waiting))
+        slowest = [latency for (latency,) in struct.iter_unpack("=q", latencies)]
+        asked = answered = in_turns = last_ns = 0
+        places = []
+        for place, (row, side, part, _, _, request_part, _, _, request, latency) in enumerate(
+            MESSAGE.iter_unpack(messages)
+        ):
+            if not names[side] or (names[side] - 1) // 2 != exchange:
+                continue
+            last_ns = ROW.unpack_from(rows, row * ROW.size)[0]
+            if names[side] % 2 == 0:
+                asked += 1
+                pending = [*pending, (last_ns, number + row, part)][-MOST_PENDING:]
+                continue
+            answered += 1
+            if pending:
+                take_off(pending, request, request_part)
+                in_turns += not pending
+            if request and (len(slowest) < SLOWEST or latency > min(slowest)):
+                slowest = sorted([*slowest, latency])[-SLOWEST:]
+                places.append(place)
+        kept = b"".join(ASKED.pack(*one) for one in pending)
+        found.append((asked, answered, in_turns, last_ns, kept, struct.pack(f"={len(places)}I", *places)))
+    return found

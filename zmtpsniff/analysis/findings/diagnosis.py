@@ -48,10 +48,11 @@ class Diagnosis:
         """
         relays, idle = Relays(), IdleConnections()
         self._numbering = Numbering(sequence)
+        self._requests = Requests(relays.passes_on, timeout_seconds)
         self.inquiries: list[Inquiry] = [
             Endpoints(rules),
             Handshakes(),
-            Requests(relays.passes_on, timeout_seconds),
+            self._requests,
             relays,
             SealedRequests(timeout_seconds),
             idle,
@@ -91,8 +92,8 @@ class Diagnosis:
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Look at a batch of all events that a Sniffer gives.
 
-        Returns the events that are no messages, and the replies that have a request. So a caller that needs these,
-        too, need not look at all messages again.
+        Returns the events that are no messages, and the replies that have a request, if they are no part of a batch of
+        messages. So a caller that needs these, too, need not look at all messages again.
         """
         self._pass_time(events)
         if MessageBatch not in map(type, events):
@@ -102,10 +103,21 @@ class Diagnosis:
         for place, event in enumerate(events):
             if isinstance(event, MessageBatch):
                 rare += self._look(events[begin:place])
-                wanted = event.split(lambda side: not side.in_step and side.flow not in self._on_message)
-                rare += self._look([one for one in wanted if isinstance(one, Message)])
+                rare += self._take_batch(event)
                 begin = place + 1
         return rare + self._look(events[begin:])
+
+    def _take_batch(self, batch: MessageBatch) -> list[AnyEvent]:
+        """Look at messages in columns; the result is that of take()."""
+        counted = {
+            flow
+            for flow in {side.flow for side in batch.senders}
+            if len(self._on_message.get(flow, ())) == 1 and self._requests.counts_columns(flow)
+        }
+        if counted:
+            self._requests.take_columns(batch, counted)
+        wanted = batch.split(lambda side: side.flow in counted or not (side.in_step or side.flow in self._on_message))
+        return self._look([one for one in wanted if isinstance(one, Message)])
 
     def _look(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Look at events without batches of messages; the result is that of take()."""

@@ -3,16 +3,19 @@
 from collections import deque
 from collections.abc import Sequence
 from heapq import heappush, heappushpop
+from sys import byteorder
 from typing import Literal, NamedTuple
 
+from dissectors.columns import ASKED
 from dissectors.events import Connection, Message, at_hand
 from zmtpsniff.analysis.findings.finding import Occurrences
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Pause
 
 _READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
-_PENDING = 64  # requests to remember of one connection
 _TURNS = 5  # so many replies show that a service answers its peer
+PENDING = 64
+"""Requests to remember of one connection."""
 INFERRED = "; that these sockets ask and reply is inferred from their messages"
 """Told of a service whose sockets do not announce their types."""
 SLOWEST = 4
@@ -56,7 +59,7 @@ class ExchangeCount:
         self.asked = 0
         self.answered = 0
         self.in_turns = 0  # how often every request so far had its reply
-        self.pending: deque[tuple[int, int, int]] = deque(maxlen=_PENDING)  # time, packet, part: without a reply
+        self.pending: deque[tuple[int, int, int]] = deque(maxlen=PENDING)  # time, packet, part: without a reply
         self.latencies = Sketch()
         self.slowest: list[SlowReply] = []  # a heap
         self.last_ns = 0  # when its last message came
@@ -85,12 +88,38 @@ class ExchangeCount:
                 continue
             self.latencies.add(latency)
             if len(slowest) < SLOWEST or latency > slowest[0].latency_ns:
-                transfer = 0 if event.begun_ns is None else min(event.time_ns - event.begun_ns, latency)
-                acked, resent = self._acked_ns(event, latency), self._resent_ns(event, latency)
-                slow = SlowReply(latency, event.time_ns, event.packet, event.flow, acked, transfer, resent)
-                (heappush if len(slowest) < SLOWEST else heappushpop)(slowest, slow)
+                self._keep_slow(event, latency)
 
         self.last_ns = messages[-1].time_ns
+
+    def _keep_slow(self, event: Message, latency: int) -> None:
+        """Remember one of the slowest replies."""
+        transfer = 0 if event.begun_ns is None else min(event.time_ns - event.begun_ns, latency)
+        acked, resent = self._acked_ns(event, latency), self._resent_ns(event, latency)
+        slow = SlowReply(latency, event.time_ns, event.packet, event.flow, acked, transfer, resent)
+        (heappush if len(self.slowest) < SLOWEST else heappushpop)(self.slowest, slow)
+
+    # ------------------------------------------------------------------ messages in columns
+
+    def facts(self) -> tuple[bytes, bytes]:
+        """The requests that wait, and the latencies of the slowest replies, for the native core."""
+        pending = b"".join(ASKED.pack(*one) for one in self.pending)
+        return pending, b"".join(slow.latency_ns.to_bytes(8, byteorder) for slow in self.slowest)
+
+    def go_on_from(self, asked: int, answered: int, in_turns: int, last_ns: int, pending: bytes) -> None:
+        """Go on behind messages that the native core has counted, at least one."""
+        self.asked += asked
+        self.answered += answered
+        self.in_turns += in_turns
+        self.last_ns = last_ns
+        self.pending = deque(ASKED.iter_unpack(pending), PENDING)
+
+    def add(self, slow: Sequence[Message], sums: tuple[int, int, int, int, list[tuple[int, int]]]) -> None:
+        """Count the latencies of such messages: their ``sums``, and those that were ``slow`` when they came."""
+        if not self.is_worker:
+            self.latencies.add_all(*sums)
+            for event in slow:
+                self._keep_slow(event, event.latency_ns or 0)
 
     def _take_off(self, reply: Message) -> None:
         """One of those that wait has its reply: the one that it answers, if that is known, else the first."""

@@ -15,11 +15,14 @@ A worker that closes its connection while it has a request leaves somebody waiti
 the queue stops, too, the whole system was stopped, and nobody is to blame.
 """
 
+from array import array
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from heapq import heappush, heappushpop
+from struct import iter_unpack
 
 from dissectors.address import host_of
+from dissectors.batches import MessageBatch
 from dissectors.events import Connection, Message, Problem, Severity
 from dissectors.zmtp.sockets import REQUEST_REPLY
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -35,7 +38,8 @@ from zmtpsniff.analysis.findings.exchanges import (
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.analysis.findings.slow_replies import slow_replies
-from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
+from zmtpsniff.native import core
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
@@ -49,6 +53,7 @@ _UNREACHED_ADVICE = (
 )
 _RECENT_NS = 1_000_000_000  # a request may wait so long at the end of the capture without a finding
 _SUSPECTS = 1000
+_ALL_TIME = 1 << 62  # an interval that has all messages
 
 
 class Requests(Inquiry):
@@ -104,6 +109,34 @@ class Requests(Inquiry):
         exchange.asker = reply.dst
         exchange.asked = 1  # its request came before
         return exchange.take
+
+    def counts_columns(self, flow: int) -> bool:
+        """Whether it takes messages of a connection in columns. Before its first request it is not known who asks."""
+        exchange = self._exchanges.get(flow)
+        return core is not None and exchange is not None and exchange.asked > 0
+
+    def take_columns(self, batch: MessageBatch, flows: Set[int]) -> None:
+        """Count the messages of these connections in a batch."""
+        assert core is not None
+        exchanges = {flow: self._exchanges[flow] for flow in sorted(flows)}
+        places = {flow: place for place, flow in enumerate(exchanges)}
+        sides = [
+            1 + 2 * places[side.flow] + (side.src == exchanges[side.flow].asker) if side.flow in flows else 0
+            for side in batch.senders
+        ]
+        sums = {side: rest for side, *rest in core.tally(batch.columns, batch.rows, _ALL_TIME, PER_E)[1]}
+        facts = [exchange.facts() for exchange in exchanges.values()]
+        found = core.count_exchanges(batch.columns, batch.rows, batch.first_packet, array("I", sides).tobytes(), facts)
+        slow: dict[int, list[Message]] = {flow: [] for flow in flows}
+        for exchange, (asked, answered, *rest, _) in zip(exchanges.values(), found, strict=True):
+            if asked or answered:
+                exchange.go_on_from(asked, answered, *rest)
+        for flow, (*_, which) in zip(exchanges, found, strict=True):
+            for (place,) in iter_unpack("=I", which):
+                slow[flow] += batch.part(place, place + 1).messages()
+        for side, sender in enumerate(batch.senders):
+            if side in sums and sender.flow in flows:
+                exchanges[sender.flow].add(slow[sender.flow], sums[side])
 
     def lose(self, dossier: Dossier) -> None:
         """The missing octets may be the replies."""
