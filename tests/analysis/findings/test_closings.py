@@ -1,5 +1,8 @@
 """Connections that end inside a message, or when a timer wants it: who is to blame, and who is not."""
 
+from collections.abc import Callable
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,19 +12,24 @@ from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.net.witness import Cause, Stall
 
 SECOND = 1_000_000_000
 
 
-def told(name: str, *before: AnyEvent, **changes: object) -> list[Finding]:
-    """Findings of a fixture whose connection ends in another way, with other events before that."""
+def told(
+    name: str, *before: AnyEvent, stall: Callable[[Connection], Stall] | None = None, **changes: object
+) -> list[Finding]:
+    """Findings of a fixture whose connection ends in another way, with other events and a stall before that."""
     diagnosis = Diagnosis()
     for event in zmtpsniff.open(FIXTURES / f"{name}.pcap"):
         if isinstance(event, Connection):
+            if stall is not None:
+                diagnosis.stall(stall(event))
             diagnosis.take([*before, msgspec.structs.replace(event, **changes)])
         else:
             diagnosis.take([event])
-    return [one for one in diagnosis.findings() if one.code in ("message-cut", "handshake-timer")]
+    return [one for one in diagnosis.findings() if one.code in ("message-cut", "unsent-at-end", "handshake-timer")]
 
 
 GAP = Problem("error", "capture-gap", "", None, None, 1)
@@ -39,8 +47,62 @@ def test_a_receiver_may_close_at_any_time() -> None:
     assert told("rec_cut_message", closed_by="server") == []
 
 
+def test_a_receiver_that_closes_while_jobs_wait_for_it() -> None:
+    """A real PULL that was behind, and the same that takes them all first."""
+    (found,) = diagnose(FIXTURES / "rec_unread_jobs.pcap")[:1]
+    assert (found.severity, found.code, found.certainty) == ("warning", "unsent-at-end", "certain")
+    pull, push = found.endpoints
+    assert found.summary == (
+        f"the PULL at {pull} closed its connection to {push} in the middle of a message that {push} was sending"
+    )
+    assert found.known == "it had had no room for 693 ms before, and was asked for it 2 times"
+    assert [one.severity for one in diagnose(FIXTURES / "rec_unread_jobs_ok.pcap")] == ["note"]  # nobody listens then
+
+
+def waits(to: str, cause: Cause = "window", *, is_open: bool = False) -> Callable[[Connection], Stall]:
+    """The client or server of a connection lets the other side wait."""
+
+    def stall(event: Connection) -> Stall:
+        receiver, sender = event.client.address, event.server.address
+        if to == "server":
+            receiver, sender = sender, receiver
+        return Stall(event.flow, receiver, sender, cause, event.end_ns - SECOND, event.end_ns, 9, 3, is_open)
+
+    return stall
+
+
+@pytest.mark.parametrize(
+    ("name", "stall", "closed_by", "severity", "how"),
+    [
+        ("m31_push_pull", waits("server"), "client", "warning", "while it waited to send more"),
+        ("m31_push_pull", waits("server"), "server", "warning", "waited to send more"),
+        (
+            "m31_push_pull",
+            waits("server", "unacknowledged"),
+            "client",
+            "note",
+            "before its last octets were acknowledged",
+        ),
+        ("m31_push_pull", waits("server", "unacknowledged"), "server", None, ""),  # it did not get them
+        ("m31_push_pull", waits("server", "unheard"), "client", None, ""),
+        ("m31_push_pull", waits("server", is_open=True), "server", None, ""),  # and no message is cut
+        ("m31_pub_sub", waits("client"), "client", None, ""),  # a subscriber may leave
+        ("m31_pub_sub", waits("client"), "server", "warning", "while it waited to send more"),
+        ("m31_req_rep", waits("client"), "client", "note", "waited to send more"),
+    ],
+)
+def test_what_was_never_sent_is_lost(
+    name: str, stall: Callable[[Connection], Stall], closed_by: str, severity: str | None, how: str
+) -> None:
+    found = told(name, stall=stall, closed_by=closed_by, end="rst")
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    assert all(one.summary.endswith(f" {how}") for one in found)
+    assert told(name, GAP, stall=stall, closed_by=closed_by, end="rst") == []
+    assert told(name, stall=stall, closed_by=closed_by, end="open") == []
+
+
 @pytest.mark.parametrize("changes", [{"closed_by": None}, {"end": "open"}, {"end": "timeout"}])
-def test_nobody_is_blamed_for_an_end_that_is_not_known(changes: dict[str, object]) -> None:
+def test_nobody_is_blamed_for_an_end_that_is_not_known(changes: dict[str, Any]) -> None:
     assert told("rec_cut_message", **changes) == []
 
 

@@ -54,6 +54,7 @@ FAULTY = {
     "rec_stolen_identity": ["identity-shared"],
     "rec_third_of_a_pair": ["protocol-violated"],
     "rec_two_replies": ["protocol-violated"],
+    "rec_unread_jobs": ["unsent-at-end"],
     "rec_unanswered_request": ["request-unanswered"],
     "sec_curve_keys": ["server-key-wrong"],  # one of its clients, certain by the keys in the file
     "sec_mismatch_null_curve": ["mechanisms-differ"],

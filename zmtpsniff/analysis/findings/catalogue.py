@@ -167,6 +167,18 @@ FINDINGS: dict[str, FindingKind] = {
         "set ZMQ_LINGER to 0 (the default of CZMQ; `Context.destroy(linger=0)` of pyzmq sets it). A program that is "
         "killed cannot wait. The wire does not show how many more messages were in its queue.",
     ),
+    "unsent-at-end": FindingKind(
+        "warning",
+        "A connection was closed while messages waited for room at the receiver: these are lost, and so are those that "
+        "the receiver's kernel had. A note if a client leaves, whose own replies these are, or if the last octets were "
+        "sent and not acknowledged.",
+        "The TCP window of the receiver was closed when the connection ended, by a FIN or a RST, and the sender had "
+        "asked for room until then; or the receiver had been behind, and closed in the middle of a message. "
+        "Subscribers may leave at any time. zmtpsniff does not say so where octets are missing from the capture.",
+        "Let the receiver take what has come before it closes, and tell its senders to stop first. Let the sender wait "
+        "until all is sent (no ZMQ_LINGER of 0). TCP's acknowledgment comes from the kernel, not from the program: "
+        "where no job may be lost, let the worker answer each, and send again what is not answered.",
+    ),
     "worker-silent": FindingKind(
         "error",
         "A worker gets requests and answers none, while the others of the same queue do.",

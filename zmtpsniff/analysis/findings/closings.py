@@ -1,4 +1,4 @@
-"""Connections that are closed when they should not be: message-cut, handshake-timer.
+"""Connections that are closed when they should not be: message-cut, unsent-at-end, handshake-timer.
 
 Theory
 ------
@@ -8,6 +8,13 @@ what was queued. But if libzmq had to stop in the middle of a message, since the
 connection ends inside that message: then messages are lost for certain. If the receiver closes, the sender did nothing
 wrong: what was under way to it is lost with any connection that a receiver closes.
 
+Where the receiver had no room, and the sender still asked for it when the connection ended, its kernel had octets that
+were never sent. Whoever closed then lost them: a sender that reset the connection, or a receiver that was behind. So
+it is where the receiver was behind before, and closes in the middle of a message. The kernel of a program that closes
+in peace goes on asking, so that only the end by the receiver shows. A subscriber may leave when it likes; a client that
+leaves loses its own replies, which is a note. Octets that were sent and never acknowledged may have arrived all the
+same: that is a note, too.
+
 A peer must end its handshake within ZMQ_HANDSHAKE_IVL, 30 s. libzmq 4.3.3 and its like forget to stop that timer where
 the other side speaks ZMTP 1.0 or 2.0, so that they close each such connection after 30 s, whatever passes on it.
 """
@@ -15,27 +22,34 @@ the other side speaks ZMTP 1.0 or 2.0, so that they close each such connection a
 from collections.abc import Iterable
 
 from dissectors.address import host_of
-from dissectors.events import Connection, Problem
+from dissectors.events import Connection, Peer, Problem
+from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
-from zmtpsniff.words.counts import again
+from zmtpsniff.net.witness import Stall
+from zmtpsniff.words.counts import again, plural
+from zmtpsniff.words.durations import about
 
 _CUTS = frozenset({"truncated-frame", "truncated-message"})
 _TIMER_NS = (29_900_000_000, 31_000_000_000)  # from the SYN to the last packet, with the way there and back
+_WORKERS = frozenset({"PULL", "ROUTER", "REP", "SERVER", "GATHER"})  # whoever else leaves loses only what is its own
 _SURE = 3  # connections that end so
 
 
 class _Closed:
     """Connections between the same two that were closed in the same way."""
 
-    __slots__ = ("detail", "seen", "version", "who")
+    __slots__ = ("detail", "how", "is_note", "other", "seen", "version", "who")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.who = ""
+        self.other = ""
+        self.how = ""
         self.detail = ""
         self.version = ""
+        self.is_note = False
 
 
 class Closings(Inquiry):
@@ -43,25 +57,40 @@ class Closings(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._unfinished: Ledger[int, Problem | None] = Ledger(lambda: None)  # flows that end inside a message
+        self._unfinished: Ledger[tuple[int, str], Problem | None] = Ledger(lambda: None)  # sides that end in a message
+        self._waiting: Ledger[tuple[int, str], Stall | None] = Ledger(lambda: None)  # senders that waited to the end
+        self._unsent: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
         self._cut: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
         self._timed: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
 
     def problem(self, event: Problem) -> None:
         """A side ended inside a message."""
-        if event.code in _CUTS and event.flow is not None:
-            self._unfinished.put(event.flow, event)
+        if event.code in _CUTS and event.flow is not None and event.src is not None:
+            self._unfinished.put((event.flow, event.src), event)
+
+    def stall(self, stall: Stall) -> None:
+        """A sender waited; if its connection is not over by that, for room."""
+        if stall.cause == "window" or (not stall.is_open and stall.cause == "unacknowledged"):
+            self._waiting.put((stall.flow, stall.sender), stall)
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn who closed a connection."""
-        cut = self._unfinished.entries.pop(event.flow, None)
+        sides = [(event.flow, one.address) for one in (event.client, event.server)]
+        cuts = [self._unfinished.entries.pop(side, None) for side in sides]
+        stalls = [self._waiting.entries.pop(side, None) for side in sides]
         if event.closed_by is None or event.end not in ("fin", "rst") or dossier is None or dossier.blind:
             return
+        is_server = event.closed_by == "server"
+        cut = cuts[is_server]
         closer, other = event.client, event.server
-        if event.closed_by == "server":
+        if is_server:
             closer, other = other, closer
         first, second = (one.address if one is event.server else host_of(one.address) for one in (closer, other))
-        if cut is not None and cut.src == closer.address:
+        if cut is None:
+            for stall, is_cut in zip(stalls, cuts, strict=True):
+                if stall is not None and (not stall.is_open or is_cut):
+                    self._see_unsent(event, closer, other, stall)
+        else:
             closed = self._cut.at((first, second))
             closed.who = f"the {closer.type_name or 'peer'} at {closer.address}"
             closed.detail = cut.detail
@@ -77,12 +106,42 @@ class Closings(Inquiry):
             closed.version = other.version
             closed.seen.add(event.end_ns, dossier.packet, event.flow)
 
+    def _see_unsent(self, event: Connection, closer: Peer, other: Peer, stall: Stall) -> None:
+        """A connection ended while one side waited for the other one."""
+        by_receiver, had_room = stall.receiver == closer.address, stall.cause != "window"
+        if by_receiver and (closer.socket_type in SUBSCRIBERS or had_room):
+            return
+        closed = self._unsent.at((host_of(closer.address), host_of(other.address)))
+        closed.who = f"the {closer.type_name or 'peer'} at {closer.address}"
+        closed.other = other.address
+        lasted, asked = about(stall.until_ns - stall.since_ns), plural(stall.attempts, "time")
+        if had_room:
+            closed.how = "before its last octets were acknowledged"
+            closed.detail = f"it sent them again, {asked} in {lasted}, and then it closed"
+        elif stall.is_open:
+            closed.how = f"in the middle of a message that {other.address} was sending"
+            closed.detail = f"it had had no room for {lasted} before, and was asked for it {asked}"
+        else:
+            closed.how = f"while {stall.sender if by_receiver else 'it'} waited to send more"
+            closed.detail = f"{stall.receiver} had had no room for {lasted}, and was asked for it {asked}"
+        closed.is_note = had_room or (by_receiver and closer.socket_type not in _WORKERS)
+        closed.seen.add(event.end_ns, stall.packet, event.flow)
+
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Connections that ended too early."""
         for (_, other), closed in self._cut.entries.items():
             often = again(closed.seen.count)
             summary = f"{closed.who} closed its connection to {other} in the middle of a message{often}"
             yield Claim("message-cut", summary, closed.detail, closed.seen, [closed.who.split()[-1], other])
+        for closed in self._unsent.entries.values():
+            yield Claim(
+                "unsent-at-end",
+                f"{closed.who} closed its connection to {closed.other} {closed.how}{again(closed.seen.count)}",
+                closed.detail,
+                closed.seen,
+                [closed.who.split()[-1], closed.other],
+                "note" if closed.is_note else None,
+            )
         for (closer, other), closed in self._timed.entries.items():
             yield Claim(
                 "handshake-timer",
