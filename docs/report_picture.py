@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-CAPTURE = DOCS.parent / "fixtures" / "app_salt.pcap"
+CAPTURE = DOCS.parent / "fixtures" / "systems" / "broker_sleeps.pcap.gz"
 WIDTH, HEIGHT = 1180, 900
 _DRAWN_MS = 6000  # of virtual time: scripts have drawn by then
 _PATIENCE = 120.0  # seconds
@@ -24,7 +24,15 @@ def draw(target: Path) -> None:
         sys.exit("there is no chromium here: apt-get install chromium")
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder, "report.html")
-        report = [sys.executable, "-m", "zmtpsniff", "report", "--title", "Salt: a master stops", str(CAPTURE)]
+        report = [
+            sys.executable,
+            "-m",
+            "zmtpsniff",
+            "report",
+            "--title",
+            "Orders that wait",
+            str(CAPTURE),
+        ]
         subprocess.run([*report, "-o", str(page)], check=True, capture_output=True)
         command = [
             chromium, "--headless=new", "--disable-gpu", "--no-first-run", "--hide-scrollbars",

@@ -170,6 +170,8 @@ ALLOWED = {
         "zmtpsniff.render",
         "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.statistics",
+        "zmtpsniff.analysis.ways",
+        "zmtpsniff.net.witness",
         "dissectors.events",
     },
     "zmtpsniff/spark": {

@@ -6,6 +6,7 @@ NAMES_V2 = ("PAIR", "PUB", "SUB", "REQ", "REP", "DEALER", "ROUTER", "PULL", "PUS
 PUBLISHERS = frozenset({"PUB", "XPUB"})
 SUBSCRIBERS = frozenset({"SUB", "XSUB"})
 WITH_TOPICS = PUBLISHERS | {"RADIO"}  # their messages have a topic or a group
+RECEIVERS = SUBSCRIBERS | {"REP", "PULL", "DISH", "GATHER"}  # they send nothing, or nothing before their peer has
 REQUEST_REPLY = frozenset({"REQ", "REP", "DEALER", "ROUTER"})
 
 # The peer that a socket of each stable type most often has.

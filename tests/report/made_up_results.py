@@ -1,6 +1,7 @@
 """A report of a fleet, made up, with text that a hostile peer would choose."""
 
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
+from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
 from zmtpsniff.report.results import (
     ReportClock,
     ReportConversation,
@@ -40,6 +41,16 @@ def results() -> Results:
         Finding("error", "endpoint-refused", f"nobody listens at {HOSTILE}", "17 SYNs got a RST", "Start <it>.", 17,
                 [Evidence(17, 3)], ["10.0.1.9:5555"], "likely", BEGIN, BEGIN + HOUR),
     ]  # fmt: skip
+    legs = [
+        Leg("10.0.0.7:40000", SERVICES[0], 1, 17, BEGIN),
+        Leg(f"10.0.1.5:{HOSTILE}", SERVICES[1], 2, 18, BEGIN + MS, joined="envelope"),
+        Leg(SERVICES[1], f"10.0.1.5:{HOSTILE}", 2, 19, BEGIN + 9 * MS, reply=True, joined="order", certain=False),
+        Leg(SERVICES[0], "10.0.0.7:40000", 1, 20, BEGIN + 10 * MS, reply=True, joined="envelope"),
+    ]
+    made.ways = [
+        Way("request", BEGIN, 10 * MS, legs, True, Slowest(SERVICES[1], 8 * MS, "inside")),
+        Way("request", BEGIN, MS, legs[:2], False, None, Terminus(f"10.0.1.5:{HOSTILE}", "closed")),
+    ]
     made.pairs = [
         ReportPair("10.0.0.7", SERVICES[0], 4000, 12, 20_000_000, 20_000_000, 10**9, 3 * 10**9, BEGIN, BEGIN + HOUR,
                    "REQ", "REP", {"warning": 3}),

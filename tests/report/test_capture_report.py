@@ -18,8 +18,10 @@ from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.cli.main import cli
 from zmtpsniff.report.capture_report import CaptureReport
+from zmtpsniff.report.charts import charts
 from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.page import page
+from zmtpsniff.report.results import ReportPair, ReportTotal, Results
 from zmtpsniff.words.text import CONTROL_OR_UNSEEN
 
 
@@ -38,6 +40,56 @@ def test_command(tmp_path: Path) -> None:
     assert tree.xpath("//table[@data-name='latency']//td[2]/text()") == ["10", "5", "5"]
     rungs = [" ".join(rung.text_content().split()) for rung in tree.xpath("//*[@class='rung message from-client']")]
     assert any('REQ "" "request" "a 0"' in rung for rung in rungs)
+
+
+def charts_of(name: str, tmp_path: Path) -> Any:
+    """What the scripts of the page of a capture draw."""
+    output = tmp_path / "report.html"
+    assert make(str(FIXTURES / name), "-o", str(output)) == (0, "")
+    tree: Any = html.fromstring(output.read_text())
+    return json.loads(tree.xpath("//script[@id='data']/text()")[0])
+
+
+def test_the_map_leads_from_clients_over_brokers_to_workers(tmp_path: Path) -> None:
+    """The workers connect to the second broker, and the broker asks them."""
+    drawn = charts_of("systems/broker_sleeps.pcap.gz", tmp_path)["topology"]
+    nodes = drawn["nodes"]
+    brokers = [node for node in nodes if node[2]]
+    assert [level for _, level, _ in brokers] == [1, 2]
+    assert brokers[1][0] == "10.9.0.35:8274, 8719"
+    assert {level for _, level, is_service in nodes if not is_service} == {0, 3}
+    assert all(nodes[one][1] < nodes[other][1] for one, other, *_ in drawn["links"])
+
+
+def test_the_map_tells_programs_apart_that_have_one_address(tmp_path: Path) -> None:
+    assert charts_of("rec_proxy.pcap", tmp_path)["topology"]["nodes"] == [
+        ["127.0.0.1 REQ", 0, 0],
+        ["127.0.0.1:5572, 5573", 1, 1],
+        ["127.0.0.1 REP", 2, 0],
+    ]
+
+
+def test_programs_that_ask_each_other_are_drawn() -> None:
+    pairs = [ReportPair(one, other, 1, 0, 1, 1, 1, 1, 0, 1) for one, other in ("ab", "bc", "ca")]
+    drawn = charts(Results(ReportTotal(1, 1, 0, 3, 6, 6, 0, 0), pairs=pairs))["topology"]
+    assert len(drawn["nodes"]) == len(drawn["links"]) == 3
+    assert sorted(level for _, level, _ in drawn["nodes"]) == [0, 1, 2]
+
+
+def test_the_slowest_ways_show_where_their_time_went(tmp_path: Path) -> None:
+    ways = charts_of("systems/broker_sleeps.pcap.gz", tmp_path)["ways"]["ways"]
+    assert len(ways) == 5
+    for way in ways:
+        (slowest,) = [row for row in way["rows"] if row[3] == "slowest"]
+        assert slowest[0].startswith("10.9.0.35:")
+        assert 150_000_000 < slowest[2] <= way["whole"]
+        assert slowest[5] == "joined by its envelope"
+
+
+def test_lost_ways_show_where_they_ended(tmp_path: Path) -> None:
+    ways = charts_of("systems/worker_dies.pcap.gz", tmp_path)["ways"]["ways"]
+    ended = [row for way in ways for row in way["rows"] if row[3] == "ended"]
+    assert "10.9.0.31:33278" in {row[0] for row in ended}
 
 
 def test_findings_come_first(tmp_path: Path) -> None:

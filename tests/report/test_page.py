@@ -24,7 +24,8 @@ from zmtpsniff.report.terminal_tables import draw
 GOLDEN = Path(__file__).with_name("report.txt")
 TITLE = "ZeroMQ traffic in </title><script>alert(2)</script>"
 SECTIONS = [
-    "findings", "pairs", "rates", "sockets", "latency", "topics", "conversations", "problems", "health", "versions",
+    "findings", "ways", "pairs", "rates", "sockets", "latency", "topics", "conversations", "problems", "health",
+    "versions",
 ]  # fmt: skip
 CHARTS = ["topology", "rates", "replies", "topics", "problems", "versions"]
 # What a pointer over the third bar, or the first line of the picture, would show.
@@ -74,7 +75,7 @@ def test_lines() -> None:
     validator.check_schema(schema)
     for line in lines:
         validator.validate(line)
-    assert set(kinds) == set(re.findall(r'"const": "((?:report-|finding)[a-z]*)"', shown.stdout))
+    assert set(kinds) == set(re.findall(r'"const": "((?:report-|finding|way)[a-z]*)"', shown.stdout))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({"type": "report-total", "packets": "many"})
 
@@ -133,7 +134,7 @@ def test_every_section_has_a_link(page: str) -> None:
     assert tree.xpath("//article/@id") == ["service-1", "service-2"]
     assert tree.xpath("//table[@data-name='pairs']//td[2]/a/@href") == ["#service-1", "#service-2", "#service-1"]
     assert tree.xpath("//section//*[@data-chart]/@data-chart") == [
-        "topology", "rates", "service", "replies", "topics", "problems", "versions",
+        "way", "way", "topology", "rates", "service", "replies", "topics", "problems", "versions",
     ]  # fmt: skip
 
 
@@ -171,15 +172,16 @@ def test_in_a_browser(page: str, tmp_path: Path) -> None:
     file.write_text(page)
     tree = drawn(open_page(file, tmp_path / "profile", then=POINT_AT_ALL))
     assert tree.xpath("//*[@data-drawn='yes']/@data-chart").count("service") == 1
-    assert {*tree.xpath("//*[@data-drawn='yes']/@data-chart")} == {*CHARTS, "service"}
-    assert len(tree.xpath("//*[@data-drawn='yes']//*[local-name()='svg']")) == len(CHARTS) + 1
+    assert {*tree.xpath("//*[@data-drawn='yes']/@data-chart")} == {*CHARTS, "service", "way"}
+    assert len(tree.xpath("//*[@data-drawn='yes']//*[local-name()='svg']")) == len(CHARTS) + 3
     texts = {"".join(text.itertext()) for text in tree.xpath("//*[local-name()='svg']//*[local-name()='text']")}
     assert any(text.startswith('"</script></text>') for text in texts)
     tips = [" ".join(tip.itertext()) for tip in tree.xpath("//div[contains(@style, 'pointer-events: none')]")]
     assert any(tip.startswith('"</script></text></svg><script>alert(1)</script>') for tip in tips), tips
     assert any(tip.startswith("10.0.0.8 → [2001:db8::5]:5556 <b>SUB\\x1b[31m - PUB") for tip in tips), tips
     assert any(tip.startswith("2026-11-21 00:00:00.000 10.0.1.5:5555: ") for tip in tips), tips
-    assert len(tips) == len(CHARTS) + 2
+    assert any(tip.startswith("10.0.1.5:5555 has the message of #17 from 0 ns on, for 1 ms") for tip in tips), tips
+    assert len(tips) == len(CHARTS) + 4
     assert not tree.xpath("//img")
     assert len(tree.xpath("//script")) == 3
     assert tree.xpath("//th/button")
@@ -255,8 +257,9 @@ def test_many_connections_in_a_browser(connections: int, width: int, tmp_path: P
 def test_the_picture_has_no_more_than_it_has_room_for(connections: int, others: list[str]) -> None:
     tree: Any = html.fromstring(make_page(fleet(connections), "", ""))
     topology = json.loads(tree.xpath("//script[@id='data']/text()")[0])["topology"]
-    assert [name for name in topology["hosts"] if "others" in name] == others
-    assert len(topology["hosts"]) <= 41
+    clients = [name for name, level, _ in topology["nodes"] if level == 0]
+    assert [name for name in clients if "others" in name] == others
+    assert len(clients) <= 41
     assert sum(link[5] for link in topology["links"]) == connections
     assert sum(link[2] for link in topology["links"]) == sum(range(connections))
 

@@ -1,6 +1,5 @@
 """``zmtpsniff report``."""
 
-from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
@@ -61,11 +60,11 @@ def report(
 
     kept = dissection._replace(limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
-    capture = open_files(captures, kept, Collaborators(witness=diagnosis))
-    made = CaptureReport(top, diagnosis, dissection.limits.show_secrets)
+    made = CaptureReport(top, diagnosis, dissection.limits.show_secrets, passes)
+    capture = open_files(captures, kept, Collaborators(witness=diagnosis, acknowledge=made.acknowledge))
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
     with open_output(file, binary=False) as stream:
-        pump(capture, dissection, partial(made.take, keep=passes), file)
+        pump(capture, dissection, made.take, file)
         stream.write(_page(made, name, len(captures), title))
 
 

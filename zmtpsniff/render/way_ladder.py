@@ -110,9 +110,14 @@ def way_words(way: Way) -> list[str]:
     return [f"{way.kind} {_verdict(way)}", *slowest, *(f"ended: {words}" for words in _ended(way))]
 
 
-def _verdict(way: Way) -> str:
+def lasted_ns(way: Way) -> int:
+    """How long until the reply was sent to the first sender, or the duration of the way if there is none."""
     back = [leg for leg in way.legs if leg.reply and leg.dst == way.legs[0].src]
-    lasted = brief(back[0].time_ns - way.time_ns if back else way.duration_ns)
+    return back[0].time_ns - way.time_ns if back else way.duration_ns
+
+
+def _verdict(way: Way) -> str:
+    lasted = brief(lasted_ns(way))
     if way.kind != "request":
         return f"{plural(len(way.legs), 'leg')} in {lasted}" if way.ended is None else "lost"
     return f"answered after {lasted}" if way.answered else "not answered"

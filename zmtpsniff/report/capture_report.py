@@ -1,17 +1,19 @@
 """A report of captures, computed while they are read, in memory that has a limit."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import SEVERITIES, AnyEvent
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
-from zmtpsniff.analysis.statistics.overview import Overview
+from zmtpsniff.analysis.statistics.overview import HostPairKey, Overview
 from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, Record, SocketRow, record_of
 from zmtpsniff.analysis.statistics.report import report as rows_of
-from zmtpsniff.analysis.statistics.rows import Topic
+from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic
 from zmtpsniff.analysis.statistics.statistics import ROWS
+from zmtpsniff.net.witness import Acknowledgment
+from zmtpsniff.report.chosen_ways import ChosenWays
 from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.results import (
     TIME_LINES,
@@ -38,20 +40,36 @@ class CaptureReport:
     Findings are those of all events, since a part of the events does not show what is missing.
     """
 
-    def __init__(self, top: int, diagnosis: Diagnosis | None = None, show_secrets: bool = False) -> None:
-        """Tell ``top`` rows of each kind that has an order, and what the diagnosis found, which may be a witness."""
+    def __init__(
+        self,
+        top: int,
+        diagnosis: Diagnosis | None = None,
+        show_secrets: bool = False,
+        keep: Callable[[AnyEvent], bool] | None = None,
+    ) -> None:
+        """Tell ``top`` rows of each kind that has an order, and what the diagnosis found, which may be a witness.
+
+        With ``keep`` only the events for which it is true count.
+        """
         self._top = top
+        self._keep = keep
         self._diagnosis = diagnosis or Diagnosis()
         self._statistics = Statistics(rows=max(ROWS, top))
-        self._overview = Overview()
+        self._ways = ChosenWays(keep)
+        self._overview = Overview(self._ways.joins)
         self._conversations = Conversations(show_secrets)
 
-    def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
-        """Count a batch of events of a Sniffer; with ``keep`` only those for which it is true."""
+    def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
+        """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""
+        self._ways.acknowledge(acknowledgments)
+
+    def take(self, events: Sequence[AnyEvent]) -> None:
+        """Count a batch of all events of a Sniffer."""
         self._diagnosis.take(events)
-        self._statistics.take(events, keep)
-        self._overview.take(events, keep)
-        self._conversations.take(events, keep)
+        self._statistics.take(events, self._keep)
+        self._ways.take(events)
+        self._overview.take(events, self._keep)
+        self._conversations.take(events, self._keep)
 
     def results(self, name: str, files: int) -> Results:
         """The results of the captures; ``name`` is their common name, ``files`` their number."""
@@ -59,7 +77,7 @@ class CaptureReport:
         capture = counted.capture
         problems = sum(row.count for row in counted.problems.values())
         total = record_of(ReportTotal, overview, counted, capture, files=files, problems=problems)
-        results = Results(total, self._diagnosis.findings())
+        results = Results(total, self._diagnosis.findings(), self._ways.finish())
         self._add_rows(results)
         self._add_pairs(results)
         self._add_topics(results)
@@ -86,10 +104,17 @@ class CaptureReport:
 
     def _add_pairs(self, results: Results) -> None:
         pairs = self._overview.pairs
-        ranked = sorted(pairs.rows.items(), key=lambda item: -item[1].weight())
-        results.pairs = [
-            record_of(ReportPair, key, pair, start_ns=pair.start_ns or 0) for key, pair in ranked[: self._top]
-        ]
+        rows: dict[HostPairKey, ServiceSum] = {}
+        for key, pair in pairs.rows.items():
+            if key.client_program is not None:
+                key = key._replace(client_program=self._ways.program(key.client_program))
+            known = rows.setdefault(key, pair)
+            if known is not pair:
+                known.join(pair)
+        ranked = sorted(rows.items(), key=lambda item: -item[1].weight())
+        for key, pair in ranked[: self._top]:
+            server = {"server_program": self._ways.program(key.server), "server_asks": self._ways.asks(key.server)}
+            results.pairs.append(record_of(ReportPair, key, pair, start_ns=pair.start_ns or 0, **server))
         _tell_cut(results, ReportPair, pairs.at_least() - len(results.pairs))
 
     def _add_topics(self, results: Results) -> None:

@@ -2,19 +2,24 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
+from dissectors.address import host_of, is_loopback
 from dissectors.events import SEVERITIES
+from dissectors.zmtp.sockets import RECEIVERS
 from zmtpsniff.analysis.statistics.rows import NUMBERS
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.render.way_ladder import lasted_ns
+from zmtpsniff.render.wording import place_words
 from zmtpsniff.report.results import ReportPair, ReportReplies, ReportTimeline, ReportVersion, Results
 from zmtpsniff.report.sections import agreements, severity_words
+from zmtpsniff.report.waterfalls import joint_words
 from zmtpsniff.words.text import escape, quote
 
-_NODES = 40  # on each side of the picture
+_NODES = 40  # that only ask, and as many that are asked
 _STACKED = 8  # services
 _BARS = 15
 _LABEL = 60  # octets
@@ -26,6 +31,7 @@ Chart = dict[str, Any]
 def charts(results: Results) -> dict[str, Chart]:
     """The data of each chart that there is something to draw of, by its name; times in milliseconds."""
     made = {
+        "ways": _waterfalls(results.ways),
         "topology": _topology(results.pairs),
         "rates": _rates(results),
         "replies": _replies(results),
@@ -36,36 +42,88 @@ def charts(results: Results) -> dict[str, Chart]:
     return {name: data for name, data in made.items() if data}
 
 
+# ------------------------------------------------------------------ the ways of messages
+
+
+def _waterfalls(ways: list[Way]) -> Chart:
+    """Of each way a bar for each message: how long its receiver had it. Times are since the beginning of the way."""
+    return {"ways": [_waterfall(way) for way in ways]} if ways else {}
+
+
+def _waterfall(way: Way) -> Chart:
+    starts = [leg.time_ns - way.time_ns for leg in way.legs]
+    ends = [_passed_ns(way, place) - way.time_ns for place in range(len(starts))]
+    whole = max(lasted_ns(way), *ends, 1)
+    if way.ended is not None:
+        whole = ends[-1] = starts[-1] + max(whole // 4, 1_000_000)  # it may be there for ever
+    lengths = [max(end - start, 0) for start, end in zip(starts, ends, strict=True)]
+    slowest = (
+        None
+        if way.slowest is None
+        else max(
+            (place for place, leg in enumerate(way.legs) if leg.dst == way.slowest.at),
+            key=lengths.__getitem__,
+            default=None,
+        )
+    )
+    rows = []
+    for place, leg in enumerate(way.legs):
+        kind = "reply" if leg.reply else "request"
+        if place == slowest:
+            kind = "slowest"
+        if way.ended is not None and place == len(lengths) - 1:
+            kind = "ended"
+        rows.append(
+            [escape(leg.dst), starts[place], lengths[place], kind, place_words(leg.packet, leg.part), joint_words(leg)]
+        )
+    return {"whole": whole, "rows": rows}
+
+
+def _passed_ns(way: Way, place: int) -> int:
+    """When the receiver of a message passed it on, or answered; when the message came if nothing is known of that."""
+    leg, later = way.legs[place], way.legs[place + 1 :]
+    if way.kind != "publication":
+        return later[0].time_ns if later else leg.time_ns
+    return max((one.time_ns for one in later if host_of(one.src) == host_of(leg.dst)), default=leg.time_ns)
+
+
 # ------------------------------------------------------------------ who talks to whom
 
 
 def _topology(pairs: list[ReportPair]) -> Chart:
+    """Programs and hosts from left to right: whoever asks stands left of the one that is asked."""
     if not pairs:
         return {}
-    hosts: Counter[str] = Counter()
+    clients: Counter[str] = Counter()
     services: Counter[str] = Counter()
     for pair in pairs:
         weight = 1 + pair.messages_in + pair.messages_out + 100 * (worst(pair.problems) in ("error", "warning"))
-        hosts[pair.client] += weight
-        services[pair.server] += weight
-    right = _nodes(services)
-    left = _nodes(hosts, _heights(pairs, right))
-    links: dict[tuple[int, int], ReportPair] = {}
+        clients[_client(pair)] += weight
+        services[_server(pair)] += weight
+    for name in services:
+        clients.pop(name, None)
+    kept = {name for counts in (clients, services) for name, _ in counts.most_common(_most(counts))}
+    others = {False: f"{len(clients) - _most(clients):,} others", True: f"{len(services) - _most(services):,} others"}
+
+    def node(name: str) -> tuple[str, bool]:
+        is_service = name in services
+        return (name if name in kept else others[is_service], is_service)
+
+    links: dict[tuple[tuple[str, bool], tuple[str, bool]], ReportPair] = {}
     for pair in pairs:
-        ends = (left.get(pair.client, len(left)), right.get(pair.server, len(right)))
+        ends = node(_client(pair)), node(_server(pair))
+        if _server_asks(pair):
+            ends = ends[1], ends[0]
         known = links.get(ends)
         links[ends] = pair if known is None else _joined(known, pair)
-    others = len(hosts) - len(left), len(services) - len(right)
-    names = [
-        [escape(name) for name in found] + ([f"{more:,} others"] if more else [])
-        for found, more in zip((left, right), others, strict=True)
-    ]
+    levels = _levels(links)
+    places = {name: place for place, name in enumerate(_in_rows(levels, links))}
     return {
-        "hosts": names[0],
-        "services": names[1],
+        "nodes": [[escape(name), levels[name, is_service], int(is_service)] for name, is_service in places],
         "links": [
             [
-                *ends,
+                places[one],
+                places[other],
                 pair.messages_in,
                 pair.messages_out,
                 pair.octets_in + pair.octets_out,
@@ -74,24 +132,77 @@ def _topology(pairs: list[ReportPair]) -> Chart:
                 severity_words(pair.problems),
                 f"{escape(pair.client_socket_type or '?')} - {escape(pair.server_socket_type or '?')}",
             ]
-            for ends, pair in links.items()
+            for (one, other), pair in links.items()
         ],
     }
 
 
-def _heights(pairs: list[ReportPair], services: dict[str, int]) -> dict[str, float]:
-    """The vertical place of each host: beside the middle of its services, so that few lines cross."""
-    places: dict[str, list[int]] = {}
-    for pair in pairs:
-        places.setdefault(pair.client, []).append(services.get(pair.server, len(services)))
-    return {host: sum(found) / len(found) for host, found in places.items()}
+def _client(pair: ReportPair) -> str:
+    if pair.client_program is not None:
+        return pair.client_program
+    return f"{pair.client} {pair.client_socket_type or ''}".strip() if is_loopback(pair.client) else pair.client
 
 
-def _nodes(weights: "Counter[str]", heights: Mapping[str, float] = MappingProxyType({})) -> dict[str, int]:
-    """The places of the heaviest nodes, from top to bottom, or by their names. The last place is for all others."""
-    most = _NODES if len(weights) > _NODES + 1 else len(weights)
-    names = [name for name, _ in weights.most_common(most)]
-    return {name: place for place, name in enumerate(sorted(names, key=lambda name: (heights.get(name, 0), name)))}
+def _server(pair: ReportPair) -> str:
+    return pair.server_program or pair.server
+
+
+def _server_asks(pair: ReportPair) -> bool:
+    """Whether messages go from the server to the client, and replies back."""
+    return pair.client_socket_type in RECEIVERS if pair.server_asks is None else pair.server_asks
+
+
+def _most(counts: "Counter[str]") -> int:
+    """How many of them the picture shows: all, or the heaviest, and one place for all others."""
+    return _NODES if len(counts) > _NODES + 1 else len(counts)
+
+
+Node = tuple[str, bool]
+
+
+def _levels(links: Iterable[tuple[Node, Node]]) -> dict[Node, int]:
+    """The column of each node: one more than that of the last one that asks it, without those in a circle."""
+    askers: dict[Node, list[Node]] = {}
+    for one, other in links:
+        askers.setdefault(one, [])
+        askers.setdefault(other, []).append(one)
+    levels: dict[Node, int] = {}
+    for start in askers:
+        stack, on_path = [start], {start}
+        while stack:
+            name = stack[-1]
+            left = [one for one in askers[name] if one not in levels and one not in on_path]
+            if left and name not in levels:
+                stack.append(left[0])
+                on_path.add(left[0])
+                continue
+            stack.pop()
+            on_path.discard(name)
+            if name not in levels:
+                levels[name] = max((levels[one] + 1 for one in askers[name] if one in levels), default=0)
+    return levels
+
+
+def _in_rows(levels: Mapping[Node, int], links: Iterable[tuple[Node, Node]]) -> list[Node]:
+    """The nodes from left to right. In a column each stands beside its neighbours, so that few lines cross."""
+    beside: dict[Node, list[Node]] = {}
+    for one, other in links:
+        beside.setdefault(one, []).append(other)
+        beside.setdefault(other, []).append(one)
+    columns: dict[int, list[Node]] = {}
+    for name in sorted(levels):
+        columns.setdefault(levels[name], []).append(name)
+    heights: dict[Node, float] = {}
+    for level in sorted(columns, reverse=True):  # services have a place of their own, and those who ask them follow
+        column = columns[level]
+        middle = {
+            name: sum(found) / len(found)
+            for name in column
+            if (found := [heights[one] for one in beside[name] if one in heights])
+        }
+        column.sort(key=lambda name: (middle.get(name, 0), name))
+        heights.update({name: (place + 0.5) / len(column) for place, name in enumerate(column)})
+    return [name for level in sorted(columns) for name in columns[level]]
 
 
 def _joined(one: ReportPair, other: ReportPair) -> ReportPair:

@@ -18,6 +18,7 @@ from zmtpsniff.report.charts import charts
 from zmtpsniff.report.flow_ladder import ladders
 from zmtpsniff.report.results import ReportPair, ReportSocket, Results
 from zmtpsniff.report.sections import Cell, Section, headline, sections, severity_words
+from zmtpsniff.report.waterfalls import waterfalls
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import escape as safe
@@ -29,6 +30,7 @@ _MANY = 8  # rows of a table from which on it can be filtered
 # Sections in the order of the page: the names of their tables, and of the chart above them.
 _LAYOUT: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("findings", "Findings", ("findings",), ""),
+    ("ways", "Slowest and lost", ("ways",), ""),
     ("pairs", "Who talks to whom", ("pairs",), "topology"),
     ("rates", "Traffic over time", (), "rates"),
     ("sockets", "Services", ("sockets",), ""),
@@ -108,6 +110,8 @@ class _Page:
             elif section.title != _TITLES[name]:
                 yield f"<h3>{escape(section.title)}</h3>\n"
             yield self._table(section)
+        if name == "ways":
+            yield from waterfalls(self._results.ways)
         if name == "sockets":
             for row in self._results.sockets:
                 yield from self._service(row)

@@ -15,6 +15,7 @@ from dissectors.events import Handshake, Octets, Severity
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.records import ProblemRecord, Record, SocketRecord, SubscriptionRecord
 from zmtpsniff.analysis.statistics.severities import Severities
+from zmtpsniff.analysis.ways.records import Way
 
 TIME_LINES = 40  # services that have a line of their own over time
 
@@ -51,6 +52,9 @@ class ReportPair(Record, tag="report-pair"):
     client_socket_type: str | None = None
     server_socket_type: str | None = None
     problems: Severities = msgspec.field(default_factory=dict)
+    client_program: str | None = None  # the addresses that it is bound to, if it also takes messages
+    server_program: str | None = None  # the same, if there are several or it also connects
+    server_asks: bool | None = None  # it sends requests, jobs or publications; None if that is not known
 
 
 class ReportSocket(SocketRecord, tag="report-socket"):
@@ -229,6 +233,7 @@ class ReportCut(Record, tag="report-cut"):
 AnyReportRecord = (
     ReportTotal
     | Finding
+    | Way
     | ReportPair
     | ReportSocket
     | ReportVersion
@@ -254,6 +259,7 @@ class Results(msgspec.Struct):
 
     total: ReportTotal
     findings: list[Finding] = []
+    ways: list[Way] = []
     pairs: list[ReportPair] = []
     sockets: list[ReportSocket] = []
     versions: list[ReportVersion] = []

@@ -9,6 +9,7 @@ from zmtpsniff.analysis.statistics.records import Record
 from zmtpsniff.analysis.statistics.severities import Severities, worst
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.figures import short
+from zmtpsniff.render.way_ladder import lasted_ns, way_words
 from zmtpsniff.render.wording import protocol
 from zmtpsniff.report.results import (
     ReportClock,
@@ -83,6 +84,7 @@ def sections(results: Results, more: str = "…") -> list[Section]:
     """The sections that have rows. ``more`` marks the end of a topic that is cut."""
     made = [
         _findings(results),
+        _ways(results),
         _pairs(results, more),
         _sockets(results, more),
         _versions(results),
@@ -169,6 +171,18 @@ def _findings(results: Results) -> Section:
     return section
 
 
+def _ways(results: Results) -> Section:
+    titles = columns("Way", "Begin", ">Took", ">Legs", "From", "Most of its time, or its end")
+    section = Section("ways", "Slowest and lost", titles)
+    for way in results.ways:
+        is_lost = way.ended is not None
+        kind = Cell(f"{way.kind}, lost" if is_lost else way.kind, severity="error" if is_lost else None)
+        took = _span(None if is_lost else lasted_ns(way))
+        places = Cell("\n".join(way_words(way)[1:]))
+        section.rows.append((kind, _time(way.time_ns), took, _count(len(way.legs)), _text(way.legs[0].src), places))
+    return section
+
+
 def _pairs(results: Results, more: str) -> Section:
     titles = columns(
         "Client", "Server", "Sockets", ">Connections", ">Open", ">To server", ">From server", ">Octets", "Problems"
@@ -177,7 +191,8 @@ def _pairs(results: Results, more: str) -> Section:
     for row in results.pairs:
         kinds = Cell(f"{escape(row.client_socket_type or '?')} - {escape(row.server_socket_type or '?')}")
         counts = _counts(row.connections, row.open, row.messages_in, row.messages_out, row.octets_in + row.octets_out)
-        section.rows.append((_text(row.client), _service(row.server), kinds, *counts, _severities(row.problems)))
+        client = row.client if row.client_program is None else f"{row.client} (bound to {row.client_program})"
+        section.rows.append((_text(client), _service(row.server), kinds, *counts, _severities(row.problems)))
     return section
 
 

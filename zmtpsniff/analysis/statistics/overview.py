@@ -41,6 +41,7 @@ class HostPairKey(NamedTuple):
     server: str
     client_socket_type: str | None
     server_socket_type: str | None
+    client_program: str | None = None  # the address of one of its sockets, if it is known to have several
 
 
 @dataclass(slots=True)
@@ -91,8 +92,9 @@ class _Flow:
 class Overview:
     """Takes all events of captures in batches, beside :class:`Statistics`, in bounded memory."""
 
-    def __init__(self) -> None:
-        """Start with nothing."""
+    def __init__(self, joins: Callable[[str], bool] | None = None) -> None:
+        """Start with nothing. ``joins`` tells whether the program of a socket is known to have others, too."""
+        self._joins = joins
         self.start_ns: int | None = None
         self.end_ns: int | None = None
         self.intervals = Intervals(_INTERVALS)
@@ -173,7 +175,8 @@ class Overview:
         client, server = event.client.address, event.server.address
         self._span(event.start_ns, event.end_ns)
         kinds = short_name(event.client.type_name), short_name(event.server.type_name)
-        key = HostPairKey(host_of(client), server, *kinds)
+        program = client if self._joins is not None and self._joins(client) else None
+        key = HostPairKey(host_of(client), server, *kinds, program)
         pair = self.pairs.row(key)
         pair.add(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
         add_severities(pair.problems, flow.problems)

@@ -84,37 +84,80 @@
   // ---------------------------------------------------------------- a chart each
 
   const charts = {
+    way(node) {
+      const of = data.ways.ways[Number(node.dataset.place)];
+      const colors = { request: palette["color-0"], reply: palette["color-2"], slowest: palette.warning,
+        ended: palette.error };
+      const names = of.rows.map((row) => row[0]);
+      const side = Math.min(20 + 6.5 * Math.max(...names.map((name) => name.length)),
+        node.clientWidth < NARROW ? 135 : 260);
+      return {
+        height: 45 + 22 * of.rows.length,
+        option: {
+          ...base(),
+          tooltip: { ...base().tooltip, formatter: ({ dataIndex }) => {
+            const [name, from, took, kind, place, joint] = of.rows[dataIndex];
+            return lines(`${name} has the message of ${place}`, `from ${span(from)} on${took ? `, for ${
+              kind === "ended" ? "good" : span(took)}` : ""}`, joint);
+          } },
+          grid: { left: side, right: 70, top: 5, bottom: 28 },
+          xAxis: { type: "value", min: 0, max: of.whole, axisLabel: { ...label(), formatter: span, hideOverlap: true },
+            splitLine: quiet() },
+          yAxis: { type: "category", inverse: true, data: names.map((_, place) => place), axisTick: { show: false },
+            axisLine: quiet(), axisLabel: { ...label(), interval: 0, width: side - 12, overflow: "truncate",
+              formatter: (place) => `${of.rows[place][3] === "reply" ? "◀" : "▶"} ${names[place]}` } },
+          series: [
+            { type: "bar", stack: "way", barWidth: 11, silent: true, itemStyle: { opacity: 0 },
+              data: of.rows.map((row) => row[1]) },
+            { type: "bar", stack: "way", barWidth: 11, barMinHeight: 2,
+              data: of.rows.map((row) => ({ value: row[2], itemStyle: { color: colors[row[3]] } })),
+              label: { show: true, position: "right", ...label(),
+                formatter: ({ dataIndex, value }) => (of.rows[dataIndex][3] === "ended" ? "ended" : value ? span(value) : "") } },
+          ],
+        },
+      };
+    },
+
     topology(node) {
       const of = data.topology;
       const width = node.clientWidth;
-      const longest = Math.max(...of.hosts.concat(of.services).map((name) => name.length));
-      const side = Math.min(30 + 6.5 * longest, width < NARROW ? 135 : 260);
-      const place = (index, count) => ((index + 0.5) / count);
-      const nodes = [[of.hosts, 0], [of.services, 1]].flatMap(([names, right]) => names.map((name, index) => ({
-        name: `${right}:${index}`, value: [right, place(index, names.length)], symbolSize: 9,
-        itemStyle: { color: right ? palette["color-3"] : palette["color-0"] }, shown: name,
-        label: { show: true, position: right ? "right" : "left", color: palette.text, fontSize: 11,
-          width: side - 16, overflow: "truncate", formatter: () => cut(name, 60) },
-      })));
+      const last = Math.max(1, ...of.nodes.map(([, level]) => level));
+      const columns = Array.from({ length: last + 1 }, () => []);
+      of.nodes.forEach(([, level], place) => columns[level].push(place));
+      const room = (level) => Math.min(30 + 6.5 * Math.max(0, ...columns[level].map((place) => of.nodes[place][0].length)),
+        width < NARROW ? 135 : 260);
+      const [left, right] = [room(0), room(last)];
+      const between = (width - left - right) / last;
+      const nodes = of.nodes.map(([name, level, isService], place) => {
+        const position = level === 0 ? "left" : level === last ? "right" : "top";
+        return {
+          name: String(place), shown: name, symbolSize: 9,
+          value: [level / last, (columns[level].indexOf(place) + 0.5) / columns[level].length],
+          itemStyle: { color: isService ? palette["color-3"] : palette["color-0"] },
+          label: { show: true, position, color: palette.text, fontSize: 11, overflow: "truncate",
+            width: position === "top" ? Math.max(between - 10, 40) : (level ? right : left) - 16,
+            formatter: () => cut(name, 60) },
+        };
+      });
       const most = Math.max(1, ...of.links.map((link) => link[2] + link[3]));
       const links = of.links.map((link) => {
         const share = Math.log10(1 + link[2] + link[3]) / Math.log10(1 + most);
         return {
-          source: `0:${link[0]}`, target: `1:${link[1]}`, link,
+          source: String(link[0]), target: String(link[1]), link,
           lineStyle: { width: 1 + 7 * share, color: palette[link[6] === "note" ? "" : link[6]] || palette.rest,
             opacity: 0.75, type: link[2] + link[3] ? "solid" : "dashed", curveness: 0.03 },
         };
       });
       return {
-        height: 30 + 22 * Math.max(of.hosts.length, of.services.length, 3),
+        height: 30 + (last > 1 ? 34 : 22) * Math.max(...columns.map((column) => column.length), 3),
         option: {
           ...base(),
           tooltip: { ...base().tooltip, formatter: ({ dataType, data: of_ }) => (dataType === "edge"
-            ? lines(`${of.hosts[of_.link[0]]} → ${of.services[of_.link[1]]}`, of_.link[8],
+            ? lines(`${of.nodes[of_.link[0]][0]} → ${of.nodes[of_.link[1]][0]}`, of_.link[8],
               `${whole.format(of_.link[2])} messages to the server, ${whole.format(of_.link[3])} from it`,
               `${whole.format(of_.link[4])} octets, ${whole.format(of_.link[5])} connections`, of_.link[7])
             : lines(of_.shown)) },
-          grid: { left: side, right: side, top: 5, bottom: 5 },
+          grid: { left, right, top: 5, bottom: 5 },
           xAxis: { show: false, min: 0, max: 1 }, yAxis: { show: false, min: 0, max: 1, inverse: true },
           series: [{
             type: "graph", coordinateSystem: "cartesian2d", data: nodes, links, symbol: "circle",
