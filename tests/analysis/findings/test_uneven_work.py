@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pytest
 
-from dissectors.events import Capture, Connection, Peer, Sides
+from dissectors.events import Capture, Connection, Peer, Process, Sides
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.dossier import Dossier
@@ -27,23 +27,34 @@ class Worker(NamedTuple):
     is_blind: bool = False
     kinds: tuple[str, str] = ("PULL", "PUSH")
     cause: Cause = "window"
+    begun: float = 0
+    jobs: int = 9
+    bound: str = ""  # the address of a worker that binds, to which the PUSH connects
+    process: int | None = None  # of the PUSH
 
 
 BUSY = Worker(stalls=((1, 2), (3, 5)))
+BOUND = BUSY._replace(bound="10.0.0.2:5555")
+IDLE = Worker(bound="10.0.0.2:6666", last=0.5)
 
 
 def claimed(*workers: Worker, dropped: int = 0) -> list[Claim]:
     inquiry = UnevenWork()
     for flow, one in enumerate(workers, 1):
-        address = f"10.0.0.2:{40_000 + flow}"
+        address = one.bound or f"10.0.0.2:{40_000 + flow}"
+        pusher = f"10.0.0.1:{40_000 + flow}" if one.bound else one.pusher
         for since, until in one.stalls:
             times = round(since * SECOND), round(until * SECOND)
-            inquiry.stall(Stall(flow, address, one.pusher, one.cause, *times, 1, 3, True))
+            inquiry.stall(Stall(flow, address, pusher, one.cause, *times, 1, 3, True))
         for since, until in one.pauses:
-            inquiry.pause(Pause(flow, one.pusher, round(since * SECOND), round(until * SECOND), 0, 0))
-        client, server = (Peer(at, socket_type=kind) for at, kind in zip((address, one.pusher), one.kinds, strict=True))
+            inquiry.pause(Pause(flow, pusher, round(since * SECOND), round(until * SECOND), 0, 0))
+        client, server = (Peer(at, socket_type=kind) for at, kind in zip((address, pusher), one.kinds, strict=True))
+        if one.bound:
+            client, server = server, client
+            client.process = None if one.process is None else Process(one.process, "push")
         over = Connection(
-            flow, "tcp", client, server, Sides(0, 8), Sides(9, 9), 0, round(one.last * SECOND),
+            flow, "tcp", client, server, Sides(one.jobs, one.jobs), Sides(9, 9), round(one.begun * SECOND),
+            round(one.last * SECOND),
             "fin" if one.is_closed else "open",
         )  # fmt: skip
         inquiry.end(Dossier(flow, blind=one.is_blind), over, 10 * SECOND)
@@ -91,6 +102,47 @@ def test_the_time_that_both_have_in_common_counts(idle: Worker, waited: str) -> 
     ],
 )
 def test_nobody_waits(workers: tuple[Worker, ...]) -> None:
+    assert claimed(*workers) == []
+
+
+def test_a_push_that_connects_to_its_workers() -> None:
+    found = [one for one in diagnose(FIXTURES / "work" / "rec_waiting_work_bound.pcap") if one.code == "work-uneven"]
+    assert [(one.severity, one.certainty) for one in found] == [("warning", "possible")]
+    assert " waited 2.3 s at the worker 127.0.0.1:5560 while 1 other had nothing to do, such as " in found[0].summary
+    assert diagnose(FIXTURES / "work" / "rec_waiting_work_bound_ok.pcap") == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "waited"),
+    [
+        ((BOUND, IDLE), "3.0 s"),
+        ((BOUND, IDLE._replace(begun=0.9)), "3.0 s"),
+        ((BOUND, IDLE, IDLE._replace(begun=2, last=2.5)), "2.5 s"),  # another PUSH has jobs for it, for a while
+    ],
+)
+def test_a_worker_that_binds_waits_for_all(workers: tuple[Worker, ...], waited: str) -> None:
+    (claim,) = claimed(*workers)
+    assert claim.summary == (
+        f"jobs of 10.0.0.1:40001 waited {waited} at the worker 10.0.0.2:5555 while 1 other had nothing to do, such as "
+        "10.0.0.2:6666"
+    )
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        (BOUND, IDLE._replace(begun=1.5, last=2)),  # it connected later: another socket
+        (BOUND, IDLE._replace(jobs=5)),  # a PUSH gives no more to whoever is behind
+        (BOUND._replace(jobs=2), IDLE),
+        (BOUND._replace(process=7), IDLE._replace(process=8)),
+        (BOUND, IDLE._replace(bound=BOUND.bound)),
+        (BOUND, IDLE, IDLE._replace(last=9)),  # jobs come to it from another PUSH
+        (BOUND, IDLE, IDLE._replace(stalls=((6, 7),))),
+        (BOUND, IDLE._replace(is_blind=True)),
+        (BOUND, Worker(last=0.5)),  # another pattern of the same host
+    ],
+)
+def test_another_socket_or_a_worker_of_others(workers: tuple[Worker, ...]) -> None:
     assert claimed(*workers) == []
 
 

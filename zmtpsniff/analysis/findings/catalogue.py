@@ -238,7 +238,8 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "Jobs of a PUSH waited at one worker while another worker of it had nothing to do.",
         "The TCP window of the one was closed, and meanwhile no packet came to the other, for a second or longer "
-        "together. Jobs that wait in the memory of a worker do not show.",
+        "together. Jobs that wait in the memory of a worker do not show. A PUSH that connects to its workers has "
+        "another port on each connection: that they are of one socket is possible only.",
         "PUSH gives a job to a worker when it is sent, not when the worker is free. Keep queues short (ZMQ_SNDHWM of "
         "the PUSH and ZMQ_RCVHWM of the workers to 1, set before connecting), or let workers ask for jobs: a ROUTER "
         "that sends to the REQ or DEALER that says it is ready (chapter 3 of the ZeroMQ guide).",
