@@ -117,7 +117,7 @@ def test_a_push_that_connects_to_its_workers() -> None:
     [
         ((BOUND, IDLE), "3.0 s"),
         ((BOUND, IDLE._replace(begun=0.9)), "3.0 s"),
-        ((BOUND, IDLE, IDLE._replace(begun=2, last=2.5)), "2.5 s"),  # another PUSH has jobs for it, for a while
+        ((BOUND, IDLE, IDLE._replace(begun=3, last=3.5)), "2.5 s"),  # another PUSH has jobs for it, for a while
     ],
 )
 def test_a_worker_that_binds_waits_for_all(workers: tuple[Worker, ...], waited: str) -> None:
