@@ -18,6 +18,7 @@ from zmtpsniff.capture.locations import LocationError
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.options import check_series
 from zmtpsniff.spark.series import series_of
+from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.tables import tables_of
 
 CAPTURE = "m31_push_pull.pcap"
@@ -30,10 +31,10 @@ def put(*places: Path) -> None:
         place.write_bytes((FIXTURES / CAPTURE).read_bytes())
 
 
-@pytest.mark.parametrize("output", ["messy/out", "messy", "."])
+@pytest.mark.parametrize("output", ["messy/out", "."])
 @pytest.mark.parametrize("given", ["messy", "messy/**", "link"])
 def test_tables_beside_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, given: str) -> None:
-    """Captures may even be in a folder that is called like a table."""
+    """Captures may even be in a folder that is called like a table, but in no table."""
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "messy" / "captures" / "one.pcap")
     (tmp_path / "link").symlink_to("messy")
@@ -41,6 +42,9 @@ def test_tables_beside_captures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
         done = take([given], output)
         assert (done.files, done.known) == (files, known)
     assert list((tmp_path / output / "captures").glob("date=*/*.parquet"))
+    with pytest.raises(SparkError, match="/messy/captures: has files that zmtpsniff did not write"):
+        take([given], "messy")
+    assert [path.name for path in (tmp_path / "messy" / "captures").iterdir()] == ["one.pcap"]
 
 
 @pytest.mark.parametrize(
