@@ -2,14 +2,21 @@
 
 from array import array
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
-from dissectors.columns import FRAME, MESSAGE, ROW
+from dissectors.columns import BY_ENVELOPE, FRAME, MESSAGE, ROW
 from dissectors.events import Envelope, Message, Octets
 
-_SENDER, _FIRST, _COUNT = 1, 3, 4  # places in a MESSAGE
+_FIRST, _COUNT = 3, 4  # places in a MESSAGE
 
 DELIMITER_ONLY = Envelope(0, True)
+
+
+@lru_cache(256)
+def envelope_with(identities: int) -> Envelope:
+    """The envelope with so many identities in front of its delimiter."""
+    return Envelope(identities, True) if identities else DELIMITER_ONLY
 
 
 class BatchSide(NamedTuple):
@@ -19,7 +26,8 @@ class BatchSide(NamedTuple):
     src: str
     dst: str
     socket_type: str | None
-    in_step: bool  # it takes part in a lock step: its messages have an envelope, and replies their request
+    in_step: bool  # it takes part in a lock step: its messages are paired already
+    in_pairs: bool  # patterns pair its messages in columns
     has_patterns: bool  # nothing more can be said of what its messages mean to each other
     has_payload: bool  # no dissector of payloads wants them
 
@@ -68,7 +76,10 @@ class MessageBatch:
 
     def part(self, begin: int, end: int) -> "MessageBatch":
         """The messages from the one at ``begin`` up to that at ``end``."""
-        columns = self.columns[begin * MESSAGE.size : end * MESSAGE.size]
+        return self.with_columns(self.columns[begin * MESSAGE.size : end * MESSAGE.size])
+
+    def with_columns(self, columns: bytes) -> "MessageBatch":
+        """Messages with the frames, the packets and the senders of these."""
         return MessageBatch(self.octets, self.rows, self.first_packet, columns, self.frames, self.carried, self.senders)
 
     def split(self, stays: Callable[[BatchSide], bool]) -> "list[MessageBatch | Message]":
@@ -112,18 +123,19 @@ class MessageBatch:
         senders = self.senders
         found = []
         packet = time_ns = before = -1
-        for row, sender, part, first, count, request_part, offset, seen, request, latency in MESSAGE.iter_unpack(
-            self.columns
-        ):
+        for (
+            row, sender, part, first, count, request_part, envelope, paired, offset, seen, request, latency,
+        ) in MESSAGE.iter_unpack(self.columns):  # fmt: skip
             if row != before:
                 before, packet, time_ns = row, self.first_packet + row, self._time_ns(row)
             frames: list[Octets] = [*bodies[first - base : first - base + count]]
-            flow, src, dst, socket_type, in_step, _, _ = senders[sender]
+            flow, src, dst, socket_type, *_ = senders[sender]
             message = Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen, part)
-            if in_step:
-                message.envelope = DELIMITER_ONLY
+            if envelope:
+                message.envelope = envelope_with(envelope - 1)
                 if request:
                     message.request, message.request_part, message.latency_ns = request, request_part, latency
+                    message.paired = "envelope" if paired == BY_ENVELOPE else None
             found.append(message)
         return found
 
@@ -144,7 +156,7 @@ class MessageBatch:
         begin = single = 0  # messages from `single` up to `begin` are in no run
         while begin < count:
             end = begin + 1
-            if frames[begin] == 1 and not self.senders[unpack(columns, begin * MESSAGE.size)[_SENDER]].in_step:
+            if frames[begin] == 1:
                 while end < count and keys[end] == keys[begin] and frames[end] == 1:
                     end += 1
             if end - begin > 1:

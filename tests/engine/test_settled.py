@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dissectors.batches import MessageBatch
 from dissectors.columns import ROW
 from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores
@@ -29,6 +30,8 @@ from tests.world.network import SentSegment, duplicate, overlap, packets, reorde
 from tests.world.octets import COMMAND, frame, message
 from tests.world.tap import Packets
 from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings import requests as requests_module
+from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics import statistics as statistics_module
 from zmtpsniff.analysis.statistics.report import report
@@ -48,7 +51,7 @@ CAPTURES = sorted((PROJECT / "fixtures").glob("*.pcap*"))
 @pytest.fixture(name="both")
 def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     both = BothCores()
-    for module in (sniffer, pcap, pcapng, jsonl):
+    for module in (sniffer, pcap, pcapng, jsonl, patterns_module):
         monkeypatch.setattr(module, "core", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
@@ -115,6 +118,20 @@ def test_fixtures_say_the_same_in_pieces_of_any_size(
     assert both.messages > 500
 
 
+def test_several_requests_at_once_are_paired_in_columns(both: BothCores) -> None:
+    """A DEALER numbers its requests; nothing of that is unusual, so no message becomes an object."""
+    pieces = greetings(3, b"DEALER", b"ROUTER")
+    for side in (0, 1, 0, 1):
+        pieces += [Piece(side, message(3, b"%d" % number, b"", b"body")) for number in range(20)]
+    without = Settings(batches=True, payload=False)
+    given = packets(segments(Conversation("several at once", tuple(pieces))), (1, 2), (40_000, 5555), 10**18, 10**5)
+    events = [event for batch in Sniffer(Blocks(given, 9), without).events() for event in batch]
+    assert both.messages == 80
+    assert sum(len(event.messages()) for event in events if isinstance(event, MessageBatch)) > 70
+    replies = [one for event in events if isinstance(event, MessageBatch) for one in event.messages() if one.request]
+    assert [reply.paired for reply in replies] == ["envelope"] * 40
+
+
 BODIES = [json_body, text_body, binary_body]
 
 
@@ -132,16 +149,37 @@ def lock_step(version: int, seed: random.Random) -> Conversation:
     return Conversation("lock step", tuple(pieces))
 
 
+def several_at_once(version: int, seed: random.Random) -> Conversation:
+    """DEALER and ROUTER, or two of them: several requests wait, and now and then something is unusual."""
+    pieces = greetings(version, seed.choice([b"DEALER", b"DEALER", b"ROUTER"]), seed.choice([b"ROUTER", b"DEALER"]))
+    envelopes = seed.choice([[[b""]], [[b"%d" % number, b""] for number in range(seed.choice([3, 50]))]])
+    odd = [[b""], [b"no", b"delimiter"], [b"", b""], [b"\0\1\2\3\4", b"", b"relayed"], [b"%d" % 1, b"", b"unasked"]]
+    waiting: list[list[bytes]] = []
+    for number in range(seed.randrange(60)):
+        if waiting and seed.random() < 0.5:
+            side, envelope = 1, waiting.pop(seed.choice([0, 0, 0, -1]))
+        else:
+            side, envelope = 0, seed.choice(envelopes)
+            waiting.append(envelope)
+        frames = [*envelope, b"%d" % number]
+        if seed.random() < 0.02:
+            side, frames = seed.randrange(2), seed.choice(odd)
+        pieces.append(Piece(side, message(version, *frames)))
+    return Conversation("several at once", tuple(pieces))
+
+
 def conversation(seed: random.Random) -> Conversation:
     version = seed.choice([1, 2, 3, 3, 3])
     body = seed.choice(BODIES)
-    match seed.randrange(4):
+    match seed.randrange(5):
         case 0:
             return pushes(version, seed, seed.randrange(80), body, batch=seed.choice([50, 8192]), parts=3)
         case 1:
             return publications(version, seed, seed.randrange(40))
         case 2:
             return request_reply(version, seed, seed.randrange(30), body)
+        case 3:
+            return several_at_once(version, seed)
         case _:
             return lock_step(version, seed)
 
@@ -181,10 +219,11 @@ def world(seed: random.Random) -> list[Packet]:
 def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) -> None:
     given = world(random.Random(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for module in (sniffer, jsonl, statistics_module):
+        modules = sniffer, jsonl, statistics_module, patterns_module, requests_module
+        for module in modules:
             monkeypatch.setattr(module, "core", None)
         expected = records(Packets(given, batch)), results(Packets(given, batch))
-        for module in (sniffer, jsonl, statistics_module):
+        for module in modules:
             monkeypatch.setattr(module, "core", BothCores())
         monkeypatch.setattr(settled, "LONGEST_RUN", 1)
         monkeypatch.setattr(settled, "LEAST", 0)

@@ -210,7 +210,7 @@ static void fuzz_take(Span input)
     put_packets(input, &block, &rows);
     PyObject *found = called(take, Py_BuildValue("(NNILLO)", as_bytes(&block), as_bytes(&rows), 0u, 1ll, 1ll << 40, lookup));
     if (found != NULL) { /* what it made must do for lines() and tally() */
-        PyObject *sides = PyList_New(0), *texts = Py_BuildValue("(yyy)", ",", "]", "");
+        PyObject *sides = PyList_New(0), *texts = Py_BuildValue("(yy)", ",", "]");
         for (unsigned i = 0; i < 8; i++)
             PyList_Append(sides, texts);
         PyObject *messages = PyTuple_GetItem(found, 1), *frames = PyTuple_GetItem(found, 2);
@@ -241,6 +241,20 @@ static void fuzz_any_take(Span input)
                                           (unsigned long long)next_number(&input, 1), 1ll << 40, lookup)));
 }
 
+/* Columns as fuzz_lines() makes them, of a flow whose facts are of the same octets. */
+static void fuzz_pair(Span input, Span carried, PyObject *rows, PyObject *messages, Span frames, unsigned facts)
+{
+    Span waiting = next_part(&input, sizeof(Waiting) * (facts & 3)), taken = next_part(&input, sizeof(Taken) * (facts & 1));
+    PyObject *announced = PyDict_New(), *flow = Py_BuildValue("(LiIIINN)", 1ll, facts & 4, facts >> 3 & 3, facts % 3, 2u,
+                                                              bytes_of(waiting), bytes_of(taken));
+    PyObject *found = called(pair, Py_BuildValue("(NNOKONK(OO)Os)", bytes_of(input), bytes_of(carried), rows, 1ull, messages,
+                                                 bytes_of(frames), 0ull, flow, facts & 32 ? Py_None : flow, announced,
+                                                 "no function"));
+    Py_XDECREF(found);
+    Py_DECREF(announced);
+    Py_DECREF(flow);
+}
+
 /* Columns that do not fit together. */
 static void fuzz_lines(Span input)
 {
@@ -260,14 +274,15 @@ static void fuzz_lines(Span input)
     Span carried = next_part(&input, input.size / 2);
     PyObject *columns = as_bytes(&messages), *row_octets = bytes_of(rows);
     Py_XDECREF(called(tally, Py_BuildValue("(OOLd)", columns, row_octets, facts & 32 ? 1ll : 1000ll, 50.0)));
+    fuzz_pair(input, carried, row_octets, columns, frames, facts);
     uint32_t names[] = {facts & 7, facts >> 5, 2};
     PyObject *exchanges = Py_BuildValue("([(NN)(NN)])", bytes_of(next_part(&input, sizeof(Asked) * (facts >> 4))),
                                         bytes_of(next_part(&input, 8 * (facts >> 5))), bytes_of(input), bytes_of(rows));
     Py_XDECREF(called(count_exchanges, Py_BuildValue("(OOLy#O)", columns, row_octets, 1ll, (const char *)names,
                                                      (Py_ssize_t)sizeof names, PyTuple_GetItem(exchanges, 0))));
     Py_DECREF(exchanges);
-    Py_XDECREF(called(lines, Py_BuildValue("(NNNKNN[(yyy)(yyy)]KO)", bytes_of(input), bytes_of(carried), row_octets, 1ull,
-                                           columns, bytes_of(frames), "", "", "", "a", "b", "c",
+    Py_XDECREF(called(lines, Py_BuildValue("(NNNKNN[(yy)(yy)]KO)", bytes_of(input), bytes_of(carried), row_octets, 1ull,
+                                           columns, bytes_of(frames), "", "", "a", "b",
                                            facts & 64 ? 4ull : 1ull << 62, fragment)));
     PyMem_Free(messages.data);
 }

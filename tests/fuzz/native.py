@@ -14,7 +14,7 @@ LINKS = (101, 1, 0, 108, 113, 228, 229, 276, 147)
 PACKETS, PAYLOADS, FILES, COLUMNS = range(4)  # the first octet, modulo 4, says what the others are
 _PAUSE_NS = 60 * 10**9
 _HEADER = bytes.fromhex("45000000 00000000 40060000 0a000001 0a000001 00010002")
-_TEXTS = [(b",%d[" % number, b"]", b",x" * (number % 2)) for number in range(8)]
+_TEXTS = [(b",%d[" % number, b"]") for number in range(8)]
 
 
 def native(data: bytes) -> None:
@@ -93,6 +93,10 @@ def _fragment(octets: bytes) -> bytes:
     return repr(octets).encode()
 
 
+def _nothing(*_: int) -> None:
+    pass
+
+
 def _files(both: BothCores, facts: int, data: bytes) -> None:
     """Records of pcap, blocks of pcapng, and packets of the kernel's ring."""
     both.ring_rows(data, facts >> 3)
@@ -122,13 +126,31 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
             number,
             count,
             number & 2,
-            0,
-            0,
+            number & 4,
+            number & 1,
+            number * 100,
+            facts * 40 - number,
             number & 1,
             number * facts,
         )
     most = facts & 0x40 or 1 << 62
     both.lines(octets, carried, bytes(rows), facts, bytes(messages), bytes(frames), _TEXTS, most, _fragment)
     both.tally(bytes(messages), bytes(rows), 1 + facts * 1000, 50.5)
+    place = 0
+    flows: tuple[Any, ...] = (
+        (7, facts & 1, facts & 3, 2, 2, b"", b""),
+        (8, 1, 1, 0, 1, b"", b""),
+        None,
+        (9, facts & 4, 2, 2, 2, b"", b""),
+    )
+    while place < len(parts):
+        place, _, after = both.pair(
+            octets, carried, bytes(rows), facts, bytes(messages), bytes(frames), place, flows, {b"\1": 1}, _nothing
+        )
+        flows = tuple(
+            flow if flow is None or one is None else (*flow[:3], *one[:2], *one[4:])
+            for flow, one in zip(flows, after, strict=True)
+        )
+        place += 1
     sides = b"".join((facts >> side & 1 and 1 + side % 4).to_bytes(4, byteorder) for side in range(8))
     both.count_exchanges(bytes(messages), bytes(rows), facts, sides, [(b"", b""), (bytes(24 * (facts % 65)), bytes(8))])

@@ -66,6 +66,9 @@ class BothCores:
     def tally(self, *arguments: Any) -> Any:
         return self._same("tally", *arguments)
 
+    def pair(self, *arguments: Any) -> Any:
+        return self._same("pair", *arguments)
+
     def count_exchanges(self, *arguments: Any) -> Any:
         return self._same("count_exchanges", *arguments)
 

@@ -139,21 +139,22 @@ class SettledFlows:
             if not has_patterns:
                 step = self._patterns.step(number)
         steps = None if step is None else step.facts(connection.client.journal.src)
-        has_patterns = has_patterns or steps is not None
+        in_pairs = is_known and self._patterns is not None and self._patterns.pairs(number)
+        has_patterns = has_patterns or steps is not None or in_pairs
         has_payload = self._payloads is None or (is_known and not self._payloads.wants(number))
         for half in connection.halves:
             journal = half.journal
             self._senders.append(
                 BatchSide(
-                    number, journal.src, journal.dst, half.session.socket_type, steps is not None, has_patterns,
-                    has_payload,
+                    number, journal.src, journal.dst, half.session.socket_type, steps is not None, in_pairs,
+                    has_patterns, has_payload,
                 )
             )  # fmt: skip
         self._flows.append((flow, step if steps is not None else None))
         return flow, side, flow.last_ns, client, server, steps
 
 
-_NOBODY = BatchSide(0, "", "", None, False, True, True)
+_NOBODY = BatchSide(0, "", "", None, False, False, True, True)
 
 
 def _facts(direction: FlowDirection, half: Half) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ from zmtpsniff.errors import Error
 VARIABLE = "ZMTPSNIFF_NATIVE"
 
 
-FORMAT = 2
+FORMAT = 3
 """The version of what the functions of the core take and return."""
 
 

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FORMAT 2 /* of what the functions take and return; __init__.py has the same number */
+#define FORMAT 3 /* of what the functions take and return; __init__.py has the same number */
 #define NOWHERE UINT64_MAX
 #define MOST_OUTPUT ((size_t)1 << 31)
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
@@ -38,6 +38,7 @@
 
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10 };
 enum { MORE = 0x01, LONG = 0x02 };                /* flags of a frame (37/ZMTP) */
+enum { BY_ENVELOPE = 1 };                         /* what pairs a reply with its request; 0: the protocol */
 enum { WANTED = 1, UNWANTED = 2 };                /* what to do with octets; 0: leave them to Python */
 enum { ETHERNET = 1, NULL_LINK = 0, LOOP = 108, SLL = 113, SLL2 = 276, RAW = 101, IPV4_LINK = 228, IPV6_LINK = 229 };
 
@@ -56,6 +57,8 @@ typedef struct {
 
 typedef struct {
     uint32_t row, side, part, frame, frames, request_part;
+    uint32_t envelope; /* 0: it has none; else 1 + the identities in it */
+    uint32_t paired;
     int64_t offset, seen, request, latency; /* request 0: it answers none */
 } Message;
 
@@ -703,6 +706,7 @@ static bool keeps_step(Step *step, unsigned side, const Frame *first, Message *m
 {
     if (first->length || message->frames < 2)
         return false;
+    message->envelope = 1;
     if (side == step->requester) {
         if (step->packet || message->seen <= step->answered)
             return false;
@@ -983,9 +987,9 @@ static PyObject *take(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 /* ------------------------------------------------------------------ JSON Lines */
 
-/* The start, the end of the frames, and the tail of each record of a side. */
+/* The start and the end of the frames of each record of a side. */
 typedef struct {
-    Span start, end, tail;
+    Span start, end;
 } Texts;
 
 static bool put_number(Output *out, uint64_t value)
@@ -1086,20 +1090,19 @@ static Span span_of(PyObject *octets)
     return (Span){(const uint8_t *)data, (uint64_t)size};
 }
 
-/* The texts of all sides, from (start, end, tail) of each; they last as long as `sides`. */
+/* The texts of all sides, from (start, end) of each; they last as long as `sides`. */
 static Texts *make_texts(PyObject *sides, Py_ssize_t *count)
 {
     *count = PyTuple_Size(sides);
     Texts *texts = *count < 0 ? NULL : PyMem_Calloc((size_t)*count + 1, sizeof *texts);
     for (Py_ssize_t i = 0; texts != NULL && i < *count; i++) {
         PyObject *side = PyTuple_GetItem(sides, i);
-        if (!PyTuple_Check(side) || PyTuple_Size(side) != 3) {
-            PyErr_SetString(PyExc_TypeError, "three texts for each side");
+        if (!PyTuple_Check(side) || PyTuple_Size(side) != 2) {
+            PyErr_SetString(PyExc_TypeError, "two texts for each side");
             break;
         }
         texts[i].start = span_of(PyTuple_GetItem(side, 0));
         texts[i].end = span_of(PyTuple_GetItem(side, 1));
-        texts[i].tail = span_of(PyTuple_GetItem(side, 2));
     }
     if (PyErr_Occurred()) {
         PyMem_Free(texts);
@@ -1108,14 +1111,19 @@ static Texts *make_texts(PyObject *sides, Py_ssize_t *count)
     return texts;
 }
 
-static bool put_relations(Output *out, const Message *message, const Texts *texts)
+static bool put_relations(Output *out, const Message *message)
 {
-    bool is_put = put(out, texts->tail.data, texts->tail.size);
+    bool is_put = true;
+    if (message->envelope)
+        is_put = put_text(out, ",\"envelope\":{\"identities\":") && put_number(out, message->envelope - 1) &&
+                 put_text(out, ",\"delimiter\":true}");
     if (message->request) {
         is_put = is_put && put_text(out, ",\"latency_ns\":") && put_number(out, (uint64_t)message->latency);
         is_put = is_put && put_text(out, ",\"request\":") && put_number(out, (uint64_t)message->request);
         if (message->request_part != 1)
             is_put = is_put && put_text(out, ",\"request_part\":") && put_number(out, message->request_part);
+        if (message->paired == BY_ENVELOPE)
+            is_put = is_put && put_text(out, ",\"paired\":\"envelope\"");
     }
     return is_put && put_text(out, "}\n");
 }
@@ -1127,39 +1135,54 @@ typedef struct {
     PyObject *fragment;
 } Columns;
 
+/* The octets of a frame of a message; false if it is not there. */
+static bool frame_of(const Columns *columns, const Message *message, uint32_t number, Span *octets)
+{
+    Frame frame;
+    const uint8_t *place = part(columns->frames, ((uint64_t)message->frame + number) * sizeof frame, sizeof frame);
+    if (place == NULL)
+        return false;
+    memcpy(&frame, place, sizeof frame);
+    uint64_t size = columns->octets.size;
+    octets->data = frame.start < size ? part(columns->octets, frame.start, frame.length)
+                                      : part(columns->carried, frame.start - size, frame.length);
+    octets->size = frame.length;
+    return octets->data != NULL;
+}
+
+/* The packet that a message ends in; false if it is not there. */
+static bool row_of(Span rows, const Message *message, Row *row)
+{
+    const uint8_t *place = part(rows, (uint64_t)message->row * sizeof *row, sizeof *row);
+    if (place != NULL)
+        memcpy(row, place, sizeof *row);
+    return place != NULL;
+}
+
 static bool put_message(Output *out, const Columns *columns, const Message *message, const Texts *texts)
 {
     Row row;
-    const uint8_t *place = part(columns->rows, (uint64_t)message->row * sizeof row, sizeof row);
-    if (place == NULL)
+    if (!row_of(columns->rows, message, &row))
         return false;
-    memcpy(&row, place, sizeof row);
     bool is_put = put_text(out, "{\"type\":\"message\",\"time_ns\":") && put_time(out, row.time_ns) &&
                   put_text(out, ",\"packet\":") && put_number(out, columns->first_packet + message->row) &&
                   put(out, texts->start.data, texts->start.size);
     for (uint32_t i = 0; is_put && i < message->frames; i++) {
-        Frame frame;
-        place = part(columns->frames, ((uint64_t)message->frame + i) * sizeof frame, sizeof frame);
-        if (place == NULL)
-            return false;
-        memcpy(&frame, place, sizeof frame);
-        uint64_t size = columns->octets.size;
-        place = frame.start < size ? part(columns->octets, frame.start, frame.length)
-                                   : part(columns->carried, frame.start - size, frame.length);
-        is_put = (!i || put(out, ",", 1)) && place != NULL &&
-                 put_frame(out, (Span){place, frame.length}, columns->most, columns->fragment);
+        Span octets;
+        is_put = (!i || put(out, ",", 1)) && frame_of(columns, message, i, &octets) &&
+                 put_frame(out, octets, columns->most, columns->fragment);
     }
     is_put = is_put && put(out, texts->end.data, texts->end.size);
     if (message->part != 1)
         is_put = is_put && put_text(out, ",\"part\":") && put_number(out, message->part);
-    return is_put && put_relations(out, message, texts);
+    return is_put && put_relations(out, message);
 }
 
 PyDoc_STRVAR(lines_doc,
 "lines(octets, carried, rows, number, messages, frames, sides, most, fragment) -> bytes\n\n"
-"Records of messages as JSON Lines. `number` is that of the first row's packet. `sides` has three texts for each side:\n"
-"from behind the packet number to the first frame, from behind the frames to the part, and behind the part. `fragment`\n"
-"makes the object of a frame that has more than `most` octets, or characters beyond ASCII.");
+"Records of messages as JSON Lines. `number` is that of the first row's packet. `sides` has two texts for each side:\n"
+"from behind the packet number to the first frame, and from behind the frames to the part. `fragment` makes the object\n"
+"of a frame that has more than `most` octets, or characters beyond ASCII.");
 
 static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
@@ -1247,10 +1270,8 @@ static bool count_intervals(Span messages, Span rows, int64_t width_ns, PyObject
         Message message;
         Row row;
         memcpy(&message, messages.data + i, sizeof message);
-        const uint8_t *place = part(rows, (uint64_t)message.row * sizeof row, sizeof row);
-        if (place == NULL)
+        if (!row_of(rows, &message, &row))
             return false;
-        memcpy(&row, place, sizeof row);
         int64_t over = row.time_ns % width_ns, interval = row.time_ns - over;
         if (over < 0 && __builtin_sub_overflow(interval, width_ns, &interval))
             return false;
@@ -1427,11 +1448,9 @@ static bool count_messages(Span messages, Span rows, int64_t first, Span sides, 
     for (uint64_t i = 0; i + sizeof message <= messages.size; i += sizeof message) {
         uint32_t side;
         memcpy(&message, messages.data + i, sizeof message);
-        const uint8_t *place = part(rows, (uint64_t)message.row * sizeof row, sizeof row);
         const uint8_t *name = part(sides, (uint64_t)message.side * sizeof side, sizeof side);
-        if (place == NULL || name == NULL)
+        if (name == NULL || !row_of(rows, &message, &row))
             return false;
-        memcpy(&row, place, sizeof row);
         memcpy(&side, name, sizeof side);
         if (!side)
             continue;
@@ -1482,6 +1501,300 @@ static PyObject *count_exchanges(PyObject *Py_UNUSED(module), PyObject *argument
     return found;
 }
 
+/* ------------------------------------------------------------------ requests and replies of DEALER and ROUTER */
+
+#define MOST_WAITING 1024 /* requests of one connection; Python takes more */
+#define LONGEST_IDENTITY 255
+#define OWN_IDENTITY 5 /* octets of one that libzmq makes: a zero and a counter of four */
+
+enum { NEITHER = 2 }; /* of both sides */
+
+/* A request that waits for a reply with its envelope; Python has the same layout. */
+typedef struct {
+    int64_t key, packet, time_ns, offset;
+    uint32_t part, padding;
+} Waiting;
+
+/* So many of the requests with one envelope have a reply in truth, but nobody knows which. */
+typedef struct {
+    int64_t key, taken;
+} Taken;
+
+/* RequestReply of analysis/patterns/request_reply.py, for sockets of which each may ask. */
+typedef struct {
+    bool is_on, is_touched, pairs, asks_again, has_answers;
+    unsigned askers[2]; /* the side that asks with a delimiter alone, and with identities */
+    unsigned routers;   /* a bit for each side that is a ROUTER */
+    int64_t flow;
+    Output waiting, taken;
+} RequestReply;
+
+/* What pair() needs of all flows. */
+typedef struct {
+    Columns columns;
+    RequestReply *flows;
+    uint64_t count;
+    PyObject *announced, *begin;
+} Pairing;
+
+/* Python's hash of the first `count` frames of a message; -1: an error is set. */
+static Py_hash_t hash_of(const Columns *columns, const Message *message, uint32_t count)
+{
+    PyObject *frames = PyTuple_New((Py_ssize_t)count);
+    for (uint32_t i = 0; frames != NULL && i < count; i++) {
+        Span octets;
+        PyObject *body = frame_of(columns, message, i, &octets)
+                             ? PyBytes_FromStringAndSize((const char *)octets.data, (Py_ssize_t)octets.size)
+                             : NULL;
+        if (body == NULL || PyTuple_SetItem(frames, (Py_ssize_t)i, body))
+            Py_CLEAR(frames);
+    }
+    Py_hash_t value = frames == NULL ? -1 : PyObject_Hash(frames);
+    Py_XDECREF(frames);
+    return value;
+}
+
+/* The identities of the envelope and 1, or 0 if there is none, as envelope_of(); NOWHERE if a frame is not there. */
+static uint64_t envelope_of(const Columns *columns, const Message *message)
+{
+    Span octets;
+    for (uint32_t i = 0; i < message->frames; i++) {
+        if (!frame_of(columns, message, i, &octets))
+            return NOWHERE;
+        if (!octets.size)
+            return i + 1 < message->frames ? i + 1 : 0;
+    }
+    return 0;
+}
+
+/* Whether a ROUTER put the first frame in front of the others, as Proxies.is_relayed(); -1: an error is set. */
+static int is_relayed(const Pairing *pairing, const Message *message, Span first)
+{
+    if (message->frames < 2 || !first.size || first.size > LONGEST_IDENTITY)
+        return 0;
+    if (first.size == OWN_IDENTITY && !octet(first, 0))
+        return 1;
+    if (!PyObject_Size(pairing->announced))
+        return 0;
+    PyObject *identity = PyBytes_FromStringAndSize((const char *)first.data, (Py_ssize_t)first.size);
+    int found = identity == NULL ? -1 : PySequence_Contains(pairing->announced, identity);
+    Py_XDECREF(identity);
+    return found;
+}
+
+static bool ask(RequestReply *flow, const Message *message, int64_t key, int64_t packet, int64_t time_ns)
+{
+    Waiting *waiting = (Waiting *)flow->waiting.data;
+    size_t count = flow->waiting.size / sizeof *waiting;
+    if (count >= MOST_WAITING)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        flow->asks_again |= waiting[i].key == key;
+    Waiting one = {key, packet, time_ns, message->offset, message->part, 0};
+    return put(&flow->waiting, &one, sizeof one);
+}
+
+/* Take away the requests with this key that a reply can know. */
+static void drop_known(RequestReply *flow, int64_t key, int64_t seen)
+{
+    Waiting *waiting = (Waiting *)flow->waiting.data;
+    size_t count = flow->waiting.size / sizeof *waiting, kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (waiting[i].key != key || waiting[i].offset >= seen)
+            waiting[kept++] = waiting[i];
+    flow->waiting.size = kept * sizeof *waiting;
+}
+
+/* Note that one more of `known` requests with this key has its reply, and nobody knows which, as Alike.take(). */
+static bool take_alike(RequestReply *flow, int64_t key, int64_t seen, int64_t known)
+{
+    Taken *taken = (Taken *)flow->taken.data;
+    size_t count = flow->taken.size / sizeof *taken, place = 0;
+    while (place < count && taken[place].key != key)
+        place++;
+    if (place == count) {
+        Taken one = {key, 1};
+        return put(&flow->taken, &one, sizeof one);
+    }
+    if (known <= taken[place].taken)
+        return false;
+    if (++taken[place].taken == known) {
+        drop_known(flow, key, seen);
+        memmove(&taken[place], &taken[place + 1], (count - place - 1) * sizeof *taken);
+        flow->taken.size -= sizeof *taken;
+    }
+    return true;
+}
+
+/* Find the request of a reply, as ByEnvelope.answer(). False: Python takes it. */
+static bool answer(RequestReply *flow, Message *message, int64_t key, int64_t time_ns)
+{
+    const Waiting *waiting = (const Waiting *)flow->waiting.data, *first = NULL;
+    const Taken *taken = (const Taken *)flow->taken.data;
+    int64_t known = 0;
+    for (size_t i = flow->waiting.size / sizeof *waiting; i-- > 0;)
+        if (waiting[i].key == key && waiting[i].offset < message->seen) {
+            first = &waiting[i];
+            known++;
+        }
+    bool is_certain = known == 1;
+    for (size_t i = 0; is_certain && i < flow->taken.size / sizeof *taken; i++)
+        is_certain = taken[i].key != key;
+    if (!known || (is_certain && time_ns < first->time_ns))
+        return false;
+    if (!is_certain && !take_alike(flow, key, message->seen, known))
+        return false;
+    flow->has_answers = true;
+    if (is_certain) {
+        message->request = first->packet;
+        message->request_part = first->part;
+        message->latency = time_ns - first->time_ns;
+        message->paired = BY_ENVELOPE;
+        drop_known(flow, key, message->seen);
+    }
+    return true;
+}
+
+/* Tell the proxies of a request to a ROUTER, which may send it on. */
+static bool begin(const Pairing *pairing, const RequestReply *flow, const Message *message, int64_t packet)
+{
+    Py_hash_t content = hash_of(&pairing->columns, message, message->frames);
+    PyObject *done = content == -1 ? NULL
+                                   : PyObject_CallFunction(pairing->begin, "nLLI", (Py_ssize_t)content,
+                                                           (long long)flow->flow, (long long)packet, message->part);
+    Py_XDECREF(done);
+    return done != NULL;
+}
+
+/* Take a message, as RequestReply.take(). 0: Python takes it, for something is unusual; -1: it cannot be. */
+static int pair_message(const Pairing *pairing, RequestReply *flow, Message *message)
+{
+    const Columns *columns = &pairing->columns;
+    Row row;
+    Span first;
+    uint64_t envelope = envelope_of(columns, message);
+    unsigned side = message->side % 2;
+    if (envelope == NOWHERE || !message->frames || message->frames > MOST_FRAMES || !row_of(columns->rows, message, &row) ||
+        !frame_of(columns, message, 0, &first))
+        return -1;
+    if (message->frames == 1 && !first.size)
+        return 1; /* ZMQ_PROBE_ROUTER */
+    int64_t packet = (int64_t)columns->first_packet + message->row, key = 0;
+    int relayed = is_relayed(pairing, message, first);
+    if (relayed)
+        return relayed < 0 ? -1 : 0;
+    bool asks = true;
+    if (envelope && flow->pairs) {
+        if (envelope > 1 && (key = hash_of(columns, message, (uint32_t)envelope - 1)) == -1)
+            return -1;
+        key = envelope > 1 && !key ? 1 : key;
+        unsigned *asker = &flow->askers[envelope > 1];
+        *asker = *asker == NEITHER ? side : *asker;
+        asks = *asker == side;
+        if (!(asks ? ask(flow, message, key, packet, row.time_ns) : answer(flow, message, key, row.time_ns)))
+            return 0;
+    }
+    message->envelope = (uint32_t)envelope;
+    return asks && flow->routers >> !side & 1 && !begin(pairing, flow, message, packet) ? -1 : 1;
+}
+
+/* Take the facts of a flow: (flow, pairs, routers, asker, asker with identities, requests that wait, those taken). */
+static bool enter_request_reply(PyObject *facts, RequestReply *flow)
+{
+    PyObject *waiting, *taken;
+    long long number;
+    int pairs;
+    if (!PyArg_ParseTuple(facts, "LpIIISS", &number, &pairs, &flow->routers, &flow->askers[0], &flow->askers[1], &waiting,
+                          &taken))
+        return false;
+    Span requests = span_of(waiting), alike = span_of(taken);
+    if (requests.size % sizeof(Waiting) || requests.size > MOST_WAITING * sizeof(Waiting) || alike.size % sizeof(Taken) ||
+        alike.size > MOST_WAITING * sizeof(Taken) || flow->askers[0] > NEITHER || flow->askers[1] > NEITHER)
+        return is_nonsense("a connection has two sides, and at most 1,024 requests that wait");
+    flow->flow = number;
+    flow->pairs = pairs;
+    flow->is_on = true;
+    return put(&flow->waiting, requests.data, requests.size) && put(&flow->taken, alike.data, alike.size);
+}
+
+static PyObject *request_reply_facts(const RequestReply *flow)
+{
+    if (!flow->is_touched)
+        return Py_NewRef(Py_None);
+    return Py_BuildValue("(IIiiNN)", flow->askers[0], flow->askers[1], flow->asks_again, flow->has_answers,
+                         as_bytes(&flow->waiting), as_bytes(&flow->taken));
+}
+
+/* Pair the messages from the one at `place` on. Returns the place of the first that Python takes; NOWHERE: an error. */
+static uint64_t pair_messages(Pairing *pairing, uint64_t place, PyObject *facts, Output *out)
+{
+    Message message;
+    Span messages = pairing->columns.messages;
+    for (const uint8_t *one; (one = part(messages, place * sizeof message, sizeof message)) != NULL; place++) {
+        memcpy(&message, one, sizeof message);
+        if (message.side / 2 >= pairing->count)
+            return NOWHERE;
+        RequestReply *flow = &pairing->flows[message.side / 2];
+        PyObject *given = PyTuple_GetItem(facts, message.side / 2);
+        if (given != Py_None) {
+            if (PyTuple_Check(given) && !PyTuple_Size(given))
+                return place;
+            if (!PyTuple_Check(given) || (!flow->is_on && !enter_request_reply(given, flow)))
+                return NOWHERE;
+            int done = pair_message(pairing, flow, &message);
+            if (done <= 0)
+                return done < 0 ? NOWHERE : place;
+            flow->is_touched = true;
+        }
+        if (!put(out, &message, sizeof message))
+            return NOWHERE;
+    }
+    return place;
+}
+
+PyDoc_STRVAR(pair_doc,
+"pair(octets, carried, rows, number, messages, frames, place, flows, announced, begin) -> (stop, messages, facts)\n\n"
+"Pair the requests and replies from messages[place] on. `flows` has of each flow its facts; () if Python takes all its\n"
+"messages, None if they are as they are. `announced` has identities. `begin` hears of requests to a ROUTER: hash of the\n"
+"frames, flow, packet, part. `stop` is the first message that was not taken.");
+
+static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *bodies[5], *given, *found = NULL, *all = NULL;
+    unsigned long long first, place;
+    Pairing pairing = {0};
+    if (!PyArg_ParseTuple(arguments, "SSSKSSKO!OO", &bodies[0], &bodies[1], &bodies[2], &first, &bodies[3], &bodies[4],
+                          &place, &PyTuple_Type, &given, &pairing.announced, &pairing.begin))
+        return NULL;
+    pairing.columns = (Columns){span_of(bodies[0]), span_of(bodies[1]), span_of(bodies[2]), span_of(bodies[3]),
+                                span_of(bodies[4]), first, 0, NULL};
+    pairing.count = (uint64_t)PyTuple_Size(given);
+    if (first > INT64_MAX - UINT32_MAX || place > pairing.columns.messages.size / sizeof(Message)) {
+        is_nonsense("packets have numbers, and messages places");
+        return NULL;
+    }
+    pairing.flows = PyMem_Calloc(pairing.count + 1, sizeof *pairing.flows);
+    if (pairing.flows == NULL)
+        return PyErr_NoMemory();
+    Output out = {0};
+    uint64_t stop = pair_messages(&pairing, place, given, &out);
+    if (stop != NOWHERE)
+        all = PyList_New(0);
+    for (uint64_t i = 0; i < pairing.count; i++) {
+        if (all != NULL && !append(all, request_reply_facts(&pairing.flows[i])))
+            Py_CLEAR(all);
+        PyMem_Free(pairing.flows[i].waiting.data);
+        PyMem_Free(pairing.flows[i].taken.data);
+    }
+    if (all != NULL)
+        found = Py_BuildValue("(KNN)", (unsigned long long)stop, as_bytes(&out), all);
+    PyMem_Free(out.data);
+    PyMem_Free(pairing.flows);
+    if (found == NULL && !PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "columns that do not fit together, or no memory");
+    return found;
+}
+
 /* ------------------------------------------------------------------ the module */
 
 static PyMethodDef methods[] = {
@@ -1492,6 +1805,7 @@ static PyMethodDef methods[] = {
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
     {"tally", tally, METH_VARARGS, tally_doc},
+    {"pair", pair, METH_VARARGS, pair_doc},
     {"count_exchanges", count_exchanges, METH_VARARGS, count_exchanges_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -5,12 +5,12 @@ Tests compare both on the same input: all that they return is the same.
 
 import struct
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Any, NamedTuple
 
-from dissectors.columns import ASKED, FRAME, MESSAGE, ROW
+from dissectors.columns import ASKED, BY_ENVELOPE, FRAME, MESSAGE, ROW, TAKEN, WAITING
 from zmtpsniff.words import link_types
 
 BASE = struct.Struct("=qqI4x")
@@ -25,6 +25,9 @@ LATEST_ACK = 1 << 26
 MOST_FLOWS = 4096
 MOST_PENDING = 64
 SLOWEST = 4
+MOST_WAITING = 1024
+LONGEST_IDENTITY, OWN_IDENTITY = 255, 5
+NEITHER = 2
 MODULO = 1 << 32
 
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
@@ -349,15 +352,16 @@ def read_messages(
         if flags & MORE:
             continue
         part += 1
-        request, request_part, latency = 0, 0, 0
+        envelope = request = request_part = latency = 0
         if flow.step is not None:
             lengths = [length for _, length in frames]
+            envelope = 1
             request, request_part, latency = keeps_step(
                 flow.step, side_number, lengths, side.offset, seen, part, packet, time_ns
             )
         first = len(batch.frames) // FRAME.size
         batch.messages += MESSAGE.pack(
-            row, name, part, first, len(frames), request_part, side.offset, seen, request, latency
+            row, name, part, first, len(frames), request_part, envelope, 0, side.offset, seen, request, latency
         )
         for frame in frames:
             batch.frames += FRAME.pack(*frame)
@@ -530,26 +534,31 @@ def frame_object(octets: bytes, most: int, fragment: Callable[[bytes], bytes]) -
 
 def lines(
     octets: bytes, carried: bytes, rows: bytes, number: int, messages: bytes, frames: bytes,
-    sides: list[tuple[bytes, bytes, bytes]], most: int, fragment: Callable[[bytes], bytes],
+    sides: list[tuple[bytes, bytes]], most: int, fragment: Callable[[bytes], bytes],
 ) -> bytes:  # fmt: skip
     """Records of messages as JSON Lines.
 
-    ``number`` is that of the first row's packet. ``sides`` has three texts for each side: from behind the packet number
-    to the first frame, from behind the frames to the part, and behind the part. ``fragment`` makes the object of a
-    frame that has more than ``most`` octets, or characters beyond ASCII.
+    ``number`` is that of the first row's packet. ``sides`` has two texts for each side: from behind the packet number
+    to the first frame, and from behind the frames to the part. ``fragment`` makes the object of a frame that has more
+    than ``most`` octets, or characters beyond ASCII.
     """
     found = []
     both = octets + carried
     spans = list(FRAME.iter_unpack(frames))
-    for row, side, part, first, count, request_part, _, _, request, latency in MESSAGE.iter_unpack(messages):
-        start, end, tail = sides[side]
+    for (
+        row, side, part, first, count, request_part, envelope, paired, _, _, request, latency,
+    ) in MESSAGE.iter_unpack(messages):  # fmt: skip
+        start, end = sides[side]
         time_ns = ROW.unpack_from(rows, row * ROW.size)[0]
         shown = [frame_object(both[at : at + size], most, fragment) for at, size in spans[first : first + count]]
         line = b'{"type":"message","time_ns":%d,"packet":%d' % (time_ns, number + row) + start
-        line += b",".join(shown) + end + (b',"part":%d' % part if part != 1 else b"") + tail
+        line += b",".join(shown) + end + (b',"part":%d' % part if part != 1 else b"")
+        if envelope:
+            line += b',"envelope":{"identities":%d,"delimiter":true}' % (envelope - 1)
         if request:
             line += b',"latency_ns":%d,"request":%d' % (latency, request)
             line += b',"request_part":%d' % request_part if request_part != 1 else b""
+            line += b',"paired":"envelope"' if paired == BY_ENVELOPE else b""
         found.append(line + b"}\n")
     return b"".join(found)
 
@@ -608,7 +617,7 @@ def count_exchanges(
         slowest = [latency for (latency,) in struct.iter_unpack("=q", latencies)]
         asked = answered = in_turns = last_ns = 0
         places = []
-        for place, (row, side, part, _, _, request_part, _, _, request, latency) in enumerate(
+        for place, (row, side, part, _, _, request_part, _, _, _, _, request, latency) in enumerate(
             MESSAGE.iter_unpack(messages)
         ):
             if not names[side] or (names[side] - 1) // 2 != exchange:
@@ -628,3 +637,154 @@ def count_exchanges(
         kept = b"".join(ASKED.pack(*one) for one in pending)
         found.append((asked, answered, in_turns, last_ns, kept, struct.pack(f"={len(places)}I", *places)))
     return found
+
+
+# ---------------------------------------------------------------------- requests and replies of DEALER and ROUTER
+
+
+@dataclass
+class SettledRequests:
+    """RequestReply of analysis/patterns, for sockets of which each may ask."""
+
+    flow: int
+    pairs: bool
+    routers: int
+    askers: list[int]
+    waiting: list[tuple[int, ...]]
+    taken: dict[int, int]
+    asks_again: bool = False
+    has_answers: bool = False
+    is_touched: bool = False
+
+    @classmethod
+    def enter(cls, facts: tuple[Any, ...]) -> "SettledRequests":
+        """A flow with the facts that pair() is given."""
+        flow, pairs, routers, plain, named, waiting, taken = facts
+        alike = dict(TAKEN.iter_unpack(taken))
+        return cls(flow, bool(pairs), routers, [plain, named], list(WAITING.iter_unpack(waiting)), alike)
+
+    def facts(self) -> tuple[Any, ...] | None:
+        """The facts that go back; None if nothing came."""
+        if not self.is_touched:
+            return None
+        waiting = b"".join(WAITING.pack(*one) for one in self.waiting)
+        taken = b"".join(TAKEN.pack(*one) for one in self.taken.items())
+        return *self.askers, int(self.asks_again), int(self.has_answers), waiting, taken
+
+
+def envelope_of(frames: tuple[bytes, ...]) -> int:
+    """The identities of the envelope and 1, or 0 if there is none."""
+    place = frames.index(b"") if b"" in frames else len(frames)
+    return place + 1 if place + 1 < len(frames) else 0
+
+
+def is_relayed(frames: tuple[bytes, ...], announced: Container[bytes]) -> bool:
+    """Whether a ROUTER put the first frame in front of the others."""
+    first = frames[0]
+    if len(frames) < 2 or not 0 < len(first) <= LONGEST_IDENTITY:
+        return False
+    return (len(first) == OWN_IDENTITY and not first[0]) or first in announced
+
+
+def ask(flow: SettledRequests, key: int, packet: int, time_ns: int, offset: int, part: int) -> None:
+    """Take a request. Raises _OddError."""
+    if len(flow.waiting) >= MOST_WAITING:
+        raise _OddError
+    flow.asks_again |= any(one[0] == key for one in flow.waiting)
+    flow.waiting.append((key, packet, time_ns, offset, part))
+
+
+def drop_known(flow: SettledRequests, key: int, seen: int) -> None:
+    """Take away the requests with this key that a reply can know."""
+    flow.waiting = [one for one in flow.waiting if one[0] != key or one[3] >= seen]
+
+
+def take_alike(flow: SettledRequests, key: int, seen: int, known: int) -> None:
+    """One more of ``known`` requests with this key has its reply, and nobody knows which. Raises _OddError."""
+    if known <= flow.taken.get(key, 0):
+        raise _OddError
+    flow.taken[key] = flow.taken.get(key, 0) + 1
+    if flow.taken[key] == known:
+        drop_known(flow, key, seen)
+        del flow.taken[key]
+
+
+def answer(flow: SettledRequests, key: int, time_ns: int, seen: int) -> tuple[int, int, int, int]:
+    """Find the request of a reply: its packet and part, what pairs them, and the latency; zeros if nobody knows it.
+
+    Raises _OddError.
+    """
+    known = [one for one in flow.waiting if one[0] == key and one[3] < seen]
+    if not known:
+        raise _OddError
+    if len(known) > 1 or key in flow.taken:
+        take_alike(flow, key, seen, len(known))
+        flow.has_answers = True
+        return 0, 0, 0, 0
+    ((_, packet, asked_ns, _, part),) = known
+    if time_ns < asked_ns:
+        raise _OddError
+    drop_known(flow, key, seen)
+    flow.has_answers = True
+    return packet, part, BY_ENVELOPE, time_ns - asked_ns
+
+
+def pair_message(
+    flow: SettledRequests, columns: tuple[int, ...], frames: tuple[bytes, ...], packet: int, time_ns: int,
+    announced: Container[bytes], begin: Callable[[int, int, int, int], object],
+) -> bytes:  # fmt: skip
+    """Take a message. Returns its columns. Raises _OddError."""
+    row, side, part, first, count, request_part, _, paired, offset, seen, request, latency = columns
+    if frames == (b"",):
+        return MESSAGE.pack(*columns)
+    if is_relayed(frames, announced):
+        raise _OddError
+    envelope, asks = envelope_of(frames), True
+    if envelope and flow.pairs:
+        key = hash(frames[: envelope - 1]) or 1 if envelope > 1 else 0
+        which = int(envelope > 1)
+        flow.askers[which] = side % 2 if flow.askers[which] == NEITHER else flow.askers[which]
+        asks = flow.askers[which] == side % 2
+        if asks:
+            ask(flow, key, packet, time_ns, offset, part)
+        else:
+            found = answer(flow, key, time_ns, seen)
+            if found[0]:
+                request, request_part, paired, latency = found
+    if asks and flow.routers >> (1 - side % 2) & 1:
+        begin(hash(frames), flow.flow, packet, part)
+    return MESSAGE.pack(row, side, part, first, count, request_part, envelope, paired, offset, seen, request, latency)
+
+
+def pair(
+    octets: bytes, carried: bytes, rows: bytes, number: int, messages: bytes, frames: bytes, place: int,
+    flows: tuple[tuple[Any, ...] | None, ...], announced: Container[bytes],
+    begin: Callable[[int, int, int, int], object],
+) -> tuple[int, bytes, list[tuple[Any, ...] | None]]:  # fmt: skip
+    """Pair the requests and replies from the message at ``place`` on.
+
+    ``flows`` has of each flow its facts; () if Python takes all its messages, None if they are as they are.
+    ``announced`` has identities. ``begin`` hears of requests to a ROUTER: the hash of their frames, flow, packet, part.
+    Returns the first message that was not taken, the columns of those before it, and the facts of all flows.
+    """
+    both = octets + carried
+    spans = list(FRAME.iter_unpack(frames))
+    entered: list[SettledRequests | None] = [None] * len(flows)
+    found = []
+    for columns in list(MESSAGE.iter_unpack(messages))[place:]:
+        row, side, _, first, count, *_ = columns
+        facts = flows[side // 2]
+        if facts is None:
+            found.append(MESSAGE.pack(*columns))
+            continue
+        if not facts:
+            break
+        flow = entered[side // 2] = entered[side // 2] or SettledRequests.enter(facts)
+        bodies = tuple(both[at : at + size] for at, size in spans[first : first + count])
+        time_ns = ROW.unpack_from(rows, row * ROW.size)[0]
+        try:
+            found.append(pair_message(flow, columns, bodies, number + row, time_ns, announced, begin))
+        except _OddError:
+            break
+        flow.is_touched = True
+    return place + len(found), b"".join(found), [None if flow is None else flow.facts() for flow in entered]

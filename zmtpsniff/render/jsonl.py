@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import msgspec
 
-from dissectors.batches import DELIMITER_ONLY, MessageBatch
+from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Envelope, Message, Octets
 from zmtpsniff.native import core
 from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
@@ -77,11 +77,10 @@ class JsonlRenderer:
     def _columns(self, batch: MessageBatch) -> bytes:
         """The lines of the messages of a batch, by the native core."""
         sides = []
-        for flow, src, dst, socket_type, in_step, _, _ in batch.senders:
+        for flow, src, dst, socket_type, *_ in batch.senders:
             middle, _, _, _ = _of_sender(flow, src, dst, socket_type, False)
             end = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
-            tail = _of_envelope(DELIMITER_ONLY) if in_step else ""
-            sides.append((middle.encode(), end.encode(), tail.encode()))
+            sides.append((middle.encode(), end.encode()))
         lines: bytes = core.lines(  # type: ignore[union-attr]
             batch.octets, batch.carried, batch.rows, batch.first_packet, batch.columns, batch.frames, sides,
             self._max_bytes or _NO_LIMIT, self._odd,

@@ -116,7 +116,9 @@ class Diagnosis:
         }
         if counted:
             self._requests.take_columns(batch, counted)
-        wanted = batch.split(lambda side: side.flow in counted or not (side.in_step or side.flow in self._on_message))
+        wanted = batch.split(
+            lambda side: side.flow in counted or not (side.in_step or side.in_pairs or side.flow in self._on_message)
+        )
         return self._look([one for one in wanted if isinstance(one, Message)])
 
     def _look(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:

@@ -13,23 +13,23 @@ class Alike(Generic[_Thing]):
     If one of several is taken, nobody knows which. They are alike until all of them are taken.
     """
 
-    __slots__ = ("_most", "_taken", "waiting")
+    __slots__ = ("_most", "taken", "waiting")
 
     def __init__(self, most: int) -> None:
         """Remember at most so many: if there are more, it is never certain which is meant."""
         self._most = most
         self.waiting: list[_Thing] = []
-        self._taken = 0  # so many of those that wait are taken in truth
+        self.taken = 0  # so many of those that wait are taken in truth
 
     @property
     def is_certain(self) -> bool:
         """Whether all that wait do so in truth."""
-        return not self._taken
+        return not self.taken
 
     @property
     def is_given_up(self) -> bool:
         """Whether it is never again certain which is meant."""
-        return self._taken >= _NEVER
+        return self.taken >= _NEVER
 
     def add(self, thing: _Thing) -> None:
         """One more waits."""
@@ -41,29 +41,29 @@ class Alike(Generic[_Thing]):
     def replace(self, thing: _Thing) -> None:
         """One waits, and it is known that no other does."""
         self.waiting = [thing]
-        self._taken = 0
+        self.taken = 0
 
     def are_left(self, first: int) -> bool:
         """Whether one of the ``first`` ones can still be meant."""
-        return first > self._taken or self.is_given_up
+        return first > self.taken or self.is_given_up
 
     def take(self, first: int) -> _Thing | None:
         """Take one of the ``first`` ones. Returns it if it is certain which one it is."""
-        if first == 1 and not self._taken:
+        if first == 1 and not self.taken:
             return self.waiting.pop(0)
-        self._taken += 1
-        if self._taken == first:  # all of them
+        self.taken += 1
+        if self.taken == first:  # all of them
             del self.waiting[:first]
-            self._taken = 0
+            self.taken = 0
         return None
 
     def remove(self, thing: _Thing) -> None:
         """Take this one."""
         self.waiting.remove(thing)
-        if self._taken >= len(self.waiting) and not self.is_given_up:
+        if self.taken >= len(self.waiting) and not self.is_given_up:
             self.waiting.clear()
-            self._taken = 0
+            self.taken = 0
 
     def give_up(self) -> None:
         """From now on it is never certain which one is meant."""
-        self._taken = _NEVER
+        self.taken = _NEVER

@@ -1,10 +1,9 @@
 """A request, and what all rules for requests on one connection share."""
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
-from dissectors.batches import DELIMITER_ONLY
+from dissectors.batches import envelope_with
 from dissectors.events import UNBOUNDED, Envelope, Message, Octets, Place
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
@@ -56,12 +55,7 @@ def envelope_of(frames: Sequence[Octets]) -> Envelope | None:
         identities = frames.index(b"")
     except ValueError:
         return None
-    return _interned(identities) if identities + 1 < len(frames) else None  # behind a delimiter something must come
-
-
-@lru_cache(256)
-def _interned(identities: int) -> Envelope:
-    return Envelope(identities, True) if identities else DELIMITER_ONLY
+    return envelope_with(identities) if identities + 1 < len(frames) else None  # behind a delimiter something must come
 
 
 class Exchange:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from dissectors.address import port_of
-from dissectors.batches import MessageBatch
+from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import (
     UNBOUNDED,
     AnyEvent,
@@ -26,13 +26,15 @@ from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connections import ConnectionLog
-from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
+from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
 from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.analysis.patterns.pipelines import Pipelines
+from zmtpsniff.analysis.patterns.request_reply import RequestReply
 from zmtpsniff.analysis.patterns.rulebook import Rulebook
 from zmtpsniff.decode_as import DecodeAs, first_match
+from zmtpsniff.native import core
 from zmtpsniff.net.notices import Delay, Doubt, Notice, Refusal
 
 _SETTLE_NS = 1_000_000_000
@@ -94,6 +96,48 @@ class Patterns:
             return None
         return conversation.rules
 
+    def pairs(self, flow: int) -> bool:
+        """Whether messages of this flow are requests and replies that are paired in columns."""
+        conversation = self._conversations.get(flow)
+        if conversation is None or conversation.pings is not None or flow not in self._on_message:
+            return False
+        return isinstance(conversation.rules, RequestReply) and conversation.rules.in_columns
+
+    def _pair(self, batch: MessageBatch) -> list[AnyEvent | MessageBatch]:
+        """Pair the messages of a batch. Returns it, with objects for those that need a closer look, and problems."""
+        assert core is not None
+        forwarding = self._rulebook.forwarding
+        found: list[AnyEvent | MessageBatch] = []
+        place = 0
+        while place < len(batch):
+            rules = [self._pairing(side) for side in batch.senders[::2]]
+            facts = tuple(
+                one if one is None else one.facts(side.src, len(batch)) or () if isinstance(one, RequestReply) else ()
+                for one, side in zip(rules, batch.senders[::2], strict=True)
+            )
+            place, columns, after = core.pair(
+                batch.octets, batch.carried, batch.rows, batch.first_packet, batch.columns, batch.frames, place, facts,
+                forwarding.announced, forwarding.begin_place,
+            )  # fmt: skip
+            for one, side, fact in zip(rules, batch.senders[::2], after, strict=True):
+                if fact is not None and isinstance(one, RequestReply):
+                    one.go_on_from(side.src, *fact)
+            if columns:
+                found.append(batch.with_columns(columns))
+            for message in batch.part(place, place + 1).messages():
+                if (take := self._on_message.get(message.flow)) is not None:
+                    take(message)
+                found += [message, *(problem for _, problem in self._problems.placed(0))]
+            place += 1
+        return found
+
+    def _pairing(self, side: BatchSide) -> Rules | None:
+        """The rules that the messages of a flow go to; None if they are as they are."""
+        conversation = self._conversations.get(side.flow)
+        if not side.in_pairs or conversation is None or side.flow not in self._on_message:
+            return None
+        return NO_RULES if conversation.pings is not None else conversation.rules
+
     # ------------------------------------------------------------------ the hot loop
 
     def take(
@@ -109,15 +153,22 @@ class Patterns:
         of single flows. ``notices`` have their places among the events, as for inserted().
         """
         batch = inserted(events, notices) if notices else events
-        found = list(self._look(batch))
+        paired: dict[int, list[Any]] = {}
+        found = list(self._look(batch, paired))
         self._settle(batch, horizon_ns, horizons)
         found += self._problems.placed(len(batch))
-        if not found:
+        if not found and not paired:
             return events
-        return [event for event in inserted(batch, found) if not isinstance(event, Notice)]
+        found_and_old = [event for event in inserted(batch, found) if not isinstance(event, Notice)]
+        if paired:
+            return [one for event in found_and_old for one in paired.get(id(event), (event,))]
+        return found_and_old
 
-    def _look(self, batch: Sequence[AnyEvent | Notice]) -> Iterator[tuple[int, AnyEvent]]:
-        """Look at the events and the notices of a batch. Gives the problems found, with their places."""
+    def _look(self, batch: Sequence[AnyEvent | Notice], paired: dict[int, list[Any]]) -> Iterator[tuple[int, AnyEvent]]:
+        """Look at the events and the notices of a batch. Gives the problems found, with their places.
+
+        ``paired`` gets what stands for each batch of messages whose pairs were found, by its identity.
+        """
         on_message, takers, problems = self._on_message, self._takers, self._problems
         place = passed = 0
         for event in batch:
@@ -127,6 +178,9 @@ class Patterns:
                 if take is None:
                     continue
                 take(event)
+            elif isinstance(event, MessageBatch):
+                if any(side.in_pairs for side in event.senders):
+                    paired[id(event)] = self._pair(event)
             else:
                 is_notice = isinstance(event, Notice)
                 if type(event) is Connection and place > 1:

@@ -2,11 +2,12 @@
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Literal, NamedTuple
 
+from dissectors.columns import TAKEN, WAITING
 from dissectors.events import Message, Place
 from zmtpsniff.analysis.patterns.alike import Alike
 from zmtpsniff.analysis.patterns.conversation import can_know
@@ -14,6 +15,8 @@ from zmtpsniff.analysis.patterns.exchange import Request
 
 _ALIKE = 1024  # the most that may wait with the same envelope
 _LOOKED_THROUGH = 1024  # so many to compare with the envelope of a reply of a REP
+MOST_IN_COLUMNS = 512
+"""Requests that may wait where messages are paired in columns."""
 _OFFSET = attrgetter("offset")
 
 
@@ -116,6 +119,26 @@ class ByEnvelope:
             del self._alike[key]
             self._length -= 1
         return answer
+
+    def facts(self) -> tuple[bytes, bytes] | None:
+        """The requests that wait, and how many with one envelope are taken; None if they need a closer look."""
+        alike = self._alike
+        requests = [one for each in alike.values() for one in each.waiting]
+        if any(each.is_given_up for each in alike.values()) or any(one.forwards for one in requests):
+            return None
+        if len(requests) > MOST_IN_COLUMNS:
+            return None
+        waiting = [WAITING.pack(one.key, one.packet, one.time_ns, one.offset, one.part) for one in requests]
+        taken = [TAKEN.pack(key, each.taken) for key, each in alike.items() if not each.is_certain]
+        return b"".join(waiting), b"".join(taken)
+
+    def go_on_from(self, waiting: bytes, taken: bytes, request: Callable[[tuple[int, ...]], Request]) -> None:
+        """Go on with these facts; ``request`` makes one."""
+        self.clear()
+        for one in WAITING.iter_unpack(waiting):
+            self.add(request(one))
+        for key, count in TAKEN.iter_unpack(taken):
+            self._alike[key].taken = count
 
     def distrust(self, key: int) -> None:
         """There was a reply to nothing: whoever replies with this envelope says more than replies."""

@@ -7,7 +7,7 @@ frames from one peer, only one that is alone is certain.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from dissectors.events import Message, Octets, Place
@@ -15,8 +15,10 @@ from zmtpsniff.analysis.patterns.alike import Alike
 
 _REMEMBERED = 4096  # messages on their way, and identities
 _ALIKE = 64  # messages from one peer to remember that have the same frames
-_LONGEST_IDENTITY = 255  # octets
-_OWN_IDENTITY = 5  # octets of an identity that libzmq makes: a zero and a counter of four
+LONGEST_IDENTITY = 255
+"""Octets of an identity, at most."""
+OWN_IDENTITY = 5
+"""Octets of an identity that libzmq makes: a zero and a counter of four."""
 
 
 class RelayedReply(NamedTuple):
@@ -49,28 +51,42 @@ class Proxies:
         if len(self._announced) > _REMEMBERED:
             self._announced.popitem(last=False)
 
+    @property
+    def has_replies(self) -> bool:
+        """Whether a reply may be on its way back."""
+        return bool(self._replies)
+
+    @property
+    def announced(self) -> Container[bytes]:
+        """The identities that peers announced."""
+        return self._announced
+
     def _flow(self, proxy: str, identity: Octets) -> int | None:
         return self._given.get((proxy, identity), self._announced.get(identity))  # type: ignore[arg-type]
 
     def is_relayed(self, frames: Sequence[Octets]) -> bool:
         """Whether a ROUTER put the first of these frames in front of the others."""
         identity = frames[0]
-        if len(frames) == 1 or not isinstance(identity, bytes) or not 0 < len(identity) <= _LONGEST_IDENTITY:
+        if len(frames) == 1 or not isinstance(identity, bytes) or not 0 < len(identity) <= LONGEST_IDENTITY:
             return False
-        return (len(identity) == _OWN_IDENTITY and identity[0] == 0) or identity in self._announced
+        return (len(identity) == OWN_IDENTITY and identity[0] == 0) or identity in self._announced
 
     def begin(self, event: Message, *, alone: bool = False) -> None:
         """Remember a request to a ROUTER, which may send it on; ``alone`` if its sender waits for no other reply."""
-        what = (hash(tuple(event.frames)), event.flow)
+        self.begin_place(hash(tuple(event.frames)), event.flow, event.packet, event.part, alone=alone)
+
+    def begin_place(self, content: int, flow: int, packet: int, part: int, *, alone: bool = False) -> None:
+        """Remember a request by the hash of its frames."""
+        what = (content, flow)
         alike = self._requests.get(what)
         if alike is None:
             alike = self._requests[what] = Alike(_ALIKE)
-            self._senders.setdefault(what[0], set()).add(event.flow)
+            self._senders.setdefault(content, set()).add(flow)
             if len(self._requests) > _REMEMBERED:
                 self._forget(next(iter(self._requests)))
         else:
             self._requests.move_to_end(what)
-        place = Place(event.flow, event.packet, event.part)
+        place = Place(flow, packet, part)
         if alone:
             alike.replace(place)
         else:

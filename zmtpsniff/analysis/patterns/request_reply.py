@@ -18,6 +18,7 @@ from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
 
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
 _REQUEST_COST = 200  # octets of memory
+_NEITHER = 2  # of both sides
 _GIVEN_UP = 16  # requests to remember of a REQ socket that asked again
 
 
@@ -47,6 +48,7 @@ class RequestReply(Rules):
         self._lost = False
         self._asks_again = False
         self._known: set[int] = set()  # envelopes of replies since then: before the first, nobody knows which request
+        self._relays = False  # whether a proxy may pass on its messages
         self._late = False  # whether the request that waits for longest has been reported
         # Of a REQ: its last request, what it had seen by then, the first and last reply that it had not.
         self._last: Request | None = None
@@ -91,6 +93,56 @@ class RequestReply(Rules):
                 request = self._answer(event, key, meant)
         self._follow_on(event, asks, request)
 
+    # ------------------------------------------------------------------ messages in columns
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether its messages may be paired in columns."""
+        return self._held() is not None
+
+    def _held(self) -> tuple[bytes, bytes] | None:
+        """The facts of the requests that wait; None if messages need a closer look."""
+        is_odd = self._strict or self._lost or self._is_proven or self._relays or self._forwarding.has_replies
+        return self._requests.facts() if isinstance(self._requests, ByEnvelope) and not is_odd else None
+
+    def facts(self, client: str, most: int) -> tuple[int, bool, int, int, int, bytes, bytes] | None:
+        """The facts of this connection before ``most`` messages in columns; None if they need a closer look.
+
+        They are: the flow, whether requests are paired, which sides are ROUTERs, the side that asks with a delimiter
+        alone, that with identities (2: not known yet), the requests that wait, and how many of those with one envelope
+        are taken. The ``client`` is side 0, its peer is side 1.
+        """
+        held = self._held()
+        if held is None or self._exchange.room.left < 2 * most * _REQUEST_COST:
+            return None
+        routers = sum(1 << (one != client) for one, kind in self._types.items() if kind == "ROUTER")
+        plain, named = (
+            int(self._askers[has_names] != client) if has_names in self._askers else _NEITHER
+            for has_names in (False, True)
+        )
+        return (self._exchange.dossier.flow, not self._began_late, routers, plain, named, *held)
+
+    def go_on_from(
+        self, client: str, plain: int, named: int, asks_again: int, has_answers: int, waiting: bytes, taken: bytes
+    ) -> None:
+        """Go on behind messages that were paired in columns."""
+        sides = client, next(one for one in self._types if one != client)
+        self._askers = {
+            has_names: sides[asker] for has_names, asker in ((False, plain), (True, named)) if asker != _NEITHER
+        }
+        self._asks_again = self._asks_again or bool(asks_again)
+        self._exchange.has_answers = self._exchange.has_answers or bool(has_answers)
+        flow = self._exchange.dossier.flow
+
+        def request(one: tuple[int, ...]) -> Request:
+            key, packet, time_ns, offset, part = one
+            src = self._askers[key != 0]
+            return Request(time_ns, packet, part, offset, key, flow, src, sides[src == sides[0]], None)
+
+        assert isinstance(self._requests, ByEnvelope)
+        self._requests.go_on_from(waiting, taken, request)
+        self._pay()
+
     # ------------------------------------------------------------------ through proxies
 
     def _follow_back(self, event: Message, key: int | None, asks: bool | None) -> tuple[bool | None, Place | None]:
@@ -105,6 +157,7 @@ class RequestReply(Rules):
                 event.forwards = leg.place
                 return asks, leg.answers
         if (asks is not False or not self._is_proven) and forwarding.is_relayed(event.frames):
+            self._relays = True
             event.forwards = forwarding.forwarded(event, event.frames)
             if event.forwards is not None and key is not None and not self._is_proven:
                 self._prove(event.src)

@@ -24,7 +24,7 @@ class Rulebook:
         self._problems = problems
         self._room = room
         self._timeout_ns = timeout_ns
-        self._forwarding = Proxies()
+        self.forwarding = Proxies()
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
 
     def rules(self, dossier: Dossier) -> Rules:
@@ -36,8 +36,8 @@ class Rulebook:
         if one in REQUEST_REPLY and other in REQUEST_REPLY:
             for address, identity in dossier.identities.items():
                 if any(kind == "ROUTER" for peer, kind in types.items() if peer != address):
-                    self._forwarding.learn(identity, dossier.flow)
-            exchange = Exchange(dossier, self._problems, self._forwarding, self._room, self._timeout_ns)
+                    self.forwarding.learn(identity, dossier.flow)
+            exchange = Exchange(dossier, self._problems, self.forwarding, self._room, self._timeout_ns)
             return LockStep(exchange) if "REQ" in types.values() else RequestReply(exchange)
         kinds = {one, other}
         if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
