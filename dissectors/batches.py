@@ -8,7 +8,7 @@ from typing import NamedTuple
 from dissectors.columns import BY_ENVELOPE, FRAME, MESSAGE, ROW
 from dissectors.events import Envelope, Message, Octets
 
-_FIRST, _COUNT = 3, 4  # places in a MESSAGE
+_SENDER, _FIRST, _COUNT = 1, 3, 4  # places in a MESSAGE
 
 DELIMITER_ONLY = Envelope(0, True)
 
@@ -69,6 +69,15 @@ class MessageBatch:
     def latest_ns(self) -> int:
         """The greatest time of a message."""
         return max(self._time_ns(column[0]) for column in MESSAGE.iter_unpack(self.columns))
+
+    def flows(self) -> "array[int]":
+        """The flow of each message."""
+        flows = [side.flow for side in self.senders]
+        return array("I", [flows[sender] for sender in array("I", self.columns)[_SENDER :: MESSAGE.size // 4]])
+
+    def packets(self) -> "array[int]":
+        """The packet of each message."""
+        return array("Q", [self.first_packet + row for row in array("I", self.columns)[:: MESSAGE.size // 4]])
 
     def _time_ns(self, row: int) -> int:
         time_ns: int = ROW.unpack_from(self.rows, row * ROW.size)[0]

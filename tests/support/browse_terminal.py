@@ -34,13 +34,15 @@ def make_reader(path: Path, *, stored: bool = False) -> CaptureReader:
     packets: PacketLog = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
     diagnosis = Diagnosis()
     tapped = partial(TappedSource, tap=packets.take)
-    capture = open_files([path], Settings(), Collaborators(witness=diagnosis), through=tapped, offsets=offsets)
+    capture = open_files(
+        [path], Settings(batches=True), Collaborators(witness=diagnosis), through=tapped, offsets=offsets
+    )
     return CaptureReader(capture, packets, diagnosis)
 
 
 def read_index(path: Path, *, stored: bool = False, show_secrets: bool = False) -> tuple[RecordIndex, PacketLog]:
     """All records of a capture, and its packets."""
-    settings = Settings(limits=Limits(show_secrets=show_secrets))
+    settings = Settings(limits=Limits(show_secrets=show_secrets), batches=True)
     packets: PacketLog
     offsets: list[int] | None = [] if can_be_read_again([str(path)]) and not stored else None
     packets = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
@@ -84,7 +86,7 @@ def make_live(feed: PacketFeed) -> CaptureReader:
     diagnosis = Diagnosis()
     collaborators = Collaborators(clock=lambda: 0, witness=diagnosis)
     tapped = partial(TappedSource, tap=packets.take)
-    capture = Dissection(feed, Settings(), collaborators, through=tapped, stop=feed.stop)
+    capture = Dissection(feed, Settings(batches=True), collaborators, through=tapped, stop=feed.stop)
     return CaptureReader(capture, packets, diagnosis)
 
 

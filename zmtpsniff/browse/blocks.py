@@ -4,6 +4,7 @@ import os
 import pickle
 import tempfile
 from array import array
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +21,12 @@ class BlockFile:
     One thread may add blocks while others read.
     """
 
-    def __init__(self) -> None:
-        """Make the file, where TMPDIR says; OSError if that cannot be done."""
+    def __init__(self, unfold: Callable[[list[Any]], list[Any]] = list) -> None:
+        """Make the file, where TMPDIR says; OSError if that cannot be done.
+
+        Whoever reads a block gets what ``unfold`` makes of its objects.
+        """
+        self._unfold = unfold
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it stays open as long as this object lives
         self._offsets = array("Q", [0])
         self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress
@@ -49,8 +54,7 @@ class BlockFile:
         """The objects of a block; nobody may change them."""
         start, stop = self._offsets[place], self._offsets[place + 1]
         data = zstandard.ZstdDecompressor().decompress(os.pread(self._file.fileno(), stop - start, start))
-        objects: list[Any] = pickle.loads(data)
-        return objects
+        return self._unfold(pickle.loads(data))
 
     def close(self) -> None:
         """Give the disk its room back."""

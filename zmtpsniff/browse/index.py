@@ -1,14 +1,17 @@
 """All records of a capture by their number, in little memory.
 
 Of each record only its kind, its flow and its packet stay in memory: 9 octets. The record itself is in a temporary
-file, in blocks of 256, and is made again when somebody looks at it. One thread adds records while others look.
+file, in blocks of 256 or more, and is made again when somebody looks at it: messages that come in columns stay in
+columns there. One thread adds records while others look.
 """
 
 from array import array
+from bisect import bisect
 from collections.abc import Iterator, Sequence
 from typing import get_args
 
 from dissectors.address import port_of
+from dissectors.batches import MessageBatch
 from dissectors.events import (
     AnyEvent,
     Command,
@@ -21,7 +24,7 @@ from dissectors.events import (
 )
 from zmtpsniff.browse.blocks import BlockFile
 
-ROWS = 256  # of a block
+ROWS = 256  # of a block, at least
 
 _KINDS: tuple[type[AnyEvent], ...] = get_args(AnyEvent)
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
@@ -76,8 +79,9 @@ class RecordIndex:
         self.problems = array("I")  # rows
         self.talks: dict[int, Talk] = {}
         self.first_ns: int | None = None
-        self._blocks = BlockFile()
-        self._tail: list[AnyEvent] = []  # of no block yet
+        self._blocks = BlockFile(_unfolded)
+        self._begins = array("Q")  # the first row of each block
+        self._tail: tuple[int, list[AnyEvent]] = 0, []  # of no block yet: its first row, and records
         self._count = 0
 
     def __len__(self) -> int:
@@ -91,31 +95,58 @@ class RecordIndex:
 
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Add records; OSError if there is no more room on the disk."""
+        begin = 0
+        for place, event in enumerate(events):
+            if isinstance(event, MessageBatch):
+                self._note(events[begin:place])
+                self._note_batch(event)
+                begin = place + 1
+        self._note(events[begin:])
+        # Others may ask for a row at any time, so it is in the tail or in a block at every moment.
+        first, tail = self._tail
+        records: list[AnyEvent] = [*tail, *events]
+        begin = rows = 0
+        for place, record in enumerate(records, 1):
+            rows += len(record) if isinstance(record, MessageBatch) else 1
+            if rows >= ROWS:
+                self._blocks.append(records[begin:place])
+                self._begins.append(first)
+                first, begin, rows = first + rows, place, 0
+        self._tail = first, _unfolded(records[begin:])
+        self._count = len(self.kinds)
+
+    def _note(self, events: Sequence[AnyEvent]) -> None:
+        """Take note of records that are no batches."""
         kinds = list(map(_CODES.__getitem__, map(type, events)))
         flows = [getattr(event, "flow", None) or 0 for event in events]
         self._learn(events, kinds, flows)
         self.kinds.extend(kinds)
         self.flows.extend(flows)
         self.packets.extend([min(getattr(event, "packet", None) or 0, _LARGEST) for event in events])
-        # Others may ask for a row at any time, so it is in the tail or in a block at every moment.
-        tail = self._tail + list(events)
-        begin = 0
-        while len(tail) - begin >= ROWS:
-            self._blocks.append(tail[begin : begin + ROWS])
-            begin += ROWS
-        self._tail = tail[begin:] if begin else tail
-        self._count += len(events)
+
+    def _note_batch(self, batch: MessageBatch) -> None:
+        """Take note of messages in columns."""
+        flows = batch.flows()
+        for flow in {side.flow for side in batch.senders} - self.talks.keys():
+            if flow in flows:
+                place = flows.index(flow)
+                self._learn_talk(len(self.kinds) + place, flow, *batch.part(place, place + 1).messages())
+        if self.first_ns is None:
+            self.first_ns = batch.part(0, 1).time_ns
+        self.kinds.frombytes(bytes([_MESSAGE]) * len(batch))
+        self.flows.extend(flows)
+        self.packets.extend([min(packet, _LARGEST) for packet in batch.packets()])
 
     def event(self, row: int) -> AnyEvent:
         """The record of a row."""
-        return self._block(row // ROWS)[row % ROWS]
+        begin, records = self._block(row)
+        return records[row - begin]
 
     def events(self, start: int, stop: int) -> Iterator[AnyEvent]:
         """The records from one row up to before another."""
         while start < stop:
-            block = self._block(start // ROWS)
-            begin = start % ROWS
-            part = block[begin : begin + stop - start]
+            begin, records = self._block(start)
+            part = records[start - begin : stop - begin]
             yield from part
             start += len(part)
 
@@ -151,26 +182,22 @@ class RecordIndex:
         """Give the disk its room back."""
         self._blocks.close()
 
-    def _block(self, place: int) -> list[AnyEvent]:
+    def _block(self, row: int) -> tuple[int, list[AnyEvent]]:
+        """The records around a row, and the row of the first of them."""
         # The tail first: its rows may be in a block a moment later, but never the other way round.
         tail = self._tail
-        if place < len(self._blocks):
-            return self._blocks.block(place)
-        return tail
+        if row >= tail[0]:
+            return tail
+        place = bisect(self._begins, row) - 1
+        return self._begins[place], self._blocks.block(place)
 
     def _learn(self, events: Sequence[AnyEvent], kinds: list[int], flows: list[int]) -> None:
-        row = self._count
+        row = len(self.kinds)
         if self.first_ns is None:
             self.first_ns = next((time for event in events if (time := getattr(event, "time_ns", None))), None)
         for flow in set(flows) - self.talks.keys():
-            if len(self.talks) >= _TALKS:
-                break
             place = flows.index(flow)
-            first = events[place]
-            if isinstance(first, WireEvent | Problem) and first.src and first.dst:
-                self.talks[flow] = Talk(flow, row + place, first.src, first.dst)
-            elif isinstance(first, Connection):
-                self.talks[flow] = Talk(flow, row + place, first.client.address, first.server.address)
+            self._learn_talk(row + place, flow, events[place])
         if kinds.count(_MESSAGE) == len(kinds):
             return
         for place, event in enumerate(events):
@@ -181,3 +208,20 @@ class RecordIndex:
                 self.problems.append(row + place)
             elif (talk := self.talks.get(flows[place])) is not None:
                 talk.see(row + place, event)
+
+    def _learn_talk(self, row: int, flow: int, first: AnyEvent) -> None:
+        """Learn of a flow by its first record."""
+        if len(self.talks) >= _TALKS:
+            return
+        if isinstance(first, WireEvent | Problem) and first.src and first.dst:
+            self.talks[flow] = Talk(flow, row, first.src, first.dst)
+        elif isinstance(first, Connection):
+            self.talks[flow] = Talk(flow, row, first.client.address, first.server.address)
+
+
+def _unfolded(records: list[AnyEvent]) -> list[AnyEvent]:
+    """The same with an object for each message."""
+    found: list[AnyEvent] = []
+    for record in records:
+        found += record.messages() if isinstance(record, MessageBatch) else [record]
+    return found

@@ -92,6 +92,7 @@ def browse(
 
     title = escape(", ".join(captures or live.interfaces))
     options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
+    dissection = dissection._replace(batches=True)
     if captures:
         _browse_files(captures, dissection, options)
     else:
