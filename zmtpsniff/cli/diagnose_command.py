@@ -62,7 +62,14 @@ def diagnose(**options: Any) -> None:
     dissection, file = settings.capture.dissection, settings.file
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds, settings.sequence)
     with (
-        dissecting(settings.capture, records=file, batches=True, load=_load_renderer, witness=diagnosis) as capture,
+        dissecting(
+            settings.capture,
+            records=file,
+            batches=True,
+            load=_load_renderer,
+            meet=lambda host: diagnosis.know_processes(host.process),
+            witness=diagnosis,
+        ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):
         pump_and_write(

@@ -1,5 +1,6 @@
 """Commands that take capture files or, with --live, what passes: their options, and the dissection of either."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ import click
 
 from zmtpsniff.cli.help import CHECKS
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
+from zmtpsniff.cli.live_host import started_host
 from zmtpsniff.cli.output import fail_if_overwritten
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver_options import SaverSettings, saver_options
@@ -18,6 +20,7 @@ from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
     from zmtpsniff.dissection import ClosableSource, Dissection
+    from zmtpsniff.host.local import LocalHost
 
 
 class CaptureSettings(NamedTuple):
@@ -72,6 +75,7 @@ def dissecting(
     load: Callable[[], None] = lambda: None,
     source: "ClosableSource | None" = None,
     prepare: "Callable[[ClosableSource, Sequence[str]], None]" = lambda source, names: None,
+    meet: "Callable[[LocalHost], None] | None" = None,
     **collaborators: Any,
 ) -> "Iterator[Dissection]":
     """Dissect captures, or what passes. Raises click.UsageError, CaptureError; the latter also in the end.
@@ -79,7 +83,8 @@ def dissecting(
     ``records`` is the file that the output goes to. ``batches`` says whether messages may come in columns. ``load``
     imports what is needed once privileges are given up.
     ``source`` has the packets of the captures, if they are not to be merged as usual. ``prepare`` is called with the
-    packets of captures, and with their names. ``collaborators`` are those of the Dissection.
+    packets of captures, and with their names; ``meet`` with the machine of a live capture, which knows its processes.
+    ``collaborators`` are those of the Dissection.
     """
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.sniffer import Collaborators
@@ -95,11 +100,16 @@ def dissecting(
     import zmtpsniff.cli.progress_line  # noqa: F401  # for pump()
 
     load()
-    with capturing(
-        settings.live, settings.tshark, settings.saver, dissection, records=records, verbosity=verbosity
-    ) as running:
+    with (
+        started_host(with_processes=meet is not None and sys.platform == "linux", with_keys=False) as host,
+        capturing(
+            settings.live, settings.tshark, settings.saver, dissection, records=records, verbosity=verbosity
+        ) as running,
+    ):
+        if host is not None and meet is not None:
+            meet(host)
         yield Dissection(
             running.source,
             dissection,
-            Collaborators(clock=time.time_ns, tls=running.tls, dissectors=dissectors, **collaborators),
+            Collaborators(clock=time.time_ns, tls=running.tls, host=host, dissectors=dissectors, **collaborators),
         )

@@ -95,6 +95,8 @@ def live(
         ) as started,
     ):
         source, selector = started.source, None
+        if host is not None and diagnosis is not None:
+            diagnosis.know_processes(host.process)
         through = pass_keys(host, source, started.saver)
         if started.saver is not None and output.passes is not None:
             tell_what_is_saved(packets_only=packets_only)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.ways import Ways
     from zmtpsniff.cli.shared_options import Filter
     from zmtpsniff.dissection import ClosableSource
+    from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
 
 
@@ -62,9 +63,18 @@ def trace(**options: Any) -> None:
     from zmtpsniff.analysis.ways.ways import Ways
 
     ways, file = Ways(settings.passes), settings.file
+
+    def meet(host: "LocalHost") -> None:
+        ways.process_of = host.process
+
     with (
         dissecting(
-            settings.capture, records=file, load=_load_renderer, prepare=_set_clocks, acknowledge=ways.acknowledge
+            settings.capture,
+            records=file,
+            load=_load_renderer,
+            prepare=_set_clocks,
+            meet=meet,
+            acknowledge=ways.acknowledge,
         ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):

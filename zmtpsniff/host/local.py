@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from dissectors.events import AnyEvent, Command, Connection
+from dissectors.events import AnyEvent, Command, Connection, Process
 from zmtpsniff.host.client import HelperClient
 from zmtpsniff.host.keys import ConnectionKeys
 from zmtpsniff.host.owners import ConnectionOwners
@@ -48,6 +48,10 @@ class LocalHost:
                     self._owners.ask(flow, src, dst)
         if self.keys is not None:
             self.keys.take(events, sealed)
+
+    def process(self, flow: int, address: str) -> Process | None:
+        """The process that has an end of a connection, as soon as that is known, while the connection is open."""
+        return self._owners.process(flow, address)
 
     def close(self) -> None:
         """End the helper."""

@@ -59,6 +59,11 @@ class ConnectionOwners:
         """The processes that are known to have a connection."""
         return [process.pid for _, process in self._answers.get(flow, {}).values()]
 
+    def process(self, flow: int, address: str) -> Process | None:
+        """The process that is known so far to have an end of a connection that is open."""
+        answer = self._answers.get(flow, {}).get(address)
+        return None if answer is None else answer[1]
+
     def add_to(self, event: Connection) -> None:
         """Add to a connection's record whose its ends were."""
         asked = self._asked.pop(event.flow, None)

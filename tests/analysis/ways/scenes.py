@@ -2,7 +2,7 @@
 
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Octets, Peer, Sides
 from zmtpsniff.analysis.ways.records import Way
-from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.analysis.ways.ways import ProcessOf, Ways
 from zmtpsniff.net.witness import Acknowledgment
 
 MS = 1_000_000
@@ -48,9 +48,16 @@ class Scene:
         closer = "server" if by_server else "client"
         self.events.append(Connection(flow, "tcp", client, server, zero, zero, 0, self.now_ns, "fin", closed_by=closer))  # type: ignore[arg-type]
 
-    def ways(self, *, wait_ms: float = 10_000, acknowledged: list[Acknowledgment] | None = None) -> list[Way]:
+    def ways(
+        self,
+        *,
+        wait_ms: float = 10_000,
+        acknowledged: list[Acknowledgment] | None = None,
+        process_of: ProcessOf | None = None,
+    ) -> list[Way]:
         """The ways so far, if nothing more comes for a while. None: it is not known what was acknowledged."""
         ways = Ways()
+        ways.process_of = process_of
         if acknowledged is not None:
             ways.acknowledge(acknowledged)
         found = ways.take(self.events) + ways.finish(self.now_ns + round(wait_ms * MS))

@@ -1,6 +1,6 @@
 """A service asks another one before it answers: whose request that is."""
 
-from dissectors.events import Message
+from dissectors.events import Message, Process
 from tests.analysis.ways.scenes import Scene
 
 REQ_REP = ("REQ", "REP")
@@ -111,3 +111,33 @@ def test_a_service_that_asks_nobody_answers_alone() -> None:
     scene.say(1, b"", b"42", by_server=True, answers=asked)
     ask_database(scene, 11, b"a thing of its own")
     assert packets(scene) == [[1, 2], [3, 4]]
+
+
+def test_processes_of_one_machine_are_told_apart() -> None:
+    """Two services ask at the same time; a third program is a client of the database on its own account."""
+    scene = Scene()
+    pids = {"127.0.0.1:5001": 1, "127.0.0.1:41001": 1, "127.0.0.1:5002": 2, "127.0.0.1:41002": 2, "127.0.0.1:41003": 3}
+    for flow, (client, server) in enumerate(
+        [(40001, 5001), (40002, 5002), *((41000 + one, 7777) for one in (1, 2, 3))]
+    ):
+        scene.connect(flow, f"127.0.0.1:{client}", f"127.0.0.1:{server}", types=REQ_REP)
+    for _ in range(3):
+        one = scene.say(0, b"", b"price?")
+        scene.say(4, b"", b"all")
+        other = scene.say(1, b"", b"stock?")
+        rows = [scene.say(3, b"", b"count"), scene.say(2, b"", b"select")]
+        for flow, row in zip((3, 2), rows, strict=True):
+            scene.say(flow, b"", b"row", by_server=True, answers=row)
+        scene.say(0, b"", b"42", by_server=True, answers=one)
+        scene.say(1, b"", b"17", by_server=True, answers=other)
+
+    def process_of(_flow: int, address: str) -> Process | None:
+        return Process(pids[address], "python") if address in pids else None
+
+    ways = scene.ways(process_of=process_of)
+    clients = [way.legs[0].src.rpartition(":")[2] for way in ways]
+    assert clients == ["40001", "41003", "40002"] * 3
+    assert [[leg.packet for leg in way.legs] for way in ways[:3]] == [[1, 5, 7, 8], [2], [3, 4, 6, 9]]
+    asked = [leg for way in ways if len(way.legs) > 1 for leg in way.legs[1:2]]
+    assert {(leg.joined, leg.certain) for leg in asked} == {("process", True)}
+    assert not any(leg.certain for way in scene.ways() for leg in way.legs if leg.joined == "order")

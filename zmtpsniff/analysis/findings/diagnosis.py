@@ -47,6 +47,7 @@ class Diagnosis:
         ``sequence`` is where publishers number their messages; None: that is found.
         """
         relays, idle = Relays(), IdleConnections()
+        self.know_processes = relays.know_processes
         self._numbering = Numbering(sequence)
         self._requests = Requests(relays.passes_on, timeout_seconds)
         self.inquiries: list[Inquiry] = [

@@ -30,7 +30,7 @@ from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
-from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.analysis.ways.ways import ProcessOf, Ways
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
 
@@ -167,7 +167,7 @@ class _Place:
         self.passed += 1
         self.first += not taken.reply
         if not passed.reply and len(self.asks) < _PEERS:
-            self.asks[one.passed.line.src_host, passed.dst] = None
+            self.asks[host_of(passed.src), passed.dst] = None
         if passed.time_ns > self.passed_ns:
             self.passed_ns = passed.time_ns
         if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
@@ -234,6 +234,10 @@ class Relays(Inquiry):
         self._heard: set[int] = set()  # connections whose messages come here
         # By a client's host and a bound address: when the service there closed the connection, until there is another.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int)
+
+    def know_processes(self, process_of: ProcessOf) -> None:
+        """Live: tell programs apart by their processes."""
+        self._ways.process_of = process_of
 
     # ------------------------------------------------------------------ listening
 

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 
+from dissectors.address import host_of
 from dissectors.events import Connection
 from zmtpsniff.analysis.ways.delays import slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
@@ -91,7 +92,7 @@ class Endings:
         if way.kind == "publication" or way.answered_ns is not None:
             return None
         last = way.hops[-1]
-        if last.is_guess or self._is_blind or last.line.dst_host in self._blind:
+        if last.is_guess or self._is_blind or host_of(last.leg.dst) in self._blind:
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.leg.dst, why)

@@ -32,7 +32,7 @@ class Line(msgspec.Struct):
 
     src_kind: str  # socket types; "" for one that is not known
     dst_kind: str
-    src_host: str
+    src_host: str  # live, once it is known: the process
     dst_host: str
     turns: Turns
     unseen: "deque[Hop]"  # messages that were not acknowledged yet
@@ -40,6 +40,8 @@ class Line(msgspec.Struct):
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
     answered_ns: int = 0  # when the message came that the receiver answered last
     given: dict[int, "Hop"] = {}  # messages that the sender passed on, and that are not answered
+    knows_sender: bool = False  # src_host is one process, not a host with several
+    knows_receiver: bool = False
 
 
 class Hop(msgspec.Struct, eq=False):

@@ -10,6 +10,9 @@ the host took before. When the service answers a request, the lane whose questio
 worked on it. If several lanes may be, the one whose turn it is: a DEALER gives requests to its workers in turns. A
 connection that asks while its host has no request of somebody else is no lane, but a client that runs there, too.
 
+Live, a host is one process, if the machine's processes are known. A question of a process that has one request only
+belongs to that.
+
 A service whose question gets no reply does not answer. Then the lane worked on the one request that the host had when
 it asked, and that no other lane worked on.
 """
@@ -18,6 +21,7 @@ from collections import Counter, OrderedDict
 from itertools import islice
 from typing import NamedTuple
 
+from dissectors.address import is_loopback
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.records import Joined
@@ -84,6 +88,10 @@ class _Service:
         """Whether the host has a request that this socket did not send itself."""
         return any(request.way.first.leg.src != asker for request in islice(self.requests.values(), _LOOKED_AT))
 
+    def open_request(self) -> Hop | None:
+        """The only request that it has taken and not answered; None if there are several."""
+        return next(iter(self.requests.values())) if len(self.requests) == 1 else None
+
     def only_request(self, asker: str) -> Hop | None:
         """The one request that neither this socket sent nor another lane works on; None if there are more."""
         if len(self.requests) > _LOOKED_AT:
@@ -140,12 +148,16 @@ class Lanes:
         if service is None:
             return None
         lane = service.lane(hop.leg.flow)
+        if hop.line.knows_sender and not service.taken:
+            return None  # the process is not known for long: nobody noted what it took before
         if not lane.ask(service.has_request(hop.leg.src)):
             return None
         hop.free_ns = lane.free_ns
         related = self.related(hop)
         if related is not None and id(related) in service.requests:
             return Inner(_last_at(related.way, related), "correlation", True)
+        if hop.line.knows_sender and (only := service.open_request()) is not None:
+            return Inner(_last_at(only.way, only), "process", True)
         if not lane.pieces:
             lane.reason = service.only_request(hop.leg.src)
         lane.pieces.append(way)
@@ -166,7 +178,7 @@ class Lanes:
             return None
         before = _join(lane, asked)
         self._free(service, asked, reply)
-        return Inner(before, "order", False)
+        return Inner(before, _joint(asked), False)
 
     def end(self, flow: int, host: str) -> None:
         """A connection on which a host may have asked is over: the service gets no reply there any more."""
@@ -216,10 +228,16 @@ def _join(lane: _Lane, asked: Hop) -> Hop:
     """All that a lane asked since its last turn belongs to a request; returns the last message of that."""
     pieces, lane.pieces, lane.reason = lane.pieces, [], None
     before = asked
+    joined = _joint(asked)
     for piece in pieces:
-        asked.way.take_over(piece, before, "order", certain=False)
+        asked.way.take_over(piece, before, joined, certain=False)
         before = asked.way.hops[-1]
     return before
+
+
+def _joint(asked: Hop) -> Joined:
+    """How a question is joined to a request of the same place: live, the place is known to be one process."""
+    return "process" if asked.line.knows_receiver else "order"
 
 
 def _give_up(service: _Service, lane: _Lane) -> None:
@@ -229,6 +247,7 @@ def _give_up(service: _Service, lane: _Lane) -> None:
         reason is not None
         and lane.pieces
         and not lane.is_client
+        and (reason.line.knows_receiver or not is_loopback(reason.leg.dst))  # where all programs have one address
         and id(reason) in service.requests
         and not reason.way.is_over
         and not any(piece.is_over for piece in lane.pieces)

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from dissectors.address import host_of, is_loopback
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, Process
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
@@ -39,6 +39,9 @@ _WAYS = 65_536  # that are open; the oldest is told as it is
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
+ProcessOf = Callable[[int, str], Process | None]
+"""The process that has an end of a connection, by flow and address; None while that is not known."""
+
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 
 
@@ -77,6 +80,7 @@ class Ways:
         With ``in_order`` the ways come in the order of their beginnings, else each request as soon as it is answered.
         """
         self._mark = mark
+        self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
         self._dossiers = Dossiers()
         self._connections: dict[int, _Connection] = {}
         self._held = Custody()
@@ -255,6 +259,8 @@ class Ways:
         line = connection.lines.get(event.src)
         if line is None or (event.socket_type and line.src_kind != event.socket_type):
             line = connection.line(event)
+        if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
+            self._learn_processes(line, event, self.process_of)
         kind = line.src_kind
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
         hop = Hop(leg, line, event.frames)
@@ -282,6 +288,16 @@ class Ways:
         if leg.reply and not self._in_order and leg.flow == hop.way.first.leg.flow and not hop.way.is_over:
             hop.way.is_over = True
             self._answered.append(hop.way)
+
+    def _learn_processes(self, line: Line, event: Message, process_of: ProcessOf) -> None:
+        """Take each process for a host of its own, as soon as it is known."""
+        sender, receiver = process_of(event.flow, event.src), process_of(event.flow, event.dst)
+        if sender is not None:
+            line.src_host, line.knows_sender = f"process {sender.pid}", True
+            self._lanes.expect(line.src_host)
+        if receiver is not None:
+            line.dst_host, line.knows_receiver = f"process {receiver.pid}", True
+            self._lanes.expect(line.dst_host)
 
     def _note_passage(self, before: Hop, hop: Hop) -> None:
         """A program had a message for some time. The network cannot have taken longer."""
@@ -470,11 +486,17 @@ class Ways:
 def _proves(before: Hop, hop: Hop) -> bool:
     """Equal octets prove that one program took and sent them.
 
-    They do on a host, but not on the loopback interface, where all programs have one address: two publishers that say
-    the same are no proxy there, unless one of the sockets is of a type that proxies have. And octets that are cut off
-    may differ.
+    They do on a host, or where the process is known. They do not on the loopback interface, where all programs have one
+    address: two publishers that say the same are no proxy there, unless one of the sockets is of a type that proxies
+    have. And octets that are cut off may differ.
     """
-    if is_loopback(hop.leg.src) and hop.line.src_kind != "XPUB" and before.line.dst_kind != "XSUB":
+    is_one_program = hop.line.knows_sender and before.line.knows_receiver
+    if (
+        is_loopback(hop.leg.src)
+        and not is_one_program
+        and hop.line.src_kind != "XPUB"
+        and before.line.dst_kind != "XSUB"
+    ):
         return False
     return all(type(frame) is bytes for frame in hop.frames)
 
