@@ -57,6 +57,7 @@ ALLOWED = {
         "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.analysis.dossier",
+        "zmtpsniff.analysis.statistics.records",
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.ways",
         "zmtpsniff.decode_as",
@@ -134,6 +135,7 @@ ALLOWED = {
     "zmtpsniff/export": {
         "zmtpsniff.__version__",
         "zmtpsniff.analysis.bodies",
+        "zmtpsniff.analysis.statistics.records",
         "zmtpsniff.analysis.ways",
         "zmtpsniff.errors",
         "zmtpsniff.render.json_form",

@@ -22,7 +22,7 @@ from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.errors import Error
 from zmtpsniff.export.metrics import MOST_SERVICES, Metrics
 
-LABELS = ("service", "sender", "socket_type", "action", "code", "severity", "le")
+LABELS = ("service", "host", "sender", "socket_type", "action", "code", "severity", "le")
 CAPTURES = ["m31_req_rep.pcap", "m31_pub_sub.pcap", "rec_proxy.pcap", "rec_odd_subscriptions.pcap", "app_jupyter.pcap"]
 
 
@@ -95,6 +95,17 @@ def test_they_are_what_the_records_say(name: str) -> None:
     assert total(found, "zmtp_problems_total") == sum(isinstance(event, Problem) for event in events)
     assert total(found, "zmtp_subscriptions_total") == sum(isinstance(event, Subscription) for event in events)
     assert (total(found, "zmtpsniff_packets_total"), total(found, "zmtpsniff_packets_dropped_total")) == (7, 1)
+
+
+def test_the_work_of_peers_is_that_of_their_hosts() -> None:
+    events = list(zmtpsniff.open(FIXTURES / "rec_closing_worker.pcap"))
+    workers = ("127.0.0.1:5560", "127.0.0.1")
+    found = made(events)
+    assert (found["zmtp_peers_taken_total", workers], found["zmtp_peers_given_total", workers]) == (11, 10)
+    assert found["zmtp_peers_in_hand", workers] == 1
+    going_on = [event for event in events if isinstance(event, Connection)]
+    found = made([event for event in events if not isinstance(event, Connection)], *going_on)
+    assert (found["zmtp_peers_taken_total", workers], found["zmtp_peers_in_hand", workers]) == (11, 1)
 
 
 @pytest.mark.parametrize("name", ["rec_reconnect_storm.pcap", "rec_plain_wrong_password.pcap", "m31_req_rep.pcap"])

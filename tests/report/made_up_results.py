@@ -1,5 +1,6 @@
 """A report of a fleet, made up, with text that a hostile peer would choose."""
 
+from dissectors.events import Process
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
 from zmtpsniff.report.results import (
@@ -10,6 +11,7 @@ from zmtpsniff.report.results import (
     ReportFile,
     ReportLatency,
     ReportPair,
+    ReportPeer,
     ReportProblem,
     ReportReplies,
     ReportSeries,
@@ -62,6 +64,11 @@ def results() -> Results:
         ReportSocket(SERVICES[0], 4000, 12, 20_000_000, 20_000_000, 10**9, 3 * 10**9, BEGIN, 48 * HOUR,
                      {"REP": 4000}, {"REQ": 3990, "DEALER": 10}, {"3.1": 3000, "3.0": 1000}, {"NULL": 4000}),
         ReportSocket("[2001:db8::5]:5556", 30, 2, 0, 11_000_000, 10**6, 10**9, BEGIN, HOUR, {HOSTILE: 30}),
+    ]  # fmt: skip
+    made.peers = [
+        ReportPeer(SERVICES[0], f"10.0.1.{place}:40000", 1, "worker", HOSTILE, Process(place, HOSTILE), 90 - place,
+                   90 - place, 0.25, 80, MS, 2 * MS, 9 * MS, place, 0, place * MS, 0)
+        for place in range(4)
     ]  # fmt: skip
     for hour, start in enumerate(hours):
         made.versions.append(ReportVersion(start, HOUR, 80 + hour % 7 * 5, "3.1", "NULL"))

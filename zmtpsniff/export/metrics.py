@@ -9,12 +9,14 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from dissectors.address import port_of
+from dissectors.address import host_of, port_of
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
+from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure, PeerRow
 from zmtpsniff.errors import Error
 
 MOST_SERVICES = 100  # that have labels of their own
+MOST_PEERS = 500  # hosts of peers of services, likewise
 OTHER = "other"  # the label of all others
 # Upper ends of the buckets for times to reply, in seconds.
 BOUNDS = (1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -23,6 +25,15 @@ _BOUNDS_NS = [round(bound * 1e9) for bound in BOUNDS]
 _PATH = "/metrics"
 _PATIENCE = 0.5  # seconds; packets come in batches every 50 ms, empty or not
 _SOCKET = ("service", "sender", "socket_type")
+_PEER = ("service", "host")
+_METRICS: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+
+
+def _peer_family(one: PeerFigure) -> str:
+    """The name of the family of a figure, with its unit."""
+    return f"zmtp_peers_{one.field.removesuffix('_ns')}{'_seconds' if one.kind == 'time' else ''}"
+
+
 _FAMILIES: tuple[tuple[Any, str, str, Sequence[str]], ...] = (  # kind, name, meaning, labels
     (CounterMetricFamily, "zmtp_messages", "Messages.", _SOCKET),
     (CounterMetricFamily, "zmtp_octets", "Octets of the streams.", _SOCKET),
@@ -32,6 +43,7 @@ _FAMILIES: tuple[tuple[Any, str, str, Sequence[str]], ...] = (  # kind, name, me
     (CounterMetricFamily, "zmtp_subscriptions", "Topics subscribed to or cancelled.", ["action"]),
     (CounterMetricFamily, "zmtp_problems", "Problems: docs/problems.md.", ["code", "severity"]),
     (GaugeMetricFamily, "zmtp_findings", "Findings so far: docs/diagnose.md.", ["code", "severity"]),
+    *((_METRICS[one.metric], _peer_family(one), one.meaning, _PEER) for one in PEER_FIGURES if one.metric),
 )
 
 _Counts = dict[str, Counter[tuple[str, ...]]]  # by the name of a family: numbers by the values of its labels
@@ -90,6 +102,9 @@ class FindingsSource(Protocol):
     def findings(self) -> Sequence[CodedFinding]:
         """The findings about the events so far."""
 
+    def peers(self, going_on: Iterable[Connection], /) -> Iterable[PeerRow]:
+        """The work of each peer, with the connections that are not over."""
+
 
 class Metrics:
     """Counts events by service: the address that peers connect to.
@@ -103,6 +118,7 @@ class Metrics:
         self._capture = capture
         self._diagnosis = diagnosis
         self._services: set[str] = set()
+        self._hosts: set[tuple[str, str]] = set()  # services with hosts of their peers
         self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
         self._over: _Counts = {name: Counter() for _, name, _, _ in _FAMILIES}
         self._open: dict[int, Connection] = {}  # by flow: those whose last summary has not come
@@ -165,6 +181,7 @@ class Metrics:
         self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():
             self._count(now, connection, is_open=True)
+        self._count_peers(now)
         self._now = now
 
     def _count(self, counts: _Counts, connection: Connection, is_open: bool) -> None:
@@ -177,6 +194,20 @@ class Metrics:
         counts["zmtp_connections_opened"][service,] += 1
         counts["zmtp_connections_open"][service,] += is_open
         counts["zmtp_subscriptions_active"][service,] += len(connection.subscriptions) if is_open else 0
+
+    def _count_peers(self, counts: _Counts) -> None:
+        """Add up the work of the peers of each host."""
+        for row in self._diagnosis.peers(self._open.values()):
+            labels = self._label(row.service), host_of(row.peer)
+            if labels not in self._hosts:
+                if len(self._hosts) >= MOST_PEERS:
+                    labels = labels[0], OTHER
+                else:
+                    self._hosts.add(labels)
+            for one in PEER_FIGURES:
+                if one.metric:
+                    value = getattr(row, one.field)
+                    counts[_peer_family(one)][labels] += value / 1e9 if one.kind == "time" else value
 
     def _latencies_of(self, reply: Message) -> list[int]:
         service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=port_of))

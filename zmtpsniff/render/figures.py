@@ -1,7 +1,9 @@
 """Numbers and cells as tables for people have them."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from zmtpsniff.words.durations import brief
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -32,6 +34,15 @@ def _scaled(count: float) -> tuple[str, str]:
 def short(count: float) -> str:
     """A number in seven characters at most, such as ``12,345``, ``1.23 M``."""
     return f"{count:,.0f}" if count < 100_000 else " ".join(_scaled(count))
+
+
+def figure(value: float | None, kind: Literal["count", "share", "time"]) -> str:
+    """A figure of a peer; empty for none, and for nothing."""
+    if not value:
+        return ""
+    if kind == "share":
+        return f"{100 * value:.0f} %"
+    return brief(int(value)) if kind == "time" else short(value)
 
 
 def rate(count: float | None, unit: str = "", per: str = "/s") -> str:

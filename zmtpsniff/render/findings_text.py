@@ -6,9 +6,11 @@ from typing import TextIO
 
 from dissectors.events import SEVERITIES, Capture
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerRow
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
+from zmtpsniff.render.figures import figure
 from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import Palette, make_palette
 from zmtpsniff.words.counts import plural
@@ -52,11 +54,20 @@ def _finding(finding: Finding, palette: Palette, clock: Clock, columns: int) -> 
     head = _wrapped(f"{escape(finding.summary)} [{finding.code}{certainty}]", columns)
     lines = [f"{palette.paint(style, f'{finding.severity:<8}')} {palette.paint(palette.title, head[0])}"]
     lines += [f"{_INDENT}{palette.paint(palette.title, line)}" for line in head[1:]]
-    for label, text in (("known by", f"{finding.known}{_places(finding, clock)}"), ("to do", finding.advice)):
+    told = [("known by", f"{finding.known}{_places(finding, clock)}"), ("to do", finding.advice)]
+    if len(finding.peers) > 1:
+        told.insert(1, ("by peer", "; ".join(map(_peer, finding.peers))))
+    for label, text in told:
         first, *rest = _wrapped(f"{label}: {escape(text)}", columns)
         lines.append(f"{_INDENT}{palette.paint(palette.label, first[: len(label) + 1])}{first[len(label) + 1 :]}")
         lines += [_INDENT + line for line in rest]
     return lines
+
+
+def _peer(row: PeerRow) -> str:
+    """The figures of a peer, as in ``10.0.0.9:40000 taken 8, share 50 %``."""
+    figures = ((one.title.lower(), figure(getattr(row, one.field), one.kind)) for one in PEER_FIGURES)
+    return f"{row.peer} {', '.join(f'{title} {value}' for title, value in figures if value)}"
 
 
 def _places(finding: Finding, clock: Clock) -> str:

@@ -6,11 +6,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.records import (
+    PEER_FIGURES,
     AnyRecord,
     ConnectionRow,
     CutRow,
     LatencyRow,
     Pattern,
+    PeerRow,
     ProblemRow,
     PublicationRow,
     Record,
@@ -24,11 +26,12 @@ from zmtpsniff.render.chart import Blocks, make_blocks
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import columns, drawn, plain_table
+from zmtpsniff.render.figures import figure
 from zmtpsniff.render.figures import lines as _lines
 from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
 from zmtpsniff.render.palette import STYLES, Signs, make_signs
-from zmtpsniff.render.wording import ENDS, process_words, protocol
+from zmtpsniff.render.wording import ENDS, process_words, program, protocol
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import NS, duration
 from zmtpsniff.words.durations import brief as _brief
@@ -90,6 +93,7 @@ class _Drawing:
         draws: dict[type, Any] = {
             ConnectionRow: self._connections,
             SocketRow: self._sockets,
+            PeerRow: self._peers,
             TopicRow: self._topics,
             PublicationRow: self._publications,
             LatencyRow: self._latencies,
@@ -192,6 +196,17 @@ class _Drawing:
                 _lines(_short(row.messages_in), _rate(row.octets_in, "B", "")),
                 _lines(_short(row.messages_out), _rate(row.octets_out, "B", "")),
             )
+        self._console.print(table)
+
+    def _peers(self, rows: list[PeerRow]) -> None:
+        """Two lines a peer: itself, the service that it is connected to. Figures that no peer has are left out."""
+        figures = [one for one in PEER_FIGURES if any(getattr(row, one.field) for row in rows)]
+        longest = max(max(len(escape(row.peer)), len(escape(row.service))) for row in rows)
+        table = self._table("@Peer, and its service", "Role", *(f">{one.title}" for one in figures), address=longest)
+        for row in rows:
+            role = _lines(row.role or "", program(row.process) or escape(row.socket_type or ""))
+            name = _lines(escape(row.peer), escape(row.service), styles=("cyan", "magenta"))
+            table.add_row(name, role, *(figure(getattr(row, one.field), one.kind) for one in figures))
         self._console.print(table)
 
     def _topics(self, rows: list[TopicRow]) -> None:

@@ -1,6 +1,6 @@
 """The words that the formats for people have in common."""
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Subscription
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Process, Subscription
 from dissectors.records import record_fields
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import duration
@@ -132,7 +132,11 @@ def peer_words(peer: Peer, max_bytes: int, more: str) -> str:
 
 def process_words(peer: Peer) -> str:
     """The program at one end of a connection, as in ``python3 [4711] in 8f3ab2c41d90``; may be empty."""
-    process = peer.process
+    return program(peer.process)
+
+
+def program(process: Process | None) -> str:
+    """A process in words; empty for none."""
     if process is None:
         return ""
     place = f" in {escape(process.container)}" if process.container is not None else ""

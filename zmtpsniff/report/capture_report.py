@@ -8,7 +8,7 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import HostPairKey, Overview
-from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, Record, SocketRow, record_of
+from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, PeerRow, Record, SocketRow, record_of
 from zmtpsniff.analysis.statistics.report import report as rows_of
 from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic
 from zmtpsniff.analysis.statistics.statistics import ROWS
@@ -20,6 +20,7 @@ from zmtpsniff.report.results import (
     ReportCut,
     ReportLatency,
     ReportPair,
+    ReportPeer,
     ReportProblem,
     ReportReplies,
     ReportSeries,
@@ -92,11 +93,14 @@ class CaptureReport:
     # ------------------------------------------------------------------ a section each
 
     def _add_rows(self, results: Results) -> None:
-        """Sockets and replies are those of ``zmtpsniff stats``."""
-        for row in rows_of(self._statistics, self._top):
+        """Sockets, their peers and replies are those of ``zmtpsniff stats``."""
+        peers = self._diagnosis.peers() if self._keep is None else []
+        for row in rows_of(self._statistics, self._top, peers=peers):
             match row:
                 case SocketRow():
                     results.sockets.append(record_of(ReportSocket, row))
+                case PeerRow():
+                    results.peers.append(record_of(ReportPeer, row))
                 case LatencyRow(pattern="request-reply"):
                     results.latencies.append(record_of(ReportLatency, row))
                 case CutRow() if row.of in _CUTS and row.pattern != "heartbeat":
@@ -174,6 +178,7 @@ class CaptureReport:
 
 _CUTS: dict[str, type[Record]] = {
     "stats-socket": ReportSocket,
+    "stats-peer": ReportPeer,
     "stats-latency": ReportLatency,
 }
 

@@ -13,7 +13,7 @@ import msgspec
 
 from dissectors.events import Handshake, Octets, Severity
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.statistics.records import ProblemRecord, Record, SocketRecord, SubscriptionRecord
+from zmtpsniff.analysis.statistics.records import PeerRecord, ProblemRecord, Record, SocketRecord, SubscriptionRecord
 from zmtpsniff.analysis.statistics.severities import Severities
 from zmtpsniff.analysis.ways.records import Way
 
@@ -59,6 +59,10 @@ class ReportPair(Record, tag="report-pair"):
 
 class ReportSocket(SocketRecord, tag="report-socket"):
     """One bound address with all connections to it; of each kind of names ten at most."""
+
+
+class ReportPeer(PeerRecord, tag="report-peer"):
+    """One peer of a bound address."""
 
 
 class ReportVersion(Record, tag="report-version"):
@@ -236,6 +240,7 @@ AnyReportRecord = (
     | Way
     | ReportPair
     | ReportSocket
+    | ReportPeer
     | ReportVersion
     | ReportTopic
     | ReportSubscription
@@ -262,6 +267,7 @@ class Results(msgspec.Struct):
     ways: list[Way] = []
     pairs: list[ReportPair] = []
     sockets: list[ReportSocket] = []
+    peers: list[ReportPeer] = []
     versions: list[ReportVersion] = []
     timeline: list[ReportTimeline] = []
     latencies: list[ReportLatency] = []

@@ -5,18 +5,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from dissectors.events import SEVERITIES, Severity
-from zmtpsniff.analysis.statistics.records import Record
+from zmtpsniff.analysis.statistics.records import PEER_FIGURES, Record
 from zmtpsniff.analysis.statistics.severities import Severities, worst
 from zmtpsniff.render.clock import Clock
-from zmtpsniff.render.figures import short
+from zmtpsniff.render.figures import figure, short
 from zmtpsniff.render.way_ladder import lasted_ns, way_words
-from zmtpsniff.render.wording import protocol
+from zmtpsniff.render.wording import program, protocol
 from zmtpsniff.report.results import (
     ReportClock,
     ReportDelay,
     ReportFile,
     ReportLatency,
     ReportPair,
+    ReportPeer,
     ReportProblem,
     ReportSeries,
     ReportSocket,
@@ -87,6 +88,7 @@ def sections(results: Results, more: str = "…") -> list[Section]:
         _ways(results),
         _pairs(results, more),
         _sockets(results, more),
+        _peers(results, more),
         _versions(results),
         _topics(results, more),
         _subscriptions(results, more),
@@ -204,6 +206,17 @@ def _sockets(results: Results, more: str) -> Section:
         kinds = (_kinds(row.socket_types), _kinds(row.peer_socket_types), Cell("\n".join(filter(None, agreed))))
         counts = _counts(row.connections, row.open, row.messages_in, row.messages_out)
         section.rows.append((_service(row.address), *kinds, *counts))
+    return section
+
+
+def _peers(results: Results, more: str) -> Section:
+    figures = [one for one in PEER_FIGURES if any(getattr(row, one.field) for row in results.peers)]
+    titles = columns("Peer", "Of the socket", "Role", "Program", *(f">{one.title}" for one in figures))
+    section = Section("peers", "Work of each peer", titles, note=_left_out(results, ReportPeer, more))
+    for row in results.peers:
+        values = [(getattr(row, one.field) or 0, one.kind) for one in figures]
+        names = (_text(row.peer), _service(row.service), _text(row.role), Cell(program(row.process)))
+        section.rows.append((*names, *(Cell(figure(value, kind), value) for value, kind in values)))
     return section
 
 

@@ -56,7 +56,7 @@ def test_a_receiver_that_closes_while_jobs_wait_for_it() -> None:
         f"the PULL at {pull} closed its connection to {push} in the middle of a message that {push} was sending"
     )
     assert found.known == "it had had no room for 693 ms before, and was asked for it 2 times"
-    assert [one.severity for one in diagnose(FIXTURES / "rec_unread_jobs_ok.pcap")] == ["note"]  # nobody listens then
+    assert diagnose(FIXTURES / "rec_unread_jobs_ok.pcap") == []
 
 
 def waits(to: str, cause: Cause = "window", *, is_open: bool = False) -> Callable[[Connection], Stall]:

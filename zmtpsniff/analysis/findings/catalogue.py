@@ -17,6 +17,7 @@ class FindingKind(NamedTuple):
     known: str
     advice: str
     waits: bool = False  # somebody may wait in vain, even if it is a note
+    of_peers: bool = False  # what the peers of the same service did tells more
 
 
 FINDINGS: dict[str, FindingKind] = {
@@ -104,6 +105,7 @@ FINDINGS: dict[str, FindingKind] = {
         "subscriber to a part may lack numbers then, which is possible only.",
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
+        of_peers=True,
     ),
     "identity-shared": FindingKind(
         "warning",
@@ -178,6 +180,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Let the receiver take what has come before it closes, and tell its senders to stop first. Let the sender wait "
         "until all is sent (no ZMQ_LINGER of 0). TCP's acknowledgment comes from the kernel, not from the program: "
         "where no job may be lost, let the worker answer each, and send again what is not answered.",
+        of_peers=True,
     ),
     "worker-silent": FindingKind(
         "error",
@@ -186,6 +189,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Restart the worker, and find out where it hangs. A ROUTER that gives work only to workers that are "
         "idle, as in the Majordomo pattern, leaves out one that does not answer.",
         waits=True,
+        of_peers=True,
     ),
     "worker-closed": FindingKind(
         "warning",
@@ -194,6 +198,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Find out why the worker ended. The senders of these requests wait for replies that will not come: let a "
         "worker finish its requests before it closes, and let requesters give up and ask again.",
         waits=True,
+        of_peers=True,
     ),
     "not-passed-on": FindingKind(
         "error",
@@ -233,6 +238,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Look at what the program does between two receives, and at its processor. Whatever its sender cannot queue "
         "(ZMQ_SNDHWM) is dropped by PUB, and stops PUSH, REQ and DEALER.",
         waits=True,
+        of_peers=True,
     ),
     "work-uneven": FindingKind(
         "warning",
@@ -244,6 +250,7 @@ FINDINGS: dict[str, FindingKind] = {
         "the PUSH and ZMQ_RCVHWM of the workers to 1, set before connecting), or let workers ask for jobs: a ROUTER "
         "that sends to the REQ or DEALER that says it is ready (chapter 3 of the ZeroMQ guide).",
         waits=True,
+        of_peers=True,
     ),
     "replies-slow": FindingKind(
         "warning",

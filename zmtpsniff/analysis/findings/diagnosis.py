@@ -1,12 +1,13 @@
 """Asks all inquiries what is wrong in a system of programs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
@@ -26,10 +27,13 @@ from zmtpsniff.analysis.findings.topics import Topics
 from zmtpsniff.analysis.findings.uneven_work import UnevenWork
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
+from zmtpsniff.analysis.findings.workload import Workload
+from zmtpsniff.analysis.statistics.records import PeerRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
+_PEERS = 5  # of one service that a finding has
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
 
@@ -50,7 +54,9 @@ class Diagnosis:
         self.know_processes = relays.know_processes
         self._numbering = Numbering(sequence)
         self._requests = Requests(relays.passes_on, timeout_seconds)
+        self._workload = Workload(self._requests.exchange)
         self.inquiries: list[Inquiry] = [
+            self._workload,  # before requests, which forget a connection that is over
             Endpoints(rules),
             Handshakes(),
             self._requests,
@@ -281,6 +287,10 @@ class Diagnosis:
         """Whether a publisher's message had a number at the place that ``sequence`` names."""
         return self._numbering.has_numbers
 
+    def peers(self, going_on: Iterable[Connection] = ()) -> list[PeerRow]:
+        """The work of each peer of a bound socket, with the connections that are not over."""
+        return self._workload.rows(going_on)
+
     def findings(self) -> list[Finding]:
         """The faults so far, the most harmful first. Some are known only once a connection, or the capture, is over."""
         claims: dict[tuple[str, str], Claim] = {}
@@ -288,7 +298,19 @@ class Diagnosis:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
                 claims.setdefault((claim.code, claim.subject or claim.summary), claim)
-        return by_harm(map(finding, claims.values()))
+        found = by_harm(map(finding, claims.values()))
+        concerned = [one for one in found if FINDINGS[one.code].of_peers]
+        peers = worth_telling(self.peers()) if concerned else []
+        for each in concerned:
+            each.peers = _concerned(peers, each.endpoints)
+        return found
+
+
+def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:
+    """The peers of the service of a finding, those first that it names, then the busiest."""
+    services = {row.service for row in peers if row.service in endpoints and row.peer in endpoints}
+    rows = [row for row in peers if row.service in services]
+    return sorted(rows, key=lambda row: (row.peer not in endpoints, -row.taken - row.given))[:_PEERS]
 
 
 def _tell(listeners: Sequence[Listener] | None, run: list[Message]) -> None:

@@ -8,6 +8,7 @@ import msgspec
 from dissectors.events import SEVERITIES, Severity
 from dissectors.records import meaning
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.statistics.records import PeerRow
 
 Certainty = Literal["certain", "likely", "possible"]
 _MOST_EVIDENCE = 5
@@ -38,6 +39,7 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     first_ns: Annotated[int | None, meaning("When it happened first, since 1970.", "ns")] = None
     last_ns: Annotated[int | None, meaning("When it happened last.", "ns")] = None
     suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
+    peers: Annotated[list[PeerRow], meaning("Of work that peers of one socket share: what each of them did.")] = []
 
     @property
     def waits(self) -> bool:

@@ -138,6 +138,10 @@ class Requests(Inquiry):
             if side in sums and sender.flow in flows:
                 exchanges[sender.flow].add(slow[sender.flow], sums[side])
 
+    def exchange(self, flow: int) -> ExchangeCount | None:
+        """The requests and replies of a connection that is not over."""
+        return self._exchanges.get(flow)
+
     def lose(self, dossier: Dossier) -> None:
         """The missing octets may be the replies."""
         exchange = self._exchanges.get(dossier.flow)

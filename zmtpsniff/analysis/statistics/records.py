@@ -3,13 +3,17 @@
 Times are Unix times. Times and durations are in nanoseconds. Octets of connections are those of their TCP streams.
 """
 
-from typing import Any, Literal, TypeVar
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from dissectors.events import End, Handshake, Octets, Peer, Severity, Sides, Transport
+from dissectors.events import End, Handshake, Octets, Peer, Process, Severity, Sides, Transport
 
 Pattern = Literal["request-reply", "heartbeat"]
+PeerRole = Literal["client", "worker", "consumer", "producer"]
+"""Whether a peer asks, answers, only takes messages, or only gives some."""
 
 
 class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
@@ -17,6 +21,7 @@ class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
 
 
 AnyKind = TypeVar("AnyKind", bound=Record)
+AnyPeer = TypeVar("AnyPeer", bound="PeerRecord")
 
 
 def record_of(kind: type[AnyKind], *sources: object, **values: Any) -> AnyKind:
@@ -47,6 +52,60 @@ class SocketRecord(Record):
     peer_socket_types: dict[str, int] = {}
     versions: dict[str, int] = {}  # negotiated
     mechanisms: dict[str, int] = {}
+
+
+class PeerRecord(Record):
+    """One peer of a bound address: by its process if that is known, else by its identity or its address."""
+
+    service: str  # the bound address
+    peer: str  # the address of its last connection
+    connections: int
+    role: PeerRole | None = None
+    socket_type: str | None = None
+    process: Process | None = None
+    taken: int = 0  # messages to it
+    given: int = 0  # messages from it
+    share: float | None = None  # of the messages to all peers of the service
+    replies: int = 0  # of it, or to it if it asks
+    p50_ns: int = 0  # how long these took; percentiles are 1 % off at most
+    p95_ns: int = 0
+    max_ns: int = 0
+    in_hand: int = 0  # requests to it without a reply, at the end
+    waiting: int = 0  # its own requests without a reply, at the end
+    window_closed_ns: int = 0  # it had no room, and the service had more for it
+    waited_ns: int = 0  # the service had no room, and it had more
+
+
+class PeerFigure(NamedTuple):
+    """A field of a peer as tables and metrics have it."""
+
+    field: str
+    title: str
+    kind: Literal["count", "share", "time"]
+    metric: Literal["counter", "gauge"] | None  # None: peers of one host do not add up
+    meaning: str
+
+
+PEER_FIGURES = (
+    PeerFigure("taken", "Taken", "count", "counter", "Messages to peers."),
+    PeerFigure("share", "Share", "share", None, "The part of the messages of the service that came to the peer."),
+    PeerFigure("given", "Given", "count", "counter", "Messages from peers."),
+    PeerFigure("p50_ns", "p50", "time", None, "The median time of its replies."),
+    PeerFigure("p95_ns", "p95", "time", None, "95 % of its replies took no longer."),
+    PeerFigure("in_hand", "In hand", "count", "gauge", "Requests to peers that have no reply."),
+    PeerFigure("waiting", "Waiting", "count", "gauge", "Requests of peers that have no reply."),
+    PeerFigure("window_closed_ns", "No room", "time", "counter", "How long peers had no room for more."),
+    PeerFigure("waited_ns", "Waited", "time", "counter", "How long peers waited for room at the service."),
+)
+"""The figures of peers, in the order of tables."""
+
+
+def worth_telling(rows: Iterable[AnyPeer]) -> list[AnyPeer]:
+    """The peers of services that have several, and those that wait or let others wait."""
+    every = list(rows)
+    peers = Counter(row.service for row in every)
+    waits = ("in_hand", "waiting", "window_closed_ns", "waited_ns")
+    return [row for row in every if peers[row.service] > 1 or any(getattr(row, name) for name in waits)]
 
 
 class SubscriptionRecord(Record):
@@ -93,6 +152,10 @@ class SocketRow(SocketRecord, tag="stats-socket"):
     """One bound address with all connections to it."""
 
     missing: int = 0  # messages that may be missing above, at most
+
+
+class PeerRow(PeerRecord, tag="stats-peer"):
+    """One peer of a bound address."""
 
 
 class TopicRow(SubscriptionRecord, tag="stats-topic"):
@@ -176,5 +239,14 @@ class TotalRow(Record, tag="stats-total"):
 
 
 AnyRecord = (
-    ConnectionRow | SocketRow | TopicRow | PublicationRow | LatencyRow | TimelineRow | ProblemRow | CutRow | TotalRow
+    ConnectionRow
+    | SocketRow
+    | PeerRow
+    | TopicRow
+    | PublicationRow
+    | LatencyRow
+    | TimelineRow
+    | ProblemRow
+    | CutRow
+    | TotalRow
 )

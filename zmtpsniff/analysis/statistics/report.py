@@ -1,6 +1,6 @@
 """From what was counted to records."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from dissectors.events import SEVERITIES
@@ -11,6 +11,7 @@ from zmtpsniff.analysis.statistics.records import (
     CutRow,
     LatencyRow,
     Pattern,
+    PeerRow,
     ProblemRow,
     PublicationRow,
     Record,
@@ -19,6 +20,7 @@ from zmtpsniff.analysis.statistics.records import (
     TopicRow,
     TotalRow,
     record_of,
+    worth_telling,
 )
 from zmtpsniff.analysis.statistics.rows import NAMES, ServiceSum
 from zmtpsniff.analysis.statistics.sketch import Sketch
@@ -29,8 +31,10 @@ _NS = 1_000_000_000
 _Some = TypeVar("_Some", bound=Record)
 
 
-def report(statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT) -> list[AnyRecord]:
-    """All records, section by section.
+def report(
+    statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT, peers: Sequence[PeerRow] = ()
+) -> list[AnyRecord]:
+    """All records, section by section; ``peers`` are those that a diagnosis has counted.
 
     A section with an order has ``top`` records at most, and says how many more there are.
     """
@@ -43,6 +47,10 @@ def report(statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT) -> lis
     sockets = _first((_socket(name, row) for name, row in statistics.sockets.rows.items()), SocketRow, top, sort)
     records += sockets
     _tell_cut(records, "stats-socket", statistics.sockets.at_least() - len(sockets))
+
+    told = worth_telling(peers)
+    records += _first(told, PeerRow, top, sort)
+    _tell_cut(records, "stats-peer", len(told) - top)
 
     topics = _first(
         (record_of(TopicRow, row, topic=topic) for topic, row in statistics.topics.rows.items()), TopicRow, top, sort

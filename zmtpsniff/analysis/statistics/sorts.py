@@ -5,7 +5,15 @@ from typing import Any
 
 from dissectors.events import Octets, at_hand
 from zmtpsniff.analysis.defaults import SORT
-from zmtpsniff.analysis.statistics.records import ConnectionRow, LatencyRow, PublicationRow, Record, SocketRow, TopicRow
+from zmtpsniff.analysis.statistics.records import (
+    ConnectionRow,
+    LatencyRow,
+    PeerRow,
+    PublicationRow,
+    Record,
+    SocketRow,
+    TopicRow,
+)
 
 _Keys = dict[type[Record], Callable[[Any], Any]]
 
@@ -21,6 +29,7 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
         {
             ConnectionRow: lambda row: row.messages.client + row.messages.server,
             SocketRow: lambda row: row.messages_in + row.messages_out,
+            PeerRow: lambda row: row.taken + row.given,
             TopicRow: lambda row: row.messages,
             PublicationRow: lambda row: row.messages,
             LatencyRow: lambda row: row.count,
@@ -44,15 +53,16 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
         {
             ConnectionRow: lambda row: (row.server.address, row.client.address),
             SocketRow: lambda row: row.address,
+            PeerRow: lambda row: (row.service, row.peer),
             TopicRow: lambda row: _octets(row.topic),
             PublicationRow: lambda row: _octets(row.topic),
             LatencyRow: lambda row: row.service or "",
         },
     ),
-    "p50": (True, {LatencyRow: lambda row: row.p50_ns}),
-    "p95": (True, {LatencyRow: lambda row: row.p95_ns}),
+    "p50": (True, {LatencyRow: lambda row: row.p50_ns, PeerRow: lambda row: row.p50_ns}),
+    "p95": (True, {LatencyRow: lambda row: row.p95_ns, PeerRow: lambda row: row.p95_ns}),
     "p99": (True, {LatencyRow: lambda row: row.p99_ns}),
-    "max": (True, {LatencyRow: lambda row: row.max_ns}),
+    "max": (True, {LatencyRow: lambda row: row.max_ns, PeerRow: lambda row: row.max_ns}),
 }
 
 

@@ -1,0 +1,111 @@
+"""The work of each peer of a bound socket."""
+
+from pathlib import Path
+
+import pytest
+
+import zmtpsniff
+from dissectors.events import Connection, Peer, Process, Sides
+from tests.analysis.findings.diagnoses import diagnose
+from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.workload import Workload
+from zmtpsniff.analysis.statistics.records import PeerRow, worth_telling
+from zmtpsniff.dissection import open_files
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators
+from zmtpsniff.net.witness import Stall
+
+SERVICE = "10.0.0.1:5555"
+
+
+def rows(path: Path, *, batches: bool = False) -> list[PeerRow]:
+    diagnosis = Diagnosis()
+    for events in open_files([path], Settings(batches=batches), Collaborators(witness=diagnosis)).batches():
+        diagnosis.take(events)
+    return diagnosis.peers()
+
+
+def counted(*connections: Connection, stalls: tuple[Stall, ...] = (), going_on: bool = False) -> list[PeerRow]:
+    workload = Workload(lambda flow: None)
+    for stall in stalls:
+        workload.stall(stall)
+    if going_on:
+        return workload.rows(connections)
+    for connection in connections:
+        workload.end(None, connection, 9)
+    return workload.rows()
+
+
+def connection(flow: int, client: Peer, to_client: int, to_server: int = 0) -> Connection:
+    server = Peer(SERVICE, socket_type="PUSH")
+    return Connection(flow, "tcp", client, server, Sides(to_server, to_client), Sides(9, 9), 0, 9, "fin")
+
+
+@pytest.mark.parametrize("batches", [False, True])
+def test_workers_that_answer(batches: bool) -> None:
+    """Real REPs of a DEALER, of which one closes with a request in hand."""
+    leaving, staying = sorted(rows(FIXTURES / "rec_closing_worker.pcap", batches=batches), key=lambda row: row.taken)
+    assert (leaving.role, leaving.taken, leaving.given, leaving.in_hand) == ("worker", 3, 2, 1)
+    assert (staying.role, staying.taken, staying.given, staying.in_hand) == ("worker", 8, 8, 0)
+    assert (leaving.share, staying.share) == (0.2727, 0.7273)
+    assert (staying.replies, staying.p50_ns) == (8, 90249)
+    assert {leaving.service, staying.service} == {"127.0.0.1:5560"}
+
+
+def test_consumers_that_have_no_room() -> None:
+    busy, idle = sorted(rows(FIXTURES / "work" / "rec_waiting_work.pcap"), key=lambda row: -row.window_closed_ns)
+    assert (busy.role, idle.role) == ("consumer", "consumer")
+    assert (round(busy.window_closed_ns / 1e9, 1), idle.window_closed_ns) == (2.2, 0)
+    healthy = rows(FIXTURES / "work" / "rec_waiting_work_ok.pcap")
+    assert [row.share for row in healthy] == [0.5, 0.5]
+
+
+def test_a_client_that_waits() -> None:
+    (row,) = rows(FIXTURES / "rec_unanswered_request.pcap")
+    assert (row.role, row.waiting, row.in_hand, row.share) == ("client", 1, 0, None)
+
+
+def test_a_finding_has_the_peers_of_its_service_and_no_others() -> None:
+    (found,) = diagnose(FIXTURES / "rec_closing_worker.pcap")
+    assert [row.peer for row in found.peers] == [found.endpoints[0], "127.0.0.1:57040"]
+
+
+@pytest.mark.parametrize(
+    ("peers", "names"),
+    [
+        ((Peer("10.0.0.2:1"), Peer("10.0.0.2:2")), ["10.0.0.2:1", "10.0.0.2:2"]),
+        ((Peer("10.0.0.2:1", identity=b"w"), Peer("10.0.0.2:2", identity=b"w")), ["10.0.0.2:2"]),
+        ((Peer("10.0.0.2:1", identity=b"w"), Peer("10.0.0.3:1", identity=b"w")), ["10.0.0.2:1", "10.0.0.3:1"]),
+        ((Peer("10.0.0.2:1", process=Process(7, "x")), Peer("10.0.0.2:2", process=Process(7, "x"))), ["10.0.0.2:2"]),
+    ],
+)
+def test_a_peer_that_comes_back_is_one(peers: tuple[Peer, ...], names: list[str]) -> None:
+    found = counted(*(connection(flow, peer, 5) for flow, peer in enumerate(peers, 1)))
+    assert [row.peer for row in found] == names
+    assert sum(row.taken for row in found) == 10
+    assert sum(row.connections for row in found) == 2
+
+
+@pytest.mark.parametrize("going_on", [False, True])
+def test_whoever_had_no_room_let_the_other_wait(going_on: bool) -> None:
+    client = Peer("10.0.0.2:1")
+    stalls = (
+        Stall(1, client.address, SERVICE, "window", 1, 4, 1, 1, True),
+        Stall(1, client.address, SERVICE, "window", 5, 7, 1, 1, True),
+        Stall(1, SERVICE, client.address, "window", 1, 2, 1, 1, True),
+        Stall(1, SERVICE, client.address, "unacknowledged", 1, 9, 1, 1, True),
+        Stall(2, client.address, SERVICE, "window", 1, 9, 1, 1, True),
+    )
+    (row,) = counted(connection(1, client, 5), stalls=stalls, going_on=going_on)
+    assert (row.window_closed_ns, row.waited_ns) == (5, 1)
+    assert worth_telling([row]) == [row]
+    (quiet,) = counted(connection(1, client, 5))
+    assert worth_telling([quiet]) == []
+
+
+def test_asking_twice_counts_once() -> None:
+    diagnosis = Diagnosis()
+    events = list(zmtpsniff.open(FIXTURES / "rec_closing_worker.pcap"))
+    diagnosis.take(events)
+    assert diagnosis.peers() == diagnosis.peers()

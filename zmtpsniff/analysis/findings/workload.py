@@ -1,0 +1,139 @@
+"""The work of each peer of a bound socket: a worker, a consumer, a client; its share, what it has in hand, its waits.
+
+A peer is told apart by its process, where that is known, else by the identity that it announced, else by its address.
+So a worker that connects again stays one peer. Counts are those of TCP connections that are over, or as far as they
+have come.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TypeGuard
+
+import msgspec
+
+from dissectors.address import host_of
+from dissectors.events import Connection
+from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.findings.exchanges import ExchangeCount
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.statistics.records import PeerRole, PeerRow
+from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.net.witness import Stall
+
+_Key = tuple[str, str, str]  # the service, the host of the peer, and what tells it from others there
+
+
+class _Load:
+    """The work of one peer, on all its connections."""
+
+    __slots__ = ("latencies", "row")
+
+    def __init__(self) -> None:
+        self.row = PeerRow("", "", 0)
+        self.latencies: Sketch | None = None
+
+
+class Workload(Inquiry):
+    """The work of each peer of a bound socket."""
+
+    def __init__(self, exchange: Callable[[int], ExchangeCount | None]) -> None:
+        """``exchange`` gives what is known of the requests and replies of a connection that is not over."""
+        self._exchange = exchange
+        self._closed: Ledger[tuple[int, str], int] = Ledger(int)  # how long a receiver had no room, by flow
+        self._loads: Ledger[_Key, _Load] = Ledger(_Load)
+
+    def stall(self, stall: Stall) -> None:
+        """A receiver had no room."""
+        if stall.cause == "window":
+            key = stall.flow, stall.receiver
+            self._closed.put(key, self._closed.at(key) + stall.until_ns - stall.since_ns)
+
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
+        """Count a connection that is over."""
+        _add(self._loads.at(_key(event)), event, *self._facts(event))
+        for peer in (event.client, event.server):
+            self._closed.entries.pop((event.flow, peer.address), None)
+
+    def _facts(self, event: Connection) -> tuple[ExchangeCount | None, int, int]:
+        """Requests and replies of a connection, and how long its client and its server had no room."""
+        client, server = ((event.flow, peer.address) for peer in (event.client, event.server))
+        return self._exchange(event.flow), self._closed.entries.get(client, 0), self._closed.entries.get(server, 0)
+
+    def rows(self, going_on: Iterable[Connection] = ()) -> list[PeerRow]:
+        """A row for each peer, with the connections that are not over."""
+        loads = dict(self._loads.entries)
+        for event in going_on:
+            key = _key(event)
+            load = loads.get(key)
+            if load is None or load is self._loads.entries.get(key):
+                loads[key] = load = _copy(load)
+            _add(load, event, *self._facts(event))
+        taken: Counter[str] = Counter()
+        for (service, _, _), load in loads.items():
+            taken[service] += load.row.taken
+        peers = Counter(service for service, _, _ in loads)
+        for load in loads.values():
+            row, latencies = load.row, load.latencies
+            is_alone = peers[row.service] == 1 or not row.taken
+            row.share = None if is_alone else round(row.taken / taken[row.service], 4)
+            if latencies is not None and latencies.count:
+                row.replies = latencies.count
+                row.p50_ns, row.p95_ns, row.max_ns = map(latencies.percentile, (50, 95, 100))
+        return [load.row for load in loads.values()]
+
+
+def _key(event: Connection) -> _Key:
+    peer = event.client
+    name = peer.address
+    if peer.process is not None:
+        name = f"{peer.process.pid}"
+    elif isinstance(peer.identity, bytes) and peer.identity:
+        name = peer.identity.hex()
+    return event.server.address, host_of(peer.address), name
+
+
+def _add(load: _Load, event: Connection, exchange: ExchangeCount | None, closed_ns: int, waited_ns: int) -> None:
+    """Count one more connection of a peer."""
+    row, peer = load.row, event.client
+    row.service, row.peer = event.server.address, peer.address
+    row.connections += 1
+    row.socket_type = peer.type_name or row.socket_type
+    row.process = peer.process or row.process
+    row.taken += event.messages.server
+    row.given += event.messages.client
+    row.window_closed_ns += closed_ns
+    row.waited_ns += waited_ns
+    row.role = _role(event, exchange) or row.role
+    if _asks(exchange):
+        if load.latencies is None:
+            load.latencies = Sketch()
+        load.latencies.join(exchange.latencies)
+        left = 0 if exchange.blind else max(exchange.asked - exchange.answered, 0)
+        if exchange.asker == peer.address:
+            row.waiting += left
+        else:
+            row.in_hand += left
+
+
+def _asks(exchange: ExchangeCount | None) -> TypeGuard[ExchangeCount]:
+    """Whether requests pass on a connection. A DEALER that gets no answer may want none."""
+    return exchange is not None and exchange.asker is not None and bool(exchange.answered or exchange.strict)
+
+
+def _role(event: Connection, exchange: ExchangeCount | None) -> PeerRole | None:
+    if _asks(exchange):
+        return "client" if exchange.asker == event.client.address else "worker"
+    if bool(event.messages.server) == bool(event.messages.client):
+        return None
+    return "consumer" if event.messages.server else "producer"
+
+
+def _copy(load: _Load | None) -> _Load:
+    """Another load, which may be added to."""
+    made = _Load()
+    if load is not None:
+        made.row = msgspec.structs.replace(load.row)
+        if load.latencies is not None:
+            made.latencies = Sketch()
+            made.latencies.join(load.latencies)
+    return made
