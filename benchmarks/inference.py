@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Fault, Packet, Source
+from zmtpsniff.capture.source import Fault, Source
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
@@ -43,17 +44,16 @@ class Late:
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
-        self.offsets: list[int] = []
         self._source = source
         self._lacks = lacks
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         """All packets but those."""
         number = 0
         for batch in self._source.batches():
             kept = [packet for place, packet in enumerate(batch, number + 1) if place not in self._lacks]
             number += len(batch)
-            yield kept
+            yield Block.of(kept)
 
 
 class Truth(NamedTuple):

@@ -26,8 +26,7 @@ from tests.support.saved_files import save
 from tests.support.shown_commands import PAGES, blocks
 from tests.world.tap import load
 from zmtpsniff.browse.packet_store import TappedSource
-from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 
@@ -165,7 +164,7 @@ def test_keys_of_curve(tmp_path: Path) -> None:
     assert expected
     keys, bare = tmp_path / "keys", tmp_path / "bare.pcapng"
     keys.write_bytes(b"\n".join(re.findall(rb"CURVE_[A-Z_]+ [-0-9a-f ]+", path.read_bytes())))
-    save(bare, [*open_captures([str(path)]).batches()])
+    save(bare, [load(path)])
     assert list(zmtpsniff.open(bare).messages()) == []
     with zmtpsniff.open(bare, curve_keys=keys) as capture:
         assert [message.frames for message in capture.messages()] == expected

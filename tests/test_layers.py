@@ -25,6 +25,7 @@ ALLOWED = {
         "zmtpsniff.net",
         "zmtpsniff.capture.plaintexts",
         "zmtpsniff.capture.skim",
+        "zmtpsniff.capture.block",
         "zmtpsniff.capture.source",
         "dissectors.snapshots",
     },
@@ -77,6 +78,7 @@ ALLOWED = {
     },
     "zmtpsniff/host": {
         "zmtpsniff.host",
+        "zmtpsniff.capture.block",
         "zmtpsniff.capture.source",
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
@@ -146,6 +148,7 @@ ALLOWED = {
     },
     "zmtpsniff/extcap": {
         "zmtpsniff.extcap",
+        "zmtpsniff.capture.block",
         "zmtpsniff.capture.source",
         "zmtpsniff.errors",
         "zmtpsniff.render.payload",

@@ -328,14 +328,12 @@ def open_files(
     *,
     through: Callable[[Source], Source] | None = None,
     where: Callable[[AnyEvent], bool] | None = None,
-    offsets: list[int] | None = None,
 ) -> Dissection:
     """Open capture files, which are read as one capture, as settings ask.
 
-    ``through`` and ``where`` are those of Dissection, ``offsets`` is that of open_captures(). Raises CaptureError, and
-    as Dissection does.
+    ``through`` and ``where`` are those of Dissection. Raises CaptureError, and as Dissection does.
     """
-    reader = _FileReader(files, offsets)
+    reader = _FileReader(files)
     return Dissection(reader.open(), settings, collaborators, again=reader.open, through=through, where=where)
 
 
@@ -349,8 +347,7 @@ class _Run(NamedTuple):
 class _FileReader:
     """Opens files, as often as they can be read."""
 
-    def __init__(self, files: Sequence[CaptureFile], offsets: list[int] | None) -> None:
-        self._offsets = offsets
+    def __init__(self, files: Sequence[CaptureFile]) -> None:
         self._files = [fspath(file) if isinstance(file, (str, PathLike)) else file for file in files]
         self._starts = [None if isinstance(file, str) or not file.seekable() else file.tell() for file in self._files]
         self._opened = False
@@ -363,7 +360,7 @@ class _FileReader:
             elif self._opened and (file == "-" or not isinstance(file, str)):
                 _no_second_time()
         self._opened = True
-        return open_captures(self._files, self._offsets)
+        return open_captures(self._files)
 
 
 def _no_second_time() -> NoReturn:

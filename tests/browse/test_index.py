@@ -16,8 +16,8 @@ from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.index import ROWS, RecordIndex
 from zmtpsniff.browse.packet_store import FilePackets, StoredPackets, can_be_read_again
 from zmtpsniff.browse.selection import FilteredRows, FlowRows
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.filters import compile_filter
 
 CAPTURES = sorted(FIXTURES.glob("*_*.pcap*"))
@@ -129,10 +129,9 @@ def test_packets_of_later_sections_are_none_rather_than_others(tmp_path: Path) -
     first, second = FIXTURES / "m31_pcapng_file.pcapng", FIXTURES / "mix_link_types.pcapng"
     both = tmp_path / "both.pcapng"
     both.write_bytes(first.read_bytes() + second.read_bytes())
-    offsets: list[int] = []
-    packets = FilePackets(str(both), offsets)
-    expected = []
-    for batch in open_captures([str(both)], offsets).batches():
+    packets = FilePackets(str(both))
+    expected: list[Packet] = []
+    for batch in open_captures([str(both)]).batches():
         packets.take(batch)
         expected += batch
     found = [packets.packet(number) for number in range(1, len(expected) + 1)]
@@ -152,8 +151,8 @@ def test_what_can_be_read_again(tmp_path: Path) -> None:
 def test_packets_that_come_once_are_kept() -> None:
     log = StoredPackets()
     packets: list[Packet] = [(number, 1, b"%d" % number, 9, None) for number in range(1000)]
-    log.take(packets[:300])
-    log.take(packets[300:])
+    log.take(Block.of(packets[:300]))
+    log.take(Block.of(packets[300:]))
     assert [log.packet(number) for number in range(1, 1001)] == packets
     assert [each for batch in log.all() for each in batch] == packets
 

@@ -19,8 +19,9 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap, wrpcapng
 
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import Captures, open_captures
-from zmtpsniff.capture.source import CaptureError, Packet
+from zmtpsniff.capture.source import CaptureError
 
 ETHERNET = 1
 SECOND = 1_000_000_000

@@ -12,8 +12,9 @@ from tests.capture.test_files import COMPRESSIONS, PCAP, PCAPNG, SOME, Ng, pcap
 from tests.support import records
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.world.tap import Packets
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Packet
+from zmtpsniff.capture.source import CaptureError
 
 ALEXEYS = pcap(SOME, magic=0xA1B2CD34)  # whose records have longer headers
 
@@ -25,10 +26,9 @@ def chunks(octets: bytes, size: int) -> Iterator[bytes]:
 
 def read(octets: bytes, size: int = 1 << 16) -> list[tuple[Packet, int]]:
     """The packets of a file that comes in chunks of ``size`` octets, each with its offset."""
-    offsets: list[int] = []
     found: list[tuple[Packet, int]] = []
-    for batch in open_stream("capture", chunks(octets, size), Packets(()), offsets):
-        found += zip(batch, offsets, strict=True)
+    for block in open_stream("capture", chunks(octets, size), Packets(())):
+        found += zip(block, block.offsets(), strict=True)
     return found
 
 
@@ -121,6 +121,5 @@ def test_offsets_in_every_capture() -> None:
 
 def test_a_log_of_strace_has_no_records() -> None:
     octets = b'7 1.5 sendto(9<UNIX-STREAM:[1->2]>, "\\xff\\x00", 2, MSG_NOSIGNAL, NULL, 0) = 2\n' * 3
-    offsets: list[int] = []
-    assert sum(map(len, open_stream("log", chunks(octets, 50), Packets(()), offsets))) == 3
-    assert offsets == []
+    blocks = open_stream("log", chunks(octets, 50), Packets(()))
+    assert [offset for block in blocks for offset in block.offsets()] == [0, 0, 0]

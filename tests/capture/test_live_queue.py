@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Iterator
 
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.engines.engine import Piece, piece_of
 from zmtpsniff.capture.live import LiveSource
-from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.capture.source import Fault
 
 PACKET: Packet = (1, 1, bytes(800), 800, None)
 
@@ -30,7 +31,7 @@ class Burst:
 
     def pieces(self) -> Iterator[Piece]:
         for _ in range(self._batches):
-            yield piece_of([PACKET] * 10)
+            yield piece_of(Block.of([PACKET] * 10))
         self.all_out.set()
         self._stopped.wait(60)
         self.dropped = 7
@@ -38,7 +39,7 @@ class Burst:
     def count_drops(self) -> None:
         pass
 
-    def packets(self, payloads: Iterator[list[Packet]]) -> Iterator[list[Packet]]:
+    def packets(self, payloads: Iterator[Block]) -> Iterator[Block]:
         return payloads
 
     def stop(self) -> None:
@@ -52,7 +53,7 @@ def test_what_a_slow_reader_leaves_is_bounded_and_counted_apart() -> None:
     engine = Burst(100)
     source = LiveSource(engine, queue_octets=100_000)  # room for ten batches
     batches = source.batches()
-    seen = next(batches)
+    seen = next(batches).packets()
     assert engine.all_out.wait(60)
     source.stop()
     seen += [packet for batch in batches for packet in batch]

@@ -182,7 +182,7 @@ def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
 OBSERVED = """
 import json, sys
 from pathlib import Path
-import zmtpsniff.capture.files, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
+import zmtpsniff.capture.octets, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
 from dissectors.zmtp.half import Half
 from zmtpsniff.cli.main import main
 
@@ -198,7 +198,7 @@ def observe(owner, name, seen=[]):
         return parse(*given, **named)
     setattr(owner, name, parser)
 
-observe(zmtpsniff.capture.files, "_recognise")
+observe(zmtpsniff.capture.octets.FileOctets, "extend")
 observe(zmtpsniff.capture.pcap, "read_pcap")
 observe(zmtpsniff.capture.pcapng, "read_pcapng")
 observe(zmtpsniff.net.packets.HeaderDecoder, "segments")
@@ -222,7 +222,7 @@ def test_parsers_run_only_when_no_capability_is_left(engine: str, open_folder: P
             process.send_signal(signal.SIGINT)
             said = process.communicate(timeout=120)[1].decode()
     assert process.returncode == 0, said
-    parsers = {"segments", "feed"} if engine == "scapy" else {"_recognise", "segments", "feed"}
+    parsers = {"segments", "feed"} if engine == "scapy" else {"extend", "segments", "feed"}
     assert parsers <= {path.name for path in open_folder.iterdir()}
     for parser in parsers:
         states = json.loads((open_folder / parser).read_text())

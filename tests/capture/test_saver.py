@@ -27,11 +27,11 @@ from tests.support.saved_files import (
     ring_files,
     save,
 )
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.ring import FileRing, parse_ring, ring_name
 from zmtpsniff.capture.saver import Saver, SavingSource
-from zmtpsniff.capture.source import Packet
 
 RECORDED = sorted(path for path in [*FIXTURES.glob("*.pcap*"), *CAPTURES.glob("*.pcap*")])
 

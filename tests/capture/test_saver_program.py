@@ -27,9 +27,10 @@ from tests.support.saved_files import (
     ring_files,
     save,
 )
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.ring import FileRing
 from zmtpsniff.capture.saver import Saver
-from zmtpsniff.capture.source import CaptureError, Packet
+from zmtpsniff.capture.source import CaptureError
 
 # --- files that cannot be written
 

@@ -16,10 +16,10 @@ from tests.capture.test_files import COMPRESSIONS, Ng, pcap
 from tests.capture.test_files_offsets import FORMS, captures, chunks
 from tests.support import records
 from tests.world.tap import Packets
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.skim import Glance, Numbers, Skim, structures
-from zmtpsniff.capture.source import Packet
 
 DISORDER = [(time, time * 7 % 10, bytes([time]) * (time % 50), 60) for time in (5, 9, 3, 3, 8, 12, 11, 12, 2, 20, 1)]
 
@@ -84,7 +84,7 @@ def read(octets: bytes, size: int, glance: Glance | None) -> tuple[Known, list[i
     skim, state = Skim(glance), Packets(())
     found: Known = {}
     last = []
-    for piece in skim.pieces(open_stream("capture", chunks(octets, size), state, skim.offsets, skim)):
+    for piece in skim.pieces(open_stream("capture", chunks(octets, size), state)):
         for number, *rest in zip(piece.numbers, piece.packets, piece.orders_ns, piece.offsets, strict=True):
             assert number not in found
             found[number] = tuple(rest)  # type: ignore[assignment]
@@ -95,11 +95,11 @@ def read(octets: bytes, size: int, glance: Glance | None) -> tuple[Known, list[i
 
 def read_all(octets: bytes) -> tuple[Known, Packets]:
     """What readers say without a skim."""
-    state, offsets = Packets(()), list[int]()
+    state = Packets(())
     found: Known = {}
     order_ns: int | None = None
-    for batch in open_stream("capture", chunks(octets, 1 << 16), state, offsets):
-        for packet, offset in zip(batch, offsets, strict=True):
+    for block in open_stream("capture", chunks(octets, 1 << 16), state):
+        for packet, offset in zip(block, block.offsets(), strict=True):
             order_ns = packet[0] if order_ns is None else max(order_ns, packet[0])
             found[len(found) + 1] = packet, order_ns, offset
     return found, state
@@ -184,7 +184,7 @@ def test_blocks_are_left_out(order: str, interfaces: int) -> None:
     octets = ng.section() + ng.interface(113) * interfaces
     skim = Skim(Whim(0, 1.0))
     pieces = iter([octets, b"".join(packets)])
-    found = list(skim.pieces(open_stream("capture", pieces, Packets(()), skim.offsets, skim)))
+    found = list(skim.pieces(open_stream("capture", pieces, Packets(()))))
     assert [piece.numbers for piece in found] == [[99]]
 
 

@@ -18,10 +18,11 @@ from tests.support.settings import WIRE
 from tests.world.events import check_records, problems
 from tests.world.octets import frame, peers
 from tests.world.tap import Packets
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.engines import strace
 from zmtpsniff.capture.engines.strace import StraceEngine
 from zmtpsniff.capture.files import open_captures, open_stream
-from zmtpsniff.capture.source import CaptureError, Packet
+from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.engine.sniffer import Sniffer
 
 SENT = [*peers(b"DEALER", b"ROUTER"), (0, frame(b"question")), (1, frame(b"some", 1) + frame(b"answer" * 100))]

@@ -26,7 +26,8 @@ from scapy.utils import rdpcap, wrpcap
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.runner import read_json
 from tests.support.wireguard import WireGuard
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.source import CaptureError, Fault
 from zmtpsniff.net.packets import HeaderDecoder
 
 ZMTPSNIFF = [sys.executable, "-m", "zmtpsniff"]

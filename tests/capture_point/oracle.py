@@ -15,7 +15,7 @@ from dissectors.events import AnyEvent, Capture, Command, Connection, Message, P
 from tests.support.settings import RELATIONS
 from tests.world.conversation import CLIENT, SERVER
 from tests.world.tap import Packets
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.segment import FIN, RST, SYN

@@ -10,8 +10,8 @@ from random import Random
 from typing import Literal, NamedTuple
 
 from tests.world.network import START_NS
-from zmtpsniff.capture.files import merged
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Block, Packet
+from zmtpsniff.capture.merge import merged
 
 from .network import Segment, Session
 
@@ -107,4 +107,4 @@ def joined(files: Sequence[list[Packet]]) -> list[Packet]:
     """The packets of files in the order in which they are read together."""
     if len(files) == 1:
         return files[0]
-    return [packet for batch in merged([iter([file]) for file in files]) for packet in batch]
+    return [packet for batch in merged([iter([Block.of(file)]) for file in files]) for packet in batch]

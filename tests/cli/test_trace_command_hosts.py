@@ -7,8 +7,8 @@ from pathlib import Path
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.support.saved_files import save
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Packet
 
 BROKERS = FIXTURES / "brokers" / "two_brokers.pcap.gz"
 MS = 1_000_000

@@ -21,7 +21,7 @@ from tests.support.runner import run
 from tests.support.settings import WIRE
 from tests.world.events import check_records
 from tests.world.tap import Packets
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
 

@@ -16,9 +16,10 @@ from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, greeti
 from tests.world.network import START_NS, packets, segments
 from tests.world.octets import message
 from tests.world.tap import Packets
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.saver import KeySavingSource, Saver
-from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.capture.source import Source
 from zmtpsniff.engine.selector import HELD_OCTETS, PacketSelector
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer

@@ -2,8 +2,6 @@
 
 import io
 import random
-from collections.abc import Iterator
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.batches import MessageBatch
-from dissectors.columns import ROW
 from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores
 from tests.support.paths import PROJECT
@@ -36,9 +33,8 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics import statistics as statistics_module
 from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.capture import files, pcap, pcapng
-from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine import settled, sniffer
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
@@ -51,29 +47,13 @@ CAPTURES = sorted((PROJECT / "fixtures").glob("*.pcap*"))
 @pytest.fixture(name="both")
 def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     both = BothCores()
-    for module in (sniffer, pcap, pcapng, jsonl, patterns_module):
+    for module in (sniffer, jsonl, patterns_module):
         monkeypatch.setattr(module, "core", both)
+    for reader in (pcap, pcapng):
+        monkeypatch.setattr(reader, "row_finder", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
     return both
-
-
-class Blocks(Packets):
-    """Packets that are at hand, in blocks."""
-
-    def blocks(self) -> Iterator[Block]:
-        for batch in self.batches():
-            yield block_of(batch)
-
-
-def block_of(given: list[Packet]) -> Block:
-    """A block of packets, none of which has a comment."""
-    places = accumulate((len(packet[2]) for packet in given), initial=0)
-    rows = [
-        ROW.pack(time_ns, at, len(data), wire, link)
-        for (time_ns, link, data, wire, _), at in zip(given, places, strict=False)
-    ]
-    return Block(b"".join(packet[2] for packet in given), b"".join(rows))
 
 
 def records(source: object, batches: bool = True, **more: object) -> bytes:
@@ -101,7 +81,7 @@ def results(source: object) -> list[object]:
 def _expected() -> dict[Path, bytes]:
     """The records of each capture without the core."""
     with pytest.MonkeyPatch.context() as monkeypatch:
-        for module in (sniffer, pcap, pcapng, jsonl):
+        for module in (sniffer, jsonl):
             monkeypatch.setattr(module, "core", None)
         return {path: records(open_captures([str(path)])) for path in CAPTURES}
 
@@ -125,7 +105,7 @@ def test_several_requests_at_once_are_paired_in_columns(both: BothCores) -> None
         pieces += [Piece(side, message(3, b"%d" % number, b"", b"body")) for number in range(20)]
     without = Settings(batches=True, payload=False)
     given = packets(segments(Conversation("several at once", tuple(pieces))), (1, 2), (40_000, 5555), 10**18, 10**5)
-    events = [event for batch in Sniffer(Blocks(given, 9), without).events() for event in batch]
+    events = [event for batch in Sniffer(Packets(given, 9), without).events() for event in batch]
     assert both.messages == 80
     assert sum(len(event.messages()) for event in events if isinstance(event, MessageBatch)) > 70
     replies = [one for event in events if isinstance(event, MessageBatch) for one in event.messages() if one.request]
@@ -227,5 +207,5 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) ->
             monkeypatch.setattr(module, "core", BothCores())
         monkeypatch.setattr(settled, "LONGEST_RUN", 1)
         monkeypatch.setattr(settled, "LEAST", 0)
-        assert records(Blocks(given, batch), columns) == expected[0]
-        assert results(Blocks(given, batch)) == expected[1]
+        assert records(Packets(given, batch), columns) == expected[0]
+        assert results(Packets(given, batch)) == expected[1]

@@ -20,7 +20,7 @@ from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES, fixtures
 from tests.support.runner import run
 from tests.world.tap import load
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.cli.extcap_command import extcap
 from zmtpsniff.errors import Error
 from zmtpsniff.extcap.dialog import FILE, INTERFACES, LIVE, interface_lines, option_lines

@@ -5,8 +5,9 @@ from itertools import pairwise
 from typing import Any
 
 from tests.world.tap import Packets
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Fault
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.limits import FlowLimits

@@ -6,7 +6,7 @@ from typing import Any
 
 from dissectors import columns
 from tests.support.both_cores import BothCores
-from zmtpsniff.native import core, reference
+from zmtpsniff.native import core, records, reference
 
 from .octets import turns
 
@@ -103,7 +103,7 @@ def _files(both: BothCores, facts: int, data: bytes) -> None:
     is_big = bool(facts & 1)
     both.pcap_rows(data, facts >> 1 & 7, is_big, (1, 1000)[facts >> 4 & 1], (16, 24)[facts >> 5 & 1], 300, 1)
     bases = [(1, 0, 1), (1000, 10**9, 113), (0, 0, 1), (10**9, 1, 1), (7, -1, 1), ((1 << 63) - 1, (1 << 63) - 1, 1)]
-    both.pcapng_rows(data, facts >> 1 & 7, is_big, b"".join(reference.BASE.pack(*base) for base in bases))
+    both.pcapng_rows(data, facts >> 1 & 7, is_big, b"".join(records.BASE.pack(*base) for base in bases))
 
 
 def _columns(both: BothCores, facts: int, data: bytes) -> None:

@@ -21,7 +21,7 @@ from zmtpsniff.analysis.bodies import decode
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.report import report
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.check.policy import PolicyError, parse_policy
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer

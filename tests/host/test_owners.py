@@ -9,7 +9,7 @@ import pytest
 
 from dissectors.events import Connection, End, Greeting, Peer, Process, Sides
 from tests.world.tap import Packets
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.host.local import LocalHost
 from zmtpsniff.host.owners import ConnectionOwners
 from zmtpsniff.host.sockets import SocketEnds
@@ -139,10 +139,14 @@ class Ticks(Packets):
         self._host = host
         self._seen = seen
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         for batch, seen_ns in zip(self._ticks, self._seen, strict=True):
             self._host.seen_ns = seen_ns
-            yield batch
+            yield Block.of(batch)
+
+
+def batches(source: Ticks, host: LocalHost) -> list[list[Packet]]:
+    return [block.packets() for block in KeyedSource(source, host).batches()]
 
 
 def packet(time_ns: int) -> Packet:
@@ -153,7 +157,7 @@ def test_packets_wait_until_the_keys_before_them_are_known(helper: FakeHelper) -
     host = LocalHost(helper, print, with_keys=True)  # type: ignore[arg-type]
     host.watches = True
     source = Ticks([[packet(10)], [packet(20)], [], [], []], host, [5, 15, 15, 25, 25])
-    assert list(KeyedSource(source, host).batches()) == [[], [packet(10)], [], [packet(20)], [], []]
+    assert batches(source, host) == [[], [packet(10)], [], [packet(20)], []]
     host.watches = False  # nobody says any more what is known
     source = Ticks([[packet(10)], [packet(20)]], host, [5, 5])
-    assert list(KeyedSource(source, host).batches()) == [[packet(10)], [packet(20)], []]
+    assert batches(source, host) == [[packet(10)], [packet(20)]]

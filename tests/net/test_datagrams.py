@@ -15,8 +15,8 @@ from tests.support.settings import WIRE
 from tests.world.events import check_records, is_subsequence, problems, sniff
 from tests.world.octets import frame_v1
 from tests.world.tap import Packets
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.pgm import ODATA, RDATA, SPM, parse_pgm

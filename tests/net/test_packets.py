@@ -25,7 +25,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK, FIN, PSH, SYN, Segment

@@ -1,14 +1,20 @@
 """By how much the clocks of files differ, from segments that two of them have."""
 
+from collections.abc import Iterator
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.paths import FIXTURES
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.net.skew import clock_differences
 
 SECONDS = 1_000_000_000
+
+
+def in_files(*files: list[Packet]) -> list[Iterator[Block]]:
+    return [iter([Block.of(file)]) for file in files]
 
 
 def packets(name: str) -> list[Packet]:
@@ -29,7 +35,7 @@ def seen_elsewhere(given: list[Packet], ahead_ns: int, way_ns: int) -> list[Pack
 @given(ahead_ns=st.integers(-100 * SECONDS, 100 * SECONDS), way_ns=st.integers(0, SECONDS // 100))
 def test_the_way_of_the_packets_does_not_count(ahead_ns: int, way_ns: int) -> None:
     other = seen_elsewhere(REQUESTS, ahead_ns, way_ns)
-    assert clock_differences([iter([REQUESTS]), iter([other])]) == [0, ahead_ns]
+    assert clock_differences(in_files(REQUESTS, other)) == [0, ahead_ns]
 
 
 @given(st.integers(-SECONDS, SECONDS), st.integers(-SECONDS, SECONDS))
@@ -38,9 +44,9 @@ def test_differences_add_up(first_ns: int, second_ns: int) -> None:
     between = seen_elsewhere(REQUESTS, first_ns, 0)
     third = seen_elsewhere(between, second_ns, 0)
     one, two = REQUESTS[: len(REQUESTS) // 2], third[len(third) // 2 :]
-    assert clock_differences([iter([one]), iter([between]), iter([two])]) == [0, first_ns, first_ns + second_ns]
+    assert clock_differences(in_files(one, between, two)) == [0, first_ns, first_ns + second_ns]
 
 
 def test_what_has_nothing_in_common_is_not_known() -> None:
-    assert clock_differences([iter([REQUESTS]), iter([PUSHED])]) == [0, None]
-    assert clock_differences([iter([REQUESTS]), iter([])]) == [0, None]
+    assert clock_differences(in_files(REQUESTS, PUSHED)) == [0, None]
+    assert clock_differences(in_files(REQUESTS, [])) == [0, None]

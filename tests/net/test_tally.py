@@ -11,7 +11,7 @@ from dissectors.problems import PROBLEMS
 from tests.support.encapsulations import CONVERSATIONS, OUTER, OUTER6, captured, datagram, frame, ip, labels, recorded
 from tests.support.footprint import only
 from tests.world.events import sniff
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.net.encapsulation import UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.tally import Tally

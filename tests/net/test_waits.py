@@ -13,7 +13,7 @@ from tests.world.recordings import conversations
 from tests.world.tap import Packets
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.segment import ACK

@@ -39,7 +39,7 @@ from tests.world.conversation import CLIENT, SERVER, pushes
 from tests.world.events import complaints, is_subsequence, sniff
 from tests.world.network import SentSegment, packets, segments
 from tests.world.octets import COMMAND, frame
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.net.segment import ACK, FIN, RST
 
 EXCHANGES = ("push_pull", "req_rep", "req_router", "parts", "dealer_router", "topics")

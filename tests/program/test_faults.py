@@ -19,8 +19,9 @@ from tests.support.paths import PROJECT
 from tests.support.settings import WIRE
 from tests.world.events import is_subsequence, sniff
 from tests.world.tap import load
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Fault
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
@@ -51,7 +52,7 @@ class Octets:
         self.key_lines: list[str] = []
         self._packets = open_stream("capture", (data[at : at + 1000] for at in range(0, len(data), 1000)), self)
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         yield from self._packets
 
 

@@ -13,7 +13,7 @@ from tests.world.conversation import CLIENT, SERVER, pushes
 from tests.world.events import complaints, told
 from tests.world.network import SentSegment, packets, segments
 from tests.world.octets import COMMAND, frame
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.segment import ACK, FIN, RST
 

@@ -29,7 +29,7 @@ from tests.world.network import (
     stray_resets,
 )
 from tests.world.octets import COMMAND, frame, frame_v1, greeting, message, ready
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 
 Body = Callable[[Random, int], bytes]
 

@@ -11,8 +11,8 @@ from random import Random
 
 from tests.support.paths import FIXTURES
 from tests.world.tap import load
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
-from zmtpsniff.capture.source import Packet
 
 BEGIN_NS = 1_790_000_000_000_000_000
 _IP, _TCP = 14, 34  # where these headers begin behind Ethernet's

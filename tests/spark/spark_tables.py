@@ -15,9 +15,9 @@ from dissectors.events import Cut, Hidden
 from tests.support import records
 from tests.support.settings import WIRE
 from tests.world.tap import load
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.locations import delta_options
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.dissection import open_files
 from zmtpsniff.render.json_form import octets_object

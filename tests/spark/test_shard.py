@@ -25,8 +25,8 @@ from tests.spark.local_job import asked, local_session, take
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables
 from tests.world.tap import load
 from zmtpsniff.capture import locations
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.spark import inputs, series, shard, state_log, task
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.ingestion import ingest, tell_quiet

@@ -23,7 +23,7 @@ from tests.support.paths import FIXTURES
 from tests.world.network import START_NS, tcp_packet
 from tests.world.octets import frame, greeting, ready
 from tests.world.tap import save
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.net.segment import ACK, PSH, SYN
 
 GREETING = greeting()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dissectors import columns
-from zmtpsniff.native import reference
+from zmtpsniff.native import records, reference
 
 _BUILT = Path(reference.__file__).with_name("core.abi3.so")
 
@@ -74,5 +74,6 @@ class BothCores:
 
     def _same(self, name: str, *arguments: Any) -> Any:
         found = getattr(self._core, name)(*arguments)
-        assert found == getattr(reference, name)(*arguments)
+        plain = records if name.endswith("_rows") else reference
+        assert found == getattr(plain, name)(*arguments)
         return found

@@ -20,7 +20,8 @@ from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.packet_store import FilePackets, PacketLog, StoredPackets, TappedSource, can_be_read_again
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.virtual_list import VirtualList
-from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.capture.block import Block, Packet
+from zmtpsniff.capture.source import Fault
 from zmtpsniff.dissection import Dissection, open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators
@@ -28,27 +29,27 @@ from zmtpsniff.engine.sniffer import Collaborators
 _HOPS = 8  # of a key at most: to the app, the widget with the focus, those that this one lies in, and the app again
 
 
+def packets_of(path: Path, stored: bool) -> PacketLog:
+    """What keeps the packets of a capture file; with ``stored`` as if it could be read only once."""
+    return FilePackets(str(path)) if can_be_read_again([str(path)]) and not stored else StoredPackets()
+
+
 def make_reader(path: Path, *, stored: bool = False) -> CaptureReader:
     """A reader of a capture file, not started; with ``stored`` as if it could be read only once."""
-    offsets: list[int] | None = [] if can_be_read_again([str(path)]) and not stored else None
-    packets: PacketLog = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
+    packets = packets_of(path, stored)
     diagnosis = Diagnosis()
     tapped = partial(TappedSource, tap=packets.take)
-    capture = open_files(
-        [path], Settings(batches=True), Collaborators(witness=diagnosis), through=tapped, offsets=offsets
-    )
+    capture = open_files([path], Settings(batches=True), Collaborators(witness=diagnosis), through=tapped)
     return CaptureReader(capture, packets, diagnosis)
 
 
 def read_index(path: Path, *, stored: bool = False, show_secrets: bool = False) -> tuple[RecordIndex, PacketLog]:
     """All records of a capture, and its packets."""
     settings = Settings(limits=Limits(show_secrets=show_secrets), batches=True)
-    packets: PacketLog
-    offsets: list[int] | None = [] if can_be_read_again([str(path)]) and not stored else None
-    packets = StoredPackets() if offsets is None else FilePackets(str(path), offsets)
+    packets = packets_of(path, stored)
     index = RecordIndex()
     tapped = partial(TappedSource, tap=packets.take)
-    for events in open_files([path], settings, through=tapped, offsets=offsets).batches():
+    for events in open_files([path], settings, through=tapped).batches():
         index.take(events)
     return index, packets
 
@@ -65,11 +66,11 @@ class PacketFeed:
         self.is_over = False
         self._packets = packets
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         given = 0
         while not self.is_over or given < self.allowed:
             stop = self.allowed  # which another thread changes
-            yield self._packets[given:stop]
+            yield Block.of(self._packets[given:stop])
             given = stop
             time.sleep(0.01)
 

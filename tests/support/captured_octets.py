@@ -9,7 +9,7 @@ from itertools import chain
 from random import Random
 from typing import NamedTuple
 
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 
 _FIN, _SYN, _ACK = 0x01, 0x02, 0x10
 _MODULO = 1 << 32

@@ -18,7 +18,7 @@ from scapy.packet import Raw
 
 from tests.support.paths import FIXTURES
 from tests.world.tap import load
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 
 ETHERNET, RAW = 1, 101
 CONVERSATIONS = ("m31_req_rep.pcap", "m31_ipv6.pcap")

@@ -32,7 +32,7 @@ import pytest
 
 from tests.support.live_program import wait_for
 from tests.support.namespaces import Side, run, separate_namespaces
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 
 LEFT, RIGHT = 0, 1
 ETHERNET = 1

@@ -5,7 +5,7 @@ from pathlib import Path
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Connection, Greeting
 from tests.world.tap import Packets, load
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses

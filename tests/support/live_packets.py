@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from dissectors.events import AnyEvent
 from tests.support.settings import RELATIONS
-from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.capture.block import NOTHING, Block, Packet
+from zmtpsniff.capture.source import Fault
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 
 _TICK_NS = 50_000_000  # a live capture says that no packet has come so often
@@ -40,12 +41,12 @@ class LivePackets:
         """The time, nanoseconds since the Unix epoch."""
         return self._now_ns
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield each packet by itself, and empty batches in between. After a stall an empty one comes first."""
+    def batches(self) -> Iterator[Block]:
+        """Yield each packet by itself, and empty blocks in between. After a stall an empty one comes first."""
         for packet in self._given:
             yield from self._ticks(max([packet[0], *self._kept_until(packet)]))
             self._now_ns = max(self._now_ns, packet[0])
-            yield [packet]
+            yield Block.of([packet])
         yield from self._ticks(self._now_ns + self._after_ns)
 
     def _kept_until(self, packet: Packet) -> Iterator[int]:
@@ -53,13 +54,13 @@ class LivePackets:
             if stall.of_capture and stall.begin_ns <= packet[0] < stall.end_ns:
                 yield stall.end_ns
 
-    def _ticks(self, until_ns: int) -> Iterator[list[Packet]]:
+    def _ticks(self, until_ns: int) -> Iterator[Block]:
         while self._now_ns + _TICK_NS < until_ns:
             self._now_ns += _TICK_NS
             for stall in self._stalls:
                 if stall.begin_ns <= self._now_ns < stall.end_ns and not stall.of_capture:
                     self._now_ns = stall.end_ns
-            yield []
+            yield NOTHING
 
 
 def sniff_live(given: Sequence[Packet], after_ns: int = 0, stalls: Sequence[Stall] = ()) -> list[AnyEvent]:

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.runner import run
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.ring import FileRing
 from zmtpsniff.capture.saver import Saver
-from zmtpsniff.capture.source import Packet
 
 ETHERNET, LOOPBACK, RAW, SLL = 1, 0, 101, 113
 SECOND = 1_000_000_000

@@ -18,7 +18,7 @@ from tests.capture_point.tap import late, packets, watch
 from tests.support.paths import FIXTURES, PROJECT
 from tests.world.conversation import CLIENT
 from tests.world.tap import save
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
 # Where a page says "capture.pcap", it is one of these.

@@ -9,7 +9,7 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from tests.support.settings import WIRE
 from tests.world.tap import Packets
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.sniffer import Sniffer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"

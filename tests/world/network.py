@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from tests.world.conversation import CLIENT, SERVER, Conversation
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN
 
 START_NS = 1_700_000_000_000_000_000

@@ -4,8 +4,9 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from zmtpsniff.capture.block import NOTHING, Block, Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.capture.source import Fault
 
 RECORD = 1000
 """Octets from one record to the next in the file that is not there, from which Packets come."""
@@ -22,13 +23,12 @@ class Packets:
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
-        self.offsets: list[int] = []
         self._now_ns = 0
         self._given = given
         self._batch = batch
         self._live = live
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         """Yield the packets."""
         for at in range(0, len(self._given), self._batch):
             packets = list(self._given[at : at + self._batch])
@@ -38,9 +38,8 @@ class Packets:
                 for now_ns in (*range(until_ns - _AWAKE_NS, until_ns, _TICK_NS), until_ns):
                     if now_ns > self._now_ns:
                         self._now_ns = now_ns
-                        yield []
-            self.offsets = [RECORD * number for number in range(at + 1, at + 1 + len(packets))]
-            yield packets
+                        yield NOTHING
+            yield Block.of(packets)
 
     def clock(self) -> int:
         """The time, nanoseconds since the Unix epoch: that just before the next packet."""

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Protocol
 
 from zmtpsniff.browse.blocks import BlockFile
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.compression import FORMATS
 from zmtpsniff.capture.files import CHUNK, MAGIC_SIZE, open_captures, open_stream
 from zmtpsniff.capture.pcap import MAGICS
 from zmtpsniff.capture.pcapng import MAGIC
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+from zmtpsniff.capture.source import CaptureError, Fault, Source
 
 _STEP = 256  # packets between two places that are kept
 _KEPT = 64  # blocks of packets that were looked at last
@@ -23,7 +24,7 @@ class PacketLog(Protocol):
 
     count: int
 
-    def take(self, packets: list[Packet]) -> None:
+    def take(self, block: Block) -> None:
         """Add what was read."""
 
     def packet(self, number: int) -> Packet | None:
@@ -39,8 +40,8 @@ class PacketLog(Protocol):
 class TappedSource:
     """A Source that shows its packets to somebody on their way."""
 
-    def __init__(self, source: Source, tap: Callable[[list[Packet]], None]) -> None:
-        """``tap`` is given each list of packets of ``source`` just before it is given out."""
+    def __init__(self, source: Source, tap: Callable[[Block], None]) -> None:
+        """``tap`` is given each block of ``source`` just before it is given out."""
         self.dropped = source.dropped
         self.faults = source.faults  # lists that only grow
         self.comments = source.comments
@@ -48,12 +49,12 @@ class TappedSource:
         self._source = source
         self._tap = tap
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         """Yield the packets; raises what the source and the tap raise."""
-        for packets in self._source.batches():
+        for block in self._source.batches():
             self.dropped = self._source.dropped
-            self._tap(packets)
-            yield packets
+            self._tap(block)
+            yield block
         self.dropped = self._source.dropped
 
 
@@ -66,15 +67,15 @@ class StoredPackets:
         self._blocks = BlockFile()
         self._tail: list[Packet] = []
 
-    def take(self, packets: list[Packet]) -> None:
+    def take(self, block: Block) -> None:
         """Add what was read; OSError if the disk is full."""
-        tail = self._tail + packets
+        tail = self._tail + block.packets()
         begin = 0
         while len(tail) - begin >= _STEP:
             self._blocks.append(tail[begin : begin + _STEP])
             begin += _STEP
         self._tail = tail[begin:]
-        self.count += len(packets)
+        self.count += len(block)
 
     def packet(self, number: int) -> Packet | None:
         """A packet by its number, from 1; None if it cannot be had."""
@@ -103,19 +104,18 @@ class FilePackets:
     compares the time of a packet with the time that it must have.
     """
 
-    def __init__(self, name: str, offsets: list[int]) -> None:
-        """``offsets`` is the list that open_captures() fills while it reads the file ``name``."""
+    def __init__(self, name: str) -> None:
+        """Packets of the file ``name`` will be taken."""
         self.count = 0
         self._name = name
-        self._offsets = offsets
         self._steps = array("Q")
         self._file = os.open(name, os.O_RDONLY)
         self._block = lru_cache(_KEPT)(self._read)
 
-    def take(self, packets: list[Packet]) -> None:
+    def take(self, block: Block) -> None:
         """Take note of where what was read begins."""
-        self._steps.extend(self._offsets[-self.count % _STEP : len(packets) : _STEP])
-        self.count += len(packets)
+        self._steps.extend(block.offsets()[-self.count % _STEP :: _STEP])
+        self.count += len(block)
 
     def packet(self, number: int) -> Packet | None:
         """A packet by its number, from 1; None if it cannot be had."""
@@ -130,9 +130,9 @@ class FilePackets:
         left = self.count
         source = open_captures([self._name])
         try:
-            for packets in source.batches():
-                yield packets[:left]
-                left -= len(packets)
+            for block in source.batches():
+                yield block.packets(0, left)
+                left -= len(block)
                 if left <= 0:
                     return
         finally:
@@ -147,8 +147,8 @@ class FilePackets:
         chunks = self._chunks(self._steps[place])
         found: list[Packet] = []
         try:
-            for packets in open_stream(self._name, chunks, _SourceFacts()):
-                found += packets
+            for block in open_stream(self._name, chunks, _SourceFacts()):
+                found += block
                 if len(found) >= count:
                     break
         except CaptureError:

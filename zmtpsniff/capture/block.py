@@ -1,42 +1,122 @@
 """Packets in a block of octets, without an object for each of them."""
 
 from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from operator import add
 
 from dissectors.columns import ROW
-from zmtpsniff.capture.source import Packet
+
+Packet = tuple[int, int, bytes, int, str | None]
+"""Time in nanoseconds since the Unix epoch, link type (LINKTYPE_ number), captured octets, length on the wire in
+octets, comment. A view of a packet in a block."""
+
+_WORDS = ROW.size // 4
+_BEGIN, _SIZE = 2, 3  # places of words in a ROW
+MOST_NS = 1 << 63
+"""A row holds times of less than so many nanoseconds before and after 1970."""
 
 
 class Block:
-    """Packets of a source, in order, as rows that say where their octets are."""
+    """Packets of a source, in order, as rows that say where their octets are.
 
-    __slots__ = ("octets", "rows")
+    ``odd`` are those that no row can hold, since they have a comment or their time is too far away, by their places.
+    """
 
-    def __init__(self, octets: bytes, rows: bytes) -> None:
-        """The packets that ``rows``, each a ROW, find in ``octets``."""
+    __slots__ = ("_base", "octets", "odd", "rows")
+
+    def __init__(
+        self, octets: bytes, rows: bytes, odd: dict[int, Packet] | None = None, base: int | None = None
+    ) -> None:
+        """The packets that ``rows``, each a ROW, find in ``octets``.
+
+        The record of a packet begins in its file at ``base`` more than what its row says. None: there are no records.
+        """
         self.octets = octets
         self.rows = rows
+        self.odd = odd or {}
+        self._base = base
+
+    @classmethod
+    def of(cls, packets: Iterable[Packet]) -> "Block":
+        """Packets that are there as objects."""
+        rows: list[bytes] = []
+        parts: list[bytes] = []
+        odd: dict[int, Packet] = {}
+        begin = 0
+        for packet in packets:
+            time_ns, link, octets, wire, comment = packet
+            if comment is not None or not -MOST_NS <= time_ns < MOST_NS:
+                odd[len(rows)] = packet
+                time_ns = 0
+            rows.append(ROW.pack(time_ns, begin, len(octets), wire, link))
+            parts.append(octets)
+            begin += len(octets)
+        return cls(b"".join(parts), b"".join(rows), odd)
 
     def __len__(self) -> int:
         """The number of packets."""
         return len(self.rows) // ROW.size
 
+    def __iter__(self) -> Iterator[Packet]:
+        """The packets, as objects."""
+        return iter(self.packets())
+
     @property
-    def times_ns(self) -> "array[int]":
+    def times_ns(self) -> Sequence[int]:
         """The times of all packets."""
-        return array("q", self.rows)[:: ROW.size // 8]
+        times = array("q", self.rows)[:: ROW.size // 8]
+        if not self.odd:
+            return times
+        found = times.tolist()
+        for place, packet in self.odd.items():
+            found[place] = packet[0]
+        return found
 
     def time_ns(self, place: int) -> int:
-        """The time of the packet at ``place``."""
+        """The time of the packet at ``place``, which is not odd."""
         time_ns: int = ROW.unpack_from(self.rows, place * ROW.size)[0]
         return time_ns
 
-    def first(self, count: int) -> "Block":
-        """The first ``count`` packets."""
-        return Block(self.octets, self.rows[: count * ROW.size])
+    def offsets(self) -> list[int]:
+        """Where in its file the record of each packet begins; 0 for packets without records."""
+        if self._base is None:
+            return [0] * len(self)
+        return [begin + self._base for begin in self._numbers(_BEGIN)]
+
+    def span(self) -> tuple[int, int]:
+        """Where the first octet of the packets is, and behind the last one."""
+        begins, size = self._numbers(_BEGIN), len(self.octets)
+        return min(*begins, size), min(max(map(add, begins, self._numbers(_SIZE))), size)
+
+    def shifted(self, octets: int) -> bytes:
+        """The rows, if so many octets more were in front of those of the packets."""
+        words = array("I", self.rows)
+        words[_BEGIN::_WORDS] = array("I", [begin + octets for begin in words[_BEGIN::_WORDS]])
+        return words.tobytes()
+
+    def _numbers(self, field: int) -> "array[int]":
+        return array("I", self.rows)[field::_WORDS]
+
+    def part(self, begin: int, end: int | None = None) -> "Block":
+        """The packets from the one at ``begin`` up to that at ``end``."""
+        size = ROW.size
+        odd = {place - begin: packet for place, packet in self.odd.items() if begin <= place < (end or len(self))}
+        rows = self.rows[begin * size : None if end is None else end * size]
+        return Block(self.octets, rows, odd, self._base)
 
     def packets(self, begin: int = 0, end: int | None = None) -> list[Packet]:
         """The packets from the one at ``begin`` up to that at ``end``, as objects."""
         octets = self.octets
         stop = None if end is None else end * ROW.size
         rows = ROW.iter_unpack(self.rows[begin * ROW.size : stop])
-        return [(time_ns, link, octets[at : at + size], wire, None) for time_ns, at, size, wire, link in rows]
+        found: list[Packet] = [
+            (time_ns, link, octets[at : at + size], wire, None) for time_ns, at, size, wire, link in rows
+        ]
+        for place, packet in self.odd.items():
+            if 0 <= place - begin < len(found):
+                found[place - begin] = packet
+        return found
+
+
+NOTHING = Block(b"", b"")
+"""A block without packets."""

@@ -2,23 +2,19 @@
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterator, Sequence
 from io import FileIO
 from itertools import chain
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.merge import merged
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
-
-if TYPE_CHECKING:
-    from zmtpsniff.capture.skim import Skim
+from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 
 CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
-MERGED_BATCH = 4096  # packets
 MAGIC_SIZE = 6  # octets; that of xz is the longest
 
 _TEXT_STARTS = frozenset(bytes([octet]) for octet in b"[<+-0123456789abcdefghijklmnopqrstuvwxyz")
@@ -44,15 +40,14 @@ LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 class Captures:
     """One or more capture files as one source of packets; made by open_captures()."""
 
-    def __init__(self, offsets: list[int] | None = None) -> None:
-        """Start without a file; ``offsets`` is that of open_stream, for one file only."""
-        self._offsets = offsets
+    def __init__(self) -> None:
+        """Start without a file."""
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self._files: list[FileIO | IO[bytes]] = []
-        self._captures: list[Iterator[list[Packet] | Block]] = []
+        self._captures: list[Iterator[Block]] = []
         self._ahead_ns: Sequence[int] = ()  # of the clock of each file
 
     def set_clocks(self, ahead_ns: Sequence[int]) -> None:
@@ -63,7 +58,7 @@ class Captures:
         """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
         if not isinstance(name, str):
             title = str(getattr(name, "name", "the file object"))
-            self._captures.append(_recognise(title, read_chunks(name, chunk_size), self, self._offsets))
+            self._captures.append(open_stream(title, read_chunks(name, chunk_size), self))
             return
         title = "standard input" if name == "-" else name
         try:
@@ -78,25 +73,15 @@ class Captures:
         self._files.append(file)
         if file.isatty():
             raise CaptureError(f"{title}: a terminal, not a capture file")
-        self._captures.append(_recognise(title, read_chunks(file, chunk_size), self, self._offsets))
+        self._captures.append(open_stream(title, read_chunks(file, chunk_size), self))
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         """Yield the packets: of one file in its order, of several merged by time."""
-        files = [_packets(capture) for capture in self._captures]
+        files = self._captures
         if any(self._ahead_ns):
             files = [_shifted(file, ahead) for file, ahead in zip(files, self._ahead_ns, strict=True)]
         try:
             yield from files[0] if len(files) == 1 else merged(files)
-        finally:
-            self.close()
-
-    def blocks(self) -> Iterator[list[Packet] | Block]:
-        """Yield the same as :meth:`batches`, those of one file in blocks where its format allows that."""
-        if len(self._captures) > 1 or any(self._ahead_ns):
-            yield from self.batches()
-            return
-        try:
-            yield from self._captures[0]
         finally:
             self.close()
 
@@ -122,12 +107,12 @@ class Captures:
             file.close()
 
 
-def open_captures(names: Sequence[str | IO[bytes]], offsets: list[int] | None = None) -> Captures:
+def open_captures(names: Sequence[str | IO[bytes]]) -> Captures:
     """Open capture files by name or URL, ``-`` for standard input, and return them as one source.
 
     A URL may be that of a folder, or a glob, as no shell knows these.
 
-    An object that is open stays so: it belongs to who opened it. ``offsets``, of one file only, is that of open_stream.
+    An object that is open stays so: it belongs to who opened it.
 
     All of them are opened and their beginnings checked before this returns. Raises CaptureError for the first that
     cannot be read or is no capture.
@@ -135,8 +120,7 @@ def open_captures(names: Sequence[str | IO[bytes]], offsets: list[int] | None = 
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
     names = [name for given in names for name in _expanded(given)]
-    assert offsets is None or len(names) == 1
-    captures = Captures(offsets)
+    captures = Captures()
     try:
         for name in names:
             captures.add(name, max(CHUNK // len(names), LEAST_CHUNK))
@@ -146,80 +130,11 @@ def open_captures(names: Sequence[str | IO[bytes]], offsets: list[int] | None = 
     return captures
 
 
-def open_stream(
-    title: str,
-    chunks: Iterator[bytes],
-    source: SourceState,
-    offsets: list[int] | None = None,
-    skim: "Skim | None" = None,
-) -> Iterator[list[Packet]]:
-    """The packets of a capture that is written while it is read: a list for each chunk that ends where one does.
+def open_stream(title: str, chunks: Iterator[bytes], source: SourceState) -> Iterator[Block]:
+    """The packets of a capture of any known format that may be written while it is read: a block for each piece.
 
-    Comments, losses and faults go to ``source``. ``offsets`` holds, if it is given, for each packet of the list that
-    was yielded last where its record (pcap) or block (pcapng) begins: octets from the beginning of the file, of what
-    it holds if it is compressed. It stays empty with logs of strace, where packets have no record.
-    A ``skim`` chooses packets of pcap and pcapng files; these are yielded, and it knows of the others.
-    Raises CaptureError if the beginning is of no capture.
+    Comments, losses and faults go to ``source``. Raises CaptureError if the beginning is of no capture.
     """
-    return _packets(_recognise(title, chunks, source, offsets, skim))
-
-
-def merged(files: Sequence[Iterator[list[Packet]]]) -> Iterator[list[Packet]]:
-    """Merge the packets of several captures by time; of two packets at the same time the earlier file's comes first.
-
-    What is known to come next is yielded before any file is read on, since reading may wait.
-    """
-    batches = [next(file, []) for file in files]
-    positions = [0] * len(batches)
-    # Time of each file's next packet, and the file's place.
-    heads = [(batch[0][0], place) for place, batch in enumerate(batches) if batch]
-    heapify(heads)
-    out: list[Packet] = []
-    while heads:
-        _, place = heappop(heads)
-        batch = batches[place]
-        start = stop = positions[place]
-        size = len(batch)
-        if heads:
-            # As long as its packets come before those of all others, they need no further comparison.
-            other_time, other_place = heads[0]
-            limit = other_time + (place < other_place)
-            while stop < size and batch[stop][0] < limit:
-                stop += 1
-        else:
-            stop = size
-        out += batch[start:stop]
-        if stop == size or len(out) >= MERGED_BATCH:
-            yield out
-            out = []
-        if stop == size:
-            batch = batches[place] = next(files[place], [])
-            stop = 0
-        positions[place] = stop
-        if batch:
-            heappush(heads, (batch[stop][0], place))
-
-
-def _packets(batches: Iterable[list[Packet] | Block]) -> Iterator[list[Packet]]:
-    """The packets of a file as objects."""
-    for batch in batches:
-        yield batch.packets() if isinstance(batch, Block) else batch
-
-
-def _shifted(batches: Iterator[list[Packet]], ahead_ns: int) -> Iterator[list[Packet]]:
-    """The packets of a file whose clock is ahead, with the right times."""
-    for batch in batches:
-        yield [(packet[0] - ahead_ns, *packet[1:]) for packet in batch]
-
-
-def _recognise(
-    title: str,
-    chunks: Iterator[bytes],
-    source: SourceState,
-    offsets: list[int] | None = None,
-    skim: "Skim | None" = None,
-) -> Iterator[list[Packet] | Block]:
-    """The packets of a file of any known format; raises CaptureError if its format is unknown."""
     stream = FileOctets(title, chunks)
     data = stream.extend(b"", MAGIC_SIZE)
     _fail_if_damaged(stream)
@@ -235,9 +150,9 @@ def _recognise(
                 _fail_if_damaged(stream)
             break
     if data[:4] in pcap.MAGICS:
-        return pcap.read_pcap(stream, data, source, offsets, skim)
+        return pcap.read_pcap(stream, data, source)
     if data[:4] == pcapng.MAGIC:
-        return pcapng.read_pcapng(stream, data, source, offsets, skim)
+        return pcapng.read_pcapng(stream, data, source)
     if data[:1] in _TEXT_STARTS:
         from zmtpsniff.capture import strace  # which compiles many expressions
 
@@ -245,6 +160,12 @@ def _recognise(
         if is_log:
             return strace.read_log(stream, data, source)
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
+
+
+def _shifted(blocks: Iterator[Block], ahead_ns: int) -> Iterator[Block]:
+    """The packets of a file whose clock is ahead, with the right times."""
+    for block in blocks:
+        yield Block.of((packet[0] - ahead_ns, *packet[1:]) for packet in block)
 
 
 def _expanded(name: str | IO[bytes]) -> Sequence[str | IO[bytes]]:

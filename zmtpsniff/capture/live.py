@@ -7,17 +7,16 @@ full, packets are dropped here and counted, so that the kernel need not drop the
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from collections.abc import Iterator
+from typing import Any
 
-from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.block import NOTHING, Block
 from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
 from zmtpsniff.capture.saver import Saver
-from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.capture.source import Fault
 
 _TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock
 _LOSS_SECONDS = 1.0  # between two reports that packets were dropped
-_Batch = TypeVar("_Batch", bound=list[Packet] | Block)
 _STOP_SECONDS = 1.0  # that an engine has for ending by itself
 
 
@@ -86,38 +85,30 @@ class LiveSource:
         assert self.saver is not None
         payloads = (piece.payload for piece in self._engine.pieces())
         try:
-            for batch in self._engine.packets(payloads):
-                self.saver.write(batch, self._engine.dropped)
-                yield piece_of(batch)
+            for block in self._engine.packets(payloads):
+                self.saver.write(block.packets(), self._engine.dropped)
+                yield piece_of(block)
         finally:
             self.saver.close(self._engine.dropped)
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield packets as they come, and empty lists while none do."""
-        return self._come(iter if self.saver is not None else self._engine.packets)
-
-    def blocks(self) -> Iterator[list[Packet] | Block]:
-        """Yield the same in blocks, if the engine has them."""
-        make = getattr(self._engine, "packet_blocks", None)
-        return self.batches() if make is None or self.saver is not None else self._come(make)
-
-    def _come(self, make: Callable[[Iterator[Any]], Iterator[_Batch]]) -> Iterator[_Batch | list[Packet]]:
-        """Yield the packets that ``make`` makes of what comes, and empty lists while nothing does."""
+    def batches(self) -> Iterator[Block]:
+        """Yield packets as they come, and empty blocks while none do."""
         self._thread.start()
-        packets = make(self._payloads())  # which may read on at once
+        payloads = self._payloads()
+        packets = payloads if self.saver is not None else self._engine.packets(payloads)  # which may read on at once
         try:
             while True:
                 if self._deadline is not None and time.monotonic() >= self._deadline:
                     self._deadline = None
                     self._engine.stop()
-                batch: _Batch | list[Packet] = []
+                block = NOTHING
                 if self._wait():
-                    taken = next(packets, None)
-                    if taken is None:
+                    come = next(packets, None)
+                    if come is None:
                         break
-                    batch = taken
+                    block = come
                 self._tell_faults()
-                yield batch
+                yield block
         finally:
             self.close()
             self._tell_faults(at_end=True)

@@ -1,10 +1,11 @@
 """The pcapng file format, as draft-ietf-opsawg-pcapng describes it."""
 
 import struct
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
-from zmtpsniff.capture.block import Block
+from dissectors.columns import ROW
+from zmtpsniff.capture.block import MOST_NS, Block, Packet
 from zmtpsniff.capture.octets import FileOctets
 from zmtpsniff.capture.pcapng_blocks import (
     COMMENT,
@@ -22,20 +23,16 @@ from zmtpsniff.capture.pcapng_blocks import (
     SECTION_HEADER,
     SIMPLE_PACKET,
     STATISTICS,
-    TimeBase,
 )
-from zmtpsniff.capture.source import CaptureError, Packet, SourceState
-from zmtpsniff.native import core
-
-if TYPE_CHECKING:
-    from zmtpsniff.capture.skim import Skim
+from zmtpsniff.capture.source import CaptureError, SourceState
+from zmtpsniff.native import row_finder
+from zmtpsniff.native.records import BASE
 
 MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
 BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}
 LARGEST_BLOCK = 16 << 20  # octets; Wireshark's own limit for years
 
-_PACKETS = frozenset({OLD_PACKET, SIMPLE_PACKET, ENHANCED_PACKET})
-_BASE = struct.Struct("=qqI4x")  # of a TimeBase, for the native core
+_AHEAD = 28  # octets of a block ahead of those of its packet, in all blocks that can have rows
 _LATEST_NS = 1 << 62
 MOST_KEY_LINES = 65_536  # of one capture that wait to be taken
 
@@ -63,8 +60,10 @@ class _Interface:
             self.numerator, self.denominator = 10 ** (9 - exponent), 1
 
     @property
-    def base(self) -> TimeBase:
-        return TimeBase(self.link, self.numerator if self.denominator == 1 else 0, self.offset)
+    def base(self) -> bytes:
+        """The base of its times, as a BASE; units of less than a nanosecond, and times before 1970, are not for it."""
+        is_plain = self.denominator == 1 and 0 <= self.offset <= _LATEST_NS
+        return BASE.pack(self.numerator if is_plain else 0, self.offset if is_plain else 0, self.link)
 
     def time_ns(self, high: int, low: int) -> int:
         return (high << 32 | low) * self.numerator // self.denominator + self.offset
@@ -86,6 +85,7 @@ class _Section:
     def __init__(self, order: str) -> None:
         self.order = order
         self.interfaces: list[_Interface] = []
+        self.bases = bytearray()  # of them
 
     def unpack(self, layout: str, data: bytes, offset: int) -> tuple[Any, ...]:
         """Unpack from ``data``, which holds the block and nothing after it."""
@@ -110,25 +110,23 @@ class _Section:
     def number(self, octets: bytes) -> int:
         return int.from_bytes(octets, "big" if self.order == ">" else "little")
 
+    def add(self, interface: _Interface) -> None:
+        self.interfaces.append(interface)
+        self.bases += interface.base
+
     def interface(self, index: int) -> _Interface:
         if index >= len(self.interfaces):
             raise _BlockError(f"a packet of interface {index}, which is not described,")
         return self.interfaces[index]
 
 
-def read_pcapng(
-    stream: FileOctets,
-    data: bytes,
-    source: SourceState,
-    offsets: list[int] | None = None,
-    skim: "Skim | None" = None,
-) -> Iterator[list[Packet] | Block]:
-    """Check the first section header and return the packets, a list for every piece that the stream delivers.
+def read_pcapng(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[Block]:
+    """Check the first section header and return the packets, a block for every piece that the stream delivers.
 
     ``data`` is the beginning of the file as far as it was read to see the magic number. Comments on sections,
     interfaces and their statistics go to ``source.comments``, keys of CURVE to ``source.key_lines``, losses to
     ``source.dropped``, what is wrong after the first section header to ``source.faults``; a section header that is none
-    or not whole raises CaptureError. ``offsets`` and ``skim`` are those of open_stream.
+    or not whole raises CaptureError.
     """
     data = stream.extend(data, 28)
     order = BYTE_ORDERS.get(data[8:12])
@@ -143,78 +141,42 @@ def read_pcapng(
         data = stream.extend(data, length)
     if len(data) < 28 or len(data) < length:
         raise CaptureError(f"{stream.name}: a pcapng file cut short in its section header, so there is no packet in it")
-    return _packets(stream, data, source, offsets, skim)
+    return _packets(stream, data, source)
 
 
-def _packets(
-    stream: FileOctets, data: bytes, source: SourceState, offsets: list[int] | None, skim: "Skim | None"
-) -> Iterator[list[Packet] | Block]:
+def _packets(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[Block]:
     section = _Section("<")
     last_time = 0
     position = 0
-    unpack_enhanced: Callable[[bytes, int], tuple[Any, ...]] = struct.Struct("<7I").unpack_from
-    unpack_length: Callable[[bytes, int], tuple[int]] = struct.Struct("<I").unpack_from
-    bases: list[TimeBase] = []  # of the section's interfaces
-    # Of the packet before: the next one mostly has the same.
-    current = current_high = -1
-    link = unit = offset = high_ns = 0
     while True:
-        if skim is not None:
-            edges = _edges(data, position, unpack_length)
-            if len(edges) > 1:
-                packets, position = skim.blocks(data, edges, section.order, bases, stream.offset(data, 0))
-                if packets:
-                    last_time = packets[-1][0]
-                    yield packets
-        if core is not None and offsets is None and skim is None and bases:
-            rows, position = core.pcapng_rows(data, position, section.order == ">", b"".join(map(_facts, bases)))
-            if rows:
-                block = Block(data, rows)
-                last_time = block.time_ns(len(block) - 1)
-                yield block
-        batch: list[Packet] = []
-        append = batch.append
-        begin, order_before = position, section.order
-        end = len(data)
+        rows: list[bytes] = []
+        odd: dict[int, Packet] = {}
+        count = 0
         need = 12
         corrupt = ""
-        last_enhanced = end - 32
-        while end - position >= 12:
-            if position <= last_enhanced:
-                kind, length, index, high, low, captured, wire = unpack_enhanced(data, position)
-                stop = position + length
-                # Up to 3 octets of padding: no options.
-                if kind == 6 and 32 <= length - captured < 36 and stop <= end and index < len(bases):
-                    if high != current_high or index != current:
-                        current, current_high = index, high
-                        link, unit, offset = bases[index]
-                        high_ns = (high << 32) * unit + offset
-                    if unit and unpack_length(data, stop - 4)[0] == length:
-                        last_time = high_ns + low * unit
-                        position += 28
-                        append((last_time, link, data[position : position + captured], wire, None))
-                        position = stop
-                        continue
-            kind = unpack_length(data, position)[0]
-            if kind == SECTION_HEADER:
+        while True:
+            plain, position = row_finder.pcapng_rows(data, position, section.order == ">", section.bases)
+            if plain:
+                rows.append(plain)
+                count += len(plain) // ROW.size
+                last_time = ROW.unpack_from(plain, len(plain) - ROW.size)[0]
+            if len(data) - position < 12:
+                break
+            if section.number(data[position : position + 4]) == SECTION_HEADER:
                 order = BYTE_ORDERS.get(data[position + 8 : position + 12])
                 if order is None:
                     corrupt = "a section header without byte order"
                     break
                 section = _Section(order)
-                unpack_enhanced = struct.Struct(order + "7I").unpack_from
-                unpack_length = struct.Struct(order + "I").unpack_from
-                bases = []
-                current = -1
-            length = unpack_length(data, position + 4)[0]
+            kind, length = struct.unpack_from(section.order + "II", data, position)
             if length < 12 or length % 4 or length > LARGEST_BLOCK:
                 corrupt = f"a block that claims a length of {length} octets"
                 break
             stop = position + length
-            if stop > end:
+            if stop > len(data):
                 need = length
                 break
-            if unpack_length(data, stop - 4)[0] != length:
+            if data[stop - 4 : stop] != data[position + 4 : position + 8]:
                 corrupt = "a block whose two lengths differ"
                 break
             try:
@@ -223,15 +185,16 @@ def _packets(
                 corrupt = str(reason)
                 break
             if packet is not None:
-                last_time = packet[0]
-                append(packet)
-            elif kind == INTERFACE:
-                bases.append(section.interfaces[-1].base)
+                last_time, link, octets, wire, comment = packet
+                has_row = kind != SIMPLE_PACKET and comment is None and -MOST_NS <= last_time < MOST_NS
+                if not has_row:
+                    odd[count] = packet
+                time_ns, captured = (last_time, len(octets)) if has_row else (0, 0)
+                rows.append(ROW.pack(time_ns, position + _AHEAD, captured, wire, link))
+                count += 1
             position = stop
-        if batch:
-            if offsets is not None:
-                offsets[:] = _offsets(data, begin, position, order_before, stream.offset(data, 0))
-            yield batch
+        if count:
+            yield Block(data, b"".join(rows), odd, stream.offset(data, -_AHEAD))
         if corrupt:
             stream.corrupt(source, data, position, corrupt)
             return
@@ -240,50 +203,6 @@ def _packets(
         if len(data) < need:
             stream.ended(source, data, position, "block")
             return
-
-
-def _facts(base: TimeBase) -> bytes:
-    """A time base as the native core reads it; one with times before 1970 is not for it."""
-    unit_ns = base.unit_ns if 0 <= base.offset_ns <= _LATEST_NS else 0
-    return _BASE.pack(unit_ns, base.offset_ns if unit_ns else 0, base.link)
-
-
-def _edges(data: bytes, position: int, unpack_length: Callable[[bytes, int], tuple[int]]) -> list[int]:
-    """Where blocks begin, one after the other from ``position`` on, and where the last one ends.
-
-    They are those up to one that is not whole, or too short for an Enhanced Packet Block.
-    """
-    edges = [position]
-    append = edges.append
-    last = len(data) - 32
-    while position <= last:
-        length = unpack_length(data, position + 4)[0]
-        if length < 32:
-            return edges
-        position += length
-        append(position)
-    if position > len(data):
-        del edges[-1]
-    return edges
-
-
-def _offsets(data: bytes, position: int, end: int, order: str, base: int) -> list[int]:
-    """Where in the file the blocks with packets begin, from ``position`` on; ``data`` begins at ``base`` in the file.
-
-    This is a second pass over blocks that have been read, so that readers who do not ask pay nothing for it.
-    """
-    found: list[int] = []
-    append = found.append
-    unpack = struct.Struct(order + "2I").unpack_from
-    while position < end:
-        kind, length = unpack(data, position)
-        if kind in _PACKETS:
-            append(base + position)
-        elif kind == SECTION_HEADER:
-            unpack = struct.Struct(BYTE_ORDERS[data[position + 8 : position + 12]] + "2I").unpack_from
-            _, length = unpack(data, position)
-        position += length
-    return found
 
 
 def _block(section: _Section, kind: int, block: bytes, last_time: int, source: SourceState) -> Packet | None:
@@ -318,7 +237,7 @@ def _block(section: _Section, kind: int, block: bytes, last_time: int, source: S
             raise _BlockError(f"a section of version {major}.{minor}, which is not known,")
         source.comments += [_text(value) for code, value in section.options(block, 24) if code == COMMENT]
     elif kind == INTERFACE:
-        section.interfaces.append(_interface(section, block, source))
+        section.add(_interface(section, block, source))
     elif kind == STATISTICS:
         (index,) = section.unpack("I", block, 8)
         total = 0

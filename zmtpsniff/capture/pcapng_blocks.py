@@ -1,6 +1,4 @@
-"""The blocks of the pcapng file format: their kinds, the options that we know, and what times in them mean."""
-
-from typing import NamedTuple
+"""The blocks of the pcapng file format: their kinds, and the options that we know."""
 
 SECTION_HEADER = 0x0A0D0D0A
 INTERFACE = 1
@@ -15,11 +13,3 @@ IF_TSRESOL, IF_TSOFFSET = 9, 14  # section 4.2
 EPB_DROPCOUNT = 4  # section 4.3
 ISB_IFDROP, ISB_OSDROP = 5, 7  # section 4.6
 CURVE_KEYS = 0x5A4D544B  # "ZMTK", a type of secrets of our own: lines of a key file, as docs/curve.md says
-
-
-class TimeBase(NamedTuple):
-    """What the times of packets of an interface mean, and their link type; many interfaces have the same."""
-
-    link: int
-    unit_ns: int  # 0 if it is not whole nanoseconds
-    offset_ns: int

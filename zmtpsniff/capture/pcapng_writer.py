@@ -5,6 +5,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.pcapng_blocks import (
     COMMENT,
     CURVE_KEYS,
@@ -17,7 +18,6 @@ from zmtpsniff.capture.pcapng_blocks import (
     SECTION_HEADER,
     STATISTICS,
 )
-from zmtpsniff.capture.source import Packet
 
 SHB_OS, SHB_USERAPPL = 3, 4  # section 4.1
 IF_NAME, IF_FILTER = 2, 11  # section 4.2

@@ -7,9 +7,10 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, key_block, whole_blocks
 from zmtpsniff.capture.ring import FileRing, ring_name
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, Source
+from zmtpsniff.capture.source import CaptureError, Fault, Source
 
 ENDED = "saving-ended"  # the problem code
 STANDARD_OUTPUT = "-"
@@ -284,17 +285,17 @@ class SavingSource:
         self._saver = saver
         self._told = False
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield the packets, each list once it is saved; raises what the source raises."""
+    def batches(self) -> Iterator[Block]:
+        """Yield the packets, each block once it is saved; raises what the source raises."""
         try:
-            for batch in self._source.batches():
+            for block in self._source.batches():
                 if lines := self._source.key_lines[:]:
                     del self._source.key_lines[: len(lines)]
                     self.key_lines += lines
                     self._saver.add_keys(lines)
-                self._saver.write(batch, self._source.dropped or None)
+                self._saver.write(block.packets(), self._source.dropped or None)
                 self._take_over()
-                yield batch
+                yield block
         finally:
             self._saver.close(self._source.dropped or None)
             self._take_over()
@@ -318,15 +319,15 @@ class KeySavingSource:
         self._source = source
         self._saver = saver
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         """Yield the packets, once their keys are to be saved; raises what the source raises."""
-        for batch in self._source.batches():
+        for block in self._source.batches():
             if lines := self._source.key_lines[:]:
                 del self._source.key_lines[: len(lines)]
                 self.key_lines += lines
                 self._saver.add_keys(lines)
             self.dropped = self._source.dropped
-            yield batch
+            yield block
         self.dropped = self._source.dropped
 
 

@@ -6,21 +6,16 @@ is left out costs a fifth of another.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import accumulate, repeat
-from operator import itemgetter
-from typing import Any, NamedTuple, Protocol
+from itertools import accumulate
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zmtpsniff.capture.pcapng_blocks import ENHANCED_PACKET, TimeBase
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Block, Packet
 
 Numbers = NDArray[np.int64]
-_time = itemgetter(0)
-_AROUND = 32  # octets of an Enhanced Packet Block around the packet and its padding
-_MOST_NS = (1 << 63) - 1  # numbers of numpy hold no more; Python's do
+_ROW = np.dtype([("time", "i8"), ("start", "u4"), ("size", "u4"), ("wire", "u4"), ("link", "u4")])
 
 
 class Glance(Protocol):
@@ -47,118 +42,44 @@ class Skim:
     """
 
     def __init__(self, glance: Glance | None = None) -> None:
-        """Leave out what ``glance`` does not want, in formats whose readers support that: pcap, pcapng."""
+        """Leave out what ``glance`` does not want."""
         self.count = 0
         self.least_ns: int | None = None
         self.latest_ns: int | None = None
-        self.offsets: list[int] = []  # for open_stream()
         self._glance = glance
-        self._piece: FilePiece | None = None  # what its reader was given last
 
-    def pieces(self, batches: Iterable[list[Packet]]) -> Iterator[FilePiece]:
-        """Yield what the reader that has this skim yields, as pieces."""
-        for packets in batches:
-            piece, self._piece = self._piece, None
-            if packets:
-                yield piece or self._whole(packets)
+    def pieces(self, blocks: Iterable[Block]) -> Iterator[FilePiece]:
+        """Yield the wanted packets of each block, and the last unwanted one: its time shows how far the capture is."""
+        for block in filter(None, blocks):
+            times = block.times_ns
+            before = () if self.latest_ns is None else (self.latest_ns,)
+            orders = list(accumulate((*before, *times), max))[len(before) :]
+            chosen = self._chosen(block)
+            packets, offsets = block.packets(), block.offsets()
+            yield FilePiece(
+                [packets[place] for place in chosen],
+                [self.count + 1 + place for place in chosen],
+                [orders[place] for place in chosen],
+                [offsets[place] for place in chosen],
+            )
+            self.count += len(block)
+            self.least_ns = min(times) if self.least_ns is None else min(self.least_ns, *times)
+            self.latest_ns = orders[-1]
 
-    def _whole(self, packets: list[Packet]) -> FilePiece:
-        """A piece of which nothing is left out."""
-        times = list(map(_time, packets))
-        orders = list(accumulate(times, max, initial=self.latest_ns))[self.latest_ns is not None :]
-        numbers = range(self.count + 1, self.count + 1 + len(packets))
-        self._counted(len(packets), min(times), orders[-1])
-        return FilePiece(packets, numbers, orders, self.offsets or [0] * len(packets))
-
-    def _counted(self, count: int, least_ns: int, latest_ns: int) -> None:
-        self.count += count
-        self.least_ns = least_ns if self.least_ns is None else min(self.least_ns, least_ns)
-        self.latest_ns = latest_ns
-
-    def records(
-        self, data: bytes, edges: Sequence[int], order: str, unit: int, header: int, link: int, offset: int
-    ) -> list[Packet]:
-        """The wanted packets among the records of a pcap file.
-
-        The last unwanted packet comes with them, since its time shows how far the capture is. The records are the
-        octets between the ``edges`` in ``data``, which begins at ``offset`` in the file. Each has a ``header`` of this
-        byte ``order``, and a time with a fraction in units of ``unit`` nanoseconds.
-        """
-        ends = np.array(edges)
-        begins = ends[:-1]
-        heads = structures(data, begins, _record(order))
-        times = heads["seconds"].astype(np.int64) * 1_000_000_000 + heads["fraction"].astype(np.int64) * unit
-        return self._choose(data, link, begins + header, ends[1:], times, heads["wire"], begins + offset)
-
-    def blocks(
-        self, data: bytes, edges: Sequence[int], order: str, bases: Sequence[TimeBase], offset: int
-    ) -> tuple[list[Packet], int]:
-        """The wanted ones of the packets in the first blocks of a section of a pcapng file, and how far these reach.
-
-        They are Enhanced Packet Blocks without options, of interfaces with the same time base; there may be none. The
-        last packet that nobody wants comes with them. Blocks of this byte ``order``, of 32 octets or more, are all that
-        is between the ``edges`` in ``data``, which begins at ``offset`` in the file. The section has interfaces with
-        these ``bases``.
-        """
-        ends = np.array(edges)
-        begins = ends[:-1]
-        heads = structures(data, begins, _block(order))
-        first = int(heads["interface"][0])
-        if first >= len(bases) or not bases[first].unit_ns:
-            return [], edges[0]
-        link, unit_ns, offset_ns = base = bases[first]
-        indexes = heads["interface"]
-        plain = indexes == first
-        if not plain.all():
-            seen = np.unique(indexes).tolist()
-            plain = np.isin(indexes, [index for index in seen if index < len(bases) and bases[index] == base])
-        plain &= heads["kind"] == ENHANCED_PACKET
-        padding = ends[1:] - begins - _AROUND - heads["captured"]
-        plain &= padding & ~3 == 0  # from 0 to 3, so that there are no options
-        plain &= structures(data, ends[1:] - 4, _length(order)) == heads["length"]
-        count = len(plain) if plain.all() else int(plain.argmin())
-        if not count:
-            return [], edges[0]
-        heads = heads[:count]
-        most_ns = (int(heads["high"].max()) + 1 << 32) * unit_ns + abs(offset_ns)
-        if max(most_ns, abs(self.latest_ns or 0)) > _MOST_NS:
-            return [], edges[0]
-        times = (heads["high"].astype(np.int64) << 32 | heads["low"]) * unit_ns + offset_ns
-        starts = begins[:count] + 28
-        stops = starts + heads["captured"]
-        packets = self._choose(data, link, starts, stops, times, heads["wire"], begins[:count] + offset)
-        return packets, edges[count]
-
-    def _choose(
-        self,
-        data: bytes,
-        link: int,
-        starts: Numbers,
-        stops: Numbers,
-        times: Numbers,
-        wires: "NDArray[np.uint32]",
-        offsets: Numbers,
-    ) -> list[Packet]:
-        """The wanted ones of packets that are in ``data`` from ``starts`` to ``stops``, and the last unwanted one."""
-        chosen = np.arange(len(starts))
-        if self._glance is not None:
-            unwanted = self._glance.unwanted(link, data, starts, stops - starts)
-            if unwanted.any():
-                unwanted[np.flatnonzero(unwanted)[-1]] = False
-                chosen = np.flatnonzero(~unwanted)
-        orders = np.maximum.accumulate(times)
-        if self.latest_ns is not None:
-            np.maximum(orders, self.latest_ns, out=orders)
-        cuts = zip(starts[chosen].tolist(), stops[chosen].tolist(), strict=True)
-        octets = [data[start:stop] for start, stop in cuts]
-        packets: list[Packet] = list(
-            zip(times[chosen].tolist(), repeat(link), octets, wires[chosen].tolist(), repeat(None), strict=False)
-        )
-        self._piece = FilePiece(
-            packets, (chosen + (self.count + 1)).tolist(), orders[chosen].tolist(), offsets[chosen].tolist()
-        )
-        self._counted(len(starts), int(times.min()), int(orders[-1]))
-        return packets
+    def _chosen(self, block: Block) -> Sequence[int]:
+        if self._glance is None:
+            return range(len(block))
+        rows = np.frombuffer(block.rows, _ROW)
+        unwanted, plain = np.zeros(len(rows), bool), np.ones(len(rows), bool)
+        plain[[*block.odd]] = False
+        for link in np.unique(rows["link"]).tolist():
+            (places,) = np.nonzero(plain & (rows["link"] == link))
+            starts, sizes = (rows[name][places].astype(np.int64) for name in ("start", "size"))
+            unwanted[places] = self._glance.unwanted(link, block.octets, starts, sizes)
+        if unwanted.any():
+            unwanted[np.flatnonzero(unwanted)[-1]] = False
+        chosen: list[int] = np.flatnonzero(~unwanted).tolist()
+        return chosen
 
 
 def structures(data: bytes, begins: Numbers, layout: "np.dtype[np.void]") -> "NDArray[np.void]":
@@ -167,19 +88,3 @@ def structures(data: bytes, begins: Numbers, layout: "np.dtype[np.void]") -> "ND
     places = max(len(data) - layout.itemsize + 1, 0)
     everywhere: NDArray[np.void] = np.ndarray(places, f"V{layout.itemsize}", data, strides=(1,))
     return everywhere[begins].view(layout)
-
-
-@lru_cache(2)
-def _record(order: str) -> "np.dtype[Any]":
-    return np.dtype([(name, f"{order}u4") for name in ("seconds", "fraction", "captured", "wire")])
-
-
-@lru_cache(2)
-def _block(order: str) -> "np.dtype[Any]":
-    names = ("kind", "length", "interface", "high", "low", "captured", "wire")
-    return np.dtype([(name, f"{order}u4") for name in names])
-
-
-@lru_cache(2)
-def _length(order: str) -> "np.dtype[Any]":
-    return np.dtype(f"{order}u4")

@@ -3,11 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.errors import Error
-
-Packet = tuple[int, int, bytes, int, str | None]
-"""Time in nanoseconds since the Unix epoch, link type (LINKTYPE_ number), captured octets, length on the wire in
-octets, comment. A plain tuple because one is made for every packet."""
 
 
 class Fault(NamedTuple):
@@ -34,8 +31,8 @@ class SourceState(Protocol):
 class Source(SourceState, Protocol):
     """A source of packets, read once from beginning to end. Its other facts grow while batches() runs."""
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield the packets in lists of any length, as soon as they are there.
+    def batches(self) -> Iterator[Block]:
+        """Yield the packets in blocks of any length, as soon as they are there.
 
         Raises CaptureError if the source turns out to be no capture before its first packet.
         """

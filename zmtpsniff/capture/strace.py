@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.octets import FileOctets
-from zmtpsniff.capture.source import Packet, SourceState
+from zmtpsniff.capture.source import SourceState
 from zmtpsniff.capture.strace_tcp import TcpEnds, make_tcp_ends, pack_end
 from zmtpsniff.words.link_types import USER0
 
@@ -95,12 +96,12 @@ def _end_of_line(stream: FileOctets, data: bytes, at: int) -> tuple[bytes, int]:
     return data, end if end >= 0 else len(data)
 
 
-def read_log(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[list[Packet]]:
-    """The packets of the calls in a log, a list for each piece of the log."""
+def read_log(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[Block]:
+    """The packets of the calls in a log, a block for each piece of the log."""
     calls = _Calls()
     while True:
         end = data.rfind(b"\n") + 1
-        yield calls.packets(data[:end].split(b"\n")) if end else []
+        yield Block.of(calls.packets(data[:end].split(b"\n")) if end else ())
         data = data[end:]
         if len(data) > _LONGEST_LINE:
             stream.corrupt(source, data, 0, f"a line of more than {_LONGEST_LINE} octets")
@@ -111,7 +112,7 @@ def read_log(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[l
         if len(data) == before:
             break
     if data and stream.damage is None:
-        yield calls.packets([data])
+        yield Block.of(calls.packets([data]))
     else:
         stream.ended(source, data, 0, "line")
 

@@ -4,7 +4,7 @@ import socket
 import struct
 from collections.abc import Container
 
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.words.link_types import RAW
 
 _MOST = 65_000  # octets of a segment, which an IP packet has room for

@@ -15,11 +15,12 @@ from io import FileIO
 
 import msgspec
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import EngineMissingError
-from zmtpsniff.capture.files import merged
+from zmtpsniff.capture.merge import merged
 from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
 from zmtpsniff.capture.plaintexts import Plaintexts
-from zmtpsniff.capture.source import CaptureError, Fault, Packet, SourceState
+from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 from zmtpsniff.capture.tshark_fields import FIELDS, TLS_FIELDS, LineReader, NoCaptureError
 
 try:
@@ -158,7 +159,7 @@ class TsharkRun:
         self._process: _Process | None = None
         self._stopped = False
 
-    def batches(self, started: Callable[[], None] = lambda: None) -> Generator[list[Packet], None, None]:
+    def batches(self, started: Callable[[], None] = lambda: None) -> Generator[Block, None, None]:
         """Yield packets as tshark writes them; ``started`` is called once it has its standard input.
 
         Raises CaptureError if tshark ends with an error before its first packet, EngineMissingError if it is not there.
@@ -180,7 +181,7 @@ class TsharkRun:
                 self.stop()
             while chunk := run(process.read()):
                 if packets := reader.feed(chunk):
-                    yield packets
+                    yield Block.of(packets)
             status = run(process.finish())
             self._judge(status, process.words, reader.packets)
         except NoCaptureError:
@@ -231,7 +232,7 @@ class TsharkFiles:
             for name in names
         ]
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         """Yield the packets: of one file in its order, of several merged by time."""
         with contextlib.ExitStack() as stack:
             files = [run.batches() for run in self._runs]

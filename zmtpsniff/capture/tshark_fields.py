@@ -10,8 +10,9 @@ from socket import AF_INET6, inet_aton, inet_pton
 
 import msgspec
 
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.plaintexts import Plaintexts
-from zmtpsniff.capture.source import Fault, Packet
+from zmtpsniff.capture.source import Fault
 from zmtpsniff.words.link_types import RAW, USER0
 
 FIELDS = (

@@ -106,11 +106,10 @@ def _browse_files(captures: tuple[str, ...], settings: Settings, options: "Brows
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
 
-    offsets: list[int] | None = [] if can_be_read_again(captures) else None
-    packets = StoredPackets() if offsets is None else FilePackets(captures[0], offsets)
+    packets = FilePackets(captures[0]) if can_be_read_again(captures) else StoredPackets()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
     tapped = partial(TappedSource, tap=packets.take)
-    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped, offsets=offsets)
+    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped)
     _run(CaptureReader(capture, packets, diagnosis), options)
 
 

@@ -1,11 +1,12 @@
 """Several captures read as one, and which of them has which packet."""
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Iterator, Sequence
 
-from zmtpsniff.capture.files import merged, open_captures
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.merge import merged_runs
+from zmtpsniff.capture.source import CaptureError, Fault
 
 _RUNS = 200_000  # runs of packets from one capture to remember; if captures take turns, a run is short
 
@@ -23,31 +24,28 @@ class Places:
         self.key_lines: list[str] = []
         self._names = names
         self._sources = [open_captures([name]) for name in names]
-        self._pending: list[deque[Packet]] = [deque() for _ in names]  # packets that merged() holds back
         self._read = [0] * len(names)
         self._told = [(0, 0)] * len(names)  # faults and comments of each that are told
         # A run of packets of one capture: the number of its first, the capture's place, that packet's number there.
         self._firsts: list[int] = []
         self._runs: list[tuple[int, int]] = []
 
-    def batches(self) -> Iterator[list[Packet]]:
+    def batches(self) -> Iterator[Block]:
         """Yield the packets by time."""
-        number = 0
+        number = 1
         last = -1
-        for packets in merged([self._noted(place) for place in range(len(self._names))]):
-            for packet in packets:
-                number += 1
-                # merged() passes on the same objects, and those of one capture in their order.
-                if last < 0 or not self._is_next(last, packet):
-                    last = next(place for place in range(len(self._names)) if self._is_next(place, packet))
+        for block, runs in merged_runs([source.batches() for source in self._sources]):
+            for place, count in runs:
+                if place != last:
+                    last = place
                     self._firsts.append(number)
-                    self._runs.append((last, self._read[last] + 1))
-                self._pending[last].popleft()
-                self._read[last] += 1
+                    self._runs.append((place, self._read[place] + 1))
+                number += count
+                self._read[place] += count
             if len(self._firsts) > _RUNS:
                 del self._firsts[: _RUNS // 2], self._runs[: _RUNS // 2]
             self._tell()
-            yield packets
+            yield block
         self._tell()
 
     def close(self) -> None:
@@ -62,15 +60,6 @@ class Places:
             return None
         place, first = self._runs[index]
         return self._names[place], first + packet - self._firsts[index]
-
-    def _is_next(self, place: int, packet: Packet) -> bool:
-        pending = self._pending[place]
-        return bool(pending) and pending[0] is packet
-
-    def _noted(self, place: int) -> Iterator[list[Packet]]:
-        for packets in self._sources[place].batches():
-            self._pending[place].extend(packets)
-            yield packets
 
     def _tell(self) -> None:
         self.dropped = sum(source.dropped for source in self._sources)

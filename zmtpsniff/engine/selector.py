@@ -16,8 +16,9 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, WireEvent
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.saver import Saver
-from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.capture.source import Source
 from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.segment import ACK, SYN, Segment
 

@@ -1,7 +1,7 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dissectors.batches import BatchSide, MessageBatch
@@ -14,8 +14,8 @@ from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sod
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
-from zmtpsniff.capture.block import Block
-from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.capture.block import Block, Packet
+from zmtpsniff.capture.source import Source
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.native import core
@@ -37,9 +37,6 @@ _LATEST_NS = 2_000_000_000  # a capture that gives nothing has given all that is
 _RECOVERY_NS = 1_000_000_000  # in which packets come that waited meanwhile
 
 _MESSAGES = (Message, MessageBatch)
-
-_time_ns = itemgetter(0)  # of a packet
-_comment = itemgetter(4)
 
 
 class Collaborators(NamedTuple):
@@ -119,15 +116,12 @@ class Sniffer:
 
         A batch belongs to the caller until the next is asked for. Raises CaptureError if the source is no capture.
         """
-        blocks = getattr(self._source, "blocks", self._source.batches) if self._settled else self._source.batches
-        for packets in blocks():
-            if self._count is not None:
-                left = self._count - self._packets
-                packets = packets.first(left) if isinstance(packets, Block) else packets[:left]
+        for given in self._source.batches():
+            block = given if self._count is None else given.part(0, self._count - self._packets)
             if self._source.key_lines:
                 self._take_keys()
-            self._take(packets)
-            now_ns = self._last_ns if self._clock is None else self._tell_time(self._clock(), bool(packets))
+            self._take(block)
+            now_ns = self._last_ns if self._clock is None else self._tell_time(self._clock(), bool(block))
             if self._clock is not None:
                 self._settle(now_ns)
             if self._curve.waiting_since_ns is not None:
@@ -236,42 +230,40 @@ class Sniffer:
             self._key_faults.add(reason)
             self._report("keys-not-used", f"keys in the capture are not used: {reason}")
 
-    def _take(self, packets: list[Packet] | Block) -> None:
-        if not packets:
+    def _take(self, block: Block) -> None:
+        if not block:
             return
-        times = packets.times_ns if isinstance(packets, Block) else list(map(_time_ns, packets))
-        first = min(times)
-        self._first_ns = first if self._first_ns is None else min(self._first_ns, first)
-        self._last_ns = max(self._last_ns, max(times))
-        if isinstance(packets, Block):
-            self._take_block(packets)
-            return
-        comments = list(map(_comment, packets))
+        times_ns = block.times_ns
+        first_ns = min(times_ns)
+        self._first_ns = first_ns if self._first_ns is None else min(self._first_ns, first_ns)
+        self._last_ns = max(self._last_ns, max(times_ns))
         begin = 0
-        if comments.count(None) < len(comments):
-            for index, comment in enumerate(comments):
-                if comment is not None:
-                    # A comment stands before the events of its packet, and after those of earlier packets.
-                    self._dissect(packets[begin:index])
-                    begin = index
-                    self._engine.events.append(Comment(comment, times[index], self._packets + 1))
-        self._dissect(packets[begin:] if begin else packets)
+        for place, packet in block.odd.items():
+            self._take_plain(block.part(begin, place))
+            begin = place + 1
+            if packet[4] is not None:
+                # A comment stands before the events of its packet, and after those of earlier packets.
+                self._engine.events.append(Comment(packet[4], packet[0], self._packets + 1))
+            self._dissect([packet])
+        self._take_plain(block.part(begin) if begin else block)
+        self._engine.flows.end_batch()
 
-    def _take_block(self, block: Block) -> None:
-        """Take a block: the packets of settled flows in columns, others as objects."""
-        assert self._settled is not None
+    def _take_plain(self, block: Block) -> None:
+        """Take a block without odd packets: the packets of settled flows in columns, others as objects."""
+        if self._settled is None:
+            self._dissect(block.packets())
+            return
         before = self._packets
         for begin, end in self._settled.others(block, before + 1):
             self._packets = before + begin
-            self._dissect(block.packets(begin, end), is_last=False)
+            self._dissect(block.packets(begin, end))
         self._packets = before + len(block)
-        self._engine.flows.end_batch()
 
-    def _dissect(self, packets: list[Packet], is_last: bool = True) -> None:
+    def _dissect(self, packets: list[Packet]) -> None:
         first = self._packets + 1
         segments = self._headers.segments(packets, first)
         self._packets += len(packets)
-        datagrams = self._engine.take(segments, self._headers.datagrams, is_last)
+        datagrams = self._engine.take(segments, self._headers.datagrams, is_last=False)
         if self._acknowledge is not None:
             self._acknowledge(self._engine.flows.acknowledgments(segments))
         if self._selector is not None:

@@ -27,7 +27,7 @@ from dissectors.events import (
 )
 from dissectors.zmtp.encoder import encodings, frame_head
 from dissectors.zmtp.wire import MORE
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.render.payload import frames_to_show
 from zmtpsniff.words.link_types import WIRESHARK_UPPER_PDU
 from zmtpsniff.words.text import length_on_wire

@@ -4,7 +4,8 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from zmtpsniff.capture.source import Packet, Source
+from zmtpsniff.capture.block import NOTHING, Block
+from zmtpsniff.capture.source import Source
 from zmtpsniff.host.local import LocalHost
 
 _MOST_SECONDS = 10.0  # so long a packet waits for a helper that does not answer, such as one without a processor
@@ -27,9 +28,9 @@ class KeyedSource:
         self._source = source
         self._host = host
 
-    def batches(self) -> Iterator[list[Packet]]:
-        """Yield the packets in their order, and empty lists while none may be given out."""
-        waiting: deque[tuple[float, list[Packet]]] = deque()
+    def batches(self) -> Iterator[Block]:
+        """Yield the packets in their order, and empty blocks while none may be given out."""
+        waiting: deque[tuple[float, Block]] = deque()
         count = 0
         for batch in self._source.batches():
             self.dropped = self._source.dropped
@@ -37,24 +38,27 @@ class KeyedSource:
             if batch:
                 waiting.append((now, batch))
                 count += len(batch)
-            ready: list[Packet] = []
             seen_ns = self._host.seen_ns
+            is_held = True
             while waiting and (
-                waiting[0][1][-1][0] <= seen_ns
+                waiting[0][1].times_ns[-1] <= seen_ns
                 or now - waiting[0][0] > _MOST_SECONDS
                 or count > _MOST_PACKETS
                 or not self._host.watches
             ):
-                ready += waiting.popleft()[1]
-            count -= len(ready)
-            yield ready
+                _, ready = waiting.popleft()
+                count -= len(ready)
+                is_held = False
+                yield ready
+            if is_held:
+                yield NOTHING
         self.dropped = self._source.dropped
         deadline = time.monotonic() + _MOST_SECONDS
         while (
             waiting
-            and waiting[-1][1][-1][0] > self._host.seen_ns
+            and waiting[-1][1].times_ns[-1] > self._host.seen_ns
             and self._host.watches
             and time.monotonic() < deadline
         ):
             time.sleep(0.01)
-        yield [packet for _, batch in waiting for packet in batch]
+        yield from (batch for _, batch in waiting)

@@ -1,7 +1,7 @@
 """The quick way, in C: `core` is the module that was built from ``core.c``, or None.
 
-``reference.py`` has the same functions in plain Python. The environment variable ``ZMTPSNIFF_NATIVE`` may switch the
-module off (0), or insist on it (1).
+``records.py`` and ``reference.py`` have the same functions in plain Python. The environment variable
+``ZMTPSNIFF_NATIVE`` may switch the module off (0), or insist on it (1).
 """
 
 import os
@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 from zmtpsniff.errors import Error
+from zmtpsniff.native import records
 
 VARIABLE = "ZMTPSNIFF_NATIVE"
 
@@ -63,3 +64,6 @@ core, _reason = _load()
 
 WAY = "python" if core is None else "native"
 """How settled flows are read."""
+
+row_finder: ModuleType = records if core is None else core
+"""The functions that find packets: those of the core, or the same in plain Python."""

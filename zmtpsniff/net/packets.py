@@ -5,7 +5,7 @@ from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.net.encapsulation import (
     CUT,
     HEADERS,
@@ -103,7 +103,7 @@ class HeaderDecoder:
             PGM: self._pgm,
         } | {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}
 
-    def segments(self, packets: list[Packet], numbers: int | Iterable[int]) -> list[Segment]:
+    def segments(self, packets: Iterable[Packet], numbers: int | Iterable[int]) -> list[Segment]:
         """Return the TCP segments in ``packets``.
 
         The packets' ``numbers`` count up from a first one, or are given one by one. Afterwards :attr:`datagrams` has

@@ -12,10 +12,10 @@ Files that have no connection in common with the first one are compared with oth
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import combinations, count
+from itertools import combinations
 from statistics import median
 
-from zmtpsniff.capture.source import Packet
+from zmtpsniff.capture.block import Block
 from zmtpsniff.net.addresses import reverse
 from zmtpsniff.net.packets import HeaderDecoder
 
@@ -26,7 +26,7 @@ _Sightings = dict[tuple[bytes, int, int], int]
 """By direction, sequence number and length: when a file has that segment first."""
 
 
-def clock_differences(files: Sequence[Iterator[list[Packet]]]) -> list[int | None]:
+def clock_differences(files: Sequence[Iterator[Block]]) -> list[int | None]:
     """By how many nanoseconds the clock of each file is ahead of that of the first.
 
     The result is None for a file that shares no connection, in both directions, with another file.
@@ -49,13 +49,11 @@ def clock_differences(files: Sequence[Iterator[list[Packet]]]) -> list[int | Non
     return ahead
 
 
-def _sightings(batches: Iterator[list[Packet]]) -> _Sightings:
+def _sightings(batches: Iterator[Block]) -> _Sightings:
     headers = HeaderDecoder()
     seen: _Sightings = {}
-    numbers = count(1)
-    for packets in batches:
-        first = next(numbers)
-        for time_ns, _, key, seq, _, _, payload, _ in headers.segments(packets, first):
+    for block in batches:
+        for time_ns, _, key, seq, _, _, payload, _ in headers.segments(block.packets(), 1):
             if payload:
                 seen.setdefault((key, seq, len(payload)), time_ns)
         if len(seen) >= _SEGMENTS:

@@ -58,7 +58,7 @@ class File:
             with closing(open_location(self.path)) as file:
                 self._opened = True
                 chunks = read_chunks(file, chunk)
-                yield from self.skim.pieces(open_stream(self.path, chunks, self, self.skim.offsets, self.skim))
+                yield from self.skim.pieces(open_stream(self.path, chunks, self))
         except (CaptureError, LocationError) as error:
             self.unreadable = str(error)
         except OSError as error:

@@ -7,7 +7,8 @@ grows with the number of open connections, not with the files.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import repeat
+from heapq import merge
+from itertools import chain, islice, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -15,10 +16,9 @@ from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.capture.files import merged
 from zmtpsniff.capture.skim import FilePiece
-from zmtpsniff.capture.source import Packet
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.net.glance import KeyGlance
 from zmtpsniff.net.packets import HeaderDecoder
@@ -31,6 +31,7 @@ from zmtpsniff.spark.rows import Backlog, Batch, CaptureRow, RowOrigin, Rows
 from zmtpsniff.spark.state_log import NEVER, ShardStates, State
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
+_MERGED = 4096  # packets that are taken together
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
@@ -99,8 +100,9 @@ class Shard:
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
         decoder = HeaderDecoder()
-        for packets in merged([self._packets(number, path) for number, path in self._paths.items()]):
-            yield from self._take(packets, decoder)  # type: ignore[arg-type]
+        packets = merge(*(chain.from_iterable(self._packets(*path)) for path in self._paths.items()))
+        while taken := list(islice(packets, _MERGED)):
+            yield from self._take(taken, decoder)
         skipped = decoder.skipped()
         if skipped:
             last = max(range(len(self.captures)), key=lambda at: self.captures[at].number)
@@ -197,7 +199,7 @@ class Shard:
     def _take(self, packets: Sequence[tuple[int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
         places, numbers, plain = zip(*packets, strict=True)
         files = sorted(set(numbers))
-        segments = decoder.segments(plain, places)  # type: ignore[arg-type]  # any sequence does
+        segments = decoder.segments(plain, places)
         found: defaultdict[bytes | None, list[Any]] = defaultdict(list)
         group_of = self._sorted.of
         for segment in segments:

@@ -16,10 +16,11 @@ import pytest
 from tests.support.live_program import needs_privilege
 from tests.support.paths import FIXTURES
 from tests.world.tap import load
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.engines.engine import LiveOptions
 from zmtpsniff.capture.engines.packet_ring import PacketRing
 from zmtpsniff.capture.engines.scapy import ScapyEngine
-from zmtpsniff.capture.source import CaptureError, Packet
+from zmtpsniff.capture.source import CaptureError
 
 pytestmark = [
     needs_privilege,

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.plaintexts import Plaintexts
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Fault
 
 EngineName = Literal["auto", "dumpcap", "tcpdump", "scapy", "tshark"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
@@ -38,9 +39,9 @@ class Piece(NamedTuple):
 _PACKET_COST = 200  # octets that a packet takes beside its own
 
 
-def piece_of(batch: list[Packet]) -> Piece:
+def piece_of(block: Block) -> Piece:
     """Packets that are taken apart already as a piece."""
-    return Piece(sum([len(packet[2]) for packet in batch]) + _PACKET_COST * len(batch), len(batch), batch)
+    return Piece(len(block.octets) + _PACKET_COST * len(block), len(block), block)
 
 
 class EngineMissingError(CaptureError):
@@ -74,8 +75,8 @@ class Engine(Protocol):
         """Yield what is captured as it comes, until the capture ends."""
         ...
 
-    def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
-        """Read the packets of pieces: a list for each piece, empty for one without packets.
+    def packets(self, payloads: Iterator[Any]) -> Iterator[Block]:
+        """Read the packets of pieces: a block for each piece, empty for one without packets.
 
         It asks for the next piece only when its caller asks for more.
         """

@@ -5,10 +5,9 @@ import socket
 import struct
 from collections.abc import Iterator
 
-from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.engines.bpf import ARPHRD_ETHERNET, ARPHRD_LOOPBACK
-from zmtpsniff.capture.source import Packet
-from zmtpsniff.native import core
+from zmtpsniff.native import row_finder
 from zmtpsniff.words.link_types import ETHERNET, RAW
 
 # linux/if_packet.h
@@ -86,14 +85,14 @@ class PacketRing:
                 yield count, block
 
 
-def block_of(count: int, octets: bytes) -> Block | list[Packet]:
-    """The packets of a block, as rows where the native core can find all of them."""
-    rows = None if core is None else core.ring_rows(octets, count)
-    return packets_of(count, octets) if rows is None else Block(octets, rows)
+def block_of(count: int, octets: bytes) -> Block:
+    """The packets of one of the kernel's blocks."""
+    rows = row_finder.ring_rows(octets, count)
+    return Block.of(packets_of(count, octets)) if rows is None else Block(octets, rows)
 
 
 def packets_of(count: int, block: bytes) -> list[Packet]:
-    """Take a block apart."""
+    """The same, one by one; also those out of which the kernel took a tag."""
     header, address = _HEADER.unpack_from, _ADDRESS.unpack_from
     position = 0
     batch: list[Packet] = []

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from io import FileIO
 from typing import Any
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
 from zmtpsniff.capture.engines.guard import PIPE_OCTETS, GuardedProcess
 from zmtpsniff.capture.engines.records import Cutter
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Fault
 
 _DENIED = re.compile("permission|not permitted|don't have", re.IGNORECASE)
 _CHATTER = re.compile(
@@ -98,7 +99,7 @@ class ProcessEngine:
         finally:
             self._end()
 
-    def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
+    def packets(self, payloads: Iterator[Any]) -> Iterator[Block]:
         """Read the capture file that the program writes."""
         return open_stream(", ".join(self._options.interfaces), payloads, self)
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.bpf import program
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
-from zmtpsniff.capture.engines.packet_ring import PacketRing, block_of, packets_of
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.engines.packet_ring import PacketRing, block_of
+from zmtpsniff.capture.source import CaptureError, Fault
 
 if TYPE_CHECKING:
     from scapy.arch.linux import L2ListenSocket
@@ -122,15 +122,10 @@ class ScapyEngine:
         finally:
             self.close()
 
-    def packets(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[list[Packet]]:
-        """Take blocks apart."""
-        for count, block in payloads:
-            yield packets_of(count, block)
-
-    def packet_blocks(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[Block | list[Packet]]:
-        """The same, as blocks of packets where all of them are plain."""
-        for count, block in payloads:
-            yield block_of(count, block)
+    def packets(self, payloads: Iterator[tuple[int, bytes]]) -> Iterator[Block]:
+        """Find the packets in the kernel's blocks."""
+        for count, octets in payloads:
+            yield block_of(count, octets)
 
     def _look_around(self) -> set[str]:
         """Look after interfaces that are down; returns those that are gone.

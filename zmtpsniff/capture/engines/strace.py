@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import EngineMissingError, Piece
 from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault, Packet
+from zmtpsniff.capture.source import CaptureError, Fault
 
 # execve, so that the log of a command begins with its start.
 _CALLS = "execve,sendto,recvfrom,sendmsg,recvmsg,read,write,readv,writev,connect,accept,accept4,close"
@@ -186,7 +187,7 @@ class StraceEngine:
         while octets := self._traced.read():
             yield Piece(len(octets), 0, octets, True)  # whose lines need each other
 
-    def packets(self, payloads: Iterator[Any]) -> Iterator[list[Packet]]:
+    def packets(self, payloads: Iterator[Any]) -> Iterator[Block]:
         """Read the log; it stays empty if strace cannot start the command."""
         first = next(payloads, None)
         if first is not None:

@@ -9,10 +9,11 @@ import termios
 from collections.abc import Callable, Generator, Iterator
 from io import FileIO
 
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import EngineMissingError, LiveOptions, Piece, piece_of
 from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.engines.process import DumpcapEngine
-from zmtpsniff.capture.source import CaptureError, Packet
+from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.capture.tshark import TsharkRun  # now: once privileges are given up it may be out of reach
 
 _UNKNOWN = re.compile("no device named|no such device", re.IGNORECASE)
@@ -32,7 +33,7 @@ class TsharkEngine(DumpcapEngine):
         """Nothing runs before start()."""
         super().__init__(options)
         self._tshark: TsharkRun | None = None
-        self._batches: Iterator[list[Packet]] = iter(())
+        self._batches: Iterator[Block] = iter(())
         self._last_words = ""
 
     def start(self) -> None:
@@ -60,7 +61,7 @@ class TsharkEngine(DumpcapEngine):
         finally:
             self._end()
 
-    def packets(self, payloads: Iterator[list[Packet]]) -> Iterator[list[Packet]]:
+    def packets(self, payloads: Iterator[Block]) -> Iterator[Block]:
         """Nothing is left to take apart."""
         return payloads
 
@@ -70,12 +71,12 @@ class TsharkEngine(DumpcapEngine):
         known = set(re.findall(r"^\d+\. (\S+)", done.stdout, re.MULTILINE))
         return all(name in known or "://" in name for name in self._options.interfaces)
 
-    def _dissected(self, pipe: FileIO) -> Generator[list[Packet], None, None]:
+    def _dissected(self, pipe: FileIO) -> Generator[Block, None, None]:
         # -r, not -i, which would keep all packets in a temporary file. If tshark alone has the pipe, dumpcap notices
         # when tshark is gone.
         yield from self._run(["-r", "-"], pipe.fileno(), pipe.close)
 
-    def _captured(self) -> Generator[list[Packet], None, None]:
+    def _captured(self) -> Generator[Block, None, None]:
         # A process of its own, whose guard also ends the extcap program and the dumpcap that tshark starts for it. Such
         # a tshark does not end before they do, and they do not end when it is killed.
         if self._stopped:
@@ -93,7 +94,7 @@ class TsharkEngine(DumpcapEngine):
 
     def _run(
         self, arguments: list[str], stdin: int, started: Callable[[], None] = lambda: None
-    ) -> Generator[list[Packet], None, None]:
+    ) -> Generator[Block, None, None]:
         arguments = ["-M", str(_FORGET), *self._options.tshark_options, *arguments]
         title = ", ".join(self._options.interfaces)
         self._tshark = TsharkRun(title, arguments, stdin, self, True, self._options.decrypted)
