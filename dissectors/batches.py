@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from dissectors.columns import BY_ENVELOPE, FRAME, MESSAGE, ROW
-from dissectors.events import Envelope, Message, Octets
+from dissectors.columns import FRAME, MESSAGE, PAIRED, ROW
+from dissectors.events import Envelope, Message, Octets, Place
 
 _SENDER, _FIRST, _COUNT = 1, 3, 4  # places in a MESSAGE
 
@@ -133,7 +133,8 @@ class MessageBatch:
         found = []
         packet = time_ns = before = -1
         for (
-            row, sender, part, first, count, request_part, envelope, paired, offset, seen, request, latency,
+            row, sender, part, first, count, request_part, envelope, paired, via_part, via_flow, offset, seen, request,
+            latency, via,
         ) in MESSAGE.iter_unpack(self.columns):  # fmt: skip
             if row != before:
                 before, packet, time_ns = row, self.first_packet + row, self._time_ns(row)
@@ -144,7 +145,9 @@ class MessageBatch:
                 message.envelope = envelope_with(envelope - 1)
                 if request:
                     message.request, message.request_part, message.latency_ns = request, request_part, latency
-                    message.paired = "envelope" if paired == BY_ENVELOPE else None
+                    message.paired = PAIRED[paired]
+                if via:
+                    message.forwards = Place(via_flow, via, via_part)
             found.append(message)
         return found
 

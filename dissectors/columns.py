@@ -1,19 +1,24 @@
 """How packets and messages lie in columns; `zmtpsniff/native/core.c` has the same structures."""
 
 from struct import Struct
+from typing import Literal
 
 ROW = Struct("=qIIII")
 """A packet: its time in nanoseconds, where its octets begin, how many were captured and were on the wire, its link."""
-MESSAGE = Struct("=IIIIIIIIqqqq")
+MESSAGE = Struct("=IIIIIIIIIIqqqqq")
 """A message: its packet's row, its sender, its part, its first frame and how many there are, the part of its request,
-1 more than the identities in its envelope (0: it has none), what pairs it with its request, its stream offset, what its
-sender had seen, the packet of its request (0: none), and its latency in nanoseconds."""
-BY_ENVELOPE = 1
-"""The envelope pairs a reply with its request; 0: the protocol does."""
+1 more than the identities in its envelope (0: it has none), what pairs it with its request, part and flow of the
+message that it forwards, its stream offset, what its sender had seen, the packet of its request (0: none), its latency
+in nanoseconds, and the packet of the message that it forwards (0: none)."""
+PAIRED: tuple[Literal["envelope", "order"] | None, ...] = (None, "envelope", "order")
+"""What pairs a reply with its request, by the number in a MESSAGE; None: the protocol does."""
 FRAME = Struct("=II")
 """A frame: where its octets begin, in those of the block or behind them in what was carried, and how many they are."""
-WAITING = Struct("=qqqqI4x")
-"""A request that waits for a reply with its envelope: a number for that, packet, time, stream offset, part."""
+WAITING = Struct("=qqqqqIII4x")
+"""A request that waits for its reply: a number for its envelope, packet, time, stream offset, the packet of the message
+that it forwards (0: none), its part, and the part and the flow of that message."""
+ENVELOPES, IN_TURN, STEPS = 1, 2, 3
+"""Kinds of connections whose messages are paired in columns: DEALER and ROUTER, those to a REP, a REQ to a ROUTER."""
 TAKEN = Struct("=qq")
 """The number for an envelope, and how many of the requests with it have a reply, though nobody knows which."""
 ASKED = Struct("=qqI4x")

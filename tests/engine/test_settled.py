@@ -148,6 +148,48 @@ def several_at_once(version: int, seed: random.Random) -> Conversation:
     return Conversation("several at once", tuple(pieces))
 
 
+def through_a_proxy(seed: random.Random) -> list[Packet]:
+    """Some REQs ask a REP through ROUTER and DEALER; now and then a proxy loses something, or a REQ asks again."""
+    fronts = [greetings(3, b"REQ", b"ROUTER") for _ in range(seed.randint(1, 3))]
+    times = [[10**18 + number] * len(fronts[0]) for number in range(len(fronts))]
+    back, back_ns = greetings(3, b"DEALER", b"REP"), [10**18] * len(fronts[0])
+    now = 10**18 + 10**6
+    waiting: list[tuple[int, bytes]] = []
+    for number in range(seed.randrange(60)):
+        client = seed.randrange(len(fronts))
+        body = seed.choice([b"ping", b"%d" % number])
+        identity = b"\0\0\0\1%c" % client if seed.random() < 0.97 else b"other"
+        now += seed.choice([1000, 10**6, 10**9])
+        is_free = all(client != one for one, _ in waiting)
+        if is_free or seed.random() < 0.02:
+            fronts[client].append(Piece(0, message(3, b"", body)))
+            times[client].append(now)
+            if seed.random() < 0.95:
+                back.append(Piece(0, message(3, identity, b"", body)))
+                back_ns.append(now + 100)
+                waiting.append((client, identity))
+        elif waiting:
+            client, identity = waiting.pop(0 if seed.random() < 0.95 else -1)
+            back.append(Piece(1, message(3, identity, b"", b"re " + body)))
+            back_ns.append(now)
+            if seed.random() < 0.95:
+                fronts[client].append(Piece(1, message(3, b"", b"re " + body)))
+                times[client].append(now + 100)
+    found = []
+    for number, (pieces, whens) in enumerate(zip([*fronts, back], [*times, back_ns], strict=True)):
+        sent = segments(Conversation("through a proxy", tuple(pieces)))
+        given = packets(sent, (1000, 2000), (41_000 + number, 5555 + (number == len(fronts))), 10**18, 1000)
+        found += _at(given, whens)
+    return sorted(found, key=lambda packet: packet[0])
+
+
+def _at(given: list[Packet], times: list[int]) -> list[Packet]:
+    """The packets of segments with an acknowledgment behind each, those of the pieces at these times."""
+    whens = [times[0] - 3, times[0] - 2, times[0] - 1, *(when + late for when in times for late in (0, 1))]
+    whens += [max(times) + 10 + more for more in range(3)]
+    return [(when, *packet[1:]) for when, packet in zip(whens, given, strict=True)]
+
+
 def conversation(seed: random.Random) -> Conversation:
     version = seed.choice([1, 2, 3, 3, 3])
     body = seed.choice(BODIES)
@@ -184,8 +226,8 @@ def disturbed(talk: Conversation, seed: random.Random) -> list[SentSegment]:
 
 def world(seed: random.Random) -> list[Packet]:
     """Some conversations at once, in the order of their times."""
-    found = []
-    for number in range(seed.randint(1, 4)):
+    found = through_a_proxy(seed) if seed.random() < 0.3 else []
+    for number in range(seed.randint(0 if found else 1, 4)):
         sent = disturbed(conversation(seed), seed)
         isn = seed.choice([(1000, 500_000), ((1 << 32) - 3000, (1 << 32) - 20)])
         found += packets(

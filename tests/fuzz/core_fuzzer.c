@@ -241,16 +241,29 @@ static void fuzz_any_take(Span input)
                                           (unsigned long long)next_number(&input, 1), 1ll << 40, lookup)));
 }
 
+/* An object that answers as proxies do: it has been called for this once. */
+static PyObject *answer_for(PyObject *Py_UNUSED(self), PyObject *arguments)
+{
+    return PyTuple_Size(arguments) == 2 ? Py_BuildValue("(iii)", 1, 2, 3) : Py_NewRef(Py_None);
+}
+
+static PyObject *proxies;
+
 /* Columns as fuzz_lines() makes them, of a flow whose facts are of the same octets. */
 static void fuzz_pair(Span input, Span carried, PyObject *rows, PyObject *messages, Span frames, unsigned facts)
 {
     Span waiting = next_part(&input, sizeof(Waiting) * (facts & 3)), taken = next_part(&input, sizeof(Taken) * (facts & 1));
-    PyObject *announced = PyDict_New(), *flow = Py_BuildValue("(LiIIINN)", 1ll, facts & 4, facts >> 3 & 3, facts % 3, 2u,
-                                                              bytes_of(waiting), bytes_of(taken));
-    PyObject *found = called(pair, Py_BuildValue("(NNOKONK(OO)Os)", bytes_of(input), bytes_of(carried), rows, 1ull, messages,
-                                                 bytes_of(frames), 0ull, flow, facts & 32 ? Py_None : flow, announced,
-                                                 "no function"));
-    Py_XDECREF(found);
+    unsigned kind = 1 + facts % 3;
+    PyObject *rest;
+    if (kind == STEPS)
+        rest = Py_BuildValue("(ILILLLLLL)", facts >> 3 & 1, (long long)(facts >> 4 & 1), 1u, 0ll, 0ll, 0ll, 0ll, 0ll, 1000ll);
+    else if (kind == IN_TURN)
+        rest = Py_BuildValue("(ILNN)", facts >> 3 & 1, 1000ll, bytes_of(waiting), bytes_of((Span){NULL, 0}));
+    else
+        rest = Py_BuildValue("(iIIINN)", facts & 4, facts >> 3 & 3, facts % 3, 2u, bytes_of(waiting), bytes_of(taken));
+    PyObject *announced = PyDict_New(), *flow = Py_BuildValue("(ILssN)", kind, 1ll, "client", "server", rest);
+    Py_XDECREF(called(pair, Py_BuildValue("(NNOKONK(OO)OO)", bytes_of(input), bytes_of(carried), rows, 1ull, messages,
+                                          bytes_of(frames), 0ull, flow, facts & 32 ? Py_None : flow, announced, proxies)));
     Py_DECREF(announced);
     Py_DECREF(flow);
 }
@@ -289,6 +302,13 @@ static void fuzz_lines(Span input)
 
 static PyMethodDef callbacks[] = {{"lookup", look_up, METH_O, NULL}, {"fragment", show, METH_O, NULL}, {NULL, NULL, 0, NULL}};
 
+static PyMethodDef of_proxies[] = {
+    {"expects", answer_for, METH_VARARGS, NULL},           {"begin_place", answer_for, METH_VARARGS, NULL},
+    {"forwarded_place", answer_for, METH_VARARGS, NULL},   {"begin_reply_place", answer_for, METH_VARARGS, NULL},
+    {"forwarded_reply_place", answer_for, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
+};
+static struct PyModuleDef proxies_module = {.m_base = PyModuleDef_HEAD_INIT, .m_name = "proxies", .m_methods = of_proxies};
+
 int LLVMFuzzerInitialize(int *count, char ***arguments);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -299,6 +319,8 @@ int LLVMFuzzerInitialize(int *Py_UNUSED(count), char ***Py_UNUSED(arguments))
     CHECK(make_secrets());
     lookup = PyCFunction_New(&callbacks[0], NULL);
     fragment = PyCFunction_New(&callbacks[1], NULL);
+    proxies = PyModule_Create(&proxies_module);
+    CHECK(proxies != NULL && !PyObject_SetAttrString(proxies, "has_replies", Py_True));
     return 0;
 }
 

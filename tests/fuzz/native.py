@@ -93,8 +93,13 @@ def _fragment(octets: bytes) -> bytes:
     return repr(octets).encode()
 
 
-def _nothing(*_: int) -> None:
-    pass
+class _Proxies:
+    """Proxies that know nothing, but of the place of each reply."""
+
+    has_replies = True
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: (1, 2, 3) if name == "forwarded_reply_place" else None
 
 
 def _files(both: BothCores, facts: int, data: bytes) -> None:
@@ -127,28 +132,32 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
             count,
             number & 2,
             number & 4,
+            number & 3,
             number & 1,
+            number & 7,
             number * 100,
             facts * 40 - number,
             number & 1,
             number * facts,
+            number & 2,
         )
     most = facts & 0x40 or 1 << 62
     both.lines(octets, carried, bytes(rows), facts, bytes(messages), bytes(frames), _TEXTS, most, _fragment)
     both.tally(bytes(messages), bytes(rows), 1 + facts * 1000, 50.5)
     place = 0
+    ends = "client", "server"
     flows: tuple[Any, ...] = (
-        (7, facts & 1, facts & 3, 2, 2, b"", b""),
-        (8, 1, 1, 0, 1, b"", b""),
-        None,
-        (9, facts & 4, 2, 2, 2, b"", b""),
+        (columns.ENVELOPES, 7, *ends, (facts & 1, facts & 3, 2, 2, b"", b"")),
+        (columns.IN_TURN, 8, *ends, (facts >> 1 & 1, 10**9, b"", b"")),
+        None if facts & 8 else (columns.STEPS, 9, *ends, (0, 0, 0, 0, 0, -1, -1, 0, 10**9)),
+        (columns.ENVELOPES, 10, *ends, (facts & 4, 2, 2, 2, b"", b"")),
     )
     while place < len(parts):
         place, _, after = both.pair(
-            octets, carried, bytes(rows), facts, bytes(messages), bytes(frames), place, flows, {b"\1": 1}, _nothing
+            octets, carried, bytes(rows), facts, bytes(messages), bytes(frames), place, flows, {b"\1": 1}, _Proxies()
         )
         flows = tuple(
-            flow if flow is None or one is None else (*flow[:3], *one[:2], *one[4:])
+            flow if one is None or flow[0] != columns.ENVELOPES else (*flow[:4], (*flow[4][:2], *one[:2], *one[4:]))
             for flow, one in zip(flows, after, strict=True)
         )
         place += 1

@@ -144,7 +144,7 @@ def test_frames_of_any_two_octets(both: BothCores) -> None:
     octets = b"".join(bytes([one, other]) for one in range(256) for other in b'a"\n\0\x7f\xc3')
     pairs = len(octets) // 2
     frames = b"".join(columns.FRAME.pack(2 * place, size) for size in (1, 2) for place in range(pairs))
-    messages = columns.MESSAGE.pack(0, 0, 1, 0, 2 * pairs, 0, 0, 0, 0, 0, 0, 0)
+    messages = columns.MESSAGE.pack(0, 0, 1, 0, 2 * pairs, *[0] * 10)
     both.lines(octets, b"", columns.ROW.pack(1, 0, 0, 0, 1), 1, messages, frames, [(b"", b"")], 99, repr_of)
 
 
@@ -163,7 +163,7 @@ def test_requests_and_replies_are_counted(
 ) -> None:
     """Two exchanges and a side of none, whatever replies say that they answer."""
     messages = [
-        columns.MESSAGE.pack(row, side, 1 + row % 2, 0, 1, part, 0, 0, 0, 0, request, latency)
+        columns.MESSAGE.pack(row, side, 1 + row % 2, 0, 1, part, 0, 0, 0, 0, 0, 0, request, latency, 0)
         for row, (side, request, part, latency) in enumerate(found)
     ]
     rows = b"".join(columns.ROW.pack(row, 0, 0, 0, 1) for row in range(len(found)))
@@ -178,42 +178,80 @@ def test_requests_and_replies_are_counted(
 _FRAMES = st.lists(st.sampled_from([b"", b"", b"a", b"b", b"\0id01", b"named"]), min_size=1, max_size=4)
 
 
-def _exchange(
-    messages: list[tuple[int, list[bytes], int]], facts: tuple[Any, ...] = (True, 2, 2, 2, b"", b"")
-) -> tuple[list[Any], list[Any]]:
-    """Pair messages of two flows (side, frames, how many of the other side's octets it had seen), with both cores.
+class _Proxies:
+    """Proxies that know where every second message came from."""
 
-    Where they stop, the message is passed over. Returns the results, and what was begun.
+    def __init__(self) -> None:
+        self.has_replies = False
+        self.begun: list[tuple[int, ...]] = []
+        self._calls = 0
+
+    def expects(self, _flow: int, _content: int) -> bool:
+        self._calls += 1
+        return self._calls % 4 == 0
+
+    def begin_place(self, _content: int, *place: int) -> None:
+        self.begun.append(place)
+
+    def forwarded_place(self, *_: Any) -> tuple[int, int, int] | None:
+        self._calls += 1
+        return (9, self._calls, 1 + self._calls % 3) if self._calls % 2 else None
+
+    def begin_reply_place(self, *_: Any) -> None:
+        self.has_replies = True
+
+    def forwarded_reply_place(self, *_: Any) -> tuple[int, int, int] | None:
+        return self.forwarded_place()
+
+
+ENDS = ("client", "server")
+
+
+def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], list[tuple[int, ...]]]:
+    """Pair messages (side, frames, how many of the other side's octets it had seen) of four flows, with both cores.
+
+    Those are DEALER and ROUTER, two DEALERs, DEALER and REP, REQ and ROUTER, and one that nobody wants. Where the cores
+    stop, the message is passed over. Returns the results, and what was begun.
     """
-    both = BothCores()
-    octets, frames, found, begun = bytearray(), bytearray(), bytearray(), list[Any]()
+    both, proxies = BothCores(), _Proxies()
+    octets, frames, found = bytearray(), bytearray(), bytearray()
     for row, (side, bodies, seen) in enumerate(messages):
         first = len(frames) // columns.FRAME.size
-        found += columns.MESSAGE.pack(row, side, 1 + row % 2, first, len(bodies), 0, 0, 0, 10 * row, seen, 0, 0)
+        found += columns.MESSAGE.pack(
+            row, side, 1 + row % 2, first, len(bodies), 0, 0, 0, 0, 0, 10 * row, seen, 0, 0, 0
+        )
         for body in bodies:
             frames += columns.FRAME.pack(len(octets), len(body))
             octets += body
     rows = b"".join(columns.ROW.pack((row * 7) % 50, 0, 0, 0, 1) for row in range(len(messages)))
-    flows: list[Any] = [(1, *facts), (2, True, 1, 0, 1, b"", b""), None]
+    flows: list[Any] = [
+        (columns.ENVELOPES, 1, *ENDS, (True, 2, 2, 2, b"", b"")),
+        (columns.ENVELOPES, 2, *ENDS, (True, 0, 0, 1, b"", b"")),
+        (columns.IN_TURN, 3, *ENDS, (0, 45, b"", b"")),
+        (columns.STEPS, 4, *ENDS, (0, 0, 0, 0, 0, -1, -1, 0, 45)),
+        None,
+    ]
     place, results = 0, list[Any]()
     while place <= len(messages):
         place, made, after = both.pair(
-            bytes(octets), b"", rows, 1, bytes(found), bytes(frames), place, tuple(flows), {b"named": 1},
-            lambda *place: begun.append(place),
-        )  # fmt: skip
+            bytes(octets), b"", rows, 1, bytes(found), bytes(frames), place, tuple(flows), {b"named": 1}, proxies
+        )
         results += columns.MESSAGE.iter_unpack(made)
         for number, one in enumerate(after):
             if one is not None:
-                plain, named, _, _, waiting, taken = one
-                flows[number] = (*flows[number][:3], plain, named, waiting, taken)
+                *begin, rest = flows[number]
+                kind, (plain, named, *_) = begin[0], one
+                first_facts = (*rest[:2], plain, named) if kind == columns.ENVELOPES else rest[:2]
+                facts = (0, *one, 45) if kind == columns.STEPS else (*first_facts, *one[4:])
+                flows[number] = (*begin, facts)
         place += 1
-    return results, begun
+    return results, proxies.begun
 
 
 @pytest.mark.hypothesis
-@given(st.lists(st.tuples(st.integers(0, 5), _FRAMES, st.integers(0, 300)), max_size=30))
+@given(st.lists(st.tuples(st.integers(0, 9), _FRAMES, st.integers(0, 300)), max_size=30))
 def test_requests_are_paired(messages: list[tuple[int, list[bytes], int]]) -> None:
-    """Any messages of two flows and of one that nobody wants, those in between that are unusual passed over."""
+    """Any messages of flows of each kind, those in between that are unusual passed over."""
     _exchange(messages)
 
 
@@ -221,11 +259,23 @@ def test_pairs_by_envelope() -> None:
     """Two requests wait, with other envelopes; each reply finds its own, and of two alike nobody knows which."""
     asked = [(0, [b"a", b"", b"x"], 0), (0, [b"b", b"", b"y"], 0)]
     results, begun = _exchange([*asked, (1, [b"b", b"", b"Y"], 99), (1, [b"a", b"", b"X"], 99)])
-    assert [(one[6], one[7], one[10]) for one in results] == [(2, 0, 0), (2, 0, 0), (2, 1, 2), (2, 1, 1)]
-    assert [place[1:] for place in begun] == [(1, 1, 1), (1, 2, 2)] * 2  # of both cores
+    assert [(one[6], one[7], one[12]) for one in results] == [(2, 0, 0), (2, 0, 0), (2, 1, 2), (2, 1, 1)]
+    assert begun == [(1, 1, 1, 0), (1, 2, 2, 0)]
     alike = [(0, [b"", b"x"], 0), (0, [b"", b"y"], 0), (1, [b"", b"X"], 99), (1, [b"", b"Y"], 99)]
     results, _ = _exchange([*alike, (0, [b"", b"z"], 50), (1, [b"", b"Z"], 99)])
-    assert [one[10] for one in results] == [0, 0, 0, 0, 0, 5]
+    assert [one[12] for one in results] == [0, 0, 0, 0, 0, 5]
+
+
+def test_pairs_of_a_proxy() -> None:
+    """A request of a REQ, the same to a REP with the identity in front, and the way back."""
+    relayed = [b"\0id01", b"", b"x"]
+    results, begun = _exchange([(6, [b"", b"x"], 0), (4, relayed, 0), (5, relayed, 99), (7, [b"", b"y"], 99)])
+    assert begun == [(4, 1, 1, 1)]
+    assert [one[6] for one in results] == [1, 2, 2, 1]
+    assert [one[12] for one in results] == [0, 0, 2, 1]
+    assert [one[14] for one in results] == [0, 1, 0, 0]
+    results, _ = _exchange([(4, [b"", b"x"], 0), (4, [b"", b"y"], 0), (5, [b"", b"X"], 99), (5, [b"", b"Y"], 99)])
+    assert [(one[7], one[12]) for one in results] == [(0, 0), (0, 0), (2, 1), (0, 2)]
 
 
 @pytest.mark.parametrize("cut", range(1, 24))
@@ -293,8 +343,10 @@ def test_an_error_of_a_callback_comes_out() -> None:
     _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
     with pytest.raises(OwnError):
         NATIVE.lines(octets, carried, rows, 1, messages, frames, [(b"",) * 2] * 4, 99, fails)
+    facts, proxies = (1, 1, *ENDS, (True, 3, 2, 2, b"", b"")), _Proxies()
+    proxies.begin_place = fails_too  # type: ignore[method-assign, assignment]
     with pytest.raises(OwnError):
-        NATIVE.pair(octets, carried, rows, 1, messages, frames, 0, ((1, True, 3, 2, 2, b"", b""),) * 2, {}, fails_too)
+        NATIVE.pair(octets, carried, rows, 1, messages, frames, 0, (facts,) * 2, {}, proxies)
     for wrong in ("text", None, bytearray(b"x")):
         with pytest.raises(TypeError):
             NATIVE.lines(octets, carried, rows, 1, messages, frames, [(b"",) * 2] * 4, 1, lambda _, it=wrong: it)
@@ -357,38 +409,42 @@ def test_frames_that_are_not_there_are_an_error(frame: tuple[int, int]) -> None:
     ],
 )
 def test_exchanges_that_cannot_be_are_an_error(number: int, sides: tuple[int, ...], facts: Any) -> None:
-    messages = columns.MESSAGE.pack(0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+    messages = columns.MESSAGE.pack(0, 1, 1, 0, 1, *[0] * 10)
     with pytest.raises((ValueError, TypeError)):
         NATIVE.count_exchanges(messages, bytes(24), number, struct.pack(f"={len(sides)}I", *sides), facts)
 
 
 @pytest.mark.parametrize(
-    ("flows", "place"),
+    ("facts", "place"),
     [
-        ((), 0),
-        ((7,), 0),
-        (((1, 2),), 0),
-        (((1, True, 0, 3, 0, b"", b""),), 0),
-        (((1, True, 0, 0, 3, b"", b""),), 0),
-        (((1, True, 0, 0, 0, bytes(39), b""),), 0),
-        (((1, True, 0, 0, 0, bytes(40 * 1025), b""),), 0),
-        (((1, True, 0, 0, 0, b"", bytes(15)),), 0),
-        (((1, True, 0, 0, 0, b"", b""),), 2),
+        (None, 2),
+        (7, 0),
+        ((1, 2), 0),
+        ((4, 1, *ENDS, ()), 0),
+        ((1, 1, *ENDS, 7), 0),
+        ((1, 1, *ENDS, (True, 0, 3, 0, b"", b"")), 0),
+        ((1, 1, *ENDS, (True, 0, 0, 3, b"", b"")), 0),
+        ((1, 1, *ENDS, (True, 0, 0, 0, bytes(55), b"")), 0),
+        ((1, 1, *ENDS, (True, 0, 0, 0, bytes(56 * 1025), b"")), 0),
+        ((1, 1, *ENDS, (True, 0, 0, 0, b"", bytes(15))), 0),
+        ((2, 1, *ENDS, (0, -1, b"", b"")), 0),
+        ((2, 1, *ENDS, (0, 1, b"")), 0),
+        ((3, 1, *ENDS, (2, 0, 0, 0, 0, 0, 0, 0, 0)), 0),
     ],
 )
 @pytest.mark.parametrize("frame", [(0, 1), (1, 1), (0, 2**32 - 1), (2**32 - 1, 1)])
-def test_pairs_that_cannot_be_are_an_error(flows: tuple[Any, ...], place: int, frame: tuple[int, int]) -> None:
-    messages = columns.MESSAGE.pack(0, 1, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0)
+def test_pairs_that_cannot_be_are_an_error(facts: Any, place: int, frame: tuple[int, int]) -> None:
+    messages = columns.MESSAGE.pack(0, 1, 1, 0, 1, *[0] * 10)
     with pytest.raises((ValueError, TypeError)):
-        NATIVE.pair(b"x", b"", bytes(24), 1, messages, columns.FRAME.pack(*frame), place, flows, {}, print)
+        NATIVE.pair(b"x", b"", bytes(24), 1, messages, columns.FRAME.pack(*frame), place, (facts,), {}, _Proxies())
 
 
 @pytest.mark.parametrize(("side", "row", "first", "count"), [(2, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (0, 0, 0, 0)])
 def test_messages_to_pair_that_are_not_there_are_an_error(side: int, row: int, first: int, count: int) -> None:
-    messages = columns.MESSAGE.pack(row, side, 1, first, count, 0, 0, 0, 0, 0, 0, 0)
-    facts = ((1, True, 0, 0, 0, b"", b""),)
+    messages = columns.MESSAGE.pack(row, side, 1, first, count, *[0] * 10)
+    facts = ((1, 1, *ENDS, (True, 0, 0, 0, b"", b"")),)
     with pytest.raises(ValueError, match="do not fit"):
-        NATIVE.pair(b"x", b"", bytes(24), 1, messages, columns.FRAME.pack(0, 1), 0, facts, {}, print)
+        NATIVE.pair(b"x", b"", bytes(24), 1, messages, columns.FRAME.pack(0, 1), 0, facts, {}, _Proxies())
 
 
 @pytest.mark.parametrize(("unit_ns", "header"), [(10**9 + 1, 16), (1, 15), (1, 0)])

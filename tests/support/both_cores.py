@@ -27,6 +27,39 @@ def built_core() -> ModuleType:
     return module
 
 
+class _Recorder:
+    """Proxies whose calls are noted with their results: they may not be called twice."""
+
+    def __init__(self, proxies: Any) -> None:
+        self._proxies = proxies
+        self.had_replies = self.has_replies = bool(proxies.has_replies)
+        self.calls: list[tuple[str, tuple[Any, ...], Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            self.calls.append((name, arguments, getattr(self._proxies, name)(*arguments)))
+            return self.calls[-1][2]
+
+        return call
+
+
+class _Player:
+    """Proxies that must be called as those of a recorder were, and answer as they did."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        self.has_replies = recorder.had_replies
+        self.left = recorder.calls
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> Any:
+            expected, with_these, result = self.left.pop(0)
+            assert (name, arguments) == (expected, with_these)
+            self.has_replies |= name == "begin_reply_place"
+            return result
+
+        return call
+
+
 class BothCores:
     """Has the functions of the core, and counts what they did."""
 
@@ -67,7 +100,13 @@ class BothCores:
         return self._same("tally", *arguments)
 
     def pair(self, *arguments: Any) -> Any:
-        return self._same("pair", *arguments)
+        *others, proxies = arguments
+        recorder = _Recorder(proxies)
+        found = self._core.pair(*others, recorder)
+        player = _Player(recorder)
+        assert found == reference.pair(*others, player)  # type: ignore[call-arg]
+        assert not player.left
+        return found
 
     def count_exchanges(self, *arguments: Any) -> Any:
         return self._same("count_exchanges", *arguments)

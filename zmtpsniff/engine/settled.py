@@ -139,7 +139,7 @@ class SettledFlows:
             if not has_patterns:
                 step = self._patterns.step(number)
         steps = None if step is None else step.facts(connection.client.journal.src)
-        in_pairs = is_known and self._patterns is not None and self._patterns.pairs(number)
+        in_pairs = is_known and steps is None and self._patterns is not None and self._patterns.pairs(number)
         has_patterns = has_patterns or steps is not None or in_pairs
         has_payload = self._payloads is None or (is_known and not self._payloads.wants(number))
         for half in connection.halves:

@@ -15,7 +15,7 @@ from zmtpsniff.native import records
 VARIABLE = "ZMTPSNIFF_NATIVE"
 
 
-FORMAT = 3
+FORMAT = 4
 """The version of what the functions of the core take and return."""
 
 

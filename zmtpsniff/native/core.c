@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FORMAT 3 /* of what the functions take and return; __init__.py has the same number */
+#define FORMAT 4 /* of what the functions take and return; __init__.py has the same number */
 #define NOWHERE UINT64_MAX
 #define MOST_OUTPUT ((size_t)1 << 31)
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
@@ -38,7 +38,7 @@
 
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10 };
 enum { MORE = 0x01, LONG = 0x02 };                /* flags of a frame (37/ZMTP) */
-enum { BY_ENVELOPE = 1 };                         /* what pairs a reply with its request; 0: the protocol */
+enum { BY_ENVELOPE = 1, BY_ORDER };               /* what pairs a reply with its request; 0: the protocol */
 enum { WANTED = 1, UNWANTED = 2 };                /* what to do with octets; 0: leave them to Python */
 enum { ETHERNET = 1, NULL_LINK = 0, LOOP = 108, SLL = 113, SLL2 = 276, RAW = 101, IPV4_LINK = 228, IPV6_LINK = 229 };
 
@@ -58,8 +58,9 @@ typedef struct {
 typedef struct {
     uint32_t row, side, part, frame, frames, request_part;
     uint32_t envelope; /* 0: it has none; else 1 + the identities in it */
-    uint32_t paired;
+    uint32_t paired, forwards_part, forwards_flow;
     int64_t offset, seen, request, latency; /* request 0: it answers none */
+    int64_t forwards;                       /* the packet of the message that a proxy got and sent on as this one; 0: none */
 } Message;
 
 typedef struct {
@@ -1124,6 +1125,15 @@ static bool put_relations(Output *out, const Message *message)
             is_put = is_put && put_text(out, ",\"request_part\":") && put_number(out, message->request_part);
         if (message->paired == BY_ENVELOPE)
             is_put = is_put && put_text(out, ",\"paired\":\"envelope\"");
+        if (message->paired == BY_ORDER)
+            is_put = is_put && put_text(out, ",\"paired\":\"order\"");
+    }
+    if (message->forwards) {
+        is_put = is_put && put_text(out, ",\"forwards\":{\"flow\":") && put_number(out, message->forwards_flow);
+        is_put = is_put && put_text(out, ",\"packet\":") && put_number(out, (uint64_t)message->forwards);
+        if (message->forwards_part != 1)
+            is_put = is_put && put_text(out, ",\"part\":") && put_number(out, message->forwards_part);
+        is_put = is_put && put_text(out, "}");
     }
     return is_put && put_text(out, "}\n");
 }
@@ -1501,18 +1511,19 @@ static PyObject *count_exchanges(PyObject *Py_UNUSED(module), PyObject *argument
     return found;
 }
 
-/* ------------------------------------------------------------------ requests and replies of DEALER and ROUTER */
+/* ------------------------------------------------------------------ requests and replies, in the order of all events */
 
 #define MOST_WAITING 1024 /* requests of one connection; Python takes more */
 #define LONGEST_IDENTITY 255
 #define OWN_IDENTITY 5 /* octets of one that libzmq makes: a zero and a counter of four */
 
-enum { NEITHER = 2 }; /* of both sides */
+enum { NEITHER = 2 };                              /* of both sides */
+enum { ENVELOPES = 1, IN_TURN, STEPS };            /* of DEALER and ROUTER, to a REP, of a REQ to a ROUTER */
 
-/* A request that waits for a reply with its envelope; Python has the same layout. */
+/* A request that waits for its reply; Python has the same layout. */
 typedef struct {
-    int64_t key, packet, time_ns, offset;
-    uint32_t part, padding;
+    int64_t key, packet, time_ns, offset, forwards; /* key: the hash of its envelope */
+    uint32_t part, forwards_part, forwards_flow, padding;
 } Waiting;
 
 /* So many of the requests with one envelope have a reply in truth, but nobody knows which. */
@@ -1520,30 +1531,43 @@ typedef struct {
     int64_t key, taken;
 } Taken;
 
-/* RequestReply of analysis/patterns/request_reply.py, for sockets of which each may ask. */
+/* RequestReply or LockStep of analysis/patterns. */
 typedef struct {
-    bool is_on, is_touched, pairs, asks_again, has_answers;
+    unsigned kind; /* 0: not asked for yet */
+    bool is_touched, pairs, asks_again, has_answers;
     unsigned askers[2]; /* the side that asks with a delimiter alone, and with identities */
     unsigned routers;   /* a bit for each side that is a ROUTER */
-    int64_t flow;
+    int64_t flow, timeout_ns;
+    PyObject *addresses[2]; /* of its sides */
     Output waiting, taken;
-} RequestReply;
+    Step step;
+} Requests;
 
 /* What pair() needs of all flows. */
 typedef struct {
     Columns columns;
-    RequestReply *flows;
+    Requests *flows;
     uint64_t count;
-    PyObject *announced, *begin;
+    PyObject *announced, *proxies;
+    bool has_replies; /* some are on their way back through proxies */
 } Pairing;
 
-/* Python's hash of the first `count` frames of a message; -1: an error is set. */
-static Py_hash_t hash_of(const Columns *columns, const Message *message, uint32_t count)
+/* A message, and what is read of it once. */
+typedef struct {
+    Message *message;
+    unsigned side;
+    Span first;        /* its first frame */
+    uint32_t envelope; /* the identities in it and 1, or 0 if there is none */
+    int64_t key, packet, time_ns;
+} Event;
+
+/* Python's hash of `count` frames of a message from the one at `begin` on; -1: an error is set. */
+static Py_hash_t hash_of(const Columns *columns, const Message *message, uint32_t begin, uint32_t count)
 {
     PyObject *frames = PyTuple_New((Py_ssize_t)count);
     for (uint32_t i = 0; frames != NULL && i < count; i++) {
         Span octets;
-        PyObject *body = frame_of(columns, message, i, &octets)
+        PyObject *body = frame_of(columns, message, begin + i, &octets)
                              ? PyBytes_FromStringAndSize((const char *)octets.data, (Py_ssize_t)octets.size)
                              : NULL;
         if (body == NULL || PyTuple_SetItem(frames, (Py_ssize_t)i, body))
@@ -1582,20 +1606,23 @@ static int is_relayed(const Pairing *pairing, const Message *message, Span first
     return found;
 }
 
-static bool ask(RequestReply *flow, const Message *message, int64_t key, int64_t packet, int64_t time_ns)
+/* One more request waits. False: there are too many. */
+static bool ask(Requests *flow, const Event *event)
 {
-    Waiting *waiting = (Waiting *)flow->waiting.data;
+    const Waiting *waiting = (const Waiting *)flow->waiting.data;
+    const Message *message = event->message;
     size_t count = flow->waiting.size / sizeof *waiting;
     if (count >= MOST_WAITING)
         return false;
     for (size_t i = 0; i < count; i++)
-        flow->asks_again |= waiting[i].key == key;
-    Waiting one = {key, packet, time_ns, message->offset, message->part, 0};
+        flow->asks_again |= waiting[i].key == event->key;
+    Waiting one = {event->key,    event->packet, event->time_ns,         message->offset,
+                   message->forwards, message->part, message->forwards_part, message->forwards_flow, 0};
     return put(&flow->waiting, &one, sizeof one);
 }
 
 /* Take away the requests with this key that a reply can know. */
-static void drop_known(RequestReply *flow, int64_t key, int64_t seen)
+static void drop_known(Requests *flow, int64_t key, int64_t seen)
 {
     Waiting *waiting = (Waiting *)flow->waiting.data;
     size_t count = flow->waiting.size / sizeof *waiting, kept = 0;
@@ -1606,7 +1633,7 @@ static void drop_known(RequestReply *flow, int64_t key, int64_t seen)
 }
 
 /* Note that one more of `known` requests with this key has its reply, and nobody knows which, as Alike.take(). */
-static bool take_alike(RequestReply *flow, int64_t key, int64_t seen, int64_t known)
+static bool take_alike(Requests *flow, int64_t key, int64_t seen, int64_t known)
 {
     Taken *taken = (Taken *)flow->taken.data;
     size_t count = flow->taken.size / sizeof *taken, place = 0;
@@ -1626,101 +1653,259 @@ static bool take_alike(RequestReply *flow, int64_t key, int64_t seen, int64_t kn
     return true;
 }
 
+/* The request of a reply is known. */
+static void pair_with(Requests *flow, const Event *event, const Waiting *request, unsigned paired)
+{
+    event->message->request = request->packet;
+    event->message->request_part = request->part;
+    event->message->latency = event->time_ns - request->time_ns;
+    event->message->paired = paired;
+    flow->has_answers = true;
+}
+
 /* Find the request of a reply, as ByEnvelope.answer(). False: Python takes it. */
-static bool answer(RequestReply *flow, Message *message, int64_t key, int64_t time_ns)
+static bool answer(Requests *flow, const Event *event)
 {
     const Waiting *waiting = (const Waiting *)flow->waiting.data, *first = NULL;
     const Taken *taken = (const Taken *)flow->taken.data;
-    int64_t known = 0;
+    int64_t known = 0, seen = event->message->seen;
     for (size_t i = flow->waiting.size / sizeof *waiting; i-- > 0;)
-        if (waiting[i].key == key && waiting[i].offset < message->seen) {
+        if (waiting[i].key == event->key && waiting[i].offset < seen) {
             first = &waiting[i];
             known++;
         }
     bool is_certain = known == 1;
     for (size_t i = 0; is_certain && i < flow->taken.size / sizeof *taken; i++)
-        is_certain = taken[i].key != key;
-    if (!known || (is_certain && time_ns < first->time_ns))
+        is_certain = taken[i].key != event->key;
+    if (!known || (is_certain && event->time_ns < first->time_ns))
         return false;
-    if (!is_certain && !take_alike(flow, key, message->seen, known))
+    if (!is_certain && !take_alike(flow, event->key, seen, known))
         return false;
     flow->has_answers = true;
     if (is_certain) {
-        message->request = first->packet;
-        message->request_part = first->part;
-        message->latency = time_ns - first->time_ns;
-        message->paired = BY_ENVELOPE;
-        drop_known(flow, key, message->seen);
+        pair_with(flow, event, first, BY_ENVELOPE);
+        drop_known(flow, event->key, seen);
     }
     return true;
 }
 
-/* Tell the proxies of a request to a ROUTER, which may send it on. */
-static bool begin(const Pairing *pairing, const RequestReply *flow, const Message *message, int64_t packet)
+/* Whether a ROUTER may send this reply on from another connection; -1: an error is set. */
+static int is_expected(const Pairing *pairing, const Requests *flow, const Event *event)
 {
-    Py_hash_t content = hash_of(&pairing->columns, message, message->frames);
+    if (!pairing->has_replies)
+        return 0;
+    Py_hash_t content = hash_of(&pairing->columns, event->message, 0, event->message->frames);
+    PyObject *found = content == -1 ? NULL
+                                    : PyObject_CallMethod(pairing->proxies, "expects", "Ln", (long long)flow->flow,
+                                                          (Py_ssize_t)content);
+    int truth = found == NULL ? -1 : PyObject_IsTrue(found);
+    Py_XDECREF(found);
+    return truth;
+}
+
+/* Tell the proxies of a request to a ROUTER, which may send it on. */
+static bool begin(const Pairing *pairing, const Requests *flow, const Event *event, bool alone)
+{
+    Py_hash_t content = hash_of(&pairing->columns, event->message, 0, event->message->frames);
     PyObject *done = content == -1 ? NULL
-                                   : PyObject_CallFunction(pairing->begin, "nLLI", (Py_ssize_t)content,
-                                                           (long long)flow->flow, (long long)packet, message->part);
+                                   : PyObject_CallMethod(pairing->proxies, "begin_place", "nLLIi", (Py_ssize_t)content,
+                                                         (long long)flow->flow, (long long)event->packet,
+                                                         event->message->part, alone);
     Py_XDECREF(done);
     return done != NULL;
 }
 
-/* Take a message, as RequestReply.take(). 0: Python takes it, for something is unusual; -1: it cannot be. */
-static int pair_message(const Pairing *pairing, RequestReply *flow, Message *message)
+/* Take the place that proxies tell, of the message that this one passes on; it is None if nobody knows. */
+static bool enter_place(PyObject *place, Message *message)
 {
-    const Columns *columns = &pairing->columns;
-    Row row;
-    Span first;
-    uint64_t envelope = envelope_of(columns, message);
-    unsigned side = message->side % 2;
-    if (envelope == NOWHERE || !message->frames || message->frames > MOST_FRAMES || !row_of(columns->rows, message, &row) ||
-        !frame_of(columns, message, 0, &first))
-        return -1;
-    if (message->frames == 1 && !first.size)
-        return 1; /* ZMQ_PROBE_ROUTER */
-    int64_t packet = (int64_t)columns->first_packet + message->row, key = 0;
-    int relayed = is_relayed(pairing, message, first);
-    if (relayed)
-        return relayed < 0 ? -1 : 0;
-    bool asks = true;
-    if (envelope && flow->pairs) {
-        if (envelope > 1 && (key = hash_of(columns, message, (uint32_t)envelope - 1)) == -1)
-            return -1;
-        key = envelope > 1 && !key ? 1 : key;
-        unsigned *asker = &flow->askers[envelope > 1];
-        *asker = *asker == NEITHER ? side : *asker;
-        asks = *asker == side;
-        if (!(asks ? ask(flow, message, key, packet, row.time_ns) : answer(flow, message, key, row.time_ns)))
-            return 0;
+    long long flow, packet;
+    bool is_known = place != NULL && PyTuple_Check(place), is_entered = place == Py_None;
+    if (is_known && PyArg_ParseTuple(place, "LLI", &flow, &packet, &message->forwards_part)) {
+        is_entered = flow >= 0 && flow <= UINT32_MAX && packet > 0;
+        message->forwards_flow = (uint32_t)flow;
+        message->forwards = packet;
     }
-    message->envelope = (uint32_t)envelope;
-    return asks && flow->routers >> !side & 1 && !begin(pairing, flow, message, packet) ? -1 : 1;
+    Py_XDECREF(place);
+    return is_entered;
 }
 
-/* Take the facts of a flow: (flow, pairs, routers, asker, asker with identities, requests that wait, those taken). */
-static bool enter_request_reply(PyObject *facts, RequestReply *flow)
+/* Call a method of the proxies for a message with an identity in front: with an address, it, and the hash of the rest. */
+static PyObject *of_relayed(const Pairing *pairing, const char *method, const Requests *flow, const Event *event,
+                            PyObject *address)
 {
-    PyObject *waiting, *taken;
-    long long number;
-    int pairs;
-    if (!PyArg_ParseTuple(facts, "LpIIISS", &number, &pairs, &flow->routers, &flow->askers[0], &flow->askers[1], &waiting,
-                          &taken))
+    Py_hash_t content = hash_of(&pairing->columns, event->message, 1, event->message->frames - 1);
+    if (content == -1)
+        return NULL;
+    return PyObject_CallMethod(pairing->proxies, method, "Oy#nL", address, (const char *)event->first.data,
+                               (Py_ssize_t)event->first.size, (Py_ssize_t)content, (long long)flow->flow);
+}
+
+/* A message of DEALER and ROUTER, as RequestReply.take(). */
+static int pair_envelope(const Pairing *pairing, Requests *flow, Event *event)
+{
+    if (event->message->frames == 1 && !event->first.size)
+        return 1; /* ZMQ_PROBE_ROUTER */
+    int relayed = is_relayed(pairing, event->message, event->first);
+    if (relayed)
+        return relayed < 0 ? -1 : 0;
+    bool is_known = event->envelope && flow->pairs, asks = false;
+    if (is_known) {
+        unsigned *asker = &flow->askers[event->envelope > 1];
+        *asker = *asker == NEITHER ? event->side : *asker;
+        asks = *asker == event->side;
+    }
+    int expected = !asks && flow->routers >> event->side & 1 ? is_expected(pairing, flow, event) : 0;
+    if (expected)
+        return expected < 0 ? -1 : 0;
+    if (is_known && !(asks ? ask(flow, event) : answer(flow, event)))
+        return 0;
+    event->message->envelope = event->envelope;
+    bool is_begun = (asks || !is_known) && flow->routers >> !event->side & 1;
+    return is_begun && !begin(pairing, flow, event, false) ? -1 : 1;
+}
+
+/* Tell the proxies of a reply to `request` with an identity in front: a ROUTER may send it to that peer. */
+static bool begin_reply(Pairing *pairing, const Requests *flow, const Event *event, const Waiting *request)
+{
+    Py_hash_t content = hash_of(&pairing->columns, event->message, 1, event->message->frames - 1);
+    if (content == -1)
         return false;
+    PyObject *done = PyObject_CallMethod(pairing->proxies, "begin_reply_place", "Oy#nLLILLI", flow->addresses[!event->side],
+                                         (const char *)event->first.data, (Py_ssize_t)event->first.size,
+                                         (Py_ssize_t)content, (long long)flow->flow, (long long)event->packet,
+                                         event->message->part, (long long)request->forwards_flow,
+                                         (long long)request->forwards, request->forwards_part);
+    Py_XDECREF(done);
+    pairing->has_replies = true;
+    return done != NULL;
+}
+
+/* A message to or from a REP, which answers in order, as RequestReply.take(). */
+static int pair_in_turn(Pairing *pairing, Requests *flow, Event *event)
+{
+    Waiting *waiting = (Waiting *)flow->waiting.data;
+    size_t count = flow->waiting.size / sizeof *waiting, alike = 0;
+    Message *message = event->message;
+    if (!event->envelope || (count && is_longer(waiting->time_ns, event->time_ns, flow->timeout_ns)))
+        return 0;
+    int relayed = is_relayed(pairing, message, event->first);
+    if (relayed < 0)
+        return -1;
+    if (event->side == flow->askers[0]) {
+        if (count >= MOST_WAITING)
+            return 0;
+        message->envelope = event->envelope;
+        PyObject *asker = flow->addresses[event->side];
+        if (relayed && !enter_place(of_relayed(pairing, "forwarded_place", flow, event, asker), message))
+            return -1;
+        return ask(flow, event) ? 1 : -1;
+    }
+    if (!count || waiting->key != event->key || message->seen <= waiting->offset || event->time_ns < waiting->time_ns)
+        return 0;
+    for (size_t i = 0; i < count; i++)
+        alike += waiting[i].key == event->key;
+    Waiting request = *waiting;
+    memmove(waiting, waiting + 1, (count - 1) * sizeof *waiting);
+    flow->waiting.size -= sizeof *waiting;
+    message->envelope = event->envelope;
+    pair_with(flow, event, &request, alike > 1 ? BY_ORDER : 0);
+    return relayed && !begin_reply(pairing, flow, event, &request) ? -1 : 1;
+}
+
+/* A message of a REQ in lock step, or of the ROUTER that it asks, as LockStep. */
+static int pair_step(const Pairing *pairing, Requests *flow, Event *event)
+{
+    bool asks = event->side == flow->step.requester;
+    Frame first = {0, (uint32_t)event->first.size};
+    if (!asks && event->message->frames > 3)
+        return 0; /* a broker may give a job to a REQ */
+    if (!keeps_step(&flow->step, event->side, &first, event->message, event->packet, event->time_ns))
+        return 0;
+    if (asks)
+        return begin(pairing, flow, event, true) ? 1 : -1;
+    if (!pairing->has_replies)
+        return 1;
+    Py_hash_t content = hash_of(&pairing->columns, event->message, 0, event->message->frames);
+    if (content == -1)
+        return -1;
+    return enter_place(PyObject_CallMethod(pairing->proxies, "forwarded_reply_place", "Ln", (long long)flow->flow,
+                                           (Py_ssize_t)content),
+                       event->message)
+               ? 1
+               : -1;
+}
+
+/* Take a message. 0: Python takes it, for something is unusual; -1: it cannot be, or an error is set. */
+static int pair_message(Pairing *pairing, Requests *flow, Message *message)
+{
+    const Columns *columns = &pairing->columns;
+    Event event = {.message = message, .side = message->side % 2};
+    Row row;
+    uint64_t envelope = envelope_of(columns, message);
+    if (envelope == NOWHERE || !message->frames || message->frames > MOST_FRAMES ||
+        !row_of(columns->rows, message, &row) || !frame_of(columns, message, 0, &event.first))
+        return -1;
+    event.envelope = (uint32_t)envelope;
+    event.packet = (int64_t)columns->first_packet + message->row;
+    event.time_ns = row.time_ns;
+    if (flow->kind == STEPS)
+        return pair_step(pairing, flow, &event);
+    if (envelope > 1 && flow->pairs) {
+        event.key = hash_of(columns, message, 0, event.envelope - 1);
+        if (event.key == -1)
+            return -1;
+        event.key = event.key ? event.key : 1;
+    }
+    return flow->kind == ENVELOPES ? pair_envelope(pairing, flow, &event) : pair_in_turn(pairing, flow, &event);
+}
+
+/* Take the requests that wait, and how many of those with one envelope are taken. */
+static bool enter_waiting(PyObject *waiting, PyObject *taken, Requests *flow)
+{
     Span requests = span_of(waiting), alike = span_of(taken);
     if (requests.size % sizeof(Waiting) || requests.size > MOST_WAITING * sizeof(Waiting) || alike.size % sizeof(Taken) ||
         alike.size > MOST_WAITING * sizeof(Taken) || flow->askers[0] > NEITHER || flow->askers[1] > NEITHER)
         return is_nonsense("a connection has two sides, and at most 1,024 requests that wait");
-    flow->flow = number;
-    flow->pairs = pairs;
-    flow->is_on = true;
     return put(&flow->waiting, requests.data, requests.size) && put(&flow->taken, alike.data, alike.size);
 }
 
-static PyObject *request_reply_facts(const RequestReply *flow)
+/*
+ * Take the facts of a flow: (kind, flow, address, address, facts). Those of ENVELOPES: (pairs, routers, asker, asker with
+ * identities, requests that wait, those taken); IN_TURN: (asker, timeout, requests that wait, none); STEPS: as enter_step().
+ */
+static bool enter_requests(PyObject *facts, Requests *flow)
+{
+    PyObject *rest, *waiting, *taken;
+    long long number, timeout;
+    unsigned kind;
+    int pairs;
+    if (!PyArg_ParseTuple(facts, "ILOOO!", &kind, &number, &flow->addresses[0], &flow->addresses[1], &PyTuple_Type, &rest))
+        return false;
+    flow->kind = kind;
+    flow->flow = number;
+    flow->pairs = true;
+    if (kind == STEPS)
+        return enter_step(rest, &flow->step);
+    if (kind == IN_TURN) {
+        if (!PyArg_ParseTuple(rest, "ILSS", &flow->askers[0], &timeout, &waiting, &taken))
+            return false;
+        flow->timeout_ns = timeout;
+        return (timeout >= 0 || is_nonsense("one waits some time")) && enter_waiting(waiting, taken, flow);
+    }
+    if (kind != ENVELOPES)
+        return is_nonsense("there are three kinds of facts");
+    if (!PyArg_ParseTuple(rest, "pIIISS", &pairs, &flow->routers, &flow->askers[0], &flow->askers[1], &waiting, &taken))
+        return false;
+    flow->pairs = pairs;
+    return enter_waiting(waiting, taken, flow);
+}
+
+static PyObject *requests_facts(const Requests *flow)
 {
     if (!flow->is_touched)
         return Py_NewRef(Py_None);
+    if (flow->kind == STEPS)
+        return step_facts(&flow->step);
     return Py_BuildValue("(IIiiNN)", flow->askers[0], flow->askers[1], flow->asks_again, flow->has_answers,
                          as_bytes(&flow->waiting), as_bytes(&flow->taken));
 }
@@ -1734,12 +1919,12 @@ static uint64_t pair_messages(Pairing *pairing, uint64_t place, PyObject *facts,
         memcpy(&message, one, sizeof message);
         if (message.side / 2 >= pairing->count)
             return NOWHERE;
-        RequestReply *flow = &pairing->flows[message.side / 2];
+        Requests *flow = &pairing->flows[message.side / 2];
         PyObject *given = PyTuple_GetItem(facts, message.side / 2);
         if (given != Py_None) {
             if (PyTuple_Check(given) && !PyTuple_Size(given))
                 return place;
-            if (!PyTuple_Check(given) || (!flow->is_on && !enter_request_reply(given, flow)))
+            if (!PyTuple_Check(given) || (!flow->kind && !enter_requests(given, flow)))
                 return NOWHERE;
             int done = pair_message(pairing, flow, &message);
             if (done <= 0)
@@ -1753,10 +1938,10 @@ static uint64_t pair_messages(Pairing *pairing, uint64_t place, PyObject *facts,
 }
 
 PyDoc_STRVAR(pair_doc,
-"pair(octets, carried, rows, number, messages, frames, place, flows, announced, begin) -> (stop, messages, facts)\n\n"
+"pair(octets, carried, rows, number, messages, frames, place, flows, announced, proxies) -> (stop, messages, facts)\n\n"
 "Pair the requests and replies from messages[place] on. `flows` has of each flow its facts; () if Python takes all its\n"
-"messages, None if they are as they are. `announced` has identities. `begin` hears of requests to a ROUTER: hash of the\n"
-"frames, flow, packet, part. `stop` is the first message that was not taken.");
+"messages, None if they are as they are. `announced` has identities. `proxies` hears of what they may pass on, and\n"
+"says where it came from. `stop` is the first message that was not taken.");
 
 static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
@@ -1764,7 +1949,7 @@ static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
     unsigned long long first, place;
     Pairing pairing = {0};
     if (!PyArg_ParseTuple(arguments, "SSSKSSKO!OO", &bodies[0], &bodies[1], &bodies[2], &first, &bodies[3], &bodies[4],
-                          &place, &PyTuple_Type, &given, &pairing.announced, &pairing.begin))
+                          &place, &PyTuple_Type, &given, &pairing.announced, &pairing.proxies))
         return NULL;
     pairing.columns = (Columns){span_of(bodies[0]), span_of(bodies[1]), span_of(bodies[2]), span_of(bodies[3]),
                                 span_of(bodies[4]), first, 0, NULL};
@@ -1773,6 +1958,12 @@ static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
         is_nonsense("packets have numbers, and messages places");
         return NULL;
     }
+    PyObject *replies = PyObject_GetAttrString(pairing.proxies, "has_replies");
+    int truth = replies == NULL ? -1 : PyObject_IsTrue(replies);
+    Py_XDECREF(replies);
+    if (truth < 0)
+        return NULL;
+    pairing.has_replies = truth;
     pairing.flows = PyMem_Calloc(pairing.count + 1, sizeof *pairing.flows);
     if (pairing.flows == NULL)
         return PyErr_NoMemory();
@@ -1781,7 +1972,7 @@ static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (stop != NOWHERE)
         all = PyList_New(0);
     for (uint64_t i = 0; i < pairing.count; i++) {
-        if (all != NULL && !append(all, request_reply_facts(&pairing.flows[i])))
+        if (all != NULL && !append(all, requests_facts(&pairing.flows[i])))
             Py_CLEAR(all);
         PyMem_Free(pairing.flows[i].waiting.data);
         PyMem_Free(pairing.flows[i].taken.data);

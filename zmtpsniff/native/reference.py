@@ -8,9 +8,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from math import ceil, log
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from dissectors.columns import ASKED, BY_ENVELOPE, FRAME, MESSAGE, ROW, TAKEN, WAITING
+from dissectors.columns import ASKED, FRAME, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
 from zmtpsniff.words import link_types
 
 # Numbers of the parts whose facts these are, as in core.c; tests/native/test_core.py holds them equal.
@@ -287,7 +287,7 @@ def read_messages(
             )
         first = len(batch.frames) // FRAME.size
         batch.messages += MESSAGE.pack(
-            row, name, part, first, len(frames), request_part, envelope, 0, side.offset, seen, request, latency
+            row, name, part, first, len(frames), request_part, envelope, 0, 0, 0, side.offset, seen, request, latency, 0
         )
         for frame in frames:
             batch.frames += FRAME.pack(*frame)
@@ -472,7 +472,7 @@ def lines(
     both = octets + carried
     spans = list(FRAME.iter_unpack(frames))
     for (
-        row, side, part, first, count, request_part, envelope, paired, _, _, request, latency,
+        row, side, part, first, count, request_part, envelope, paired, via_part, via_flow, _, _, request, latency, via,
     ) in MESSAGE.iter_unpack(messages):  # fmt: skip
         start, end = sides[side]
         time_ns = ROW.unpack_from(rows, row * ROW.size)[0]
@@ -484,7 +484,10 @@ def lines(
         if request:
             line += b',"latency_ns":%d,"request":%d' % (latency, request)
             line += b',"request_part":%d' % request_part if request_part != 1 else b""
-            line += b',"paired":"envelope"' if paired == BY_ENVELOPE else b""
+            line += b',"paired":"%s"' % str(PAIRED[paired]).encode() if 0 < paired < len(PAIRED) else b""
+        if via:
+            line += b',"forwards":{"flow":%d,"packet":%d' % (via_flow, via)
+            line += b',"part":%d}' % via_part if via_part != 1 else b"}"
         found.append(line + b"}\n")
     return b"".join(found)
 
@@ -500,7 +503,7 @@ def tally(messages: bytes, rows: bytes, width_ns: int, per_e: float) -> tuple[li
     """
     intervals: list[tuple[int, int]] = []
     latencies: dict[int, list[int]] = {}
-    for row, side, *_, request, latency in MESSAGE.iter_unpack(messages):
+    for row, side, *_, request, latency, _ in MESSAGE.iter_unpack(messages):
         time_ns = ROW.unpack_from(rows, row * ROW.size)[0]
         begin = time_ns - time_ns % width_ns
         if intervals and intervals[-1][0] == begin:
@@ -543,9 +546,8 @@ def count_exchanges(
         slowest = [latency for (latency,) in struct.iter_unpack("=q", latencies)]
         asked = answered = in_turns = last_ns = 0
         places = []
-        for place, (row, side, part, _, _, request_part, _, _, _, _, request, latency) in enumerate(
-            MESSAGE.iter_unpack(messages)
-        ):
+        for place, columns in enumerate(MESSAGE.iter_unpack(messages)):
+            row, side, part, _, _, request_part, _, _, _, _, _, _, request, latency, _ = columns
             if not names[side] or (names[side] - 1) // 2 != exchange:
                 continue
             last_ns = ROW.unpack_from(rows, row * ROW.size)[0]
@@ -565,19 +567,47 @@ def count_exchanges(
     return found
 
 
-# ---------------------------------------------------------------------- requests and replies of DEALER and ROUTER
+# ---------------------------------------------------------------------- requests and replies
+
+
+class ProxyCalls(Protocol):
+    """What pairs() asks and tells of messages that proxies pass on; as in analysis/patterns/proxies.py."""
+
+    has_replies: Any
+
+    def expects(self, flow: int, content: int, /) -> bool:
+        """Whether a reply with these frames may be sent on."""
+
+    def begin_place(self, content: int, flow: int, packet: int, part: int, alone: int, /) -> None:
+        """Remember a request to a ROUTER."""
+
+    def forwarded_place(self, src: str, identity: bytes, content: int, flow: int, /) -> tuple[int, int, int] | None:
+        """Where a request came from."""
+
+    def begin_reply_place(
+        self, dst: str, identity: bytes, content: int, flow: int, packet: int, part: int, answers_flow: int,
+        answers: int, answers_part: int, /,
+    ) -> None:  # fmt: skip
+        """Remember a reply to a proxy."""
+
+    def forwarded_reply_place(self, flow: int, content: int, /) -> tuple[int, int, int] | None:
+        """Where a reply of a ROUTER came from."""
 
 
 @dataclass
 class SettledRequests:
-    """RequestReply of analysis/patterns, for sockets of which each may ask."""
+    """RequestReply or LockStep of analysis/patterns."""
 
+    kind: int
     flow: int
-    pairs: bool
-    routers: int
-    askers: list[int]
-    waiting: list[tuple[int, ...]]
-    taken: dict[int, int]
+    addresses: tuple[str, str]
+    pairs: bool = True
+    routers: int = 0
+    askers: list[int] = field(default_factory=lambda: [0, 0])
+    timeout_ns: int = 0
+    waiting: list[tuple[int, ...]] = field(default_factory=list)
+    taken: dict[int, int] = field(default_factory=dict)
+    step: SettledStep | None = None
     asks_again: bool = False
     has_answers: bool = False
     is_touched: bool = False
@@ -585,17 +615,48 @@ class SettledRequests:
     @classmethod
     def enter(cls, facts: tuple[Any, ...]) -> "SettledRequests":
         """A flow with the facts that pair() is given."""
-        flow, pairs, routers, plain, named, waiting, taken = facts
-        alike = dict(TAKEN.iter_unpack(taken))
-        return cls(flow, bool(pairs), routers, [plain, named], list(WAITING.iter_unpack(waiting)), alike)
+        kind, flow, one, other, rest = facts
+        found = cls(kind, flow, (one, other))
+        if kind == STEPS:
+            found.step = SettledStep(*rest)
+            return found
+        if kind == IN_TURN:
+            found.askers[0], found.timeout_ns, waiting, taken = rest
+        else:
+            found.pairs, found.routers, found.askers[0], found.askers[1], waiting, taken = rest
+        found.waiting = list(WAITING.iter_unpack(waiting))
+        found.taken = dict(TAKEN.iter_unpack(taken))
+        return found
 
     def facts(self) -> tuple[Any, ...] | None:
         """The facts that go back; None if nothing came."""
         if not self.is_touched:
             return None
+        if self.step is not None:
+            return self.step.facts()
         waiting = b"".join(WAITING.pack(*one) for one in self.waiting)
         taken = b"".join(TAKEN.pack(*one) for one in self.taken.items())
         return *self.askers, int(self.asks_again), int(self.has_answers), waiting, taken
+
+
+@dataclass
+class SettledEvent:
+    """A message, and what it gets."""
+
+    side: int
+    frames: tuple[bytes, ...]
+    key: int
+    packet: int
+    part: int
+    time_ns: int
+    offset: int
+    seen: int
+    envelope: int = 0
+    request: int = 0
+    request_part: int = 0
+    latency: int = 0
+    paired: int = 0
+    forwards: tuple[int, int, int] = (0, 0, 0)  # flow, packet, part
 
 
 def envelope_of(frames: tuple[bytes, ...]) -> int:
@@ -612,12 +673,13 @@ def is_relayed(frames: tuple[bytes, ...], announced: Container[bytes]) -> bool:
     return (len(first) == OWN_IDENTITY and not first[0]) or first in announced
 
 
-def ask(flow: SettledRequests, key: int, packet: int, time_ns: int, offset: int, part: int) -> None:
-    """Take a request. Raises _OddError."""
+def ask(flow: SettledRequests, event: SettledEvent) -> None:
+    """One more request waits. Raises _OddError."""
     if len(flow.waiting) >= MOST_WAITING:
         raise _OddError
-    flow.asks_again |= any(one[0] == key for one in flow.waiting)
-    flow.waiting.append((key, packet, time_ns, offset, part))
+    flow.asks_again |= any(one[0] == event.key for one in flow.waiting)
+    via_flow, via, via_part = event.forwards
+    flow.waiting.append((event.key, event.packet, event.time_ns, event.offset, via, event.part, via_part, via_flow))
 
 
 def drop_known(flow: SettledRequests, key: int, seen: int) -> None:
@@ -635,63 +697,148 @@ def take_alike(flow: SettledRequests, key: int, seen: int, known: int) -> None:
         del flow.taken[key]
 
 
-def answer(flow: SettledRequests, key: int, time_ns: int, seen: int) -> tuple[int, int, int, int]:
-    """Find the request of a reply: its packet and part, what pairs them, and the latency; zeros if nobody knows it.
+def pair_with(flow: SettledRequests, event: SettledEvent, request: tuple[int, ...], paired: int) -> None:
+    """The request of a reply is known."""
+    _, event.request, asked_ns, _, _, event.request_part, _, _ = request
+    event.latency, event.paired = event.time_ns - asked_ns, paired
+    flow.has_answers = True
 
-    Raises _OddError.
-    """
-    known = [one for one in flow.waiting if one[0] == key and one[3] < seen]
+
+def answer(flow: SettledRequests, event: SettledEvent) -> None:
+    """Find the request of a reply, if that is certain. Raises _OddError."""
+    known = [one for one in flow.waiting if one[0] == event.key and one[3] < event.seen]
     if not known:
         raise _OddError
-    if len(known) > 1 or key in flow.taken:
-        take_alike(flow, key, seen, len(known))
+    if len(known) > 1 or event.key in flow.taken:
+        take_alike(flow, event.key, event.seen, len(known))
         flow.has_answers = True
-        return 0, 0, 0, 0
-    ((_, packet, asked_ns, _, part),) = known
-    if time_ns < asked_ns:
+        return
+    if event.time_ns < known[0][2]:
         raise _OddError
-    drop_known(flow, key, seen)
-    flow.has_answers = True
-    return packet, part, BY_ENVELOPE, time_ns - asked_ns
+    pair_with(flow, event, known[0], PAIRED.index("envelope"))
+    drop_known(flow, event.key, event.seen)
+
+
+def pair_envelope(flow: SettledRequests, event: SettledEvent, announced: Container[bytes], proxies: ProxyCalls) -> None:
+    """A message of DEALER and ROUTER. Raises _OddError."""
+    if event.frames == (b"",):
+        return
+    if is_relayed(event.frames, announced):
+        raise _OddError
+    envelope = envelope_of(event.frames)
+    is_known, asks = bool(envelope and flow.pairs), False
+    if is_known:
+        which = int(envelope > 1)
+        flow.askers[which] = event.side if flow.askers[which] == NEITHER else flow.askers[which]
+        asks = flow.askers[which] == event.side
+    may_be_relayed = not asks and flow.routers >> event.side & 1 and proxies.has_replies
+    if may_be_relayed and proxies.expects(flow.flow, hash(event.frames)):
+        raise _OddError
+    if is_known:
+        (ask if asks else answer)(flow, event)
+    event.envelope = envelope
+    if (asks or not is_known) and flow.routers >> (1 - event.side) & 1:
+        proxies.begin_place(hash(event.frames), flow.flow, event.packet, event.part, 0)
+
+
+def pair_in_turn(flow: SettledRequests, event: SettledEvent, announced: Container[bytes], proxies: ProxyCalls) -> None:
+    """A message to or from a REP, which answers in order. Raises _OddError."""
+    frames, envelope = event.frames, envelope_of(event.frames)
+    if not envelope or (flow.waiting and event.time_ns - flow.waiting[0][2] > flow.timeout_ns):
+        raise _OddError
+    relayed = is_relayed(frames, announced)
+    if event.side == flow.askers[0]:
+        if len(flow.waiting) >= MOST_WAITING:
+            raise _OddError
+        event.envelope = envelope
+        if relayed:
+            address = flow.addresses[event.side]
+            event.forwards = proxies.forwarded_place(address, frames[0], hash(frames[1:]), flow.flow) or event.forwards
+        ask(flow, event)
+        return
+    if not flow.waiting:
+        raise _OddError
+    key, _, asked_ns, offset, via, _, via_part, via_flow = flow.waiting[0]
+    if key != event.key or event.seen <= offset or event.time_ns < asked_ns:
+        raise _OddError
+    alike = sum(one[0] == key for one in flow.waiting)
+    event.envelope = envelope
+    pair_with(flow, event, flow.waiting.pop(0), PAIRED.index("order") if alike > 1 else 0)
+    if relayed:
+        proxies.begin_reply_place(
+            flow.addresses[1 - event.side], frames[0], hash(frames[1:]), flow.flow, event.packet, event.part,
+            via_flow, via, via_part,
+        )  # fmt: skip
+
+
+def pair_step(flow: SettledRequests, event: SettledEvent, proxies: ProxyCalls) -> None:
+    """A message of a REQ in lock step, or of the ROUTER that it asks. Raises _OddError."""
+    step = flow.step
+    assert step is not None
+    asks = event.side == step.requester
+    if not asks and len(event.frames) > 3:
+        raise _OddError
+    found = keeps_step(
+        step, event.side, [*map(len, event.frames)], event.offset, event.seen, event.part, event.packet, event.time_ns
+    )
+    event.envelope = 1
+    if found[0]:
+        event.request, event.request_part, event.latency = found
+    if asks:
+        proxies.begin_place(hash(event.frames), flow.flow, event.packet, event.part, 1)
+    elif proxies.has_replies:
+        event.forwards = proxies.forwarded_reply_place(flow.flow, hash(event.frames)) or event.forwards
 
 
 def pair_message(
-    flow: SettledRequests, columns: tuple[int, ...], frames: tuple[bytes, ...], packet: int, time_ns: int,
-    announced: Container[bytes], begin: Callable[[int, int, int, int], object],
+    flow: SettledRequests, columns: tuple[int, ...], frames: tuple[bytes, ...], number: int, time_ns: int,
+    announced: Container[bytes], proxies: ProxyCalls,
 ) -> bytes:  # fmt: skip
     """Take a message. Returns its columns. Raises _OddError."""
-    row, side, part, first, count, request_part, _, paired, offset, seen, request, latency = columns
-    if frames == (b"",):
-        return MESSAGE.pack(*columns)
-    if is_relayed(frames, announced):
-        raise _OddError
-    envelope, asks = envelope_of(frames), True
-    if envelope and flow.pairs:
-        key = hash(frames[: envelope - 1]) or 1 if envelope > 1 else 0
-        which = int(envelope > 1)
-        flow.askers[which] = side % 2 if flow.askers[which] == NEITHER else flow.askers[which]
-        asks = flow.askers[which] == side % 2
-        if asks:
-            ask(flow, key, packet, time_ns, offset, part)
-        else:
-            found = answer(flow, key, time_ns, seen)
-            if found[0]:
-                request, request_part, paired, latency = found
-    if asks and flow.routers >> (1 - side % 2) & 1:
-        begin(hash(frames), flow.flow, packet, part)
-    return MESSAGE.pack(row, side, part, first, count, request_part, envelope, paired, offset, seen, request, latency)
+    (
+        row,
+        name,
+        part,
+        first,
+        count,
+        request_part,
+        before,
+        paired,
+        via_part,
+        via_flow,
+        offset,
+        seen,
+        request,
+        latency,
+        via,
+    ) = columns
+    envelope = envelope_of(frames)
+    key = hash(frames[: envelope - 1]) or 1 if envelope > 1 and flow.pairs else 0
+    event = SettledEvent(name % 2, frames, key, number + row, part, time_ns, offset, seen, before)
+    event.request, event.request_part, event.latency, event.paired = request, request_part, latency, paired
+    event.forwards = via_flow, via, via_part
+    if flow.kind == STEPS:
+        pair_step(flow, event, proxies)
+    elif flow.kind == IN_TURN:
+        pair_in_turn(flow, event, announced, proxies)
+    else:
+        pair_envelope(flow, event, announced, proxies)
+    via_flow, via, via_part = event.forwards
+    return MESSAGE.pack(
+        row, name, part, first, count, event.request_part, event.envelope, event.paired, via_part, via_flow, offset,
+        seen, event.request, event.latency, via,
+    )  # fmt: skip
 
 
 def pair(
     octets: bytes, carried: bytes, rows: bytes, number: int, messages: bytes, frames: bytes, place: int,
-    flows: tuple[tuple[Any, ...] | None, ...], announced: Container[bytes],
-    begin: Callable[[int, int, int, int], object],
+    flows: tuple[tuple[Any, ...] | None, ...], announced: Container[bytes], proxies: ProxyCalls,
 ) -> tuple[int, bytes, list[tuple[Any, ...] | None]]:  # fmt: skip
     """Pair the requests and replies from the message at ``place`` on.
 
     ``flows`` has of each flow its facts; () if Python takes all its messages, None if they are as they are.
-    ``announced`` has identities. ``begin`` hears of requests to a ROUTER: the hash of their frames, flow, packet, part.
-    Returns the first message that was not taken, the columns of those before it, and the facts of all flows.
+    ``announced`` has identities. ``proxies`` hears of what they may pass on, and says where it came from. Returns the
+    first message that was not taken, the columns of those before it, and the facts of all flows.
     """
     both = octets + carried
     spans = list(FRAME.iter_unpack(frames))
@@ -709,7 +856,7 @@ def pair(
         bodies = tuple(both[at : at + size] for at, size in spans[first : first + count])
         time_ns = ROW.unpack_from(rows, row * ROW.size)[0]
         try:
-            found.append(pair_message(flow, columns, bodies, number + row, time_ns, announced, begin))
+            found.append(pair_message(flow, columns, bodies, number, time_ns, announced, proxies))
         except _OddError:
             break
         flow.is_touched = True

@@ -1,6 +1,9 @@
 """A REQ that sends a request only after the reply to the one before: most requests are of this kind."""
 
+from typing import Any
+
 from dissectors.batches import DELIMITER_ONLY
+from dissectors.columns import STEPS
 from dissectors.events import Connection, Message
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange, Request, envelope_of, key_of, request_of
@@ -34,6 +37,7 @@ class LockStep(Rules):
         self._asked = 0  # the packet of the last request
         self._answered = -1  # stream offset of the last reply
         self._late = False  # whether the waiting request was reported
+        self._works = False  # whether it ever got something from a broker to do
         self._job: Request | None = None  # what a broker gave to a REQ that works for it
         self._rest: RequestReply | None = None  # what takes all messages from the first on that does not keep step
         self.message = self._take
@@ -86,8 +90,21 @@ class LockStep(Rules):
         They are: which side asks (0: the client); packet, part, time and offset of the request that waits, and what its
         sender had seen; the offset of the last reply; the packet of the last request; and how long one may wait.
         """
-        if self._rest is not None or self._forwarding is not None or self._late:
+        return None if self._forwarding is not None or not self.in_columns else self._facts(client)
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether its messages may be paired in columns."""
+        return self._rest is None and not self._late and self._job is None and not self._works
+
+    def pair_facts(self, client: str) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
+        """The same where proxies may pass on messages, with their kind, the flow, the client and its peer."""
+        if not self.in_columns or self._forwarding is None:
             return None
+        peer = self._replier if self._requester == client else self._requester
+        return STEPS, self._flow, client, peer, self._facts(client)
+
+    def _facts(self, client: str) -> tuple[int, int, int, int, int, int, int, int, int]:
         return (
             int(self._requester != client), self._packet, self._part, self._time_ns, self._offset, self._seen,
             self._answered, self._asked, self._timeout_ns,
@@ -115,6 +132,7 @@ class LockStep(Rules):
         """Take a reply that is a request of somebody else: a client's identity and its envelope are in it."""
         content = event.frames[1:]
         if forwarding.is_relayed(content):
+            self._works = True
             key = key_of(content, envelope_of(content))
             if key:
                 event.forwards = forwarding.forwarded(event, content)

@@ -101,7 +101,7 @@ class Patterns:
         conversation = self._conversations.get(flow)
         if conversation is None or conversation.pings is not None or flow not in self._on_message:
             return False
-        return isinstance(conversation.rules, RequestReply) and conversation.rules.in_columns
+        return isinstance(conversation.rules, RequestReply | LockStep) and conversation.rules.in_columns
 
     def _pair(self, batch: MessageBatch) -> list[AnyEvent | MessageBatch]:
         """Pair the messages of a batch. Returns it, with objects for those that need a closer look, and problems."""
@@ -112,16 +112,18 @@ class Patterns:
         while place < len(batch):
             rules = [self._pairing(side) for side in batch.senders[::2]]
             facts = tuple(
-                one if one is None else one.facts(side.src, len(batch)) or () if isinstance(one, RequestReply) else ()
+                None if one is None else _pair_facts(one, side.src, len(batch)) or ()
                 for one, side in zip(rules, batch.senders[::2], strict=True)
             )
             place, columns, after = core.pair(
                 batch.octets, batch.carried, batch.rows, batch.first_packet, batch.columns, batch.frames, place, facts,
-                forwarding.announced, forwarding.begin_place,
+                forwarding.announced, forwarding,
             )  # fmt: skip
             for one, side, fact in zip(rules, batch.senders[::2], after, strict=True):
                 if fact is not None and isinstance(one, RequestReply):
-                    one.go_on_from(side.src, *fact)
+                    one.go_on_from(side.src, fact)
+                elif fact is not None and isinstance(one, LockStep):
+                    one.go_on_from(fact)
             if columns:
                 found.append(batch.with_columns(columns))
             for message in batch.part(place, place + 1).messages():
@@ -479,6 +481,13 @@ class Patterns:
     def finish(self) -> list[AnyEvent]:
         """The capture is over: the records that need the whole capture."""
         return [*(problem for _, problem in self._problems.placed(0)), *self._pipelines.work()]
+
+
+def _pair_facts(rules: Rules, client: str, most: int) -> tuple[Any, ...] | None:
+    """The facts of a connection before ``most`` messages; None if they need a closer look."""
+    if isinstance(rules, LockStep):
+        return rules.pair_facts(client)
+    return rules.facts(client, most) if isinstance(rules, RequestReply) else None
 
 
 def _has_last_word(conversation: Conversation, event: Connection) -> bool:

@@ -2,7 +2,7 @@
 
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Literal, NamedTuple
@@ -26,6 +26,15 @@ class Answer(NamedTuple):
     request: Request | None  # None if several requests may be meant
     paired: Literal["envelope", "order", "forwards"] | None = None
     passed_over: Sequence[Request] = ()  # requests that nobody will answer any more
+
+
+def _packed(requests: Iterable[Request]) -> bytes:
+    nowhere = Place(0, 0, 0)
+    return b"".join(
+        WAITING.pack(one.key, one.packet, one.time_ns, one.offset, via.packet, one.part, via.part, via.flow)
+        for one in requests
+        for via in (one.forwards or nowhere,)
+    )
 
 
 class InOrder:
@@ -61,6 +70,18 @@ class InOrder:
                         keys.pop(one.key)
                 return Answer(request, paired, passed[:-1])
         return None
+
+    def facts(self) -> tuple[bytes, bytes] | None:
+        """The requests that wait, in order; None if they need a closer look."""
+        if len(self.waiting) > MOST_IN_COLUMNS:
+            return None
+        return _packed(self.waiting), b""
+
+    def go_on_from(self, waiting: bytes, _taken: bytes, request: Callable[[tuple[int, ...]], Request]) -> None:
+        """Go on with these facts; ``request`` makes one."""
+        self.clear()
+        for one in WAITING.iter_unpack(waiting):
+            self.add(request(one))
 
     def distrust(self, key: int) -> None:
         """There was a reply to nothing, which says nothing of the order."""
@@ -128,9 +149,8 @@ class ByEnvelope:
             return None
         if len(requests) > MOST_IN_COLUMNS:
             return None
-        waiting = [WAITING.pack(one.key, one.packet, one.time_ns, one.offset, one.part) for one in requests]
         taken = [TAKEN.pack(key, each.taken) for key, each in alike.items() if not each.is_certain]
-        return b"".join(waiting), b"".join(taken)
+        return _packed(requests), b"".join(taken)
 
     def go_on_from(self, waiting: bytes, taken: bytes, request: Callable[[tuple[int, ...]], Request]) -> None:
         """Go on with these facts; ``request`` makes one."""

@@ -73,9 +73,9 @@ class Proxies:
 
     def begin(self, event: Message, *, alone: bool = False) -> None:
         """Remember a request to a ROUTER, which may send it on; ``alone`` if its sender waits for no other reply."""
-        self.begin_place(hash(tuple(event.frames)), event.flow, event.packet, event.part, alone=alone)
+        self.begin_place(hash(tuple(event.frames)), event.flow, event.packet, event.part, alone)
 
-    def begin_place(self, content: int, flow: int, packet: int, part: int, *, alone: bool = False) -> None:
+    def begin_place(self, content: int, flow: int, packet: int, part: int, alone: bool = False) -> None:
         """Remember a request by the hash of its frames."""
         what = (content, flow)
         alike = self._requests.get(what)
@@ -101,17 +101,23 @@ class Proxies:
 
     def forwarded(self, event: Message, frames: Sequence[Octets]) -> Place | None:
         """Where a request came from, if that is certain; ``frames`` are its own from the identity on."""
-        content = hash(tuple(frames[1:]))
+        return self._forwarded(event.src, frames[0], hash(tuple(frames[1:])), event.flow)
+
+    def forwarded_place(self, src: str, identity: bytes, content: int, on: int) -> tuple[int, int, int] | None:
+        """The same by the identity in front, the hash of the other frames, and the flow that it is on: in numbers."""
+        return _numbers(self._forwarded(src, identity, content, on))
+
+    def _forwarded(self, src: str, identity: Octets, content: int, on: int) -> Place | None:
         senders = self._senders.get(content)
         if senders is None:
             return None
-        flow = self._flow(event.src, frames[0])
-        if flow not in senders or flow == event.flow:
-            others = senders - {event.flow}
+        flow = self._flow(src, identity)
+        if flow not in senders or flow == on:
+            others = senders - {on}
             if len(others) != 1:  # two peers sent the same request, and nobody knows whose this is
                 return None
             flow = others.pop()
-            self._given[event.src, frames[0]] = flow
+            self._given[src, identity] = flow
             if len(self._given) > _REMEMBERED:
                 self._given.popitem(last=False)
         alike = self._requests[content, flow]
@@ -122,10 +128,22 @@ class Proxies:
 
     def begin_reply(self, event: Message, frames: Sequence[Octets], answers: Place | None) -> None:
         """Remember a reply, whose own ``frames`` have an identity in front: a ROUTER may send it to that peer."""
-        flow = self._flow(event.dst, frames[0])
-        if flow is None or flow == event.flow:
+        place = Place(event.flow, event.packet, event.part)
+        self._begin_reply(event.dst, frames[0], hash(tuple(frames[1:])), RelayedReply(place, answers))
+
+    def begin_reply_place(
+        self, dst: str, identity: bytes, content: int, flow: int, packet: int, part: int, answers_flow: int,
+        answers: int, answers_part: int,
+    ) -> None:  # fmt: skip
+        """The same in numbers; ``answers`` is the packet of the request, 0 if it is not known."""
+        request = Place(answers_flow, answers, answers_part) if answers else None
+        self._begin_reply(dst, identity, content, RelayedReply(Place(flow, packet, part), request))
+
+    def _begin_reply(self, dst: str, identity: Octets, content: int, reply: RelayedReply) -> None:
+        flow = self._flow(dst, identity)
+        if flow is None or flow == reply.place.flow:
             return
-        what = (flow, hash(tuple(frames[1:])))
+        what = (flow, content)
         alike = self._replies.get(what)
         if alike is None:
             alike = self._replies[what] = Alike(_ALIKE)
@@ -133,13 +151,25 @@ class Proxies:
                 self._replies.popitem(last=False)
         else:
             self._replies.move_to_end(what)
-        alike.add(RelayedReply(Place(event.flow, event.packet, event.part), answers))
+        alike.add(reply)
 
     def forwarded_reply(self, event: Message) -> RelayedReply | None:
         """Where a reply of a ROUTER came from, if that is certain."""
         if not self._replies:
             return None
-        what = (event.flow, hash(tuple(event.frames)))
+        return self._take_reply(event.flow, hash(tuple(event.frames)))
+
+    def forwarded_reply_place(self, flow: int, content: int) -> tuple[int, int, int] | None:
+        """The same by the flow, and the hash of its frames: the place alone, in numbers."""
+        leg = self._take_reply(flow, content)
+        return None if leg is None else _numbers(leg.place)
+
+    def expects(self, flow: int, content: int) -> bool:
+        """Whether a reply on this flow whose frames have this hash may come from elsewhere."""
+        return (flow, content) in self._replies
+
+    def _take_reply(self, flow: int, content: int) -> RelayedReply | None:
+        what = (flow, content)
         alike = self._replies.get(what)
         if alike is None:
             return None
@@ -147,3 +177,7 @@ class Proxies:
         if not alike.waiting:
             del self._replies[what]
         return leg
+
+
+def _numbers(place: Place | None) -> tuple[int, int, int] | None:
+    return None if place is None else (place.flow, place.packet, place.part)

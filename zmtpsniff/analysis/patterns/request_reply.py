@@ -10,7 +10,9 @@ of two independent events either may come first. So the order of events does not
 """
 
 from collections import deque
+from typing import Any
 
+from dissectors.columns import ENVELOPES, IN_TURN
 from dissectors.events import Connection, Message, Place
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange, Request, envelope_of, key_of, request_of
@@ -102,44 +104,49 @@ class RequestReply(Rules):
 
     def _held(self) -> tuple[bytes, bytes] | None:
         """The facts of the requests that wait; None if messages need a closer look."""
-        is_odd = self._strict or self._lost or self._is_proven or self._relays or self._forwarding.has_replies
-        return self._requests.facts() if isinstance(self._requests, ByEnvelope) and not is_odd else None
+        is_odd = self._is_req or self._lost or self._late
+        if not self._is_rep:
+            is_odd = is_odd or self._is_proven or self._relays
+        return None if is_odd else self._requests.facts()
 
-    def facts(self, client: str, most: int) -> tuple[int, bool, int, int, int, bytes, bytes] | None:
+    def facts(self, client: str, most: int) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
         """The facts of this connection before ``most`` messages in columns; None if they need a closer look.
 
-        They are: the flow, whether requests are paired, which sides are ROUTERs, the side that asks with a delimiter
-        alone, that with identities (2: not known yet), the requests that wait, and how many of those with one envelope
-        are taken. The ``client`` is side 0, its peer is side 1.
+        They are: their kind, the flow, the ``client`` and its peer, and of requests to a REP: the side that asks, how
+        long one may wait, and the requests that do. Of others: whether they are paired, which sides are ROUTERs, the
+        side that asks with a delimiter alone, that with identities (2: not known yet), the requests that wait, and how
+        many of those with one envelope are taken.
         """
         held = self._held()
         if held is None or self._exchange.room.left < 2 * most * _REQUEST_COST:
             return None
-        routers = sum(1 << (one != client) for one, kind in self._types.items() if kind == "ROUTER")
         plain, named = (
             int(self._askers[has_names] != client) if has_names in self._askers else _NEITHER
             for has_names in (False, True)
         )
-        return (self._exchange.dossier.flow, not self._began_late, routers, plain, named, *held)
+        ends = self._exchange.dossier.flow, client, next(one for one in self._types if one != client)
+        if self._is_rep:
+            return IN_TURN, *ends, (plain, self._exchange.timeout_ns, *held)
+        routers = sum(1 << (one != client) for one, kind in self._types.items() if kind == "ROUTER")
+        return ENVELOPES, *ends, (not self._began_late, routers, plain, named, *held)
 
-    def go_on_from(
-        self, client: str, plain: int, named: int, asks_again: int, has_answers: int, waiting: bytes, taken: bytes
-    ) -> None:
+    def go_on_from(self, client: str, facts: tuple[Any, ...]) -> None:
         """Go on behind messages that were paired in columns."""
+        plain, named, asks_again, has_answers, waiting, taken = facts
         sides = client, next(one for one in self._types if one != client)
-        self._askers = {
-            has_names: sides[asker] for has_names, asker in ((False, plain), (True, named)) if asker != _NEITHER
-        }
+        if not self._is_rep:
+            askers = (False, plain), (True, named)
+            self._askers = {has_names: sides[asker] for has_names, asker in askers if asker != _NEITHER}
         self._asks_again = self._asks_again or bool(asks_again)
         self._exchange.has_answers = self._exchange.has_answers or bool(has_answers)
         flow = self._exchange.dossier.flow
 
         def request(one: tuple[int, ...]) -> Request:
-            key, packet, time_ns, offset, part = one
+            key, packet, time_ns, offset, via, part, via_part, via_flow = one
             src = self._askers[key != 0]
-            return Request(time_ns, packet, part, offset, key, flow, src, sides[src == sides[0]], None)
+            forwards = Place(via_flow, via, via_part) if via else None
+            return Request(time_ns, packet, part, offset, key, flow, src, sides[src == sides[0]], forwards)
 
-        assert isinstance(self._requests, ByEnvelope)
         self._requests.go_on_from(waiting, taken, request)
         self._pay()
 
