@@ -498,7 +498,7 @@ PROBLEMS: dict[str, Kind] = {
     "older-peer": _note(
         "A service has peers of different versions of ZMTP.", "Some of them use an older libzmq, which can do less."
     ),
-    "payload-dissector-failed": _note(
+    "payload-dissector-failed": _warning(
         "A payload dissector failed on a message. Reported once for each dissector.",
         "The message is shown without its payload. If the dissector is a plug-in, correct it; else report the fault.",
         about="zmtpsniff",

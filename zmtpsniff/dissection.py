@@ -252,6 +252,11 @@ class Dissection:
                     yield event
 
 
+def _several(paths: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Sequence[str | PathLike[str]]:
+    """Paths, of which there may be one alone."""
+    return [paths] if isinstance(paths, (str, PathLike)) else paths
+
+
 def open(  # noqa: A001  # it is zmtpsniff.open
     *captures: CaptureFile | Sequence[CaptureFile],
     interface: str | Sequence[str] = (),
@@ -259,7 +264,7 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     decode_as: str | Sequence[str] = (),
     patterns: bool = True,
     payload: bool = True,
-    plugins: Sequence[str] = (),
+    plugins: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     decode_bodies: bool = False,
     curve_keys: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
     show_secrets: bool = False,
@@ -278,8 +283,9 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     gives passwords, too. Frames are ``bytes``, all of them unless ``max_bytes`` says how many octets of each are kept.
     ``count`` packets are read, None for all.
 
-    Of an interface ``capture_filter`` (in libpcap's language) says what is captured, ``seconds`` for how long (None:
-    until ``stop()``), and ``engine`` by what. Packets that pass before the first iteration wait in the kernel.
+    Of an interface, and only of one, ``capture_filter`` (in libpcap's language) says what is captured, ``seconds`` for
+    how long (None: until ``stop()``), and ``engine`` by what. Packets that pass before the first iteration wait in the
+    kernel.
 
     Raises Error for a file, an interface, a filter, a rule, a plug-in or a number that cannot be used, and for missing
     privileges.
@@ -288,6 +294,13 @@ def open(  # noqa: A001  # it is zmtpsniff.open
     interfaces = [interface] if isinstance(interface, str) else list(interface)
     if bool(files) == bool(interfaces):
         raise Error("open() takes either capture files or interface=")
+    for name, is_given in (
+        ("capture_filter", capture_filter != ""),
+        ("seconds", seconds is not None),
+        ("engine", engine != "auto"),
+    ):
+        if files and is_given:
+            raise Error(f"{name}: only with interface=, not with capture files")
     for name, value, is_right, must in (
         ("count", count, count is None or count > 0, "1 or more"),
         ("max_bytes", max_bytes, max_bytes >= 0, "0 for all, or more"),
@@ -302,9 +315,9 @@ def open(  # noqa: A001  # it is zmtpsniff.open
         limits=Limits(max_bytes, show_secrets),
         patterns=patterns,
         payload=payload,
-        plugins=tuple(plugins),
+        plugins=tuple(fspath(path) for path in _several(plugins)),
         decode_bodies=decode_bodies,
-        curve_keys=tuple(_keys([curve_keys] if isinstance(curve_keys, (str, PathLike)) else curve_keys)),
+        curve_keys=tuple(_keys(_several(curve_keys))),
     )
     try:
         if files:

@@ -153,7 +153,7 @@ def test_dissector_that_fails_costs_payloads_only() -> None:
     assert [type(event) for event in events] == [Message, Problem, Message, Message]
     problem = events[1]
     assert isinstance(problem, Problem)
-    assert (problem.severity, problem.code) == ("note", "payload-dissector-failed")
+    assert (problem.severity, problem.code) == ("warning", "payload-dissector-failed")
     assert "'raises'" in problem.detail
     assert "no such thing" in problem.detail
     assert re.search(r"\(test_payloads\.py, line \d+\)$", problem.detail)

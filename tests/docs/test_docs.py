@@ -188,8 +188,34 @@ def test_what_is_lost_is_found() -> None:
     assert len(list(_lost(old, {"properties": {"a": old["properties"]["a"]}, "required": ["a"]}, ""))) == 1
 
 
+PAGES = [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), *PROJECT.glob("*/README.md")]
+
+
+def without_code(page: Path) -> str:
+    """A page without what stands between fences, where a bar is no table."""
+    return re.sub(r"^( *)(`{3,}).*?^ *\2", "", page.read_text(), flags=re.M | re.S)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
+def test_every_table_is_a_table(page: Path) -> None:
+    """An empty line ends a table, and its other rows become a paragraph full of bars."""
+    for block in re.findall(r"(?:^\|.*\n?)+", without_code(page), re.M):
+        rows = block.splitlines()
+        assert len(rows) > 2, block
+        assert re.fullmatch(r"\|(?: *:?-+:? *\|)+", rows[1].strip()), block
+        columns = {len(re.findall(r"(?<!\\)\|", re.sub(r"`[^`]*`", "", row))) for row in rows}
+        assert len(columns) == 1, block
+
+
+def test_the_front_page_has_a_visible_link_to_every_page() -> None:
+    docs = PROJECT / "docs"
+    visible = set(re.findall(r"\]\(([^)#]+\.md)", without_code(docs / "index.md")))
+    pages = {str(page.relative_to(docs)) for page in docs.rglob("*.md")} - {"index.md"}
+    assert pages - visible == set()
+
+
 def test_links_lead_somewhere() -> None:
-    for page in [*PROJECT.glob("*.md"), *(PROJECT / "docs").rglob("*.md"), *PROJECT.glob("*/README.md")]:
+    for page in PAGES:
         for target in re.findall(r"\]\(([^)#]+)", page.read_text()):
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page}: {target}"
 

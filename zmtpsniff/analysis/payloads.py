@@ -76,7 +76,7 @@ class Payloads:
         return self._bodies is not None or self._tracks.get(flow, self) is not None
 
     def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """Add payloads to a batch of events. Returns them, with a note behind an event on which a dissector failed."""
+        """Add payloads to a batch of events. Returns them, with a warning where a dissector failed."""
         tracks, problems = self._tracks, self._problems
         events, places = self._sample(events)
         found: list[tuple[int, AnyEvent]] = []
