@@ -172,6 +172,7 @@ ALLOWED = {
     },
     "zmtpsniff/report": {
         "zmtpsniff.report",
+        "zmtpsniff.analysis.defaults",
         "zmtpsniff.render",
         "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.statistics",

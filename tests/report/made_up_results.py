@@ -13,6 +13,7 @@ from zmtpsniff.report.results import (
     ReportPair,
     ReportPeer,
     ReportProblem,
+    ReportQueue,
     ReportReplies,
     ReportSeries,
     ReportSilence,
@@ -70,6 +71,7 @@ def results() -> Results:
                    90 - place, 0.25, 80, MS, 2 * MS, 9 * MS, place, 0, place * MS, 0)
         for place in range(4)
     ]  # fmt: skip
+    made.queues = [ReportQueue(SERVICES[0], 900, 800, 120, BEGIN + HOUR, 100), ReportQueue(HOSTILE, 9, 9, 0, BEGIN, 0)]
     for hour, start in enumerate(hours):
         made.versions.append(ReportVersion(start, HOUR, 80 + hour % 7 * 5, "3.1", "NULL"))
         made.versions.append(ReportVersion(start, HOUR, 40 - hour // 2, "3.0", "PLAIN"))

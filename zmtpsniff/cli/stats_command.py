@@ -98,8 +98,8 @@ def stats(
 
     def write() -> None:
         findings = [] if diagnosis is None else diagnosis.findings()
-        peers = [] if diagnosis is None else diagnosis.peers()
-        _write(report(statistics, top, sort, peers), findings, stream, output_format, utc, color)
+        counted = () if diagnosis is None else (diagnosis.peers(), diagnosis.queues())
+        _write(report(statistics, top, sort, *counted), findings, stream, output_format, utc, color)
 
     with open_output(file, binary=output_format == "json") as stream:
         pump_and_write(capture, dissection, take, write, "statistics", file)

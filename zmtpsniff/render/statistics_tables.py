@@ -15,6 +15,7 @@ from zmtpsniff.analysis.statistics.records import (
     PeerRow,
     ProblemRow,
     PublicationRow,
+    QueueRow,
     Record,
     SocketRow,
     TimelineRow,
@@ -94,6 +95,7 @@ class _Drawing:
             ConnectionRow: self._connections,
             SocketRow: self._sockets,
             PeerRow: self._peers,
+            QueueRow: self._queues,
             TopicRow: self._topics,
             PublicationRow: self._publications,
             LatencyRow: self._latencies,
@@ -207,6 +209,14 @@ class _Drawing:
             role = _lines(row.role or "", program(row.process) or escape(row.socket_type or ""))
             name = _lines(escape(row.peer), escape(row.service), styles=("cyan", "magenta"))
             table.add_row(name, role, *(figure(getattr(row, one.field), one.kind) for one in figures))
+        self._console.print(table)
+
+    def _queues(self, rows: list[QueueRow]) -> None:
+        titles = ("@Program that passes on", ">Taken", ">Passed on", ">Queue at most", ">In the end")
+        table = self._table(*titles, address=max(len(escape(row.program)) for row in rows))
+        for row in rows:
+            counts = map(_short, (row.taken, row.passed, row.most, row.left))
+            table.add_row(_lines(escape(row.program), styles=("magenta",)), *counts)
         self._console.print(table)
 
     def _topics(self, rows: list[TopicRow]) -> None:

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import SEVERITIES, AnyEvent
+from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import HostPairKey, Overview
-from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, PeerRow, Record, SocketRow, record_of
+from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, PeerRow, QueueRow, Record, SocketRow, record_of
 from zmtpsniff.analysis.statistics.report import report as rows_of
 from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic
 from zmtpsniff.analysis.statistics.statistics import ROWS
@@ -22,6 +23,7 @@ from zmtpsniff.report.results import (
     ReportPair,
     ReportPeer,
     ReportProblem,
+    ReportQueue,
     ReportReplies,
     ReportSeries,
     ReportSilence,
@@ -93,14 +95,16 @@ class CaptureReport:
     # ------------------------------------------------------------------ a section each
 
     def _add_rows(self, results: Results) -> None:
-        """Sockets, their peers and replies are those of ``zmtpsniff stats``."""
-        peers = self._diagnosis.peers() if self._keep is None else []
-        for row in rows_of(self._statistics, self._top, peers=peers):
+        """Sockets, their peers, queues and replies are those of ``zmtpsniff stats``."""
+        counted = (self._diagnosis.peers(), self._diagnosis.queues()) if self._keep is None else ()
+        for row in rows_of(self._statistics, self._top, SORT, *counted):
             match row:
                 case SocketRow():
                     results.sockets.append(record_of(ReportSocket, row))
                 case PeerRow():
                     results.peers.append(record_of(ReportPeer, row))
+                case QueueRow():
+                    results.queues.append(record_of(ReportQueue, row))
                 case LatencyRow(pattern="request-reply"):
                     results.latencies.append(record_of(ReportLatency, row))
                 case CutRow() if row.of in _CUTS and row.pattern != "heartbeat":
@@ -179,6 +183,7 @@ class CaptureReport:
 _CUTS: dict[str, type[Record]] = {
     "stats-socket": ReportSocket,
     "stats-peer": ReportPeer,
+    "stats-queue": ReportQueue,
     "stats-latency": ReportLatency,
 }
 

@@ -33,7 +33,7 @@ _LAYOUT: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("ways", "Slowest and lost", ("ways",), ""),
     ("pairs", "Who talks to whom", ("pairs",), "topology"),
     ("rates", "Traffic over time", (), "rates"),
-    ("sockets", "Services", ("sockets", "peers"), ""),
+    ("sockets", "Services", ("sockets", "peers", "queues"), ""),
     ("latency", "Replies", ("latency", "delays"), "replies"),
     ("topics", "Topics", ("topics", "subscriptions"), "topics"),
     ("conversations", "Conversations", (), ""),

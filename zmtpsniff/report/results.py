@@ -13,7 +13,14 @@ import msgspec
 
 from dissectors.events import Handshake, Octets, Severity
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.statistics.records import PeerRecord, ProblemRecord, Record, SocketRecord, SubscriptionRecord
+from zmtpsniff.analysis.statistics.records import (
+    PeerRecord,
+    ProblemRecord,
+    QueueRecord,
+    Record,
+    SocketRecord,
+    SubscriptionRecord,
+)
 from zmtpsniff.analysis.statistics.severities import Severities
 from zmtpsniff.analysis.ways.records import Way
 
@@ -63,6 +70,10 @@ class ReportSocket(SocketRecord, tag="report-socket"):
 
 class ReportPeer(PeerRecord, tag="report-peer"):
     """One peer of a bound address."""
+
+
+class ReportQueue(QueueRecord, tag="report-queue"):
+    """The queue of one program that passes messages on."""
 
 
 class ReportVersion(Record, tag="report-version"):
@@ -241,6 +252,7 @@ AnyReportRecord = (
     | ReportPair
     | ReportSocket
     | ReportPeer
+    | ReportQueue
     | ReportVersion
     | ReportTopic
     | ReportSubscription
@@ -268,6 +280,7 @@ class Results(msgspec.Struct):
     pairs: list[ReportPair] = []
     sockets: list[ReportSocket] = []
     peers: list[ReportPeer] = []
+    queues: list[ReportQueue] = []
     versions: list[ReportVersion] = []
     timeline: list[ReportTimeline] = []
     latencies: list[ReportLatency] = []

@@ -19,6 +19,7 @@ from zmtpsniff.report.results import (
     ReportPair,
     ReportPeer,
     ReportProblem,
+    ReportQueue,
     ReportSeries,
     ReportSocket,
     ReportStorm,
@@ -89,6 +90,7 @@ def sections(results: Results, more: str = "…") -> list[Section]:
         _pairs(results, more),
         _sockets(results, more),
         _peers(results, more),
+        _queues(results, more),
         _versions(results),
         _topics(results, more),
         _subscriptions(results, more),
@@ -217,6 +219,15 @@ def _peers(results: Results, more: str) -> Section:
         values = [(getattr(row, one.field) or 0, one.kind) for one in figures]
         names = (_text(row.peer), _service(row.service), _text(row.role), Cell(program(row.process)))
         section.rows.append((*names, *(Cell(figure(value, kind), value) for value, kind in values)))
+    return section
+
+
+def _queues(results: Results, more: str) -> Section:
+    titles = columns("Program that passes on", ">Taken", ">Passed on", ">Queue at most", "When", ">In the end")
+    section = Section("queues", "Queues", titles, note=_left_out(results, ReportQueue, more))
+    for row in results.queues:
+        counts = _counts(row.taken, row.passed, row.most)
+        section.rows.append((_service(row.program), *counts, _time(row.most_ns), _count(row.left)))
     return section
 
 

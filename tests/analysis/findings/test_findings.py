@@ -61,6 +61,7 @@ FAULTY = {
     "sec_plain_refused_435": ["credentials-refused"],
     "sec_types_push_pub": ["sockets-mismatched"],
     "rec_growing_connections": ["connections-grow"],
+    "rec_growing_queue": ["queue-grows"],
 }
 # Of the recorded captures with known contents, those whose names say that something is wrong in them.
 SHARED_FAULTY = re.compile("bad_|mix_|m31_backpressure|sec_(curve_refused|mismatch|plain_refused|types)")

@@ -46,6 +46,7 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "closing_worker": [("request-unanswered", "warning", 39)],
     "proxy": [("request-unanswered", "warning", 61), ("request-unanswered", "warning", 62)],
     "forwarder": [("slow-joiner", "note", 46)],
+    "growing_queue": [],
 }
 # What a handshake that never ends has beside what patterns find.
 OF_HANDSHAKES = {"greeting-truncated", "handshake-incomplete"}

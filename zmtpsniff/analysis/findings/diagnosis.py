@@ -28,7 +28,7 @@ from zmtpsniff.analysis.findings.uneven_work import UnevenWork
 from zmtpsniff.analysis.findings.vantage import Vantage
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.analysis.findings.workload import Workload
-from zmtpsniff.analysis.statistics.records import PeerRow, worth_telling
+from zmtpsniff.analysis.statistics.records import PeerRow, QueueRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
 
@@ -51,6 +51,7 @@ class Diagnosis:
         ``sequence`` is where publishers number their messages; None: that is found.
         """
         relays, idle = Relays(), IdleConnections()
+        self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering = Numbering(sequence)
         self._requests = Requests(relays.passes_on, timeout_seconds)
@@ -290,6 +291,10 @@ class Diagnosis:
     def peers(self, going_on: Iterable[Connection] = ()) -> list[PeerRow]:
         """The work of each peer of a bound socket, with the connections that are not over."""
         return self._workload.rows(going_on)
+
+    def queues(self) -> list[QueueRow]:
+        """The queues of programs that pass messages on, complete once findings() was asked."""
+        return self._relays.queues()
 
     def findings(self) -> list[Finding]:
         """The faults so far, the most harmful first. Some are known only once a connection, or the capture, is over."""

@@ -1,4 +1,4 @@
-"""Programs that pass messages on, and the places where messages wait or end: replies-slow, not-passed-on.
+"""Programs that pass messages on, and the places where messages wait or end: replies-slow, not-passed-on, queue-grows.
 
 Theory
 ------
@@ -27,10 +27,13 @@ from dissectors.events import Connection, Message, Octets, Problem, Severity
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.queues import QueueCount
+from zmtpsniff.analysis.statistics.records import QueueRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.ways import ProcessOf, Ways
+from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
 
@@ -55,6 +58,7 @@ _SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "j
 _SENDS |= {"XPUB": "publication"}
 _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
+_HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
 _LOST = {  # why a way ended: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
     "reply-not-forwarded": "took {count} and passed none of them back",
@@ -145,6 +149,7 @@ class _Place:
         self.slowest: list[_SlowPassage] = []  # a heap
         self.waits: dict[str, None] = {}  # hosts that wait for what it lost
         self.asks: dict[tuple[str, str], None] = {}  # its host, and a bound address to which it passes requests on
+        self.queue = QueueCount()
         self.passed = 0
         self.first = 0  # of them those that are on their way there, not back
         self.passed_ns = 0  # the last time
@@ -234,6 +239,7 @@ class Relays(Inquiry):
         self._heard: set[int] = set()  # connections whose messages come here
         # By a client's host and a bound address: when the service there closed the connection, until there is another.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int)
+        self._waited: Ledger[str, None] = Ledger(lambda: None)  # sockets whose receivers had no room
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""
@@ -278,6 +284,11 @@ class Relays(Inquiry):
         for way in self._ways.over():
             self._take_way(way)
 
+    def stall(self, stall: Stall) -> None:
+        """A receiver had no room for what a program sent."""
+        if stall.cause == "window":
+            self._waited.at(stall.sender)
+
     def problem(self, event: Problem) -> None:
         """The capture may lack messages."""
         self._ways.problem(event)
@@ -303,8 +314,11 @@ class Relays(Inquiry):
         """A way is over."""
         if len(way.hops) > 1:
             for one in passages(way):
+                taker = self._place(one.taken.leg.dst)
+                if one.taken.leg.flow != one.passed.leg.flow:
+                    taker.queue.add(one.taken, one.passed)
                 if not one.passed.is_guess:
-                    self._place(one.taken.leg.dst).add(one)
+                    taker.add(one)
         if way.kind == "publication":
             for hop in way.hops:
                 if self.passes_on(hop.leg.dst):
@@ -313,6 +327,11 @@ class Relays(Inquiry):
         ended = self._ways.endings.ended(way)
         if ended is not None and (ended.why != _TO_NOBODY or way.hops[-1].leg.reply):
             self._place(ended.at).lose(way.kind, ended.why, way.hops[-1])
+        last = way.hops[-1]
+        held = way.kind == "job" if ended is None else ended.why in _HELD
+        place = self._places.entries.get(self._ways.programs[last.leg.dst].sockets[0])
+        if held and place is not None and place.queue.passed and not self._ways.endings.is_blind(last):
+            place.queue.add(last, None)
 
     def _place(self, address: str) -> _Place:
         place = self._places.at(self._ways.programs[address].sockets[0])
@@ -332,7 +351,14 @@ class Relays(Inquiry):
         for place in self._places.entries.values():
             team = [one for one in teams[self._ways.programs[place.giver].sockets[0]] if one is not place]
             yield from self._slow(place, team)
-            yield from self._lost(place, now_ns)
+            lost = list(self._lost(place, now_ns))
+            yield from lost
+            if place.queue.taken and all(claim.code != "not-passed-on" for claim in lost):
+                yield from place.queue.claims(self._waited.entries)
+
+    def queues(self) -> list[QueueRow]:
+        """The queues of programs that pass messages on, complete once the claims are made."""
+        return [place.queue.row() for place in self._places.entries.values() if place.queue.passed]
 
     def _slow(self, place: _Place, team: list[_Place]) -> Iterable[Claim]:
         """A place that takes long now and then, always, or longer than others that do the same work."""

@@ -158,6 +158,21 @@ class PeerRow(PeerRecord, tag="stats-peer"):
     """One peer of a bound address."""
 
 
+class QueueRecord(Record):
+    """One program that passes messages on: what it took and has not passed on is its queue."""
+
+    program: str  # the address of its socket that took the first message
+    taken: int  # messages; a copy for each next one
+    passed: int
+    most: int  # in the queue
+    most_ns: int  # when that was, to a tenth of a second or less exactly
+    left: int  # in the end
+
+
+class QueueRow(QueueRecord, tag="stats-queue"):
+    """The queue of one program that passes messages on."""
+
+
 class TopicRow(SubscriptionRecord, tag="stats-topic"):
     """One topic of publishers, or group of radios; a message to three subscribers is three messages."""
 
@@ -242,6 +257,7 @@ AnyRecord = (
     ConnectionRow
     | SocketRow
     | PeerRow
+    | QueueRow
     | TopicRow
     | PublicationRow
     | LatencyRow

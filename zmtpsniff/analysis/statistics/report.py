@@ -14,6 +14,7 @@ from zmtpsniff.analysis.statistics.records import (
     PeerRow,
     ProblemRow,
     PublicationRow,
+    QueueRow,
     Record,
     SocketRow,
     TimelineRow,
@@ -32,9 +33,13 @@ _Some = TypeVar("_Some", bound=Record)
 
 
 def report(
-    statistics: Statistics, top: int = TOP_ROWS, sort: str = SORT, peers: Sequence[PeerRow] = ()
+    statistics: Statistics,
+    top: int = TOP_ROWS,
+    sort: str = SORT,
+    peers: Sequence[PeerRow] = (),
+    queues: Sequence[QueueRow] = (),
 ) -> list[AnyRecord]:
-    """All records, section by section; ``peers`` are those that a diagnosis has counted.
+    """All records, section by section; ``peers`` and ``queues`` are those that a diagnosis has counted.
 
     A section with an order has ``top`` records at most, and says how many more there are.
     """
@@ -51,6 +56,8 @@ def report(
     told = worth_telling(peers)
     records += _first(told, PeerRow, top, sort)
     _tell_cut(records, "stats-peer", len(told) - top)
+    records += _first(queues, QueueRow, top, sort)
+    _tell_cut(records, "stats-queue", len(queues) - top)
 
     topics = _first(
         (record_of(TopicRow, row, topic=topic) for topic, row in statistics.topics.rows.items()), TopicRow, top, sort

@@ -33,6 +33,10 @@ class Endings:
         self._blind.update(hosts)
         self._is_blind = self._is_blind or not hosts
 
+    def is_blind(self, hop: Hop) -> bool:
+        """Whether the capture may lack what the receiver of a message sent."""
+        return self._is_blind or host_of(hop.leg.dst) in self._blind
+
     def end(self, event: Connection) -> None:
         """A connection is over, or the capture."""
         if event.end in ("fin", "rst"):
@@ -92,7 +96,7 @@ class Endings:
         if way.kind == "publication" or way.answered_ns is not None:
             return None
         last = way.hops[-1]
-        if last.is_guess or self._is_blind or host_of(last.leg.dst) in self._blind:
+        if last.is_guess or self.is_blind(last):
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.leg.dst, why)

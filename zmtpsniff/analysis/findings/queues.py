@@ -1,0 +1,124 @@
+"""The queue of each program that passes messages on, in minus out over time: queue-grows.
+
+Theory
+------
+
+What a program took and has not passed on is in its queue, in its memory or its kernel's, or it is lost. The ways of
+messages show both times of each message, so that the queue at any time is known. It is kept in intervals, which become
+longer where there are many. Where the octets are all that a message and the next one have in common, that is possible.
+
+A queue after a burst is no fault: it drains. One that rises for a second or longer, so that what comes last waits half
+a second, grows: more comes in than goes out. If it is still there in the end, that is a warning. The program is not to
+blame if it could not send more, since the next one had no room, or if a broker waits for the workers of its requests:
+then it is a note.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import accumulate
+
+from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.statistics.records import QueueRow
+from zmtpsniff.analysis.ways.hops import Hop
+from zmtpsniff.words.counts import plural
+from zmtpsniff.words.durations import about
+
+_WIDTH_NS = 100_000_000  # of an interval, at first
+_INTERVALS = 600
+_LEAST = 20  # messages in a queue that grows
+_RISE_NS = 1_000_000_000
+_WAIT_NS = 500_000_000
+_SENDERS = 64  # sockets of one program
+
+
+class QueueCount:
+    """Messages that a program took, and those that it passed on, by time."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self.at = ""  # the socket that took the first
+        self.taken = 0
+        self.passed = 0
+        self.asks = False  # some of them are requests
+        self.guessed = 0  # the same octets passed on, and nothing else tells that they are the same message
+        self.senders: dict[str, None] = {}
+        self.seen = Occurrences()  # messages that waited long
+        self._width_ns = _WIDTH_NS
+        self._in: dict[int, int] = {}
+        self._out: dict[int, int] = {}
+
+    def add(self, taken: Hop, passed: Hop | None) -> None:
+        """The program took a message, and passed it on; None: it has not until now."""
+        leg = taken.leg
+        self.at = self.at or leg.dst
+        self.taken += 1
+        self._count(self._in, leg.time_ns)
+        self.asks |= taken.way.kind == "request"
+        if passed is None or passed.leg.time_ns - leg.time_ns >= _WAIT_NS:
+            self.seen.add(leg.time_ns, leg.packet, leg.flow)
+        if passed is not None:
+            self.passed += 1
+            self.guessed += passed.is_guess
+            self._count(self._out, passed.leg.time_ns)
+            if len(self.senders) < _SENDERS:
+                self.senders[passed.leg.src] = None
+
+    def _count(self, counts: dict[int, int], time_ns: int) -> None:
+        place = time_ns // self._width_ns
+        counts[place] = counts.get(place, 0) + 1
+        if len(counts) > _INTERVALS:
+            self._width_ns *= 2
+            self._in, self._out = _joined(self._in), _joined(self._out)
+
+    def levels(self) -> list[tuple[int, int]]:
+        """How long the queue was at the end of each interval in which it changed, and when that was."""
+        places = sorted(self._in.keys() | self._out.keys())
+        levels = accumulate(self._in.get(place, 0) - self._out.get(place, 0) for place in places)
+        return [((place + 1) * self._width_ns, level) for place, level in zip(places, levels, strict=True)]
+
+    def row(self) -> QueueRow:
+        """Its record."""
+        levels = self.levels()
+        most_ns, most = max(levels, key=lambda each: each[1])
+        return QueueRow(self.at, self.taken, self.passed, max(most, 0), most_ns, self.taken - self.passed)
+
+    def claims(self, waited: Iterable[str]) -> Iterator[Claim]:
+        """The claim that it grows, if it does. ``waited``: senders whose receivers had no room."""
+        if not self.seen.count:
+            return
+        levels = self.levels()
+        most_ns, most = max(levels, key=lambda each: each[1])
+        begun_ns = max((at_ns for at_ns, level in levels if at_ns < most_ns and 4 * level <= most), default=None)
+        if begun_ns is None:
+            begun_ns = levels[0][0] - self._width_ns
+        rise_ns = most_ns - begun_ns
+        width = self._width_ns
+        passed = sum(count for place, count in self._out.items() if begun_ns < (place + 1) * width <= most_ns)
+        wait_ns = most * rise_ns // passed if passed else rise_ns
+        if most < _LEAST or rise_ns < _RISE_NS or wait_ns < _WAIT_NS:
+            return
+        left = self.taken - self.passed
+        why = ""
+        if not self.senders.keys().isdisjoint(waited):
+            why = "; the next one had no room"
+        elif self.asks:
+            why = "; requests wait for whoever answers them"
+        told = f"; {left:,} were left in the end" if left else "; it was empty in the end"
+        yield Claim(
+            "queue-grows",
+            f"the queue of {self.at} grew to {plural(most, 'message')} in {about(rise_ns)}: what came last waited "
+            f"{about(wait_ns)}{told}",
+            f"it took {plural(self.taken, 'message')} and passed {self.passed:,} on, as the way of each shows{why}",
+            self.seen,
+            [self.at],
+            "note" if why or 2 * left < most else None,
+            certainty="possible" if 2 * self.guessed > self.passed else "likely",
+            subject=self.at,
+        )
+
+
+def _joined(counts: dict[int, int]) -> dict[int, int]:
+    """The counts of intervals that are twice as long."""
+    made: dict[int, int] = {}
+    for place, count in counts.items():
+        made[place // 2] = made.get(place // 2, 0) + count
+    return made
