@@ -244,25 +244,6 @@ class Message(WireEvent, tag="message"):
         return None if self.request is None else Place(self.flow, self.request, self.request_part)
 
 
-class MessageRun(WireEvent, tag="message-run"):
-    """Messages of one frame each that came together and differ only in the octets of the frame, as one event.
-
-    ``bodies`` holds the octets of all ``count`` frames, ``length`` octets each, one after the other. No record is made
-    of it. Tables ask for it (``Limits.runs``): they have a column for each field, so they need no object for each
-    message.
-    """
-
-    bodies: bytes
-    length: int
-    count: int
-    socket_type: str | None
-    offset: int
-    seen: int
-    part: int = 1  # of the first; those after it have the next numbers
-    incomplete: bool = False
-    encrypted: bool = False
-
-
 class Beacon(WireEvent, tag="beacon"):
     """A datagram by which a peer of ZRE announces itself to its network (20/ZRE, 36/ZRE)."""
 

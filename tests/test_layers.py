@@ -24,7 +24,6 @@ ALLOWED = {
     "zmtpsniff/net": {
         "zmtpsniff.net",
         "zmtpsniff.capture.plaintexts",
-        "zmtpsniff.capture.skim",
         "zmtpsniff.capture.block",
         "zmtpsniff.capture.source",
         "dissectors.snapshots",
@@ -190,7 +189,8 @@ ALLOWED = {
         "zmtpsniff.capture",
         "zmtpsniff.decode_as",
         "zmtpsniff.errors",
-        "zmtpsniff.net.glance",
+        "zmtpsniff.native",
+        "zmtpsniff.net.flow",
         "zmtpsniff.net.limits",
         "zmtpsniff.net.packets",
         "zmtpsniff.net.pgm",

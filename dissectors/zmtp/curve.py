@@ -24,7 +24,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec import field
 
-from dissectors.events import AnyEvent, Command, Message, MessageRun, Side, at_hand
+from dissectors.events import AnyEvent, Command, Message, Side, at_hand
 from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import wire
 from dissectors.zmtp.curve_keys import KEY_SIZE, KeyRing, SecretKey, SharedKey, Sodium
@@ -404,7 +404,7 @@ class Wait:
             self._act(place)
             sealed = self._sealed.get(place)
             if sealed is None:
-                if isinstance(event, Message | MessageRun):
+                if isinstance(event, Message):
                     journals[event.src].recount(event)
                 self._out.append(event)
             else:

@@ -18,7 +18,7 @@ were certain, the peer sends something that nobody can read.
 
 from typing import Literal
 
-from dissectors.events import Cut, Message, MessageRun, Octets
+from dissectors.events import Cut, Message, Octets
 from dissectors.snapshots import Live, Part, quick
 from dissectors.zmtp import wire
 from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, is_collected, skip
@@ -74,17 +74,9 @@ class FrameReader(Part):
             count, length = wire.count_alike(data, position), data[position + 1]
             size = 2 + length
             stop = position + count * size
-            if count and session.limits.runs:
-                bodies = wire.bodies_alike(data[position:stop], size)
-                first = part + 1
-                run = MessageRun(
-                    time_ns, packet, flow, src, dst, bodies, length, count, socket_type, offset, seen, first
-                )
-                append(run)  # type: ignore[arg-type]  # those who set the limit know that runs come
-            else:
-                alike = [data[start + 2 : start + size] for start in range(position, stop, size)]
-                for number, body in enumerate(alike, part + 1):
-                    append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen, number))
+            alike = [data[start + 2 : start + size] for start in range(position, stop, size)]
+            for number, body in enumerate(alike, part + 1):
+                append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen, number))
             part = journal.part = part + count
             position = stop
         while end - position >= 2:

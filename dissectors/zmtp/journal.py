@@ -1,6 +1,6 @@
 """The facts that events of one direction have in common: sender, receiver, and the packet that was read last."""
 
-from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, MessageRun, Problem, Subscription
+from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, Problem, Subscription
 from dissectors.problems import PROBLEMS
 from dissectors.snapshots import Live, Part, quick
 
@@ -68,11 +68,10 @@ class Journal(Part, gc=False):
         self.part += 1
         return self.part
 
-    def recount(self, event: Message | MessageRun) -> None:
-        """Count a message, or a run of them, that was read before; those before it have been counted."""
+    def recount(self, event: Message) -> None:
+        """Count a message that was read before; those before it have been counted."""
         now, self.packet = self.packet, event.packet
         event.part = self.count()
-        self.part += event.count - 1 if isinstance(event, MessageRun) else 0
         self.packet = now
 
     def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:

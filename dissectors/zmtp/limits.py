@@ -12,7 +12,6 @@ class Limits(NamedTuple):
 
     body_octets: int = 65_536  # of each body; 0 keeps all
     show_secrets: bool = False
-    runs: bool = False  # messages that are alike come as events of type MessageRun
 
     @property
     def keep(self) -> int:

@@ -74,11 +74,3 @@ def count_alike(data: bytes, position: int) -> int:
     if data[position:stop:step].count(0) != count or data[position + 1 : stop : step].count(length) != count:
         return 0
     return count
-
-
-def bodies_alike(frames: bytes, size: int) -> bytes:
-    """The bodies of short frames of ``size`` octets each, joined."""
-    bodies = bytearray(frames)
-    del bodies[::size]  # flags
-    del bodies[:: size - 1]  # lengths
-    return bytes(bodies)

@@ -6,6 +6,8 @@ import threading
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import zmtpsniff
 from dissectors.batches import BatchSide, MessageBatch
@@ -56,27 +58,31 @@ def test_rows_are_the_same_however_they_come(batch: int) -> None:
     assert index.row_from_packet(len(events) + 1) is None
 
 
-def test_rows_of_messages_in_columns_are_those_of_their_objects() -> None:
+@given(counts=st.lists(st.sampled_from((0, 1, 3, ROWS, 5 * ROWS)), min_size=1, max_size=6))
+@example(counts=[3, ROWS, 0, 1, 5 * ROWS, 2])
+def test_rows_of_messages_in_columns_are_those_of_their_objects(counts: list[int]) -> None:
     """They come in batches of many sizes, between other records."""
     octets = b"".join(b"\x45" + bytes(39) for _ in range(9))
     side = BatchSide(7, "10.0.0.1:40000", "10.0.0.2:5555", "PUSH", False, False, True, True)
-    given: list[AnyEvent] = []
-    for number, count in enumerate((3, ROWS, 0, 1, 5 * ROWS, 2)):
+    events: list[AnyEvent] = []
+    others = MESSAGE.unpack(bytes(MESSAGE.size))[5:]
+    for number, count in enumerate(counts):
         rows = b"".join(ROW.pack(1000 * number + place + 1, 40 * place, 40, 40, 1) for place in range(9))
-        columns = [MESSAGE.pack(place % 9, 1, 1, place % 9, 1, 0, 0, 0, place, 0, 0, 0) for place in range(count)]
+        columns = [MESSAGE.pack(place % 9, 1, 1, place % 9, 1, *others) for place in range(count)]
         frames = b"".join(FRAME.pack(40 * place, place) for place in range(9))
         batch = MessageBatch(octets, rows, 1 + 9 * number, b"".join(columns), frames, b"", [side, side])
-        given += [*([batch] if count else []), *messages(number)]  # type: ignore[list-item]  # as a Sniffer gives it
+        events += [*([batch] if count else []), *messages(number)]  # type: ignore[list-item]  # as a Sniffer gives it
     index, plain = RecordIndex(), RecordIndex()
-    for events in (given[:1], given[1:9], given[9:]):
-        index.take(events)
-    objects = [one for event in given for one in (event.messages() if isinstance(event, MessageBatch) else [event])]
+    for some in (events[:1], events[1:9], events[9:]):
+        index.take(some)
+    objects = [one for event in events for one in (event.messages() if isinstance(event, MessageBatch) else [event])]
     plain.take(objects)
     assert list(index.events(0, len(index))) == objects
     assert [index.event(row) for row in range(len(index))] == objects
     assert (index.kinds, index.flows, index.packets) == (plain.kinds, plain.flows, plain.packets)
     assert (index.first_ns, index.talks.keys()) == (plain.first_ns, plain.talks.keys())
-    assert index.talks[7].first_row == 0
+    rows_of_talks = [{talk.flow: talk.first_row for talk in one.talks.values()} for one in (index, plain)]
+    assert rows_of_talks[0] == rows_of_talks[1]
 
 
 def test_another_thread_reads_while_records_come() -> None:

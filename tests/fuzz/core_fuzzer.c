@@ -165,8 +165,8 @@ static PyObject *look_up(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(key))
         return Py_NewRef(Py_None);
     PyObject *sides[2];
     for (unsigned i = 0; i < 2; i++)
-        sides[i] = Py_BuildValue("(IKLKLIN(kk)L)", kind == 253 ? 7u : 1u + (kind & 1), 1000ull,
-                                 kind == 252 ? INT64_MAX : 500ll, 4096ull, 1ll, 1u,
+        sides[i] = Py_BuildValue("(IKLKIN(kk)L)", kind == 253 ? 7u : 1u + (kind & 1), 1000ull,
+                                 kind == 252 ? INT64_MAX : 500ll, 4096ull, 1u,
                                  bytes_of(next_part(input, kind & 2 ? 3 : 0)), 10ul, 20ul, 0ll);
     PyObject *step = kind & 4 ? Py_BuildValue("(ILILLLLLL)", kind >> 3 & 1, (long long)(kind >> 4 & 1), 1u, 0ll, 0ll, 0ll,
                                               0ll, 0ll, 1000000ll)
@@ -208,8 +208,9 @@ static void fuzz_take(Span input)
     Output block = {0}, rows = {0};
     facts_of_flow = next_part(&input, 16);
     put_packets(input, &block, &rows);
+    Py_XDECREF(called(wanted, Py_BuildValue("(NNO)", as_bytes(&block), as_bytes(&rows), fragment)));
     PyObject *found = called(take, Py_BuildValue("(NNILLO)", as_bytes(&block), as_bytes(&rows), 0u, 1ll, 1ll << 40, lookup));
-    if (found != NULL) { /* what it made must do for lines() and tally() */
+    if (found != NULL) { /* what it made must do for lines(), tally() and cells() */
         PyObject *sides = PyList_New(0), *texts = Py_BuildValue("(yy)", ",", "]");
         for (unsigned i = 0; i < 8; i++)
             PyList_Append(sides, texts);
@@ -220,10 +221,15 @@ static void fuzz_take(Span input)
         CHECK(shown != NULL || PyErr_ExceptionMatches(PyExc_MemoryError)); /* of show() */
         PyErr_Clear();
         Py_XDECREF(shown);
-        Py_DECREF(columns);
         PyObject *counted = called(tally, Py_BuildValue("(ONLd)", messages, as_bytes(&rows), 1000ll, 50.0));
         CHECK(counted != NULL);
         Py_DECREF(counted);
+        PyObject *made = called(cells, Py_BuildValue("(OOONLOONK)", PyTuple_GetItem(columns, 0), PyTuple_GetItem(columns, 1),
+                                                     PyTuple_GetItem(columns, 2), as_bytes(&rows), 0ll, messages, frames,
+                                                     as_bytes(&rows), 64ull)); /* rows do for numbers and codes */
+        CHECK(made != NULL);
+        Py_DECREF(made);
+        Py_DECREF(columns);
         Py_DECREF(sides);
         Py_DECREF(texts);
         Py_DECREF(found);
@@ -294,6 +300,8 @@ static void fuzz_lines(Span input)
     Py_XDECREF(called(count_exchanges, Py_BuildValue("(OOLy#O)", columns, row_octets, 1ll, (const char *)names,
                                                      (Py_ssize_t)sizeof names, PyTuple_GetItem(exchanges, 0))));
     Py_DECREF(exchanges);
+    Py_XDECREF(called(cells, Py_BuildValue("(NNOOLONOK)", bytes_of(input), bytes_of(carried), row_octets, row_octets, 1ll,
+                                           columns, bytes_of(frames), row_octets, facts & 64 ? 4ull : 1ull << 62)));
     Py_XDECREF(called(lines, Py_BuildValue("(NNNKNN[(yy)(yy)]KO)", bytes_of(input), bytes_of(carried), row_octets, 1ull,
                                            columns, bytes_of(frames), "", "", "a", "b",
                                            facts & 64 ? 4ull : 1ull << 62, fragment)));

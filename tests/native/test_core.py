@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import sysconfig
+from array import array
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def side(
     mode: int = 1, *, start: int = 1000, offset: int = 0, carry: bytes = b"", lengths: Any = ()
 ) -> tuple[Any, ...]:
     """The facts of a direction."""
-    return (mode, start, offset, 1 << 20, 0, 0, carry, lengths, 0)
+    return (mode, start, offset, 1 << 20, 0, carry, lengths, 0)
 
 
 def flow(one: Any = None, other: Any = None, *, number: int = 0, last_ns: int = 0, step: Any = None) -> Any:
@@ -131,12 +132,42 @@ def test_flows_beyond_the_most_are_left_over(both: BothCores) -> None:
     assert both.take(*block(*packets), 0, 1, PAUSE, flow())[0] == reference.MOST_FLOWS
 
 
+@given(given_=st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=12))
+def test_packets_that_somebody_wants(given_: list[tuple[int, bool]]) -> None:
+    """Those of two ports, in order, whatever is no plain segment, and the last one that nobody wants."""
+    both = BothCores()
+    packets = [segment(b"x", ports=(port, 9)) if is_plain else b"\x45other" for port, is_plain in given_]
+    octets, rows = block(*packets)
+    chosen, found = both.wanted(octets, rows, lambda key: key[-3] in (1, 2))
+    places = array("I", found).tolist()
+    unwanted = [place for place, (port, is_plain) in enumerate(given_) if is_plain and port not in (1, 2)]
+    assert places == [place for place in range(len(given_)) if place not in unwanted[:-1]]
+    assert chosen == b"".join(rows[place * columns.ROW.size :][: columns.ROW.size] for place in places)
+
+
 def test_messages_of_packets_before_1970(both: BothCores) -> None:
     octets, rows = block(HELLO, time_ns=-5)
     _, messages, frames, carried, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
     shown = both.lines(octets, carried, rows, 1, messages, frames, [(b"", b"")] * 2, 99, bytes)
     assert shown.startswith(b'{"type":"message","time_ns":-5,')
     assert both.tally(messages, rows, 1000, 50.0)[0] == [(-1000, 1)]
+
+
+@pytest.mark.parametrize("most", [0, 3, 99])
+def test_cells_of_messages_in_several_packets_and_frames(both: BothCores, most: int) -> None:
+    """A packet has the last octets of one message, and another one that is whole."""
+    packets = [b"\1\0\0\5he", b"llo\0\1x"]
+    octets, rows = block(segment(packets[0]), segment(packets[1], 1000 + len(packets[0])), time_ns=-7)
+    _, messages, frames, carried, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
+    numbers = array("q", [40, 50]).tobytes()
+    found = both.cells(octets, carried, rows, numbers, 1 << 40, messages, frames, array("i", [7, 8]).tobytes(), most)
+    times, packets_, records, parts, codes, counts, lengths = (
+        array(code, column).tolist() for code, column in zip("qqqIiII", found[:-1], strict=True)
+    )
+    assert (times, packets_, parts, counts, lengths) == ([-7, -7], [50, 50], [1, 2], [2, 1], [0, 5, 1])
+    assert records == [(1 << 40) + columns.ROW.unpack_from(rows, columns.ROW.size)[1]] * 2
+    assert codes == [7, 7]
+    assert found[-1] == b"hello"[:most] + b"x"[:most]
 
 
 def test_frames_of_any_two_octets(both: BothCores) -> None:
@@ -340,6 +371,8 @@ def test_an_error_of_a_callback_comes_out() -> None:
     octets, rows = block(HELLO, segment(b"\0\1\xff", ports=(3, 4)))
     with pytest.raises(OwnError):
         NATIVE.take(octets, rows, 0, 1, PAUSE, fails)
+    with pytest.raises(OwnError):
+        NATIVE.wanted(octets, rows, fails)
     _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
     with pytest.raises(OwnError):
         NATIVE.lines(octets, carried, rows, 1, messages, frames, [(b"",) * 2] * 4, 99, fails)
@@ -385,6 +418,16 @@ def test_columns_that_do_not_fit_are_an_error(place: int, value: int) -> None:
     wrong[place : place + 4] = value.to_bytes(4, "little")
     with pytest.raises(ValueError, match="do not fit"):
         NATIVE.lines(octets, carried, rows, 1, bytes(wrong), frames, [(b"",) * 2] * 2, 99, bytes)
+    with pytest.raises(ValueError, match="do not fit"):
+        NATIVE.cells(octets, carried, rows, bytes(8), 0, bytes(wrong), frames, bytes(8), 99)
+
+
+def test_cells_want_a_number_for_each_row_and_a_place_in_a_file() -> None:
+    octets, rows = block(HELLO)
+    _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
+    for numbers, base, said in ((bytes(7), 0, "do not fit"), (bytes(8), (1 << 63) - 1, "2\\^62")):
+        with pytest.raises(ValueError, match=said):
+            NATIVE.cells(octets, carried, rows, numbers, base, messages, frames, bytes(8), 99)
 
 
 @pytest.mark.parametrize("frame", [(0, 10**6), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1), (40, 8)])
@@ -393,6 +436,8 @@ def test_frames_that_are_not_there_are_an_error(frame: tuple[int, int]) -> None:
     _, messages, _, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
     with pytest.raises(ValueError, match="do not fit"):
         NATIVE.lines(octets, carried, rows, 1, messages, columns.FRAME.pack(*frame), [(b"",) * 2] * 2, 99, bytes)
+    with pytest.raises(ValueError, match="do not fit"):
+        NATIVE.cells(octets, carried, rows, bytes(8), 0, messages, columns.FRAME.pack(*frame), bytes(8), 99)
 
 
 @pytest.mark.parametrize(
@@ -477,7 +522,8 @@ def test_octets_are_read_by_three_functions() -> None:
     functions = re.findall(r"^(?:static|PyMODINIT).*?\b(\w+)\([^;{]*\)\n\{\n(.*?)^\}", SOURCE.read_text(), re.M | re.S)
     assert len(functions) > 50
     readers = {name for name, body in functions if re.search(r"\.data(\[| \+)", body)}
-    over_all = {"put_escaped", "put_hex", "put_frame", "lines", "count_intervals", "count_latencies", "count_messages"}
+    over_all = {"put_escaped", "put_hex", "put_frame", "lines", "cells", "count_intervals", "count_latencies"}
+    over_all |= {"count_messages"}
     own_output = {"read_messages", "behind_carry", "take_payload"}
     assert readers <= {"octet", "number", "part"} | over_all | own_output
     long = {name: body.count("\n") for name, body in functions if body.count("\n") > 58}

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from dissectors.events import AnyEvent, Cut, Hidden, Message, MessageRun, Octets
+from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets
 from dissectors.records import record_fields
 from zmtpsniff.spark.connections import local_id
 from zmtpsniff.spark.places import places_of
-from zmtpsniff.spark.rows import Backlog, OctetsBuilder, RowOrigin, Rows
+from zmtpsniff.spark.rows import OctetsBuilder, RowOrigin, Rows
 from zmtpsniff.spark.tables import TABLES
 
 IDS = {flow: local_id("tcp", "a", "b", flow) for flow in (1, 2)}
@@ -30,33 +30,30 @@ octets = (
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> list[Message | MessageRun]:
+def messages(draw: st.DrawFn) -> list[Message]:
     packet = draw(st.integers(0, 3))  # which is of one flow, and has one sender
     ends = ("10.0.0.1:1", "10.0.0.2:2") if packet % 2 else ("10.0.0.2:2", "10.0.0.1:1")
     place = (1_000 * packet, PLACES[packet], packet // 2 + 1, *ends)
     kind, incomplete, encrypted = draw(st.sampled_from((None, "PUSH"))), draw(st.booleans()), draw(st.booleans())
-    if draw(st.booleans()):
-        length, count = draw(st.integers(0, 5)), draw(st.integers(1, 4))
-        bodies = draw(st.binary(min_size=length * count, max_size=length * count))
-        return [MessageRun(*place, bodies, length, count, kind, 0, 0, 1, incomplete, encrypted)]
     frames = draw(st.lists(st.lists(octets, min_size=1, max_size=3), max_size=3))
     return [Message(*place, some, kind, incomplete=incomplete, encrypted=encrypted) for some in frames]
 
 
-def numbered(some: list[list[Message | MessageRun]]) -> list[Message | MessageRun]:
+def numbered(some: list[list[Message]]) -> list[Message]:
     """Messages with their parts, as a dissector counts them."""
     events = [event for each in some for event in each]
     ended: Counter[int] = Counter()
     for event in events:
         event.part = ended[event.packet] + 1
-        ended[event.packet] += event.count if isinstance(event, MessageRun) else 1
+        ended[event.packet] += 1
     return events
 
 
 def rows(events: list[Any], max_bytes: int = 0, bodies: bool = True) -> list[dict[str, Any]]:
-    backlog = Backlog()
+    maker = Rows(max_bytes, bodies)
+    backlog = maker.backlog()
     backlog.take(events, IDS)
-    made = Rows(max_bytes, bodies).of_events(backlog, ORIGIN)
+    made = maker.of_events(backlog, ORIGIN)
     return [row for _, batch, _ in made for row in batch.to_pylist()]
 
 
@@ -72,24 +69,17 @@ def shown(value: Octets | None, max_bytes: int) -> dict[str, Any] | None:
 
 @given(values=st.lists(octets | st.none()), max_bytes=st.sampled_from((0, 4)))
 def test_a_column_has_the_octets_that_it_was_given(values: list[Octets | None], max_bytes: int) -> None:
-    builder = OctetsBuilder()
+    builder = OctetsBuilder(max_bytes or MOST)
     builder.extend(values[:1])
     builder.extend(values[1:])
-    assert builder.build(max_bytes).to_pylist() == [shown(value, max_bytes) for value in values]
+    assert builder.build().to_pylist() == [shown(value, max_bytes) for value in values]
 
 
-def taken_apart(event: Message | MessageRun) -> list[list[Octets]]:
-    """The frames of each of the messages that an event stands for."""
-    if isinstance(event, Message):
-        return [event.frames]
-    return [[event.bodies[at * event.length :][: event.length]] for at in range(event.count)]
-
-
-def row_of(event: Message | MessageRun, frames: list[Octets]) -> dict[str, Any]:
-    """The row of a message, as far as the event tells it."""
+def row_of(event: Message) -> dict[str, Any]:
+    """The row of a message."""
     at = PLACES.index(event.packet)
-    values = [shown(frame, 0) or {} for frame in frames]
-    named = ("time_ns", "src", "dst", "socket_type", "incomplete", "encrypted")
+    values = [shown(frame, 0) or {} for frame in event.frames]
+    named = ("time_ns", "src", "dst", "socket_type", "part", "incomplete", "encrypted")
     own = {"conn_id": IDS[event.flow].name, "packet": at + 1, "offset": OFFSETS[at], "src_port": int(event.src[-1])}
     return {
         **{name: getattr(event, name) for name in named},
@@ -100,12 +90,8 @@ def row_of(event: Message | MessageRun, frames: list[Octets]) -> dict[str, Any]:
 
 
 @given(events=st.lists(messages(), max_size=6).map(numbered))
-def test_rows_of_messages_are_what_each_of_them_says(events: list[Message | MessageRun]) -> None:
-    wanted = [
-        row_of(event, frames) | {"part": part}
-        for event in events
-        for part, frames in enumerate(taken_apart(event), event.part)
-    ]
+def test_rows_of_messages_are_what_each_of_them_says(events: list[Message]) -> None:
+    wanted = [row_of(event) for event in events]
     claims = [sum(one["length"] > 1 << 40 for one in row["frames"]) for row in wanted]
     assume(max(claims, default=0) < 2)  # no message has two such frames, for the first of them never ends
     found = rows(events)
@@ -124,7 +110,8 @@ def test_every_field_of_messages_from_the_wire_is_a_column() -> None:
 
 
 def test_ids_are_kept_no_longer_than_their_events() -> None:
-    backlog = Backlog()
+    maker = Rows(0)
+    backlog = maker.backlog()
     backlog.take([Message(1, PLACES[0], 1, "a:1", "b:2", [b"x"])], IDS)
-    Rows(0).of_events(backlog, ORIGIN)
+    maker.of_events(backlog, ORIGIN)
     assert not backlog.conn_ids

@@ -6,6 +6,7 @@ tests/test_package.py has a Java from PyPI.
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -17,8 +18,10 @@ import pytest
 
 import zmtpsniff
 from tests.spark.local_job import take
+from tests.support.both_cores import built_core
 from tests.support.no_java import without_java
 from tests.support.paths import FIXTURES
+from zmtpsniff.native import VARIABLE
 from zmtpsniff.spark.session import LazySession, code_archive, find_java
 
 if TYPE_CHECKING:
@@ -84,6 +87,21 @@ def test_archive_of_our_code() -> None:
     with zipfile.ZipFile(code_archive()) as archive:
         names = set(archive.namelist())
     assert {"zmtpsniff/__init__.py", "zmtpsniff/spark/shard.py", "dissectors/zmtp/half.py"} <= names
+
+
+def test_executors_have_the_native_core(tmp_path: Path) -> None:
+    """Out of the archive, on a machine without zmtpsniff; where the core does not fit, all is read in Python."""
+    program = "import zmtpsniff.native as native; print(native.__file__, native.WAY)"
+    whole = Path(shutil.copy(code_archive(), tmp_path))
+    without = tmp_path / "without.zip"
+    with zipfile.ZipFile(whole) as given, zipfile.ZipFile(without, "w") as kept:
+        for name in given.namelist():
+            kept.writestr(name, b"" if name.endswith(".so") else given.read(name))
+    for archive, way in ((whole, built_core() and "native"), (without, "python")):
+        command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(archive)!r}); {program}"]
+        environment = {name: value for name, value in os.environ.items() if name != VARIABLE}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.split() == [f"{archive}/zmtpsniff/native/__init__.py", way]
 
 
 # What a session that we start has in the end, of Spark's settings and of Java's options.

@@ -76,6 +76,9 @@ class BothCores:
     def directions(self, *arguments: Any) -> Any:
         return self._same("directions", *arguments)
 
+    def wanted(self, *arguments: Any) -> Any:
+        return self._same("wanted", *arguments)
+
     def ring_rows(self, *arguments: Any) -> Any:
         return self._same("ring_rows", *arguments)
 
@@ -95,6 +98,9 @@ class BothCores:
 
     def lines(self, *arguments: Any) -> Any:
         return self._same("lines", *arguments)
+
+    def cells(self, *arguments: Any) -> Any:
+        return self._same("cells", *arguments)
 
     def tally(self, *arguments: Any) -> Any:
         return self._same("tally", *arguments)

@@ -22,7 +22,7 @@ class Block:
     ``odd`` are those that no row can hold, since they have a comment or their time is too far away, by their places.
     """
 
-    __slots__ = ("_base", "octets", "odd", "rows")
+    __slots__ = ("base", "octets", "odd", "rows")
 
     def __init__(
         self, octets: bytes, rows: bytes, odd: dict[int, Packet] | None = None, base: int | None = None
@@ -34,7 +34,7 @@ class Block:
         self.octets = octets
         self.rows = rows
         self.odd = odd or {}
-        self._base = base
+        self.base = base
 
     @classmethod
     def of(cls, packets: Iterable[Packet]) -> "Block":
@@ -77,11 +77,16 @@ class Block:
         time_ns: int = ROW.unpack_from(self.rows, place * ROW.size)[0]
         return time_ns
 
+    def offset(self, place: int) -> int:
+        """Where in its file the record of the packet at ``place`` begins; 0 without records."""
+        begin: int = ROW.unpack_from(self.rows, place * ROW.size)[1]
+        return 0 if self.base is None else begin + self.base
+
     def offsets(self) -> list[int]:
         """Where in its file the record of each packet begins; 0 for packets without records."""
-        if self._base is None:
+        if self.base is None:
             return [0] * len(self)
-        return [begin + self._base for begin in self._numbers(_BEGIN)]
+        return [begin + self.base for begin in self._numbers(_BEGIN)]
 
     def span(self) -> tuple[int, int]:
         """Where the first octet of the packets is, and behind the last one."""
@@ -102,7 +107,7 @@ class Block:
         size = ROW.size
         odd = {place - begin: packet for place, packet in self.odd.items() if begin <= place < (end or len(self))}
         rows = self.rows[begin * size : None if end is None else end * size]
-        return Block(self.octets, rows, odd, self._base)
+        return Block(self.octets, rows, odd, self.base)
 
     def packets(self, begin: int = 0, end: int | None = None) -> list[Packet]:
         """The packets from the one at ``begin`` up to that at ``end``, as objects."""

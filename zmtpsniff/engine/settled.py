@@ -8,17 +8,17 @@ nothing of this.
 A flow whose packets nobody wants is settled, too: nothing of it is read.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
+from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.block import Block
-from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.net.flow import Flow, FlowDirection
 
 LEAST = 1024
@@ -27,16 +27,45 @@ LONGEST_RUN = 64
 """Packets that are passed over together, before another one is looked for that is boring."""
 _MANY_BORING = 16  # packets in a row
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
-_IGNORED = (_UNWANTED, 0, 0, 0, 0, 0, b"", (), 0)
+_IGNORED = (_UNWANTED, 0, 0, 0, 0, b"", (), 0)
+_PACKET = 4  # place in the facts of a side that come back
+
+
+class Flows(Protocol):
+    """Flows by their keys: a FlowTable, or what has several of them."""
+
+    @property
+    def pause_ns(self) -> int:
+        """A flow needs a closer look after a longer pause."""
+        ...
+
+    def settled(self, key: bytes) -> FlowDirection | None:
+        """The direction with this key, if both directions of its flow are synchronised and in order."""
+        ...
+
+    def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
+        """Segments up to ``now_ns`` have been taken. So many ``recent_octets`` of them are kept."""
+        ...
 
 
 class SettledFlows:
     """Takes the packets of settled flows from blocks."""
 
-    def __init__(self, core: Any, engine: FlowEngine, patterns: Patterns | None, payloads: Payloads | None) -> None:
-        """Let the native ``core`` take packets of flows of ``engine``, for these stages that follow it."""
+    def __init__(
+        self,
+        core: Any,
+        flows: Flows,
+        events: list[AnyEvent],
+        patterns: Patterns | None = None,
+        payloads: Payloads | None = None,
+    ) -> None:
+        """Let the native ``core`` take packets of ``flows``, whose dissectors append to ``events`` as this does.
+
+        ``patterns`` and ``payloads`` are the stages that follow, if there are any.
+        """
         self._core = core
-        self._engine = engine
+        self._all_flows = flows
+        self._events = events
         self._patterns = patterns
         self._payloads = payloads
         self._senders: list[BatchSide] = []
@@ -46,10 +75,11 @@ class SettledFlows:
         self._listened = 0  # to so many of the engine's events
         self._flows: list[tuple[Flow, LockStep | None]] = []  # asked for in this call, each with its lock step
 
-    def others(self, block: Block, number: int) -> Iterator[tuple[int, int]]:
-        """Take the packets of settled flows from a block, whose first packet has this number.
+    def others(self, block: Block, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """Take the packets of settled flows from a block, whose packets have these numbers.
 
         Yields where the others are in it: from one place up to another. The caller takes them before it goes on.
+        Numbers that are no range may be any, but then no pattern has one of them.
         """
         self._told.clear()
         self._listened = 0
@@ -59,7 +89,7 @@ class SettledFlows:
             return
         while place < size:
             if not self._left:
-                begin, place = place, self._take(block, place, number + place)
+                begin, place = place, self._take(block, place, numbers)
                 if place == size:
                     self._run = 1
                     return
@@ -76,46 +106,48 @@ class SettledFlows:
         directions, octets = self._core.directions(block.octets, block.rows)
         return bool(directions and octets >= LEAST * directions)
 
-    def _take(self, block: Block, place: int, number: int) -> int:
-        """Take packets of a block from ``place`` on, whose first has this number. Returns where it stopped."""
-        engine = self._engine
-        for event in engine.events[self._listened :]:
+    def _take(self, block: Block, place: int, numbers: Sequence[int]) -> int:
+        """Take packets of a block from ``place`` on. Returns where it stopped."""
+        for event in self._events[self._listened :]:
             if (number_of_flow := getattr(event, "flow", None)) is not None:
                 self._told.add(number_of_flow)
-        self._listened = len(engine.events)
+        self._listened = len(self._events)
+        first = numbers[0] if isinstance(numbers, range) else 1  # the core counts from here on
         stop, columns, frames, carried, flows, recent_octets = self._core.take(
-            block.octets, block.rows, place, number, engine.flows.pause_ns, self._look_up
+            block.octets, block.rows, place, first + place, self._all_flows.pause_ns, self._look_up
         )
         for (flow, step), (_, last_ns, packet, client, server, steps, *acked_ns) in zip(
             self._flows, flows, strict=True
         ):
-            flow.last_ns, flow.last_packet = last_ns, max(packet, flow.last_packet)
+            flow.last_ns = last_ns
+            if packet:
+                flow.last_packet = numbers[packet - first]
             for direction, facts, time_ns in zip(flow.directions, (client, server), acked_ns, strict=True):
                 if facts is not None:
-                    self._give_back(direction, facts, block.octets)
+                    self._give_back(direction, facts, block.octets, numbers[facts[_PACKET] - first])
                 if time_ns:
                     direction.acked_ns = time_ns
             if step is not None:
                 step.go_on_from(steps)
         if columns:
-            first = number - place
-            engine.events.append(
+            self._events.append(
                 MessageBatch(block.octets, block.rows, first, columns, frames, carried, self._senders)  # type: ignore[arg-type]
             )
         if stop > place:
-            engine.flows.pass_time(block.time_ns(stop - 1), recent_octets, is_last=False)
+            self._all_flows.pass_time(block.time_ns(stop - 1), recent_octets, is_last=False)
         self._senders, self._flows = [], []
         return int(stop)
 
-    def _give_back(self, direction: Any, facts: tuple[Any, ...], octets: bytes) -> None:
-        after, offset, fed, time_ns, packet, begin, seen, counted, earlier, part, carry, old, recent, until = facts
+    def _give_back(self, direction: Any, facts: tuple[Any, ...], octets: bytes, packet: int) -> None:
+        """Give the facts of a side back, which had octets in this packet last."""
+        after, offset, fed, time_ns, _, begin, seen, earlier, part, carry, old, recent, until = facts
         kept = [(at, octets[start:stop], when, saw) for at, start, stop, when, saw in recent]
         direction.go_on_from(after, offset, old, kept, until)
-        direction.receiver.go_on_from((time_ns, packet, begin, seen), fed, (earlier, counted, part), carry)
+        direction.receiver.go_on_from((time_ns, packet, begin, seen), fed, (earlier, packet, part), carry)
 
     def _look_up(self, key: bytes) -> tuple[Any, ...] | None:
         """The facts of the flow that a direction belongs to; None if it is not settled."""
-        direction = self._engine.flows.settled(key)
+        direction = self._all_flows.settled(key)
         if direction is None:
             return None
         flow = direction.flow
@@ -161,9 +193,9 @@ def _facts(direction: FlowDirection, half: Half) -> tuple[Any, ...]:
     """The facts of one side, with mode 0 if its octets need a look."""
     carry = half.carry()
     mode = 0 if carry is None else _WANTED
-    _, counted, part = half.journal.tally
+    _, _, part = half.journal.tally
     lengths = tuple(len(octets) for _, octets, _, _ in direction.recent)
     return (
-        mode, direction.next, direction.offset, half.session.keep, counted, part, carry or b"", lengths,
+        mode, direction.next, direction.offset, half.session.keep, part, carry or b"", lengths,
         direction.recent_until,
     )  # fmt: skip

@@ -95,7 +95,7 @@ class Sniffer:
         if core is not None and not self._watches(collaborators):
             from zmtpsniff.engine.settled import SettledFlows
 
-            self._settled = SettledFlows(core, self._engine, self._patterns, self._payloads)
+            self._settled = SettledFlows(core, self._engine.flows, self._engine.events, self._patterns, self._payloads)
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -254,7 +254,7 @@ class Sniffer:
             self._dissect(block.packets())
             return
         before = self._packets
-        for begin, end in self._settled.others(block, before + 1):
+        for begin, end in self._settled.others(block, range(before + 1, before + 1 + len(block))):
             self._packets = before + begin
             self._dissect(block.packets(begin, end))
         self._packets = before + len(block)

@@ -6,6 +6,7 @@
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,7 @@ from zmtpsniff.native import records
 VARIABLE = "ZMTPSNIFF_NATIVE"
 
 
-FORMAT = 4
+FORMAT = 5
 """The version of what the functions of the core take and return."""
 
 
@@ -31,19 +32,40 @@ def _load() -> tuple[ModuleType | None, str]:
     if wish == "0":
         return None, ""
     try:
-        from zmtpsniff.native import core
-
+        core = _built()
         if getattr(core, "FORMAT", 0) != FORMAT:
             raise ImportError("it was built from another version of core.c")
-    except ImportError as error:
+    except (ImportError, OSError) as error:
         is_built = Path(__file__).with_name("core.abi3.so").exists()
         reason = f"the native core cannot be loaded ({error})" if is_built else "the native core was not built"
         remedy = "install zmtpsniff again where a C compiler and the header files of Python are"
         if wish == "1":
             raise NativeError(f"{VARIABLE}=1, but {reason}: {remedy}") from error
         return None, f"reads in the slow way, since {reason}: {remedy}; {VARIABLE}=0 says that this is meant"
-    assert isinstance(core, ModuleType)
     return core, ""
+
+
+def _built() -> ModuleType:
+    """The module that was built; raises ImportError, OSError.
+
+    No system loads it out of an archive, as executors of Spark have it: so it is copied.
+    """
+    name = "zmtpsniff.native.core"
+    if not hasattr(__spec__.loader, "archive"):
+        return import_module(name)
+    from importlib.machinery import ExtensionFileLoader
+    from importlib.util import module_from_spec, spec_from_file_location
+    from pkgutil import get_data
+    from tempfile import NamedTemporaryFile
+
+    with NamedTemporaryFile(suffix=".so") as file:
+        file.write(get_data(__name__, "core.abi3.so") or b"")
+        file.flush()
+        spec = spec_from_file_location(name, file.name, loader=ExtensionFileLoader(name, file.name))
+        assert spec is not None
+        core = module_from_spec(spec)
+        spec.loader.exec_module(core)  # type: ignore[union-attr]  # it is the one above
+    return core
 
 
 def missing() -> str:

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FORMAT 4 /* of what the functions take and return; __init__.py has the same number */
+#define FORMAT 5 /* of what the functions take and return; __init__.py has the same number */
 #define NOWHERE UINT64_MAX
 #define MOST_OUTPUT ((size_t)1 << 31)
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
@@ -124,6 +124,15 @@ static inline bool put(Output *out, const void *octets, size_t size)
 static PyObject *as_bytes(const Output *out)
 {
     return PyBytes_FromStringAndSize((const char *)out->data, (Py_ssize_t)out->size);
+}
+
+static Span span_of(PyObject *octets)
+{
+    char *data = NULL;
+    Py_ssize_t size = 0;
+    if (PyBytes_AsStringAndSize(octets, &data, &size))
+        size = 0;
+    return (Span){(const uint8_t *)data, (uint64_t)size};
 }
 
 /* ------------------------------------------------------------------ records of a file */
@@ -414,19 +423,38 @@ static uint32_t hash(const uint8_t *key, uint32_t size)
 typedef struct {
     const uint8_t *key;
     uint32_t size;
+    bool is_known, is_unwanted;
 } Direction;
 
-/* Add a direction to a table of `slots` slots, of which at most half are taken. Returns whether it is new. */
-static bool add_direction(Direction *found, uint64_t slots, const Segment *segment)
+/* Directions in slots, of which at most half are taken. */
+typedef struct {
+    Direction *slots;
+    uint64_t mask;
+} Directions;
+
+static bool make_directions(Directions *made, uint64_t most)
 {
-    uint64_t slot = hash(segment->key, segment->key_size) & (slots - 1);
-    while (found[slot].key != NULL) {
-        if (found[slot].size == segment->key_size && !memcmp(found[slot].key, segment->key, segment->key_size))
-            return false;
-        slot = (slot + 1) & (slots - 1);
+    uint64_t slots = 16;
+    while (slots < 2 * most)
+        slots *= 2;
+    made->mask = slots - 1;
+    made->slots = PyMem_Calloc(slots, sizeof *made->slots);
+    return made->slots != NULL;
+}
+
+/* The direction of a segment; it is known from the next time on. */
+static Direction *direction_of(Directions *all, const Segment *segment)
+{
+    for (uint64_t i = hash(segment->key, segment->key_size);; i++) {
+        Direction *one = &all->slots[i & all->mask];
+        if (one->key == NULL) {
+            *one = (Direction){segment->key, segment->key_size, false, false};
+            return one;
+        }
+        one->is_known = true;
+        if (one->size == segment->key_size && !memcmp(one->key, segment->key, segment->key_size))
+            return one;
     }
-    found[slot] = (Direction){segment->key, segment->key_size};
-    return true;
 }
 
 PyDoc_STRVAR(directions_doc,
@@ -439,24 +467,82 @@ static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "y*y*", &octets, &rows))
         return NULL;
     Span block = {octets.buf, (uint64_t)octets.len};
-    uint64_t count = (uint64_t)rows.len / sizeof(Row), found = 0, captured = 0, slots = 16;
-    while (slots < 2 * count)
-        slots *= 2;
-    Direction *seen = PyMem_Calloc(slots, sizeof *seen);
-    for (uint64_t i = 0; seen != NULL && i < count; i++) {
+    uint64_t count = (uint64_t)rows.len / sizeof(Row), found = 0, captured = 0;
+    Directions seen;
+    bool is_made = make_directions(&seen, count);
+    for (uint64_t i = 0; is_made && i < count; i++) {
         Row row;
         Segment segment;
         memcpy(&row, (const uint8_t *)rows.buf + i * sizeof row, sizeof row);
         captured += row.captured;
         if (headers(block, &row, &segment))
-            found += add_direction(seen, slots, &segment);
+            found += !direction_of(&seen, &segment)->is_known;
     }
-    PyObject *both = seen == NULL ? PyErr_NoMemory()
-                                  : Py_BuildValue("(KK)", (unsigned long long)found, (unsigned long long)captured);
-    PyMem_Free(seen);
+    PyObject *both = !is_made ? PyErr_NoMemory()
+                              : Py_BuildValue("(KK)", (unsigned long long)found, (unsigned long long)captured);
+    PyMem_Free(seen.slots);
     PyBuffer_Release(&octets);
     PyBuffer_Release(&rows);
     return both;
+}
+
+/* Mark the rows of packets that nobody wants, but for the last one. False: no memory, or an error is set. */
+static bool mark_unwanted(Span block, Span rows, PyObject *is_wanted, uint8_t *marks)
+{
+    uint64_t last = NOWHERE;
+    Directions all;
+    bool is_done = make_directions(&all, rows.size / sizeof(Row));
+    for (uint64_t i = 0; is_done && i < rows.size / sizeof(Row); i++) {
+        Row row;
+        Segment segment;
+        memcpy(&row, part(rows, i * sizeof row, sizeof row), sizeof row);
+        if (!headers(block, &row, &segment))
+            continue;
+        Direction *one = direction_of(&all, &segment);
+        if (!one->is_known) {
+            PyObject *answer = PyObject_CallFunction(is_wanted, "y#", (const char *)segment.key,
+                                                     (Py_ssize_t)segment.key_size);
+            int found = answer == NULL ? -1 : PyObject_IsTrue(answer);
+            Py_XDECREF(answer);
+            is_done = found >= 0;
+            one->is_unwanted = !found;
+        }
+        if (one->is_unwanted) {
+            marks[i] = 1;
+            last = i;
+        }
+    }
+    if (last != NOWHERE)
+        marks[last] = 0;
+    PyMem_Free(all.slots);
+    return is_done;
+}
+
+PyDoc_STRVAR(wanted_doc,
+"wanted(octets, rows, is_wanted) -> (rows, places)\n\n"
+"The rows of packets that somebody may want, and their places among `rows`. Those of a direction of TCP whose key is not\n"
+"wanted are left out. Only the last of these stays, since its time says how far the capture is.");
+
+static PyObject *wanted(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *octets, *given, *is_wanted;
+    if (!PyArg_ParseTuple(arguments, "SSO", &octets, &given, &is_wanted))
+        return NULL;
+    Span rows = span_of(given);
+    uint32_t count = (uint32_t)(rows.size / sizeof(Row));
+    Output chosen = {0}, places = {0};
+    uint8_t *marks = PyMem_Calloc((size_t)count + 1, 1);
+    bool is_put = marks != NULL && mark_unwanted(span_of(octets), rows, is_wanted, marks);
+    for (uint32_t i = 0; is_put && i < count; i++)
+        is_put = marks[i] || (put(&chosen, part(rows, i * sizeof(Row), sizeof(Row)), sizeof(Row)) &&
+                              put(&places, &i, sizeof i));
+    PyObject *found = is_put ? Py_BuildValue("(NN)", as_bytes(&chosen), as_bytes(&places)) : NULL;
+    if (!is_put && !PyErr_Occurred())
+        PyErr_NoMemory();
+    PyMem_Free(marks);
+    PyMem_Free(chosen.data);
+    PyMem_Free(places.data);
+    return found;
 }
 
 /* ------------------------------------------------------------------ flows */
@@ -479,7 +565,7 @@ typedef struct {
     int64_t fed;      /* octets in this call */
     int64_t acked_ns; /* when it acknowledged octets last without sending any; 0: not in this call */
     /* of the journal */
-    int64_t time_ns, packet, begin, seen, counted, earlier;
+    int64_t time_ns, packet, begin, seen, earlier;
     uint32_t part;
     Recent recent[RECENT];
     unsigned first, kept; /* the oldest in the ring, and how many there are */
@@ -536,14 +622,14 @@ static bool make_table(Table *table, PyObject *lookup, uint32_t rows)
     return table->flows != NULL && table->slots != NULL;
 }
 
-/* Take the facts of a side: (mode, next, offset, keep, counted, part, carry, recent lengths, recent_until). */
+/* Take the facts of a side: (mode, next, offset, keep, part, carry, recent lengths, recent_until). */
 static bool enter_side(PyObject *facts, Side *side)
 {
     PyObject *carry, *recent;
     unsigned long long next, keep;
-    long long offset, counted, until;
+    long long offset, until;
     unsigned part_number;
-    if (!PyArg_ParseTuple(facts, "IKLKLISO!L", &side->mode, &next, &offset, &keep, &counted, &part_number, &carry,
+    if (!PyArg_ParseTuple(facts, "IKLKISO!L", &side->mode, &next, &offset, &keep, &part_number, &carry,
                           &PyTuple_Type, &recent, &until))
         return false;
     if (offset < -MOST_OFFSET || offset > MOST_OFFSET)
@@ -551,7 +637,6 @@ static bool enter_side(PyObject *facts, Side *side)
     side->next = (uint32_t)next;
     side->offset = offset;
     side->keep = keep;
-    side->counted = counted;
     side->part = part_number;
     side->recent_until = until;
     side->packet = 0;
@@ -819,11 +904,10 @@ static bool take_payload(Flow *flow, unsigned side_number, uint32_t name, Span b
     size_t messages = batch->messages.size, frames = batch->frames.size, carried = batch->carried.size;
     size_t carry = side->carry.size;
     Step step = flow->step;
-    int64_t before = side->packet, earlier = side->counted == packet ? 0 : side->part;
+    int64_t before = side->packet;
     uint64_t base, left;
     Span octets = behind_carry(side, block, segment, batch, &base);
     Message next = {.row = place, .offset = side->offset, .seen = seen};
-    next.part = side->counted == packet ? side->part : 0;
     side->packet = packet;
     left = octets.data == NULL ? NOWHERE
                                : read_messages(flow, side_number, name, octets, base, &next, row->time_ns, batch);
@@ -835,8 +919,7 @@ static bool take_payload(Flow *flow, unsigned side_number, uint32_t name, Span b
         side->carry.size = carry;
         return false;
     }
-    side->earlier += earlier;
-    side->counted = packet;
+    side->earlier += side->part;
     side->part = next.part;
     side->begin = side->offset;
     side->seen = seen;
@@ -904,9 +987,9 @@ static PyObject *side_facts(const Side *side)
     }
     if (recent == NULL)
         return NULL;
-    return Py_BuildValue("(kLLLLLLLLIy#INL)", (unsigned long)side->next, (long long)side->offset, (long long)side->fed,
+    return Py_BuildValue("(kLLLLLLLIy#INL)", (unsigned long)side->next, (long long)side->offset, (long long)side->fed,
                          (long long)side->time_ns, (long long)side->packet, (long long)side->begin,
-                         (long long)side->seen, (long long)side->counted, (long long)side->earlier, side->part,
+                         (long long)side->seen, (long long)side->earlier, side->part,
                          side->carry.data == NULL ? "" : (const char *)side->carry.data, (Py_ssize_t)side->carry.size,
                          old, recent, (long long)side->recent_until);
 }
@@ -1082,15 +1165,6 @@ static bool put_frame(Output *out, Span octets, uint64_t most, PyObject *fragmen
     return is_put && put_text(out, "\"}");
 }
 
-static Span span_of(PyObject *octets)
-{
-    char *data = NULL;
-    Py_ssize_t size = 0;
-    if (PyBytes_AsStringAndSize(octets, &data, &size))
-        size = 0;
-    return (Span){(const uint8_t *)data, (uint64_t)size};
-}
-
 /* The texts of all sides, from (start, end) of each; they last as long as `sides`. */
 static Texts *make_texts(PyObject *sides, Py_ssize_t *count)
 {
@@ -1224,6 +1298,75 @@ static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *arguments)
     PyMem_Free(out.data);
     PyMem_Free(texts);
     Py_DECREF(held);
+    return found;
+}
+
+/* ------------------------------------------------------------------ cells of a table */
+
+/* The columns of cells() in their order: of messages, then of frames, and the octets of all frames. */
+enum { TIMES, NUMBERS, RECORDS, PARTS, CODES, COUNTS, LENGTHS, OCTETS, CELLS };
+
+static bool put_cells(Output *cells, const Columns *columns, Span numbers, int64_t base, Span codes,
+                      const Message *message)
+{
+    Row row;
+    const uint8_t *number = part(numbers, (uint64_t)message->row * sizeof(int64_t), sizeof(int64_t));
+    const uint8_t *code = part(codes, (uint64_t)message->side * sizeof(int32_t), sizeof(int32_t));
+    if (number == NULL || code == NULL || !row_of(columns->rows, message, &row))
+        return false;
+    int64_t record = base + row.start;
+    bool is_put = put(&cells[TIMES], &row.time_ns, sizeof row.time_ns) &&
+                  put(&cells[NUMBERS], number, sizeof(int64_t)) && put(&cells[RECORDS], &record, sizeof record) &&
+                  put(&cells[PARTS], &message->part, sizeof message->part) &&
+                  put(&cells[CODES], code, sizeof(int32_t)) &&
+                  put(&cells[COUNTS], &message->frames, sizeof message->frames);
+    for (uint32_t i = 0; is_put && i < message->frames; i++) {
+        Span octets;
+        if (!frame_of(columns, message, i, &octets))
+            return false;
+        uint32_t length = (uint32_t)octets.size;
+        is_put = put(&cells[LENGTHS], &length, sizeof length) &&
+                 put(&cells[OCTETS], octets.data, length < columns->most ? length : columns->most);
+    }
+    return is_put;
+}
+
+PyDoc_STRVAR(cells_doc,
+"cells(octets, carried, rows, numbers, base, messages, frames, codes, most)\n"
+"-> (times, numbers, records, parts, codes, counts, lengths, octets)\n\n"
+"Columns of a table, as Arrow has them: the time of each message, the number of its packet, of those that `numbers` has\n"
+"for each row, where the record of the packet begins, which is `base` more than in its row, part, the code of its side,\n"
+"and the number of its frames. And of all frames how long they are, and at most `most` octets of each.");
+
+static PyObject *cells(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *bodies[7], *found = NULL;
+    long long base;
+    unsigned long long most;
+    if (!PyArg_ParseTuple(arguments, "SSSSLSSSK", &bodies[0], &bodies[1], &bodies[2], &bodies[3], &base, &bodies[4],
+                          &bodies[5], &bodies[6], &most))
+        return NULL;
+    if (base < -MOST_OFFSET || base > MOST_OFFSET) {
+        is_nonsense("an offset in a file is less than 2^62");
+        return NULL;
+    }
+    Columns columns = {span_of(bodies[0]), span_of(bodies[1]), span_of(bodies[2]), span_of(bodies[4]),
+                       span_of(bodies[5]), 0, most, NULL};
+    Output made[CELLS] = {0};
+    bool is_put = true;
+    Message message;
+    for (uint64_t i = 0; is_put && i + sizeof message <= columns.messages.size; i += sizeof message) {
+        memcpy(&message, columns.messages.data + i, sizeof message);
+        is_put = put_cells(made, &columns, span_of(bodies[3]), base, span_of(bodies[6]), &message);
+    }
+    if (is_put)
+        found = Py_BuildValue("(NNNNNNNN)", as_bytes(&made[TIMES]), as_bytes(&made[NUMBERS]), as_bytes(&made[RECORDS]),
+                              as_bytes(&made[PARTS]), as_bytes(&made[CODES]), as_bytes(&made[COUNTS]),
+                              as_bytes(&made[LENGTHS]), as_bytes(&made[OCTETS]));
+    else
+        PyErr_SetString(PyExc_ValueError, "columns that do not fit together, or no memory");
+    for (unsigned i = 0; i < CELLS; i++)
+        PyMem_Free(made[i].data);
     return found;
 }
 
@@ -1993,8 +2136,10 @@ static PyMethodDef methods[] = {
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
     {"ring_rows", ring_rows, METH_VARARGS, ring_rows_doc},
     {"directions", directions, METH_VARARGS, directions_doc},
+    {"wanted", wanted, METH_VARARGS, wanted_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
+    {"cells", cells, METH_VARARGS, cells_doc},
     {"tally", tally, METH_VARARGS, tally_doc},
     {"pair", pair, METH_VARARGS, pair_doc},
     {"count_exchanges", count_exchanges, METH_VARARGS, count_exchanges_doc},

@@ -4,6 +4,7 @@ Tests compare both on the same input: all that they return is the same.
 """
 
 import struct
+from array import array
 from collections import Counter, deque
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
@@ -113,6 +114,27 @@ def directions(octets: bytes, rows: bytes) -> tuple[int, int]:
     return len(found), captured
 
 
+def wanted(octets: bytes, rows: bytes, is_wanted: Callable[[bytes], bool]) -> tuple[bytes, bytes]:
+    """The rows of packets that somebody may want, and their places among ``rows``.
+
+    Those of a direction of TCP whose key is not wanted are left out. Only the last of these stays, since its time says
+    how far the capture is.
+    """
+    answers: dict[bytes, bool] = {}
+    places: list[int] = []
+    last = -1
+    for place, (_, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
+        segment = headers(octets, start, size, link)
+        if segment is not None and segment.key not in answers:
+            answers[segment.key] = is_wanted(segment.key)
+        if segment is None or answers[segment.key]:
+            places.append(place)
+        else:
+            last = place
+    places = sorted([*places, last]) if last >= 0 else places
+    return b"".join(rows[place * ROW.size :][: ROW.size] for place in places), array("I", places).tobytes()
+
+
 # ---------------------------------------------------------------------- flows
 
 
@@ -124,7 +146,6 @@ class SettledSide:
     next: int
     offset: int
     keep: int
-    counted: int
     part: int
     carry: bytes
     recent: deque[tuple[int, int, int, int, int] | int]  # of those from before this call only the length is known here
@@ -140,8 +161,8 @@ class SettledSide:
     @classmethod
     def enter(cls, facts: tuple[Any, ...]) -> "SettledSide":
         """A side with the facts that a lookup gives."""
-        mode, number, offset, keep, counted, part, carry, recent, until = facts
-        return cls(mode, number, offset, keep, counted, part, carry, deque(recent, RECENT), until)
+        mode, number, offset, keep, part, carry, recent, until = facts
+        return cls(mode, number, offset, keep, part, carry, deque(recent, RECENT), until)
 
     def facts(self) -> tuple[Any, ...] | None:
         """The facts that go back; None if no octets came."""
@@ -150,8 +171,8 @@ class SettledSide:
         old = sum(isinstance(one, int) for one in self.recent)
         recent = [one for one in self.recent if not isinstance(one, int)]
         return (
-            self.next, self.offset, self.fed, self.time_ns, self.packet, self.begin, self.seen, self.counted,
-            self.earlier, self.part, self.carry, old, recent, self.recent_until,
+            self.next, self.offset, self.fed, self.time_ns, self.packet, self.begin, self.seen, self.earlier,
+             self.part, self.carry, old, recent, self.recent_until,
         )  # fmt: skip
 
 
@@ -253,7 +274,7 @@ def keeps_step(
 
 def read_messages(
     flow: SettledFlow, side_number: int, name: int, octets: bytes, base: int, row: int, packet: int, time_ns: int,
-    seen: int, part: int, batch: SettledColumns,
+    seen: int, batch: SettledColumns,
 ) -> tuple[int, int]:  # fmt: skip
     """Write the messages that end in a packet.
 
@@ -263,7 +284,7 @@ def read_messages(
     """
     side = flow.sides[side_number]
     frames: list[tuple[int, int]] = []
-    place = begin = 0
+    place = begin = part = 0
     while place < len(octets):
         found = frame_at(octets, place, side.keep)
         if len(frames) >= MOST_FRAMES:
@@ -329,17 +350,15 @@ def take_payload(
         base = len(octets) + len(batch.carried)
         data = side.carry + data
         batch.carried += data
-    part = side.part if side.counted == packet else 0
     try:
-        after, left = read_messages(flow, side_number, name, data, base, row, packet, time_ns, seen, part, batch)
+        after, left = read_messages(flow, side_number, name, data, base, row, packet, time_ns, seen, batch)
     except _OddError:
         del batch.messages[sizes[0] :], batch.frames[sizes[1] :], batch.carried[sizes[2] :]
         flow.step = step
         raise
     side.carry = data[len(data) - left :]
-    if side.counted != packet:
-        side.earlier += side.part
-    side.part, side.counted, side.packet = after, packet, packet
+    side.earlier += side.part
+    side.part, side.packet = after, packet
     side.begin, side.seen, side.time_ns = side.offset, seen, time_ns
     side.next = (segment.seq + segment.length) % MODULO
     side.offset += segment.length
@@ -490,6 +509,35 @@ def lines(
             line += b',"part":%d}' % via_part if via_part != 1 else b"}"
         found.append(line + b"}\n")
     return b"".join(found)
+
+
+# ---------------------------------------------------------------------- cells of a table
+
+
+def cells(
+    octets: bytes, carried: bytes, rows: bytes, numbers: bytes, base: int, messages: bytes, frames: bytes,
+    codes: bytes, most: int,
+) -> tuple[bytes, ...]:  # fmt: skip
+    """Columns of a table, as Arrow has them.
+
+    They are the time of each message, the number of its packet, of those that ``numbers`` has for each row, where the
+    record of the packet begins, which is ``base`` more than in its row, part, the code of its side, and the number of
+    its frames. And of all frames how long they are, and at most ``most`` octets of each.
+    """
+    found = [array(kind) for kind in "qqqIiIIB"]
+    both = octets + carried
+    packets, code_of = array("q", numbers), array("i", codes)
+    spans = list(FRAME.iter_unpack(frames))
+    for row, side, part, first, count, *_ in MESSAGE.iter_unpack(messages):
+        time_ns, start, *_ = ROW.unpack_from(rows, row * ROW.size)
+        for column, value in zip(
+            found, (time_ns, packets[row], base + start, part, code_of[side], count), strict=False
+        ):
+            column.append(value)
+        for at, size in spans[first : first + count]:
+            found[-2].append(size)
+            found[-1].frombytes(both[at : at + min(size, most)])
+    return tuple(column.tobytes() for column in found)
 
 
 # ---------------------------------------------------------------------- counting

@@ -15,6 +15,7 @@ from dissectors.zmtp.curve import Curve
 from zmtpsniff.engine.flow_engine import FlowEngine, StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
+from zmtpsniff.net.flow import FlowDirection
 from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.groups import is_unix
 
@@ -89,6 +90,22 @@ class Connections:
         seq = self._sent.get(key, 1)
         self._sent[key] = (seq + len(payload) + missing) & 0xFFFF_FFFF
         return time_ns, packet, key, seq, ack, flags, payload, missing
+
+    @property
+    def pause_ns(self) -> int:
+        """A flow needs a closer look after a longer pause."""
+        return self._engine.flows.pause_ns
+
+    def settled(self, key: bytes) -> FlowDirection | None:
+        """The direction with this key, if its flow is settled."""
+        return self._engine.flows.settled(key)
+
+    def end_batch(self) -> list[AnyEvent]:
+        """Segments of settled flows have been taken by others. Returns events that follow from the time."""
+        flows = self._engine.flows
+        # What is kept of them is not counted: a group has one or two flows, which keep little.
+        flows.pass_time(max(flow.last_ns for flow in flows.flows), 0, is_last=True)
+        return self._engine.give()[0]
 
     def take_datagram(self, datagram: Datagram) -> list[AnyEvent]:
         """Take the next datagram of UDP or PGM. Returns its events."""

@@ -24,7 +24,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from dissectors.events import Beacon, Command, Connection, Greeting, Message, MessageRun, Problem, Subscription
+from dissectors.batches import MessageBatch
+from dissectors.events import Beacon, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import file_system, is_there, make_parent
 from zmtpsniff.decode_as import parse
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from zmtpsniff.spark.store import Store
 
 TABLES: dict[str, tuple[type, ...]] = {
-    "messages": (Message, MessageRun),
+    "messages": (Message, MessageBatch),
     "commands": (Greeting, Command, Beacon),
     "subscriptions": (Subscription,),
     "problems": (Problem,),

@@ -36,7 +36,7 @@ class Options(NamedTuple):
         """The settings of a dissection. Patterns and payloads are left to queries of the tables."""
         return Settings(
             decode_as=self.rules,
-            limits=Limits(self.max_bytes, self.show_secrets, runs=True),
+            limits=Limits(self.max_bytes, self.show_secrets),
             flow_limits=FlowLimits(idle_seconds=self.idle_seconds),
             patterns=False,
             payload=False,

@@ -8,15 +8,18 @@ A capture may be a little out of order. ``read`` merges files by the time of the
 no earlier than those before it in its file: ``order_ns`` is the greatest time of the file up to the packet.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, overload
 
-import pyarrow as pa
-import pyarrow.compute as pc
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _FILE_BITS = 24
 _NUMBER_BITS = 40
 _OFFSET_BITS = 64
 _NUMBER = (1 << _NUMBER_BITS) - 1
+_FILE = (1 << _FILE_BITS) - 1
+_OFFSET = (1 << _OFFSET_BITS) - 1
 _RECORD = (1 << _FILE_BITS + _NUMBER_BITS + _OFFSET_BITS) - 1
 
 
@@ -32,12 +35,49 @@ def places_of(file: int, numbers: Iterable[int], orders_ns: Iterable[int], offse
     ]
 
 
-def where(places: Sequence[int]) -> list[pa.Array]:
+class PacketPlaces(Sequence[int]):
+    """The places of packets of a file, each made when somebody asks for it."""
+
+    def __init__(
+        self, file: int, numbers: Sequence[int], orders_ns: Sequence[int], offset_of: Callable[[int], int]
+    ) -> None:
+        """Those of file number ``file``. ``offset_of`` tells the offset of a record."""
+        self._file = file
+        self._numbers = numbers
+        self._orders_ns = orders_ns
+        self._offset_of = offset_of
+
+    def __len__(self) -> int:
+        """The number of packets."""
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        """One place, or some."""
+        if isinstance(index, int):
+            return self[index : index + 1][0]
+        offsets = map(self._offset_of, range(*index.indices(len(self))))
+        return places_of(self._file, self._numbers[index], self._orders_ns[index], offsets)
+
+
+def parted(place: int) -> tuple[int, int, int]:
+    """The number of the file that a packet is in, its own number there, and the offset of its record."""
+    number = place >> _OFFSET_BITS
+    return number >> _NUMBER_BITS & _FILE, number & _NUMBER, place & _OFFSET
+
+
+def where(places: Sequence[int]) -> list["pa.Array"]:
     """Of packets: the number of the file that each is in, its own number there, and the offset of its record.
 
     What is 0 is null: the offset if a packet has no record, all of the place 0. Arrow takes places apart: two of its
     integers hold each but for its time.
     """
+    import pyarrow as pa  # of which a program that only reads files needs nothing
+    import pyarrow.compute as pc
+
     octets = b"".join([(place & _RECORD).to_bytes(16, "little") for place in places])
     integers = pa.Array.from_buffers(pa.uint64(), 2 * len(places), [None, pa.py_buffer(octets)])
     pairs = pa.FixedSizeListArray.from_arrays(integers, 2)

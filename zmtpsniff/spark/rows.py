@@ -1,20 +1,22 @@
-"""Turns batches of events into Arrow record batches, a column at a time.
+"""Turns events into Arrow record batches, a column at a time.
 
-The only step for each row is to pick one value out of each event for each column. Columns of strings are dictionaries:
-they have few different strings, and Parquet takes dictionaries as they are.
+Messages in columns stay columns, with no step for each row outside the native core. Of other events one value is picked
+for each column. Columns of strings are dictionaries: they have few different strings, and Parquet takes dictionaries as
+they are.
 """
 
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain, count
+from itertools import chain, count, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dissectors.batches import MessageBatch
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -24,14 +26,14 @@ from dissectors.events import (
     Greeting,
     Hidden,
     Message,
-    MessageRun,
     Octets,
     Problem,
     Subscription,
 )
 from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.native import core, reference
 from zmtpsniff.spark.connections import ConnectionId
-from zmtpsniff.spark.places import where
+from zmtpsniff.spark.places import parted, where
 from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
@@ -48,8 +50,12 @@ _OCTETS_TYPE = _OCTETS_LIST.value_type
 _PROPERTIES = SCHEMAS["commands"].field("properties").type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
+_MOST_KEPT = (1 << 31) - 1  # octets of all values in a column together
 _DAY_NS = 86_400_000_000_000
 _PORTLESS = ("pid-", "peer-of-pid-")
+
+functions = core or reference
+"""The functions that make columns of batches."""
 
 Batch = tuple[str, pa.RecordBatch, bool]
 """Rows of a table: its name, the rows, and whether they are provisional."""
@@ -62,126 +68,162 @@ class RowOrigin(NamedTuple):
     files: Mapping[int, str]
 
 
-_MESSAGES = frozenset((Message, MessageRun))
-_ZERO, _ONE = array("i", [0]), array("i", [1])
-_Kind = tuple[int, str, str, str | None, bool, bool]  # flow, src, dst, socket_type, incomplete, encrypted
+_Kind = tuple[int, int, str, str, str | None, bool, bool]  # file, flow, src, dst, socket_type, incomplete, encrypted
 
 
 class OctetsBuilder:
     """A column of octets that grows."""
 
-    def __init__(self, values: Iterable[Octets | None] = ()) -> None:
-        """Begin with values."""
-        self.parts: list[bytes] = []  # octets at hand: each of one value, or of several
-        self.lengths = array(
-            "i", [0]
-        )  # captured length of each value; starts with 0 so that cumulative sums are offsets
+    def __init__(self, most: int, values: Iterable[Octets | None] = ()) -> None:
+        """Begin with values; at most ``most`` octets of each are kept."""
+        self._most = most
+        self.parts: list[bytes] = []  # what is kept: of one value each, or of several
+        self.lengths = array("i", [0])  # of each value; the first is none, so that sums are where values begin
         self.others: dict[int, Cut | Hidden | None] = {}  # values that are not all at hand, by their numbers
         self.extend(values)
 
     def extend(self, values: Iterable[Octets | None]) -> None:
         """Take values."""
+        parts, lengths, most = self.parts, self.lengths, self._most
         for value in values:
-            if isinstance(value, bytes):
-                self.parts.append(value)
-                self.lengths.append(len(value))
+            if type(value) is bytes:
+                length = len(value)
+                parts.append(value if length <= most else value[:most])
+                lengths.append(length)
             else:
-                self.others[len(self.lengths) - 1] = value
-                self.lengths.append(0)
+                self.others[len(lengths) - 1] = value  # type: ignore[assignment]  # it is not bytes
+                lengths.append(0)
 
-    def build(self, max_bytes: int) -> pa.Array:
-        """The column; it has at most ``max_bytes`` octets of each value (0: all)."""
-        ends, octets = _sums(self.lengths).buffers()[1], pa.py_buffer(b"".join(self.parts))
-        data = pa.Array.from_buffers(pa.binary(), len(self.lengths) - 1, [None, ends, octets])
-        lengths = pc.binary_length(data).cast(pa.int64())
+    def build(self) -> pa.Array:
+        """The column."""
+        all_lengths = _integers(self.lengths)
+        lengths = all_lengths[1:].cast(pa.int64())
+        kept = pc.min_element_wise(all_lengths, pa.scalar(min(self._most, _MOST_KEPT), pa.int32()))
+        ends, octets = pc.cumulative_sum_checked(kept).buffers()[1], pa.py_buffer(b"".join(self.parts))
+        data = pa.Array.from_buffers(pa.binary(), len(lengths), [None, ends, octets])
         if self.others:
             others = self.others.values()
             mask = pa.array([at in self.others for at in range(len(data))])
-            known = [one.data if isinstance(one, Cut) else None for one in others]
+            known = [one.data[: self._most] if isinstance(one, Cut) else None for one in others]
             data = pc.replace_with_mask(data, mask, pa.array(known, pa.binary()))
             sent = [None if one is None else min(one.length, _MOST) for one in others]
             lengths = pc.replace_with_mask(lengths, mask, pa.array(sent, pa.int64()))
-        if max_bytes and (pc.max(lengths).as_py() or 0) > max_bytes:
-            data = pc.binary_slice(data, 0, max_bytes)
         mask = lengths.is_null() if lengths.null_count else None
         return pa.StructArray.from_arrays([lengths, data], fields=list(_OCTETS_TYPE), mask=mask)
 
 
 class Messages:
-    """Messages that wait to become rows.
+    """Messages that wait to become rows, a column at a time."""
 
-    These are many. So the values of their rows wait in lists, and the messages leave memory while they are in the
-    processor's cache. A *run* is messages of one packet that differ in nothing but their frames.
-    """
+    def __init__(self, most: int) -> None:
+        """Begin without messages; at most ``most`` octets of each frame are kept."""
+        self.most = most
+        self.times = array("q")
+        self.packets = array("q")
+        self.offsets = array("q")
+        self.parts = array("i")
+        self.codes = array("i")  # of what a message shares with many others: its number in `kinds`
+        self.kinds: defaultdict[_Kind, int] = defaultdict(count().__next__)
+        self.counts = array("i", [0])  # of frames; the first is none, so that sums are where lists begin
+        self.frames = OctetsBuilder(most)
 
-    def __init__(self) -> None:
-        """Begin without messages."""
-        self.times: list[int] = []  # of all runs
-        self.packets: list[int] = []
-        self.parts = array("i")  # of the first message of each
-        self.kinds = array("i")  # the number in ``numbers`` of the values that a run shares with many others
-        self.numbers: defaultdict[_Kind, int] = defaultdict(count().__next__)
-        self.begins = array("i")  # of all messages: 1 if it is the first of a run
-        self.frame_counts = array("i", [0])
-        self.frames = OctetsBuilder()
-
-    def take(self, messages: Sequence[Message | MessageRun]) -> None:
-        """Take messages."""
-        times, packets, kinds, numbers = self.times, self.packets, self.kinds, self.numbers
-        begins, counts, frames = self.begins, self.frame_counts, self.frames
-        parts, lengths = frames.parts, frames.lengths
+    def take(self, messages: Iterable[Message]) -> None:
+        """Take messages as they are."""
+        times, packets, offsets, codes = self.times, self.packets, self.offsets, self.codes
+        parts, counts, frames = self.parts, self.counts, self.frames
         packet = src = socket_type = incomplete = encrypted = None
+        time_ns = number = offset = code = 0
         for message in messages:
-            # All messages of a run share these objects, so identity is enough. A loop reads fields in less time than
-            # attrgetter().
-            is_first = (
+            # All messages of one packet share these objects, so identity is enough.
+            if (
                 message.packet is not packet
                 or message.src is not src
                 or message.socket_type is not socket_type
                 or message.incomplete is not incomplete
                 or message.encrypted is not encrypted
-            )
-            if is_first:
+            ):
                 packet, src, socket_type = message.packet, message.src, message.socket_type
                 incomplete, encrypted = message.incomplete, message.encrypted
-                times.append(message.time_ns)
-                packets.append(packet)
-                self.parts.append(message.part)
-                kinds.append(numbers[message.flow, src, message.dst, socket_type, incomplete, encrypted])
-            begins.append(is_first)
-            if type(message) is MessageRun:  # isinstance() would ask the class of the class
-                begins += _ZERO * (message.count - 1)
-                counts += _ONE * message.count
-                parts.append(message.bodies)
-                lengths += array("i", [message.length]) * message.count
-                continue
-            some: list[Octets] = message.frames  # type: ignore[union-attr]  # it is no run
-            counts.append(len(some))
-            for frame in some:
-                if type(frame) is bytes:
-                    parts.append(frame)
-                    lengths.append(len(frame))
-                else:
-                    frames.extend((frame,))
+                file, number, offset = parted(packet)
+                time_ns = max(min(message.time_ns, _MOST), -_MOST)
+                code = self.kinds[file, message.flow, src, message.dst, socket_type, incomplete, encrypted]
+            times.append(time_ns)
+            packets.append(number)
+            offsets.append(offset)
+            codes.append(code)
+            parts.append(message.part)
+            counts.append(len(message.frames))
+            frames.extend(message.frames)
+
+    def take_batch(self, batch: MessageBatch, origin: "BatchOrigin") -> None:
+        """Take messages in columns."""
+        codes = [
+            self.kinds[origin.file, one.flow, one.src, one.dst, one.socket_type, False, False] if one.flow else 0
+            for one in batch.senders
+        ]
+        found = functions.cells(
+            batch.octets, batch.carried, batch.rows, origin.numbers, origin.base or 0, batch.columns, batch.frames,
+            array("i", codes).tobytes(), self.most,
+        )  # fmt: skip
+        times, packets, offsets, parts, all_codes, counts, lengths, octets = found
+        self.times.frombytes(times)
+        self.packets.frombytes(packets)
+        self.offsets.frombytes(bytes(len(offsets)) if origin.base is None else offsets)
+        self.parts.frombytes(parts)
+        self.codes.frombytes(all_codes)
+        self.counts.frombytes(counts)
+        self.frames.lengths.frombytes(lengths)
+        self.frames.parts.append(octets)
+
+    def columns(self, conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
+        """The columns of all messages."""
+        files, flows, senders, receivers, types, incomplete, encrypted = zip(*self.kinds, strict=True)
+        few = {"conn_id": _texts([conn_ids[flow].name for flow in flows]), "socket_type": _texts(types)}
+        few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
+        few |= {"file": _texts([origin.files.get(file, "") for file in files])}
+        few |= _ends("src", senders) | _ends("dst", receivers)
+        codes, offsets, times = _integers(self.codes), _longs(self.offsets), _longs(self.times)
+        frames = pa.ListArray.from_arrays(_sums(self.counts), self.frames.build(), _OCTETS_LIST)
+        return {
+            **{name: column.take(codes) for name, column in few.items()},
+            **_when(times, origin),
+            "packet": _longs(self.packets),
+            "offset": pc.if_else(pc.equal(offsets, 0), None, offsets),
+            "part": _integers(self.parts).cast(pa.int64()),
+            "size": _sizes(frames),
+            "frames": frames,
+        }
+
+
+class BatchOrigin(NamedTuple):
+    """Where the packets of batches of messages are."""
+
+    file: int  # its number in the series
+    numbers: bytes  # of the packets in the file: 8 octets for each row
+    base: int | None  # so much more than in its row, each record begins in the file; None: there are no records
 
 
 class Backlog:
     """Events that wait until they are enough to become rows."""
 
-    def __init__(self) -> None:
-        """Begin without events."""
+    def __init__(self, most: int) -> None:
+        """Begin without events; at most ``most`` octets of each frame of a message are kept."""
         self.conn_ids: dict[int, ConnectionId] = {}  # by the numbers of flows
-        self.messages = Messages()
+        self.messages = Messages(most)
         self.others: dict[type, list[Any]] = {}
 
-    def take(self, events: Sequence[AnyEvent], conn_ids: Mapping[int, ConnectionId]) -> None:
-        """Take events of flows with these ids."""
-        kinds = set(map(type, events))
-        for kind in kinds - _MESSAGES:
-            self.others.setdefault(kind, []).extend([event for event in events if type(event) is kind])
-        if kinds & _MESSAGES:
-            messages: Any = events if kinds <= _MESSAGES else [event for event in events if type(event) in _MESSAGES]
-            self.messages.take(messages)
+    def take(
+        self, events: Iterable[AnyEvent], conn_ids: Mapping[int, ConnectionId], origin: BatchOrigin | None = None
+    ) -> None:
+        """Take events of flows with these ids; batches among them are of ``origin``."""
+        for kind, some in groupby(events, type):
+            if kind is Message:
+                self.messages.take(some)  # type: ignore[arg-type]
+            elif kind is MessageBatch:
+                for batch in some:
+                    self.messages.take_batch(batch, origin)  # type: ignore[arg-type]
+            else:
+                self.others.setdefault(kind, []).extend(some)
         self.conn_ids |= conn_ids
 
 
@@ -208,10 +250,15 @@ class Rows:
 
     def __init__(self, max_bytes: int, bodies: bool = True) -> None:
         """Keep at most ``max_bytes`` octets of each body (0: all), and without ``bodies`` none of messages' frames."""
-        self._max_bytes = max_bytes
+        self._most = max_bytes or _MOST
+        self._most_of_messages = self._most if bodies else 0
         self._bodies = bodies
         self._makers = {"STRING": _texts, "BIGINT": _numbers, OCTETS: self._octets, OCTETS_LIST: self._lists}
         self._makers[PROPERTIES] = self._properties
+
+    def backlog(self) -> Backlog:
+        """One without events."""
+        return Backlog(self._most_of_messages)
 
     def of_events(self, backlog: Backlog, origin: RowOrigin, provisional: bool = False, least: int = 1) -> list[Batch]:
         """Rows of events of one series; of other kinds than messages only if there are ``least``, or they wait on."""
@@ -240,20 +287,9 @@ class Rows:
         return out
 
     def _of_messages(self, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
-        messages, backlog.messages = backlog.messages, Messages()
-        flows, senders, receivers, types, incomplete, encrypted = zip(*messages.numbers, strict=True)
-        names = [backlog.conn_ids[flow].name for flow in flows]
-        few = {"conn_id": _texts(names), **_ends("src", senders), **_ends("dst", receivers)}
-        few |= {"socket_type": _texts(types), "incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
-        columns = _when_and_where(messages.times, messages.packets, origin)
-        runs = pc.subtract(_sums(messages.begins), 1)
-        kinds = _integers(messages.kinds).take(runs)
-        columns = {name: column.take(runs) for name, column in columns.items()}
-        columns |= {name: column.take(kinds) for name, column in few.items()}
-        columns["part"] = _parts(messages.parts, messages.begins, runs)
-        octets = messages.frames.build(self._max_bytes)
-        frames = pa.ListArray.from_arrays(_sums(messages.frame_counts), octets, _OCTETS_LIST)
-        return columns | {"size": _sizes(frames), "frames": frames if self._bodies else _without_data(frames)}
+        messages, backlog.messages = backlog.messages, Messages(self._most_of_messages)
+        columns = messages.columns(backlog.conn_ids, origin)
+        return columns if self._bodies else columns | {"frames": _without_data(columns["frames"])}
 
     def _of_kind(self, kind: type, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
         """The columns of other events of a kind: those of their own, and all others that are fields."""
@@ -270,7 +306,7 @@ class Rows:
 
     def _octets(self, values: Iterable[Octets | None]) -> pa.Array:
         """A column of octets."""
-        return OctetsBuilder(values).build(self._max_bytes)
+        return OctetsBuilder(self._most, values).build()
 
     def _lists(self, values: Sequence[Sequence[Octets]]) -> pa.Array:
         """A column of lists of octets."""
@@ -323,12 +359,21 @@ def _without_data(lists: pa.Array) -> pa.Array:
 
 def _when_and_where(times_ns: Sequence[int | None], places: Sequence[int], origin: RowOrigin) -> dict[str, Any]:
     """The columns of events' times and packets, if they are of a packet."""
-    times = _numbers(times_ns)
     files, packets, offsets = where(places)
     known = files.dictionary_encode()
     paths = _texts([origin.files.get(number, "") for number in known.dictionary.to_pylist()])
-    found = {"file": paths.take(known.indices), "packet": packets, "offset": offsets, "date": _dates(times)}
-    return found | {"series": _repeated(origin.series, len(times)), "time": _times(times), "time_ns": times}
+    return {
+        "file": paths.take(known.indices),
+        "packet": packets,
+        "offset": offsets,
+        **_when(_numbers(times_ns), origin),
+    }
+
+
+def _when(times: pa.Array, origin: RowOrigin) -> dict[str, Any]:
+    """The columns that follow from the times of events, and the series."""
+    dates, series = _dates(times), _repeated(origin.series, len(times))
+    return {"date": dates, "series": series, "time": _times(times), "time_ns": times}
 
 
 def _wire(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin, **same: str) -> dict[str, Any]:
@@ -370,16 +415,13 @@ def _port(address: str | None) -> int | None:
     return int(address.rpartition(":")[2])
 
 
-def _parts(firsts: "array[int]", begins: "array[int]", runs: pa.Array) -> pa.Array:
-    """The parts of messages: in a run, those after the first have the next numbers."""
-    places = _sums(array("i", [1]) * len(begins))
-    starts = places.filter(_integers(begins).cast(pa.bool_()))
-    return pc.add(places, pc.subtract(_integers(firsts), starts).take(runs)).cast(pa.int64())
-
-
 def _integers(values: "array[int]") -> pa.Array:
     """A column of integers that are one already, but for its name."""
     return pa.Array.from_buffers(pa.int32(), len(values), [None, pa.py_buffer(values)])
+
+
+def _longs(values: "array[int]") -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(values), [None, pa.py_buffer(values)])
 
 
 def _sums(values: "array[int]") -> pa.Array:

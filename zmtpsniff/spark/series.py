@@ -73,7 +73,7 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
         return []
     with ThreadPoolExecutor(_SAME_TIME) as pool:
         beginnings = pool.map(lambda file: File(file.path).first_piece(), files)
-        begins = [(file, min(p[0] for p in some.packets)) for file, some in zip(files, beginnings, strict=True) if some]
+        begins = [(file, min(some.block.times_ns)) for file, some in zip(files, beginnings, strict=True) if some]
     return [file for file, at in begins if at < latest_ns - (_OVERLAP_NS if at >= begun_ns else 0)]
 
 

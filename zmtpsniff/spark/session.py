@@ -202,7 +202,7 @@ def code_archive() -> Path:
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in ("zmtpsniff", "dissectors"):
             root = Path(importlib.import_module(package).__path__[0])
-            for file in sorted(root.rglob("*.py")):
+            for file in sorted((*root.rglob("*.py"), *root.glob("native/*.so"))):
                 archive.write(file, Path(package) / file.relative_to(root))
     return path
 

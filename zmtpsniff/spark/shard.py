@@ -1,37 +1,38 @@
 """A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
 
 The files are merged by time as ``read`` merges them. Each shard keeps the packets between ends whose hash is its
-number, and gives these to ``Connections``, in order. A glance at the headers skips packets of other shards. Memory
+number, and gives these to ``Connections``, in order. Packets of settled flows go to columns of messages at once. Memory
 grows with the number of open connections, not with the files.
 """
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from heapq import merge
-from itertools import chain, islice, repeat
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.capture.skim import FilePiece
 from zmtpsniff.engine.flow_engine import StateError
-from zmtpsniff.net.glance import KeyGlance
+from zmtpsniff.engine.settled import SettledFlows
+from zmtpsniff.native import core
+from zmtpsniff.net.flow import FlowDirection
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
-from zmtpsniff.spark.inputs import File
+from zmtpsniff.spark.inputs import File, FilePiece, in_order
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.places import places_of
-from zmtpsniff.spark.rows import Backlog, Batch, CaptureRow, RowOrigin, Rows
+from zmtpsniff.spark.rows import Batch, BatchOrigin, CaptureRow, RowOrigin, Rows
 from zmtpsniff.spark.state_log import NEVER, ShardStates, State
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
-_MERGED = 4096  # packets that are taken together
+_LEAST_PIECE = 64  # packets; of fewer, those of several files are taken together
+_MOST_WAITING = 4096  # of these packets
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
@@ -48,13 +49,14 @@ _payload = itemgetter(6)
 class Events(NamedTuple):
     """Events, the ids of their connections by their flows, and whether they are there only because the files end.
 
-    ``octets`` were read since the events before.
+    ``octets`` were read since the events before. Batches of messages are of ``origin``.
     """
 
     events: list[AnyEvent]
     conn_ids: Mapping[int, ConnectionId]
     provisional: bool = False
     octets: int = 0
+    origin: BatchOrigin | None = None
 
 
 class _Group:
@@ -68,6 +70,29 @@ class _Group:
         for file_no in files:
             self.files.pop(file_no, None)
             self.files[file_no] = None
+
+
+class _Settling:
+    """The flows of all groups, as the native core asks for them, and what it took of a piece."""
+
+    def __init__(self, group_of: Callable[[bytes, int], _Group | None], pause_ns: int) -> None:
+        self.pause_ns = pause_ns
+        self.file = 0  # that the piece is of
+        self.groups: dict[int, _Group] = {}  # that the core was told of, by their numbers
+        self.now_ns = 0
+        self.octets = 0
+        self._group_of = group_of
+
+    def settled(self, key: bytes) -> FlowDirection | None:
+        group = self._group_of(key, self.file)
+        direction = None if group is None else group.connections.settled(key)
+        if group is not None and direction is not None:
+            self.groups[group.number] = group
+        return direction
+
+    def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
+        self.now_ns = now_ns
+        self.octets += recent_octets
 
 
 class Shard:
@@ -87,7 +112,11 @@ class Shard:
         self._settings = options.settings
         self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options, spec)
-        self._glance = None if self._sorted.takes_all else KeyGlance(lambda key: self._sorted.of(key) is not None)
+        self._decoder = HeaderDecoder()
+        self._events: list[AnyEvent] = []  # of the packets at hand
+        self._conn_ids: dict[int, ConnectionId] = {}  # of these
+        self._settling = _Settling(self._settling_group, Connections(self._settings).pause_ns)
+        self._settled = None if core is None else SettledFlows(core, self._settling, self._events)
         self._groups: dict[bytes, _Group] = {}  # the one with the latest packet is the last one
         self._states = states
         self._held_octets = 0
@@ -99,11 +128,19 @@ class Shard:
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
-        decoder = HeaderDecoder()
-        packets = merge(*(chain.from_iterable(self._packets(*path)) for path in self._paths.items()))
-        while taken := list(islice(packets, _MERGED)):
-            yield from self._take(taken, decoder)
-        skipped = decoder.skipped()
+        few: list[tuple[int, FilePiece]] = []
+        waiting = 0
+        for at, piece in in_order([self._pieces(*path) for path in self._paths.items()]):
+            file = self.spec.first_file + at
+            if piece.size < _LEAST_PIECE and waiting < _MOST_WAITING:  # as of files that are merged
+                few.append((file, piece))
+                waiting += piece.size
+                continue
+            yield from self._together(few)
+            yield from self._settle(file, piece)
+            few, waiting = [], 0
+        yield from self._together(few)
+        skipped = self._decoder.skipped()
         if skipped:
             last = max(range(len(self.captures)), key=lambda at: self.captures[at].number)
             self.captures[last] = self.captures[last]._replace(
@@ -151,39 +188,32 @@ class Shard:
 
     # ------------------------------------------------------------------ packets
 
-    def _packets(self, number: int, path: str) -> Iterator[list[tuple[Any, ...]]]:
-        """The packets of a file, each as place, number of the file, packet; without those known to be of other shards.
+    def _pieces(self, number: int, path: str) -> Iterator[FilePiece]:
+        """The packets of a file, without those known to be of other shards.
 
-        The file is open from when its first packet is asked for.
+        The file is open from when its second packet is asked for.
         """
         beginning = File(path)
         first = beginning.first_piece()
         problems = self._take_keys(beginning)
         if first is not None:
-            yield self._placed(number, first)[:1]
-        file = File(path, self._glance)
+            yield first.part(0, 1)
+        file = File(path, None if self._sorted.takes_all else lambda key: self._sorted.of(key) is not None)
         for piece in file.pieces():
             if file.key_lines:
                 problems |= self._take_keys(file)
-            found = self._placed(number, piece)
-            if first is not None and piece.numbers[0] == 1:
-                del found[0]
-            if found:
-                yield found
+            is_told = first is not None and piece.numbers[0] == 1
+            if piece.size > is_told:
+                yield piece.part(1) if is_told else piece
         problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
             problems[_problem("capture-unreadable", file.unreadable)] = None
-        skim = file.skim
         self.captures.append(
             CaptureRow(
-                path, number, skim.count, file.dropped, skim.least_ns, skim.latest_ns,
+                path, number, file.count, file.dropped, file.first_ns, file.last_ns,
                 tuple(file.comments), tuple(problems), file.condition, file.error,
             )
         )  # fmt: skip
-
-    def _placed(self, number: int, piece: FilePiece) -> list[tuple[int, int, Packet]]:
-        places = places_of(number, piece.numbers, piece.orders_ns, piece.offsets)
-        return list(zip(places, repeat(number), piece.packets, strict=False))
 
     def _take_keys(self, file: File) -> "dict[tuple[str, str, str], None]":
         """Take the keys that were read from a file. Returns the problems with them, in order."""
@@ -196,36 +226,69 @@ class Shard:
         file.key_lines.clear()
         return problems
 
-    def _take(self, packets: Sequence[tuple[int, int, Any]], decoder: HeaderDecoder) -> Iterator[Events]:
-        places, numbers, plain = zip(*packets, strict=True)
-        files = sorted(set(numbers))
-        segments = decoder.segments(plain, places)
+    def _give(self, origin: BatchOrigin | None = None) -> Iterator[Events]:
+        """The events of packets that have been taken."""
+        events, self._events[:] = self._events[:], []
+        conn_ids, self._conn_ids = self._conn_ids, {}
+        if events:
+            octets, self._octets = self._octets, 0
+            yield Events(events, conn_ids, octets=octets, origin=origin)
+        yield from self._sweep()
+        self._put_aside()
+
+    def _together(self, pieces: Sequence[tuple[int, FilePiece]]) -> Iterator[Events]:
+        """Take small pieces of several files."""
+        packets = [packet for _, piece in pieces for packet in piece.block.packets()]
+        places = [place for file, piece in pieces for place in piece.places(file)[:]]
+        self._dissect(packets, places, sorted({file for file, _ in pieces}))
+        yield from self._give()
+
+    def _settle(self, file: int, piece: FilePiece) -> Iterator[Events]:
+        """Take a large piece: packets of settled flows in columns, others as objects."""
+        block, places = piece.block, piece.places(file)
+        if self._settled is None or block.odd:
+            self._dissect(block.packets(), places[:], [file])
+        else:
+            self._settling.file = file
+            for begin, end in self._settled.others(block, places):
+                self._dissect(block.packets(begin, end), places[begin:end], [file])
+            self._end_settling()
+        yield from self._give(BatchOrigin(file, array("q", piece.numbers).tobytes(), block.base))
+
+    def _end_settling(self) -> None:
+        """Go on from what the core took."""
+        groups, self._settling.groups = self._settling.groups, {}
+        octets, self._settling.octets = self._settling.octets, 0
+        self.end_ns = max(self.end_ns, self._settling.now_ns)
+        for group in groups.values():
+            self._events += group.connections.end_batch()
+            self._conn_ids |= group.connections.conn_ids
+            group.octets += octets // len(groups)
+        self._held_octets += octets
+        self._octets += octets
+
+    def _dissect(self, packets: list[Packet], places: list[int], files: Sequence[int]) -> None:
+        """Take packets as objects."""
+        segments = self._decoder.segments(packets, places)
         found: defaultdict[bytes | None, list[Any]] = defaultdict(list)
         group_of = self._sorted.of
         for segment in segments:
             found[group_of(segment[2])].append(segment)
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
-        events: list[AnyEvent] = []
-        conn_ids: dict[int, ConnectionId] = {}
         for name, mine in found.items():
             if name is not None:
                 group = self._of(name, files, sum(map(len, map(_payload, mine))))
-                events += group.connections.take(mine)
-                conn_ids |= group.connections.conn_ids
-        for datagram in decoder.datagrams:
+                self._events += group.connections.take(mine)
+                self._conn_ids |= group.connections.conn_ids
+        for datagram in self._decoder.datagrams:
             _, _, protocol, key, payload, missing = datagram
             name = self._sorted.of(key, is_datagram=True)
             if name is None or not self._sorted.wants(protocol, key, payload, missing):
                 continue
             group = self._of(name, files, len(payload))
-            events += group.connections.take_datagram(datagram)
-            conn_ids |= group.connections.conn_ids
-        if events:
-            octets, self._octets = self._octets, 0
-            yield Events(events, conn_ids, octets=octets)
-        yield from self._sweep()
-        self._put_aside()
+            self._events += group.connections.take_datagram(datagram)
+            self._conn_ids |= group.connections.conn_ids
 
     # ------------------------------------------------------------------ groups
 
@@ -237,6 +300,10 @@ class Shard:
         self._held_octets += octets
         self._octets += octets
         return group
+
+    def _settling_group(self, key: bytes, file: int) -> _Group | None:
+        name = self._sorted.of(key)
+        return None if name is None else self._of(name, (file,), 0)
 
     def _kept(self, name: bytes) -> State | None:
         """The state of a group; None if there is none, or it cannot be read."""
@@ -320,7 +387,7 @@ class ShardRows:
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
         self._origin = RowOrigin(series, shard.files)
-        self._backlogs = Backlog(), Backlog()  # that stay, that are provisional
+        self._backlogs = self._rows.backlog(), self._rows.backlog()  # that stay, that are provisional
         self._events = self._octets = self._waits = 0
 
     def all(self, files: Mapping[str, FileInfo] | None = None) -> Iterator[Batch]:
@@ -337,8 +404,8 @@ class ShardRows:
     def _take(self, one: Events) -> Iterator[Batch]:
         kinds = self._kinds
         events = one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
-        self._backlogs[one.provisional and not self._stays].take(events, one.conn_ids)
-        self._events += len(events)
+        self._backlogs[one.provisional and not self._stays].take(events, one.conn_ids, one.origin)
+        self._events += sum(len(event) if isinstance(event, MessageBatch) else 1 for event in events)
         self._octets += one.octets
         if self._events >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
             self._events = self._octets = 0

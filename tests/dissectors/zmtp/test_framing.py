@@ -4,9 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Cut, Message, MessageRun, Octets, Problem
-from dissectors.records import record_fields
-from dissectors.zmtp import wire
+from dissectors.events import AnyEvent, Cut, Message, Octets, Problem
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.framing import FrameReader
 from dissectors.zmtp.journal import Journal
@@ -72,16 +70,17 @@ def test_any_cutting_gives_the_same(framing: int, messages: list[list[bytes]], s
 @given(alike=st.lists(st.tuples(bodies, st.integers(1, 40)), max_size=5), size=st.integers(1, 12_000))
 @example(alike=[(b"", 32)], size=64)
 @example(alike=[(bytes(255), 40)], size=12_000)
-def test_runs_are_what_messages_are(alike: list[tuple[bytes, int]], size: int) -> None:
+def test_frames_of_one_length_are_read_as_any_others(alike: list[tuple[bytes, int]], size: int) -> None:
     octets = b"".join(frame(body) * count for body, count in alike)
-    told: list[list[Message]] = []
-    for limits in (Limits(0), Limits(0, runs=True)):
-        reader, buffer, out = made(2, limits)
-        for begin in range(0, len(octets), size):
-            feed(reader, buffer, octets[begin : begin + size])
-        told.append([one for event in out for one in taken_apart(event)])
-    assert told[0] == told[1]
-    assert [message.frames for message in told[0]] == [[body] for body, count in alike for _ in range(count)]
+    reader, buffer, out = made(2, Limits(0))
+    for begin in range(0, len(octets), size):
+        feed(reader, buffer, octets[begin : begin + size])
+    single: list[AnyEvent] = []
+    session = session_of(single)
+    for body, count in alike:
+        for _ in range(count):
+            session.frame(0, body, True)
+    assert out == single
 
 
 flags_of = {1: st.sampled_from((0, MORE)), 2: st.integers(0, 7) | st.sampled_from((8, 0x41, 0x80))}
@@ -109,25 +108,6 @@ def encode(framing: int, flags: int, body: bytes) -> bytes:
     if framing == 2 and flags & LONG_FLAG:
         return bytes([flags]) + len(body).to_bytes(8, "big") + body
     return ENCODERS[framing](body, flags)
-
-
-def taken_apart(event: AnyEvent | MessageRun) -> list[Message]:
-    """The messages of a run; what has a field that runs lack is none of them."""
-    if not isinstance(event, MessageRun):
-        assert isinstance(event, Message)
-        return [event]
-    # So few octets are no run; behind it a frame may be cut.
-    assert (event.count + 1) * (event.length + 2) > wire.ENOUGH_ALIKE
-    assert len(event.bodies) == event.count * event.length
-    bodies = [event.bodies[at * event.length :][: event.length] for at in range(event.count)]
-    own = ("bodies", "length", "count", "part")
-    fields = {name: getattr(event, name) for name in MessageRun.__struct_fields__ if name not in own}
-    return [Message(**fields, frames=[body], part=part) for part, body in enumerate(bodies, event.part)]
-
-
-def test_a_run_has_what_its_messages_have_from_the_wire() -> None:
-    wanted = {field.name for field in record_fields(Message) if field.kind == "wire"} - {"frames"}
-    assert wanted < set(MessageRun.__struct_fields__)
 
 
 @pytest.mark.parametrize("framing", ENCODERS)

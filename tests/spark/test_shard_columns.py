@@ -1,0 +1,128 @@
+"""Rows are the same, all of each, with and without the native core, and the core does as its specification says."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
+
+from tests.spark.spark_tables import cut
+from tests.support.both_cores import BothCores
+from tests.support.paths import FIXTURES
+from tests.world.busy_network import world
+from tests.world.conversation import Conversation, Piece, greetings
+from tests.world.network import packets, segments
+from tests.world.octets import message
+from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
+from zmtpsniff.engine import settled
+from zmtpsniff.spark import inputs, shard
+from zmtpsniff.spark import rows as rows_module
+from zmtpsniff.spark.groups import ShardSpec
+from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.state_log import STATES
+from zmtpsniff.spark.task import Job, ShardTask, rows_of
+
+CAPTURES = sorted(FIXTURES.glob("*.pcap*"))
+SECTION = PcapngSection(Provenance("zmtpsniff test"))
+
+
+def with_both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
+    """Have each call of the core run its specification, too, for each packet that it may take."""
+    both = BothCores()
+    for module in (shard, inputs):
+        monkeypatch.setattr(module, "core", both)
+    monkeypatch.setattr(rows_module, "functions", both)
+    monkeypatch.setattr(settled, "LONGEST_RUN", 1)
+    monkeypatch.setattr(settled, "LEAST", 0)
+    monkeypatch.setattr(shard, "_LEAST_PIECE", 2)
+    return both
+
+
+@pytest.fixture(name="both")
+def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
+    return with_both(monkeypatch)
+
+
+def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (shard, inputs):
+        monkeypatch.setattr(module, "core", None)
+
+
+def rows(files: Sequence[Path], folder: Path, shards: int = 1, **options: Any) -> Counter[str]:
+    """The rows of some files, as one series."""
+    listed = [FileInfo(str(file), file.stat().st_size, 0) for file in files]
+    found: Counter[str] = Counter()
+    for task in ShardTask("series", ShardSpec(), listed).parts(shards):
+        for table, batch, provisional in rows_of(Job(str(folder), [], "x-", Options(**options)), task, []):
+            if table != STATES:
+                found.update(f"{table} {provisional} {row}" for row in batch.to_pylist())
+    return found
+
+
+@pytest.mark.parametrize("octets", [256 << 10, 700])
+def test_fixtures_have_the_same_rows_in_pieces_of_any_size(
+    tmp_path: Path, both: BothCores, octets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "_CHUNK", octets)
+    found = [rows([path], tmp_path, max_bytes=9) for path in CAPTURES]
+    assert both.packets > 1000
+    assert both.messages > 500
+    without_core(monkeypatch)
+    for path, mine in zip(CAPTURES, found, strict=True):
+        assert mine == rows([path], tmp_path, max_bytes=9), path
+
+
+@pytest.fixture(name="files")
+def _files(tmp_path: Path) -> list[Path]:
+    """Two conversations at the same time, in files that are to be merged, in parts that follow each other."""
+    files = []
+    for number, port in enumerate((40_001, 40_002)):
+        pieces = greetings(3, b"PUSH", b"PULL")
+        pieces += [Piece(0, message(3, b"%d" % place, bytes(place % 700))) for place in range(400)]
+        sent = segments(Conversation("pushes", tuple(pieces)))
+        captured = packets(sent, (1, 2), (port, 5555 + number), 10**18 + 333 * number, 10**5)
+        whole = tmp_path / f"{number}.pcapng"
+        whole.write_bytes(SECTION.header([]) + SECTION.packets(captured))
+        files += cut(whole, [len(captured) // 3, len(captured) // 2], tmp_path / str(number))
+    return files
+
+
+@pytest.mark.parametrize("files_of", [slice(0, 3), slice(None)])
+@pytest.mark.parametrize(
+    "options", [{"shards": 1}, {"shards": 3}, {"ports": ((5556, 5560),)}, {"bodies": False}, {"max_bytes": 0}]
+)
+def test_files_have_the_same_rows_in_shards_of_any_number(
+    tmp_path: Path,
+    files: list[Path],
+    files_of: slice,
+    options: dict[str, Any],
+    both: BothCores,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = rows(files[files_of], tmp_path, **options)
+    assert both.messages > 100 or files_of.stop is None or "ports" in options  # packets of two in turns are objects
+    without_core(monkeypatch)
+    assert found == rows(files[files_of], tmp_path, **options)
+    assert sum("messages" in row.split(" ", 1)[0] for row in found) in (0, 400, 800)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 1 << 32), octets=st.sampled_from([500, 5000, 256 << 10]), shards=st.sampled_from([1, 3]))
+def test_any_conversation_has_the_same_rows(seed: int, octets: int, shards: int) -> None:
+    with pytest.MonkeyPatch.context() as monkeypatch, TemporaryDirectory() as folder:
+        path = Path(folder, "one.pcapng")
+        path.write_bytes(SECTION.header([]) + SECTION.packets(world(random.Random(seed))))
+        with_both(monkeypatch)
+        monkeypatch.setattr(inputs, "_CHUNK", octets)
+        found = rows([path], Path(folder), shards)
+        without_core(monkeypatch)
+        assert found == rows([path], Path(folder), shards)
