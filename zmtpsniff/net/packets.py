@@ -50,7 +50,6 @@ class Shape(NamedTuple):
     ip: int  # where the IP header begins
     least: int  # octets of an IPv4 header and a TCP header, both without options, and all before them
     starts: tuple[int, ...]  # where the payload begins after IPv4, by the octet with TCP's data offset
-    protocol: int  # where the link header's protocol field is
 
 
 def _shape(ip: int, protocol: int, ipv4: bytes, ipv6: bytes) -> Shape:
@@ -63,10 +62,10 @@ def _shape(ip: int, protocol: int, ipv4: bytes, ipv6: bytes) -> Shape:
     layout6 = struct.Struct(f"!{ip}x4xHBx36sIIBBH")
     offsets = [octet >> 4 for octet in range(256)]  # in units of 4 octets; the rest of the octet is reserved
     starts = tuple(ip + 20 + 4 * offset if offset >= 5 else _NOWHERE for offset in offsets)
-    return Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40, starts, protocol)
+    return Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40, starts)
 
 
-SHAPES = {
+_SHAPES = {
     link_types.ETHERNET: _shape(14, 12, b"\x08\x00", b"\x86\xdd"),
     link_types.LINUX_SLL: _shape(16, 14, b"\x08\x00", b"\x86\xdd"),
     link_types.LINUX_SLL2: _shape(20, 0, b"\x08\x00", b"\x86\xdd"),
@@ -116,12 +115,12 @@ class HeaderDecoder:
             self.fragments = []
         append = out.append
         current = -1
-        unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts, _ = _UNKNOWN
+        unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts = _UNKNOWN
         numbered = enumerate(packets, numbers) if isinstance(numbers, int) else zip(numbers, packets, strict=True)
         for number, (time, link, data, wire, _) in numbered:
             if link != current:
                 current = link
-                unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts, _ = SHAPES.get(link, _UNKNOWN)
+                unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts = _SHAPES.get(link, _UNKNOWN)
             size = len(data)
             if size >= least:
                 protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags, window = (
