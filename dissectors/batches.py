@@ -1,8 +1,9 @@
 """Messages in columns, without an object for each of them."""
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
+from itertools import groupby
 from typing import NamedTuple
 
 from dissectors.columns import FRAME, MESSAGE, PAIRED, ROW
@@ -166,13 +167,12 @@ class MessageBatch:
         keys = array("Q", columns)[:: MESSAGE.size // 8]
         frames = array("I", columns)[_COUNT :: MESSAGE.size // 4]
         begin = single = 0  # messages from `single` up to `begin` are in no run
-        while begin < count:
-            end = begin + 1
-            if frames[begin] == 1:
-                while end < count and keys[end] == keys[begin] and frames[end] == 1:
-                    end += 1
-            if end - begin > 1:
-                yield from ((message, None) for message in self.part(single, begin).messages())
+        alike: Iterable[object] = keys if frames.count(1) == count else zip(keys, frames, strict=True)
+        for _, group in groupby(alike):
+            end = begin + len(list(group))
+            if end - begin > 1 and frames[begin] == 1:
+                if single < begin:
+                    yield from ((message, None) for message in self.part(single, begin).messages())
                 (message,) = self.part(begin, begin + 1).messages()
                 first = unpack(columns, begin * MESSAGE.size)[_FIRST] - base
                 yield message, bodies[first : first + end - begin]

@@ -5,9 +5,11 @@ import unicodedata
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dissectors.events import Cut, Hidden
-from zmtpsniff.words.text import encodable, escape, hex_dump, quote
+from zmtpsniff.words.text import encodable, escape, hex_dump, plain_lines_alike, quote
 
 
 def test_every_unseen_character_is_escaped() -> None:
@@ -62,3 +64,17 @@ def test_encodable() -> None:
     assert encodable("utf-8") is encodable("UTF8") is encodable(None) is str
     to_ascii = encodable("ascii")
     assert to_ascii("é→\n") == "\\xe9\\u2192\n"
+
+
+@pytest.mark.hypothesis
+@given(st.lists(st.binary(max_size=3) | st.sampled_from([b"ab", b"cd", b'a"', b"{}"]), min_size=1, max_size=4))
+def test_lines_alike_are_those_of_each(frames: list[bytes]) -> None:
+    """Lines made together, and one by one; they are made together where all are plain and of one length."""
+    alike = plain_lines_alike(frames, 2, "→ ", ".")
+    if alike is not None:
+        assert alike == "\n".join(f"→ {quote(frame, 2)}." for frame in frames)
+    assert (alike is not None) == (all(map(_is_plain, frames)) and len(set(map(len, frames))) == 1)
+
+
+def _is_plain(frame: bytes) -> bool:
+    return 0 < len(frame) <= 2 and all(0x20 <= octet < 0x7F and octet not in b'"\\{[' for octet in frame)

@@ -71,6 +71,11 @@ class Columns:
         room += 0 if self._with_sizes else widths.sizes + 1
         self._room = max(room, 1)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a line may be as long as it likes."""
+        return self._width is None
+
     def start(
         self,
         time: str,

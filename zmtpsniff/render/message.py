@@ -11,7 +11,7 @@ from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, 
 from zmtpsniff.render.runs import Run
 from zmtpsniff.render.wording import has_relations, message_words, relation_words
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import escape, length_on_wire
+from zmtpsniff.words.text import escape, length_on_wire, plain_lines_alike
 
 _FRAMES = 32  # of a message, unless everything is asked for
 _KEPT = 1024  # titles and labels
@@ -40,6 +40,9 @@ class MessageTree:
     def add_run(self, run: Run, lines: list[str]) -> None:
         """Add messages that differ in their one frame only."""
         start = self._origin.of_wire(run.first, lines)
+        if not run.first.encrypted and (alike := self._alike(start, run)) is not None:
+            lines.append(alike)
+            return
         lengths = [length_on_wire(frame) for frame in run.frames]
         first = {
             length: self._look.fitted(start + self._title(run.first.socket_type, 1, length)) for length in set(lengths)
@@ -52,6 +55,15 @@ class MessageTree:
         for length, frame in zip(lengths, run.frames, strict=True):
             lines.append(first[length])
             lines += [INDENT + line for line in body_lines(frame, self._look)]
+
+    def _alike(self, start: str, run: Run) -> str | None:
+        """The lines of a run whose frames have one length and are plain text; else None."""
+        look, palette = self._look, self._look.palette
+        if look.verbosity:
+            return None
+        first = look.fitted(start + self._title(run.first.socket_type, 1, length_on_wire(run.frames[0])))
+        before = f"{first}\n{INDENT}{palette.text}"
+        return plain_lines_alike(run.frames, look.text_octets, before, palette.reset)
 
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, relations and payload."""

@@ -36,7 +36,7 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural_noun
 from zmtpsniff.words.durations import duration
-from zmtpsniff.words.text import encodable, escape, length_on_wire, plain_texts, quote
+from zmtpsniff.words.text import encodable, escape, length_on_wire, plain_lines_alike, plain_texts, quote
 
 DEFAULT_MAX_BYTES = 32
 _FRAMES = 8  # frames of a message, and topics of a connection, on one line, unless the user asks for all
@@ -159,6 +159,11 @@ class SummaryRenderer:
         """Add messages that differ in their one frame only."""
         first, columns = run.first, self._columns
         start = self._start(first, lines)
+        if columns.is_free and not first.encrypted:
+            message = columns.message(first.socket_type, 1, length_on_wire(run.frames[0]))
+            if (alike := plain_lines_alike(run.frames, self._last_bytes, start + message, "")) is not None:
+                lines.append(alike)
+                return
         lengths = [length_on_wire(frame) for frame in run.frames]
         before = {length: start + columns.message(first.socket_type, 1, length) for length in set(lengths)}
         remarks = " (encrypted)" if first.encrypted and self._verbosity else ""
