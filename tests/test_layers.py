@@ -167,6 +167,7 @@ ALLOWED = {
         "zmtpsniff.analysis.bodies",
         "dissectors.events",
         "dissectors.payloads",
+        "dissectors.problems",
         "dissectors.records",
     },
     "zmtpsniff/report": {

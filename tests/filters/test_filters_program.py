@@ -61,6 +61,13 @@ def _frames(record: Record) -> list[bytes]:
     return [_octets(frame) for frame in record.get("frames", [])]
 
 
+def _topic(record: Record) -> bytes | None:
+    """The topic of a subscription, or of a message of a publisher."""
+    if record["type"] == "message":
+        return _frames(record)[0] if record.get("socket_type") in ("PUB", "XPUB", "RADIO") and _frames(record) else None
+    return _octets(record["topic"]) if "topic" in record else None
+
+
 def _text(record: Record, *path: str | int) -> Any:
     """The value at a path of a record, None if there is none."""
     value: Any = record
@@ -120,7 +127,8 @@ QUESTIONS: list[tuple[str, Callable[[Record], Any]]] = [
     ('detail matches "of the (client|server)"', lambda r: re.search("(?i)of the (client|server)", r.get("detail", ""))),
     ("len(frames) == 2", lambda r: len(r.get("frames", [])) == 2),
     ("count(frames) > 2", lambda r: len(r.get("frames", [])) > 2),
-    ("len(topic) < 3", lambda r: _text(r, "topic", "length") in (0, 1, 2)),
+    ("len(topic) < 3", lambda r: (topic := _topic(r)) is not None and len(topic) < 3),
+    ('frames && topic contains "sport"', lambda r: r["type"] == "message" and b"sport" in (_topic(r) or b"")),
     ('topic[0:1] == "w" || topic[0] == 41', lambda r: "topic" in r and _octets(r["topic"])[:1] in (b"w", b"A")),
     ('upper(name) == "READY" && lower(name) == "ready"', lambda r: r.get("name", "").upper() == "READY"),
     ('properties.Socket-Type == "SUB"', lambda r: _text(r, "properties", "Socket-Type", "text") == "SUB"),

@@ -97,6 +97,10 @@ def _mechanism(record: type[Event], source: SourceCode) -> Value | None:
     return Value("text", "mechanism_of(e)", True) if record is Command else None
 
 
+def _topic(record: type[Event], source: SourceCode) -> Value | None:
+    return Value("octets", "topic_of(e)", True) if record is Message else None  # of others it is their own field
+
+
 def _body(record: type[Event], source: SourceCode) -> Value | None:
     if record is not Message:
         return None
@@ -115,6 +119,7 @@ DERIVED: dict[str, DerivedField] = {
     "mechanism": DerivedField(
         "text", "The mechanism that it is certain to belong to by what it holds.", _mechanism
     ),
+    "topic": DerivedField("octets", "Of a message of a publisher: its first frame; of RADIO, the group.", _topic),
     "body": DerivedField(
         "value",
         "What is in a frame as JSON, MessagePack, CBOR or Protocol Buffers; body.order.qty is a field of it, with the "

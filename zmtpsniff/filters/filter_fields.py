@@ -13,7 +13,9 @@ import msgspec
 
 from dissectors.events import AnyEvent, Event
 from dissectors.payloads import PayloadDissector, fields_of
+from dissectors.problems import PROBLEMS
 from dissectors.records import joint_meaning, record_fields, without_none
+from dissectors.zmtp.sockets import PEERS
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, Alias
 from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.paths import PARTS, is_octets, is_record, kind_of
@@ -31,6 +33,14 @@ class FieldInfo(NamedTuple):
     unit: str = ""  # of its numbers
     also: str = ""  # for a name of Wireshark: the name of the same field in our records
 
+
+_MECHANISMS = ("NULL", "PLAIN", "CURVE", "GSSAPI")
+# The values of fields of any text that zmtpsniff knows: one that is nearly such a value is a slip.
+_CHOICES = {
+    **dict.fromkeys(("socket_type", "client.socket_type", "server.socket_type"), tuple(PEERS)),
+    **dict.fromkeys(("mechanism", "zmtp.mechanism"), _MECHANISMS),
+    "code": tuple(PROBLEMS),
+}
 
 PART_MEANINGS = {
     "text": "the octets as text, where they are text",
@@ -88,6 +98,8 @@ def choices(name: str) -> tuple[str, ...]:
     """All values of a field, if they are few, as those of ``type``; empty if it may have any value."""
     if name == "type":
         return tuple(str(record.__struct_config__.tag) for record in _RECORDS)
+    if name in _CHOICES:
+        return _CHOICES[name]
     found: dict[str, None] = {}
     for record in _RECORDS:
         for each in record_fields(record):
