@@ -88,6 +88,11 @@ class Block:
             return [0] * len(self)
         return [begin + self.base for begin in self._numbers(_BEGIN)]
 
+    @property
+    def captured(self) -> int:
+        """How many octets all packets have."""
+        return sum(self._numbers(_SIZE))
+
     def span(self) -> tuple[int, int]:
         """Where the first octet of the packets is, and behind the last one."""
         begins, size = self._numbers(_BEGIN), len(self.octets)

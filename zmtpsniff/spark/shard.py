@@ -32,7 +32,7 @@ from zmtpsniff.spark.state_log import NEVER, ShardStates, State
 
 _FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _LEAST_PIECE = 64  # packets; of fewer, those of several files are taken together
-_MOST_WAITING = 4096  # of these packets
+_MOST_WAITING = 256 << 10  # octets of these packets
 _MOST_FILES = 4  # that the state of a group refers to
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
@@ -134,7 +134,7 @@ class Shard:
             file = self.spec.first_file + at
             if piece.size < _LEAST_PIECE and waiting < _MOST_WAITING:  # as of files that are merged
                 few.append((file, piece))
-                waiting += piece.size
+                waiting += piece.block.captured
                 continue
             yield from self._together(few)
             yield from self._settle(file, piece)
