@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from dissectors.batches import DELIMITER_ONLY
 from dissectors.events import Command, Message
 from zmtpsniff.render.body import body_lines, plain_lines
 from zmtpsniff.render.look import INDENT, Look
@@ -35,6 +36,7 @@ class MessageTree:
         self._shown_encrypted = self._paint(look.palette.note, ", encrypted")
         # Most messages are of a few sizes.
         self._title: Callable[[str | None, int, int], str] = lru_cache(_KEPT)(self._make_title)
+        self._begin: Callable[[int], str] = lru_cache(_KEPT)(self._make_begin)
         self._label: Callable[[bool, int, int, int, int], tuple[str, int]] = lru_cache(_KEPT)(self._make_label)
 
     def add_run(self, run: Run, lines: list[str]) -> None:
@@ -76,12 +78,26 @@ class MessageTree:
         if has_relations(event):
             line += relations(event, self._look)
         lines.append(self._look.fitted(line))
-        self._add_frames(event, lengths, lines)
+        if self._is_request(event) and (body := plain_lines(event.frames[1:], self._look)) is not None:
+            lines.append(self._begin(lengths[1]) + body[0])
+        else:
+            self._add_frames(event, lengths, lines)
         if event.payload is not None or event.bodies:
             self._add_payload(event, lines)
 
     def _make_title(self, socket_type: str | None, frames: int, octets: int) -> str:
         return self._paint(self._look.palette.title, message_words(socket_type, frames, octets))
+
+    def _is_request(self, event: Message) -> bool:
+        """Whether it is of the kind of most requests and replies: a delimiter and a body, on a line of any length."""
+        is_plain = event.envelope is DELIMITER_ONLY and event.payload is None and self._look.width is None
+        return is_plain and len(event.frames) == 2
+
+    def _make_begin(self, length: int) -> str:
+        """The text in front of the body of a request: the line of its delimiter, and the label of the body."""
+        width = len(f"{length:,}")
+        labels = [self._label(False, index, 1, octets, width)[0] for index, octets in ((0, 0), (1, length))]
+        return f"{labels[0]}{self._shown_delimiter}\n{labels[1]}"
 
     def _make_label(self, radio: bool, index: int, digits: int, length: int, width: int) -> tuple[str, int]:
         """The text in front of a frame, and how many columns it takes."""
