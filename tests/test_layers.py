@@ -78,6 +78,7 @@ ALLOWED = {
     "zmtpsniff/host": {
         "zmtpsniff.host",
         "zmtpsniff.capture.block",
+        "zmtpsniff.capture.netlink",
         "zmtpsniff.capture.source",
         "dissectors.events",
         "dissectors.zmtp.curve_keys",

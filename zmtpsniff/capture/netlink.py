@@ -40,7 +40,7 @@ class LinkInfo(NamedTuple):
 def links() -> list[LinkInfo]:
     """The interfaces of our network namespace, in the order of their numbers. Raises OSError."""
     found = {}
-    for body in _dump(_GET_LINKS, _LINK.size):
+    for body in dump(socket.NETLINK_ROUTE, _GET_LINKS, bytes(_LINK.size)):
         _, hardware, index, flags, _ = _LINK.unpack_from(body)
         attributes = _attributes(body[_LINK.size :])
         mtu = attributes.get(_MTU)
@@ -54,7 +54,7 @@ def links() -> list[LinkInfo]:
             _string(attributes.get(_ALIAS, b"")),
             [],
         )
-    for body in _dump(_GET_ADDRESSES, _ADDRESS.size):
+    for body in dump(socket.NETLINK_ROUTE, _GET_ADDRESSES, bytes(_ADDRESS.size)):
         family, _, _, scope, index = _ADDRESS.unpack_from(body)
         attributes = _attributes(body[_ADDRESS.size :])
         octets = attributes.get(_LOCAL) or attributes.get(_PEER)
@@ -65,22 +65,22 @@ def links() -> list[LinkInfo]:
     return [found[index] for index in sorted(found)]
 
 
-def _dump(kind: int, size: int) -> Iterator[bytes]:
-    """The bodies of all messages that answer a request whose own body is ``size`` zeros."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as connection:
+def dump(protocol: int, kind: int, body: bytes) -> Iterator[bytes]:
+    """The bodies of all messages that answer a request with this body (netlink(7)). Raises OSError."""
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as connection:
         connection.settimeout(5)
-        connection.send(_HEADER.pack(_HEADER.size + size, kind, _DUMP, 1, 0) + bytes(size))
+        connection.send(_HEADER.pack(_HEADER.size + len(body), kind, _DUMP, 1, 0) + body)
         while True:
             data = connection.recv(1 << 18)
             while len(data) >= _HEADER.size:
                 length, answer, *_ = _HEADER.unpack_from(data)
-                body = data[_HEADER.size : length]
+                found = data[_HEADER.size : length]
                 if answer == _DONE:
                     return
                 if answer == _ERROR:
-                    code = -struct.unpack_from("=i", body)[0]
+                    code = -struct.unpack_from("=i", found)[0]
                     raise OSError(code, os.strerror(code))
-                yield body
+                yield found
                 data = data[_aligned(length) :]
 
 

@@ -13,6 +13,7 @@ from zmtpsniff.cli.shared_options import Parsed, color, output_file, records_for
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.findings.numbering import NumberPlace
+    from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
 
 
@@ -61,13 +62,18 @@ def diagnose(**options: Any) -> None:
 
     dissection, file = settings.capture.dissection, settings.file
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds, settings.sequence)
+
+    def meet(host: "LocalHost") -> None:
+        diagnosis.know_processes(host.process)
+        diagnosis.know_queues(host.queues.of)
+
     with (
         dissecting(
             settings.capture,
             records=file,
             batches=True,
             load=_load_renderer,
-            meet=lambda host: diagnosis.know_processes(host.process),
+            meet=meet,
             witness=diagnosis,
         ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,

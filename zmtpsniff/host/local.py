@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import AnyEvent, Command, Connection, Process
 from zmtpsniff.host.client import HelperClient
+from zmtpsniff.host.kernel_queues import KernelQueues
 from zmtpsniff.host.keys import ConnectionKeys
 from zmtpsniff.host.owners import ConnectionOwners
 
@@ -28,6 +29,7 @@ class LocalHost:
         self._with_processes = with_processes
         self._is_closed = False
         self._owners = ConnectionOwners(helper)
+        self.queues = KernelQueues()
         self.keys = ConnectionKeys(helper, self._owners) if with_keys else None
 
     def start(self) -> None:

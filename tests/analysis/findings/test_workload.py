@@ -77,7 +77,11 @@ def test_a_finding_has_the_peers_of_its_service_and_no_others() -> None:
         ((Peer("10.0.0.2:1"), Peer("10.0.0.2:2")), ["10.0.0.2:1", "10.0.0.2:2"]),
         ((Peer("10.0.0.2:1", identity=b"w"), Peer("10.0.0.2:2", identity=b"w")), ["10.0.0.2:2"]),
         ((Peer("10.0.0.2:1", identity=b"w"), Peer("10.0.0.3:1", identity=b"w")), ["10.0.0.2:1", "10.0.0.3:1"]),
-        ((Peer("10.0.0.2:1", process=Process(7, "x")), Peer("10.0.0.2:2", process=Process(7, "x"))), ["10.0.0.2:2"]),
+        # A program may have several workers.
+        (
+            (Peer("10.0.0.2:1", process=Process(7, "x")), Peer("10.0.0.2:2", process=Process(7, "x"))),
+            ["10.0.0.2:1", "10.0.0.2:2"],
+        ),
     ],
 )
 def test_a_peer_that_comes_back_is_one(peers: tuple[Peer, ...], names: list[str]) -> None:
@@ -102,6 +106,23 @@ def test_whoever_had_no_room_let_the_other_wait(going_on: bool) -> None:
     assert worth_telling([row]) == [row]
     (quiet,) = counted(connection(1, client, 5))
     assert worth_telling([quiet]) == []
+
+
+@pytest.mark.parametrize("going_on", [False, True])
+def test_the_queues_of_the_kernel_at_both_ends(going_on: bool) -> None:
+    workload = Workload(lambda flow: None)
+    client = Peer("10.0.0.2:1")
+    workload.know_queues(lambda local, remote: {client.address: (5, 6), SERVICE: (7, 8)}[local])
+    is_open, is_over = connection(1, client, 1), connection(2, Peer("10.0.0.2:2"), 1)
+    is_open.end = "open"
+    if not going_on:
+        workload.end(None, is_open, 9)
+    workload.end(None, is_over, 9)
+    rows = {row.peer: row for row in workload.rows([is_open] if going_on else [])}
+    open_row, over = rows[client.address], rows["10.0.0.2:2"]
+    assert (open_row.recv_q, open_row.send_q, open_row.service_recv_q, open_row.service_send_q) == (5, 6, 7, 8)
+    assert over.recv_q == over.service_send_q == 0
+    assert workload.rows([is_open] if going_on else []) == list(rows.values())
 
 
 def test_asking_twice_counts_once() -> None:

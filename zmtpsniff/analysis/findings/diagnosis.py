@@ -56,6 +56,7 @@ class Diagnosis:
         self._numbering = Numbering(sequence)
         self._requests = Requests(relays.passes_on, timeout_seconds)
         self._workload = Workload(self._requests.exchange)
+        self.know_queues = self._workload.know_queues
         self.inquiries: list[Inquiry] = [
             self._workload,  # before requests, which forget a connection that is over
             Endpoints(rules),

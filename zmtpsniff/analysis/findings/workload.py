@@ -1,8 +1,8 @@
 """The work of each peer of a bound socket: a worker, a consumer, a client; its share, what it has in hand, its waits.
 
-A peer is told apart by its process, where that is known, else by the identity that it announced, else by its address.
-So a worker that connects again stays one peer. Counts are those of TCP connections that are over, or as far as they
-have come.
+A peer is told apart by the identity that it announced, else by its address: a program may have several workers. So a
+worker with an identity that connects again stays one peer. Counts are those of TCP connections that are over, or as far
+as they have come.
 """
 
 from collections import Counter
@@ -19,6 +19,9 @@ from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.analysis.statistics.records import PeerRole, PeerRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Stall
+
+QueuesOf = Callable[[str, str], tuple[int, int] | None]
+"""Octets that a program has not taken, and octets that its peer has not acknowledged, at one end of a connection."""
 
 _Key = tuple[str, str, str]  # the service, the host of the peer, and what tells it from others there
 
@@ -39,8 +42,13 @@ class Workload(Inquiry):
     def __init__(self, exchange: Callable[[int], ExchangeCount | None]) -> None:
         """``exchange`` gives what is known of the requests and replies of a connection that is not over."""
         self._exchange = exchange
+        self._queues_of: QueuesOf | None = None
         self._closed: Ledger[tuple[int, str], int] = Ledger(int)  # how long a receiver had no room, by flow
         self._loads: Ledger[_Key, _Load] = Ledger(_Load)
+
+    def know_queues(self, queues_of: QueuesOf) -> None:
+        """Live: ``queues_of`` gives the kernel's queues at an end of a connection, by its own address and the other."""
+        self._queues_of = queues_of
 
     def stall(self, stall: Stall) -> None:
         """A receiver had no room."""
@@ -50,7 +58,9 @@ class Workload(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count a connection that is over."""
-        _add(self._loads.at(_key(event)), event, *self._facts(event))
+        load = self._loads.at(_key(event))
+        _add(load, event, *self._facts(event))
+        self._look_at_queues(load.row, event)
         for peer in (event.client, event.server):
             self._closed.entries.pop((event.flow, peer.address), None)
 
@@ -58,6 +68,18 @@ class Workload(Inquiry):
         """Requests and replies of a connection, and how long its client and its server had no room."""
         client, server = ((event.flow, peer.address) for peer in (event.client, event.server))
         return self._exchange(event.flow), self._closed.entries.get(client, 0), self._closed.entries.get(server, 0)
+
+    def _look_at_queues(self, row: PeerRow, event: Connection) -> None:
+        """Add what waits in the kernel at both ends of a connection that is open."""
+        if self._queues_of is None or event.end != "open":
+            return
+        client, server = event.client.address, event.server.address
+        if (queues := self._queues_of(client, server)) is not None:
+            row.recv_q += queues[0]
+            row.send_q += queues[1]
+        if (queues := self._queues_of(server, client)) is not None:
+            row.service_recv_q += queues[0]
+            row.service_send_q += queues[1]
 
     def rows(self, going_on: Iterable[Connection] = ()) -> list[PeerRow]:
         """A row for each peer, with the connections that are not over."""
@@ -68,6 +90,7 @@ class Workload(Inquiry):
             if load is None or load is self._loads.entries.get(key):
                 loads[key] = load = _copy(load)
             _add(load, event, *self._facts(event))
+            self._look_at_queues(load.row, event)
         taken: Counter[str] = Counter()
         for (service, _, _), load in loads.items():
             taken[service] += load.row.taken
@@ -85,9 +108,7 @@ class Workload(Inquiry):
 def _key(event: Connection) -> _Key:
     peer = event.client
     name = peer.address
-    if peer.process is not None:
-        name = f"{peer.process.pid}"
-    elif isinstance(peer.identity, bytes) and peer.identity:
+    if isinstance(peer.identity, bytes) and peer.identity:
         name = peer.identity.hex()
     return event.server.address, host_of(peer.address), name
 

@@ -55,7 +55,7 @@ class SocketRecord(Record):
 
 
 class PeerRecord(Record):
-    """One peer of a bound address: by its process if that is known, else by its identity or its address."""
+    """One peer of a bound address: by its identity, else by its address."""
 
     service: str  # the bound address
     peer: str  # the address of its last connection
@@ -74,6 +74,10 @@ class PeerRecord(Record):
     waiting: int = 0  # its own requests without a reply, at the end
     window_closed_ns: int = 0  # it had no room, and the service had more for it
     waited_ns: int = 0  # the service had no room, and it had more
+    recv_q: int = 0  # live, of its sockets on this machine: octets that its program has not taken
+    send_q: int = 0  # likewise: octets that the service has not acknowledged
+    service_recv_q: int = 0  # the same of the sockets of the service to it
+    service_send_q: int = 0
 
 
 class PeerFigure(NamedTuple):
@@ -96,6 +100,10 @@ PEER_FIGURES = (
     PeerFigure("waiting", "Waiting", "count", "gauge", "Requests of peers that have no reply."),
     PeerFigure("window_closed_ns", "No room", "time", "counter", "How long peers had no room for more."),
     PeerFigure("waited_ns", "Waited", "time", "counter", "How long peers waited for room at the service."),
+    PeerFigure("recv_q", "Recv-Q", "count", "gauge", "Octets in the kernel that peers have not taken."),
+    PeerFigure("send_q", "Send-Q", "count", "gauge", "Octets in the kernel of peers that are not acknowledged."),
+    PeerFigure("service_recv_q", "Its Recv-Q", "count", "gauge", "Octets of peers that the service has not taken."),
+    PeerFigure("service_send_q", "Its Send-Q", "count", "gauge", "Octets to peers that are not acknowledged."),
 )
 """The figures of peers, in the order of tables."""
 

@@ -1,0 +1,54 @@
+"""Live, the kernel says what waits at both ends of a connection: a worker that takes nothing, and one that does."""
+
+import json
+import signal
+import subprocess
+import sys
+
+from tests.peers.test_services_of_one_machine import is_capturing
+from tests.support.live_program import wait_for
+from tests.support.namespaces import Side, needs_namespaces
+
+pytestmark = needs_namespaces
+
+_WORK = """
+import time, zmq
+context = zmq.Context()
+pusher = context.socket(zmq.PUSH)
+pusher.bind("tcp://127.0.0.1:5555")
+workers = [context.socket(zmq.PULL) for _ in range(2)]
+for worker in workers:
+    worker.rcvhwm, worker.rcvbuf = 1, 4096
+    worker.connect("tcp://127.0.0.1:5555")
+time.sleep(0.5)
+for number in range(40):
+    pusher.send(b"work " * 1000)
+while workers[0].poll(500):
+    workers[0].recv()
+time.sleep(1.5)
+print("ready", flush=True)
+input()
+context.destroy(linger=0)
+"""
+
+
+def test_what_waits_at_a_worker_that_takes_nothing(side: Side) -> None:
+    diagnose = [sys.executable, "-m", "zmtpsniff", "diagnose", "--live", "-i", "lo", "-T", "json"]
+    work = side.command(sys.executable, "-c", _WORK)
+    with subprocess.Popen(side.command(*diagnose), stdout=subprocess.PIPE, text=True) as program:
+        wait_for(lambda: is_capturing(side) or program.poll() is not None)
+        with subprocess.Popen(work, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as peers:
+            assert peers.stdout is not None
+            assert peers.stdout.readline() == "ready\n"
+            program.send_signal(signal.SIGINT)
+            said, _ = program.communicate(timeout=60)
+            peers.communicate("\n", timeout=60)
+    found = [json.loads(line) for line in said.splitlines()]
+    (slow,) = [one for one in found if one.get("code") == "subscriber-slow"]
+    behind, taking = slow["peers"]
+    assert behind["peer"] == slow["endpoints"][0]
+    assert behind["recv_q"] > 0
+    assert behind["service_send_q"] > 0
+    assert behind["window_closed_ns"] > 0
+    assert "recv_q" not in taking
+    assert "service_send_q" not in taking
