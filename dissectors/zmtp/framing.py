@@ -2,7 +2,7 @@
 
 A reader takes octets and passes frames to its :class:`~dissectors.zmtp.session.Session`. The loop over frames is the
 hottest code of the program. So it is one method with local variables and the common case first, and reads the headers
-of short frames and of whole long ones itself; :mod:`dissectors.zmtp.frame_headers` reads all others. If the session
+of short frames itself; :mod:`dissectors.zmtp.frame_headers` reads all others. If the session
 says that messages need no closer look, the loop makes their events itself.
 
 A frame whose octets have not all come waits in the buffer. If it lacks many octets, the reader collects its body piece
@@ -21,15 +21,13 @@ from typing import Literal
 from dissectors.events import Cut, Message, Octets
 from dissectors.snapshots import Live, Part, quick
 from dissectors.zmtp import wire
-from dissectors.zmtp.buffer import WAIT_LIMIT, Buffer, LongBody, collect, is_collected, skip
+from dissectors.zmtp.buffer import Buffer, LongBody, collect, is_collected, skip
 from dissectors.zmtp.frame_headers import read_v1, read_v2
 from dissectors.zmtp.session import Session
 
 Failure = Literal["lost", "unreadable"]
 
-# So many octets are worth a check whether all messages are alike. This is a copy, since a global is quick to read.
-_ENOUGH_ALIKE = wire.ENOUGH_ALIKE
-_ESCAPE_V1 = wire.LENGTH_ESCAPE_V1  # likewise
+_ESCAPE_V1 = wire.LENGTH_ESCAPE_V1  # a copy, since a global is quick to read
 # The highest flags of a frame of a message, in ZMTP 2.0 and later.
 _LAST_OF_MESSAGES = wire.LONG | wire.MORE
 
@@ -65,20 +63,11 @@ class FrameReader(Part):
         parts = session.parts
         append = journal.out.append
         time_ns, packet, flow, src, dst = journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst
-        socket_type, offset, seen, keep = session.socket_type, journal.begin, journal.seen, session.keep
+        socket_type, offset, seen = session.socket_type, journal.begin, journal.seen
         if packet != journal.counted:
             journal.turn()
         part = journal.part
         body: Octets | None
-        if plain and not parts and end - position >= _ENOUGH_ALIKE and not data[position] and not is_v1:
-            count, length = wire.count_alike(data, position), data[position + 1]
-            size = 2 + length
-            stop = position + count * size
-            alike = [data[start + 2 : start + size] for start in range(position, stop, size)]
-            for number, body in enumerate(alike, part + 1):
-                append(Message(time_ns, packet, flow, src, dst, [body], socket_type, offset, seen, number))
-            part = journal.part = part + count
-            position = stop
         while end - position >= 2:
             flags = data[position]
             if 0 < flags < _ESCAPE_V1 if is_v1 else flags <= 1:
@@ -96,17 +85,9 @@ class FrameReader(Part):
                 # It may change what this loop holds in local variables.
                 return self._odd_frame(data, position)
             else:
-                start = position + 9
-                stop = start + int.from_bytes(data[position + 1 : start], "big")
-                if not is_v1 and start <= end and 255 < stop - start <= keep and stop - end <= WAIT_LIMIT:
-                    if stop > end:
-                        self._buffer.need = stop - position
-                        break
-                    body = data[start:stop]
-                else:
-                    flags, body, stop = self._frame(data, position)
-                    if body is None:
-                        return stop
+                flags, body, stop = self._frame(data, position)
+                if body is None:
+                    return stop
             position = stop
             if flags & 1:
                 if len(parts) < session.many:

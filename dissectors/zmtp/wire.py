@@ -54,23 +54,3 @@ BROKEN_ERROR = b"^RROR"
 def flags_inside(flags: int) -> int:
     """The flags of a frame of ZMTP 2.0 and later, from the flags octet inside a message of WebSocket or a box."""
     return (MORE if flags & MORE_INSIDE else 0) | (COMMAND if flags & COMMAND_INSIDE else 0)
-
-
-# With fewer octets than this it does not pay to find out whether all messages in them are alike.
-ENOUGH_ALIKE = 64
-
-
-def count_alike(data: bytes, position: int) -> int:
-    """Count the whole messages from ``position`` on, if each is one short frame and all have one length.
-
-    Most packets with many messages have such ones. To compare all their headers at once is cheaper than to read one
-    after the other. ``data`` has at least two octets from ``position`` on. If the messages are not alike, the number
-    is 0.
-    """
-    length = data[position + 1]
-    step = 2 + length
-    stop = len(data) - (len(data) - position) % step
-    count = (stop - position) // step
-    if data[position:stop:step].count(0) != count or data[position + 1 : stop : step].count(length) != count:
-        return 0
-    return count
