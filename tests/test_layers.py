@@ -254,7 +254,7 @@ ALLOWED = {
         "dissectors.events",
     },
 }
-SPARK = ["pyspark", "pyarrow", "pandas", "numpy", "duckdb"]
+SPARK = ["pyspark", "pyarrow", "pandas", "duckdb"]
 LATE = [
     "rich",
     "textual",
