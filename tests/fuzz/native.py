@@ -83,8 +83,8 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
 def _flow(facts: int, first: reference.PlainSegment) -> tuple[Any, ...]:
     """A flow whose numbers are those of the first packet of a direction."""
     side, offset = facts >> 4 & 1, len(first.key)
-    mine = (1, first.seq, 500, 300, 2, 7, b"\1\0" if facts & 0x20 else b"", (1400, offset), offset)
-    theirs = (1 + (facts >> 5 & 1), first.ack, 400, 1 << 40, 0, 0, b"", (300_000,) * 16, 0)
+    mine = (1, first.seq, 500, 300, 7, b"\1\0" if facts & 0x20 else b"", (1400, offset), offset)
+    theirs = (1 + (facts >> 5 & 1), first.ack, 400, 1 << 40, 0, b"", (300_000,) * 16, 0)
     step = (facts & 1, facts >> 1 & 1, 1, 0, 0, 0, 0, 0, _PAUSE_NS) if facts & 0x40 else None
     return first.key, side, 0, *((theirs, mine) if side else (mine, theirs)), step
 
