@@ -69,6 +69,7 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
         first = next((one for one in segments[begin:] if one is not None and one.key == key), None)
         return None if first is None or facts & 0xC0 == 0xC0 else _flow(facts, first)
 
+    both.wanted(octets, bytes(rows), lambda key: key[-1] & 1)
     sides = [_TEXTS[number % len(_TEXTS)] for number in range(2 * len(packets))]
     begin = 0
     while begin <= len(packets):
@@ -77,6 +78,8 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
             most = (facts >> 3 & 1) * 9 or 1 << 62
             both.lines(octets, carried, bytes(rows), 1, messages, frames, sides, most, _fragment)
             both.tally(messages, bytes(rows), 1000, 50.5)
+            numbers = bytes(8 * len(packets))
+            both.cells(octets, carried, bytes(rows), numbers, facts, messages, frames, numbers, most)
         begin = stop + 1
 
 
