@@ -87,7 +87,7 @@ class JsonlRenderer:
         What a message has in common with the one before stays; two equal but different objects only make it anew.
         """
         parts: list[str] = []
-        packet = time_ns = flow = src = socket_type = None
+        packet = time_ns = flow = src = dst = socket_type = None
         head = end = ""
         for event in events:
             if type(event) is not Message or event.payload is not None or event.bodies:
@@ -98,12 +98,12 @@ class JsonlRenderer:
                 or event.time_ns is not time_ns
                 or event.flow is not flow
                 or event.src is not src
+                or event.dst is not dst
                 or event.socket_type is not socket_type
             ):
-                packet, time_ns, flow, src, socket_type = (
-                    event.packet, event.time_ns, event.flow, event.src, event.socket_type,
-                )  # fmt: skip
-                begin, end = _of_sender(flow, src, event.dst, socket_type)
+                packet, time_ns, flow = event.packet, event.time_ns, event.flow
+                src, dst, socket_type = event.src, event.dst, event.socket_type
+                begin, end = _of_sender(flow, src, dst, socket_type)
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{begin}'
             frames = event.frames
             shown = self._shown(frames[0]) if len(frames) == 1 else ",".join(map(self._shown, frames))
