@@ -77,6 +77,7 @@ def test_it_grows(times: Times, kind: Kind, waited: str, severity: str | None) -
         [(0.1 * number, 10.0 * number) for number in range(400)],  # a burst drains
         STUCK[:80],  # for less than a second
         [(100.0 * number, None if number % 2 else 100.0 * number + 5) for number in range(30)],  # few
+        [(10.0 * number, None if number % 4 else 10.0 * number + 5) for number in range(400)],  # it drops some
         [(1.0 * number, 1.0 * number + 40) for number in range(3000)],  # many at a time, and none waits for long
     ],
 )

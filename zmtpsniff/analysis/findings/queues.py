@@ -5,7 +5,8 @@ Theory
 
 What a program took and has not passed on is in its queue, in its memory or its kernel's, or it is lost. The ways of
 messages show both times of each message, so that the queue at any time is known. It is kept in intervals, which become
-longer where there are many. Where the octets are all that a message and the next one have in common, that is possible.
+longer where there are many. A message that went no further while a later one did is dropped, perhaps on purpose, and
+is in no queue. Where the octets are all that a message and the next one have in common, that is possible.
 
 A queue after a burst is no fault: it drains. One that rises for a second or longer, so that what comes last waits half
 a second, grows: more comes in than goes out. If it is still there in the end, that is a warning. The program is not to
@@ -13,6 +14,7 @@ blame if it could not send more, since the next one had no room, or if a broker 
 then it is a note.
 """
 
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from itertools import accumulate
 
@@ -28,6 +30,7 @@ _LEAST = 20  # messages in a queue that grows
 _RISE_NS = 1_000_000_000
 _WAIT_NS = 500_000_000
 _SENDERS = 64  # sockets of one program
+_UNPASSED = 4096  # messages of one program
 
 
 class QueueCount:
@@ -36,7 +39,6 @@ class QueueCount:
     def __init__(self) -> None:
         """Begin without any."""
         self.at = ""  # the socket that took the first
-        self.taken = 0
         self.passed = 0
         self.asks = False  # some of them are requests
         self.guessed = 0  # the same octets passed on, and nothing else tells that they are the same message
@@ -45,34 +47,46 @@ class QueueCount:
         self._width_ns = _WIDTH_NS
         self._in: dict[int, int] = {}
         self._out: dict[int, int] = {}
+        self._latest_ns = 0  # when it took the latest message that it passed on
+        self._unpassed: deque[tuple[int, int, int]] = deque(maxlen=_UNPASSED)  # time, packet, flow
 
     def add(self, taken: Hop, passed: Hop | None) -> None:
         """The program took a message, and passed it on; None: it has not until now."""
         leg = taken.leg
         self.at = self.at or leg.dst
-        self.taken += 1
-        self._count(self._in, leg.time_ns)
         self.asks |= taken.way.kind == "request"
-        if passed is None or passed.leg.time_ns - leg.time_ns >= _WAIT_NS:
+        if passed is None:
+            self._unpassed.append((leg.time_ns, leg.packet, leg.flow))
+            return
+        if passed.leg.time_ns - leg.time_ns >= _WAIT_NS:
             self.seen.add(leg.time_ns, leg.packet, leg.flow)
-        if passed is not None:
-            self.passed += 1
-            self.guessed += passed.is_guess
-            self._count(self._out, passed.leg.time_ns)
-            if len(self.senders) < _SENDERS:
-                self.senders[passed.leg.src] = None
-
-    def _count(self, counts: dict[int, int], time_ns: int) -> None:
-        place = time_ns // self._width_ns
-        counts[place] = counts.get(place, 0) + 1
-        if len(counts) > _INTERVALS:
+        self.passed += 1
+        self.guessed += passed.is_guess
+        self._latest_ns = max(self._latest_ns, leg.time_ns)
+        for counts, time_ns in ((self._in, leg.time_ns), (self._out, passed.leg.time_ns)):
+            place = time_ns // self._width_ns
+            counts[place] = counts.get(place, 0) + 1
+        if len(self._out) > _INTERVALS or len(self._in) > _INTERVALS:
             self._width_ns *= 2
             self._in, self._out = _joined(self._in), _joined(self._out)
+        if len(self.senders) < _SENDERS:
+            self.senders[passed.leg.src] = None
+
+    @property
+    def _held(self) -> list[tuple[int, int, int]]:
+        """The messages that it has not passed on, nor any that came later."""
+        return [one for one in self._unpassed if one[0] > self._latest_ns]
+
+    @property
+    def taken(self) -> int:
+        """How many it passed on or holds."""
+        return self.passed + len(self._held)
 
     def levels(self) -> list[tuple[int, int]]:
         """How long the queue was at the end of each interval in which it changed, and when that was."""
-        places = sorted(self._in.keys() | self._out.keys())
-        levels = accumulate(self._in.get(place, 0) - self._out.get(place, 0) for place in places)
+        held = Counter(time_ns // self._width_ns for time_ns, _, _ in self._held)
+        places = sorted(self._in.keys() | self._out.keys() | held.keys())
+        levels = accumulate(self._in.get(place, 0) + held[place] - self._out.get(place, 0) for place in places)
         return [((place + 1) * self._width_ns, level) for place, level in zip(places, levels, strict=True)]
 
     def row(self) -> QueueRow:
@@ -83,7 +97,11 @@ class QueueCount:
 
     def claims(self, waited: Iterable[str]) -> Iterator[Claim]:
         """The claim that it grows, if it does. ``waited``: senders whose receivers had no room."""
-        if not self.seen.count:
+        seen = Occurrences()
+        seen.merge(self.seen)
+        for one in self._held:
+            seen.add(*one)
+        if not seen.count:
             return
         levels = self.levels()
         most_ns, most = max(levels, key=lambda each: each[1])
@@ -108,7 +126,7 @@ class QueueCount:
             f"the queue of {self.at} grew to {plural(most, 'message')} in {about(rise_ns)}: what came last waited "
             f"{about(wait_ns)}{told}",
             f"it took {plural(self.taken, 'message')} and passed {self.passed:,} on, as the way of each shows{why}",
-            self.seen,
+            seen,
             [self.at],
             "note" if why or 2 * left < most else None,
             certainty="possible" if 2 * self.guessed > self.passed else "likely",
