@@ -1,9 +1,9 @@
 """Messages in columns, without an object for each of them."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from dissectors.columns import FRAME, MESSAGE, PAIRED, ROW
@@ -92,23 +92,36 @@ class MessageBatch:
         """Messages with the frames, the packets and the senders of these."""
         return MessageBatch(self.octets, self.rows, self.first_packet, columns, self.frames, self.carried, self.senders)
 
-    def split(self, stays: Callable[[BatchSide], bool]) -> "list[MessageBatch | Message]":
-        """The same messages in order, those as objects whose sender does not stay in a batch."""
+    def split(
+        self,
+        stays: Callable[[BatchSide], bool],
+        least: int = 0,
+        stays_in_few: Callable[[BatchSide], bool] | None = None,
+    ) -> "list[MessageBatch | Message]":
+        """The same messages in order, those as objects whose sender does not stay in a batch.
+
+        Among fewer than ``least`` messages in a row that stay, only those stay whose sender does so in a few.
+        """
         staying = [stays(sender) for sender in self.senders]
-        if all(staying):
+        is_short = stays_in_few is not None and len(self) < least
+        if all(staying) and not is_short:
             return [self]
         if not any(staying):
             return [*self.messages()]
+        senders = [column[1] for column in MESSAGE.iter_unpack(self.columns)]
+        flags = [staying[sender] for sender in senders]
+        if stays_in_few is not None:
+            in_few = [stays_in_few(sender) for sender in self.senders]
+            for begin, end in _runs(flags):
+                if flags[begin] and end - begin < least:
+                    flags[begin:end] = [in_few[sender] for sender in senders[begin:end]]
         found: list[MessageBatch | Message] = []
-        begin = 0
-        for place, column in enumerate(MESSAGE.iter_unpack(self.columns)):
-            if not staying[column[1]]:
-                if begin < place:
-                    found.append(self.part(begin, place))
-                found += self.part(place, place + 1).messages()
-                begin = place + 1
-        if begin < len(self):
-            found.append(self.part(begin, len(self)))
+        for begin, end in _runs(flags):
+            run = self.part(begin, end)
+            if flags[begin]:
+                found.append(run)
+            else:
+                found += run.messages()
         return found
 
     def bodies(self) -> tuple[int, list[bytes]]:
@@ -179,3 +192,11 @@ class MessageBatch:
                 single = end
             begin = end
         yield from ((message, None) for message in self.part(single, count).messages())
+
+
+def _runs(flags: Sequence[bool]) -> list[tuple[int, int]]:
+    """Where each run of equal flags begins and ends."""
+    if not flags:
+        return []
+    edges = [0, *(place for place in range(1, len(flags)) if flags[place] != flags[place - 1]), len(flags)]
+    return list(pairwise(edges))

@@ -79,10 +79,11 @@ NO_RULES = Rules()
 class Conversation:
     """The state of patterns for one connection: its rules, and what came before they were known."""
 
-    __slots__ = ("dossier", "early_octets", "inference", "patience_ns", "pings", "rules")
+    __slots__ = ("dossier", "early_octets", "inference", "is_odd", "patience_ns", "pings", "rules")
 
     def __init__(self, flow: int) -> None:
         """Begin with the first greeting."""
+        self.is_odd = False  # pairs of its messages often need a closer look than columns give
         self.dossier = Dossier(flow)
         self.early_octets = 0  # of its early events
         self.inference: Inference | None = None  # while the socket types are not known, and not announced

@@ -1,5 +1,6 @@
 """The stage of patterns: it hands the events of each connection to the rules of its socket types."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
@@ -39,6 +40,7 @@ from zmtpsniff.net.notices import Delay, Doubt, Notice, Refusal
 
 _SETTLE_NS = 1_000_000_000
 _EARLY_OCTETS = 65_536  # of a connection's events to keep before both sides have said their socket types
+_FEW_LOOKS, _PART_LOOKS = 8, 1 / 16  # of a batch: a connection with more closer looks is not paired in columns again
 _EVENT_COST = 400  # octets of memory that an event takes beside its content
 
 
@@ -101,6 +103,8 @@ class Patterns:
         conversation = self._conversations.get(flow)
         if conversation is None or conversation.pings is not None or flow not in self._on_message:
             return False
+        if conversation.is_odd:
+            return False
         return isinstance(conversation.rules, RequestReply | LockStep) and conversation.rules.in_columns
 
     def _pair(self, batch: MessageBatch) -> list[AnyEvent | MessageBatch]:
@@ -108,6 +112,7 @@ class Patterns:
         assert core is not None
         forwarding = self._rulebook.forwarding
         found: list[AnyEvent | MessageBatch] = []
+        looks: Counter[int] = Counter()  # by flow
         place = 0
         while place < len(batch):
             rules = [self._pairing(side) for side in batch.senders[::2]]
@@ -129,8 +134,12 @@ class Patterns:
             for message in batch.part(place, place + 1).messages():
                 if (take := self._on_message.get(message.flow)) is not None:
                     take(message)
+                looks[message.flow] += 1
                 found += [message, *(problem for _, problem in self._problems.placed(0))]
             place += 1
+        for flow, count in looks.items():
+            if count > max(_FEW_LOOKS, _PART_LOOKS * len(batch)) and flow in self._conversations:
+                self._conversations[flow].is_odd = True
         return found
 
     def _pairing(self, side: BatchSide) -> Rules | None:
