@@ -90,6 +90,17 @@ main()
 """
 
 
+BEFORE = "CAPTURE"
+
+
+@pytest.fixture(name="before")
+def _before() -> Iterator[Path]:
+    """A capture that every user may read, wherever the clone is."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(shutil.copy(FIXTURES / "m31_req_rep.pcap", folder))
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -102,12 +113,13 @@ main()
         ),
         ["diagnose", "--live"],
         ["trace", "--live"],
-        ["diff", "--live", str(FIXTURES / "m31_req_rep.pcap")],
+        ["diff", "--live", BEFORE],
         ["check", "--live", "--include", "protocol"],
     ],
     ids=" ".join,
 )
-def test_it_needs_nothing_more_that_only_root_may_read(command: list[str], tmp_path: Path) -> None:
+def test_it_needs_nothing_more_that_only_root_may_read(command: list[str], tmp_path: Path, before: Path) -> None:
+    command = [str(before) if word is BEFORE else word for word in command]
     port = free_port()
     options = ["-i", "lo", "-f", f"tcp port {port}", "-c", "10"]
     program = [*SUDO, sys.executable, "-c", OUT_OF_REACH, *command, *options]

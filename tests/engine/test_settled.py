@@ -1,6 +1,7 @@
 """Records are the same with and without the native core, and the core does as its specification says."""
 
 import io
+import json
 import random
 from pathlib import Path
 
@@ -47,6 +48,7 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
         monkeypatch.setattr(reader, "row_finder", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
+    monkeypatch.setattr(sniffer, "SHORTEST_PAIRED", 0)
     return both
 
 
@@ -106,9 +108,27 @@ def test_several_requests_at_once_are_paired_in_columns(both: BothCores) -> None
     assert [reply.paired for reply in replies] == ["envelope"] * 40
 
 
+@pytest.mark.parametrize("size", [1, 7, 40])
+def test_a_long_message_of_many_frames_is_read_as_objects(size: int, both: BothCores) -> None:
+    """It is not over where a batch ends, and longer than the core keeps of one."""
+    octets = message(3, *[b"x" * 4000] * 40)
+    sent = [Piece(0, octets[begin : begin + 1400]) for _ in range(3) for begin in range(0, len(octets), 1400)]
+    conversation = Conversation("long", (*greetings(3, b"PUSH", b"PULL"), *sent))
+    given = packets(segments(conversation), (1, 2), (40_000, 5555), 10**18, 10**5)
+    found = [json.loads(line) for line in records(Packets(given, size)).splitlines()]
+    messages = [record for record in found if record["type"] == "message"]
+    assert [[frame["length"] for frame in record["frames"]] for record in messages] == [[4000] * 40] * 3
+    assert not [record for record in found if record["type"] == "problem"]
+
+
 @settings(max_examples=40, deadline=None)
-@given(seed=st.integers(0, 1 << 32), batch=st.sampled_from([1, 3, 40, 1000]), columns=st.booleans())
-def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) -> None:
+@given(
+    seed=st.integers(0, 1 << 32),
+    batch=st.sampled_from([1, 3, 40, 1000]),
+    columns=st.booleans(),
+    shortest=st.sampled_from([0, 4, 16]),
+)
+def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, shortest: int) -> None:
     given = world(random.Random(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
         modules = sniffer, jsonl, statistics_module, patterns_module, requests_module
@@ -119,5 +139,6 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool) ->
             monkeypatch.setattr(module, "core", BothCores())
         monkeypatch.setattr(settled, "LONGEST_RUN", 1)
         monkeypatch.setattr(settled, "LEAST", 0)
+        monkeypatch.setattr(sniffer, "SHORTEST_PAIRED", shortest)
         assert records(Packets(given, batch), columns) == expected[0]
         assert results(Packets(given, batch)) == expected[1]

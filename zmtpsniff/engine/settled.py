@@ -19,6 +19,7 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.block import Block
+from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.net.flow import Flow, FlowDirection
 
 LEAST = 1024
@@ -192,6 +193,8 @@ _NOBODY = BatchSide(0, "", "", None, False, False, True, True)
 def _facts(direction: FlowDirection, half: Half) -> tuple[Any, ...]:
     """The facts of one side, with mode 0 if its octets need a look."""
     carry = half.carry()
+    if carry is not None and len(carry) > MOST_CARRY:
+        carry = None
     mode = 0 if carry is None else _WANTED
     _, _, part = half.journal.tally
     lengths = tuple(len(octets) for _, octets, _, _ in direction.recent)

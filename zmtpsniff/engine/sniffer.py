@@ -31,7 +31,8 @@ if TYPE_CHECKING:  # few runs need them
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
 _MOST_KEY_FAULTS = 8
-_SHORTEST_PAIRED = 16  # messages in a row whose pairs are found in columns; fewer are quicker as objects
+SHORTEST_PAIRED = 16
+"""Messages in a row whose pairs are found in columns; fewer are quicker as objects."""
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 _STALL_NS = 500_000_000  # a live capture gives a batch much more often, if need be an empty one
 _LATEST_NS = 2_000_000_000  # a capture that gives nothing has given all that is older
@@ -332,7 +333,7 @@ def _opened(
     places = [0]
     for event in events:
         if isinstance(event, MessageBatch):
-            found += event.split(attrgetter("has_patterns"), _SHORTEST_PAIRED, _is_paired)
+            found += event.split(attrgetter("has_patterns"), SHORTEST_PAIRED, _is_paired)
         else:
             found.append(event)
         places.append(len(found))

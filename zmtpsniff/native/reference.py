@@ -12,13 +12,13 @@ from math import ceil, log
 from typing import Any, NamedTuple, Protocol
 
 from dissectors.columns import ASKED, FRAME, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
+from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.words import link_types
 
 # Numbers of the parts whose facts these are, as in core.c; tests/native/test_core.py holds them equal.
 RECENT = 16
 RECENT_OCTETS = 256 << 10
 WAIT_LIMIT = 4096
-MOST_CARRY = 64 << 10
 MOST_FRAMES = 1024
 LATEST_ACK = 1 << 26
 MOST_FLOWS = 4096
