@@ -49,14 +49,14 @@ def test_a_receiver_may_close_at_any_time() -> None:
 
 def test_a_receiver_that_closes_while_jobs_wait_for_it() -> None:
     """A real PULL that was behind, and the same that takes them all first."""
-    (found,) = diagnose(FIXTURES / "rec_unread_jobs.pcap")[:1]
+    (found,) = diagnose(FIXTURES / "work/rec_unread_jobs.pcap")[:1]
     assert (found.severity, found.code, found.certainty) == ("warning", "unsent-at-end", "certain")
     pull, push = found.endpoints
     assert found.summary == (
         f"the PULL at {pull} closed its connection to {push} in the middle of a message that {push} was sending"
     )
     assert found.known == "it had had no room for 693 ms before, and was asked for it 2 times"
-    assert diagnose(FIXTURES / "rec_unread_jobs_ok.pcap") == []
+    assert diagnose(FIXTURES / "work/rec_unread_jobs_ok.pcap") == []
 
 
 def waits(to: str, cause: Cause = "window", *, is_open: bool = False) -> Callable[[Connection], Stall]:

@@ -54,14 +54,12 @@ FAULTY = {
     "rec_stolen_identity": ["identity-shared"],
     "rec_third_of_a_pair": ["protocol-violated"],
     "rec_two_replies": ["protocol-violated"],
-    "rec_unread_jobs": ["unsent-at-end"],
     "rec_unanswered_request": ["request-unanswered"],
     "sec_curve_keys": ["server-key-wrong"],  # one of its clients, certain by the keys in the file
     "sec_mismatch_null_curve": ["mechanisms-differ"],
     "sec_plain_refused_435": ["credentials-refused"],
     "sec_types_push_pub": ["sockets-mismatched"],
     "rec_growing_connections": ["connections-grow"],
-    "rec_growing_queue": ["queue-grows"],
 }
 # Of the recorded captures with known contents, those whose names say that something is wrong in them.
 SHARED_FAULTY = re.compile("bad_|mix_|m31_backpressure|sec_(curve_refused|mismatch|plain_refused|types)")

@@ -43,10 +43,10 @@ STUCK = [(taken, passed if passed <= 2000 else None) for taken, passed in SLOW]
 
 
 def test_a_program_that_is_slower_than_its_jobs_come() -> None:
-    (found,) = diagnose(FIXTURES / "rec_growing_queue.pcap")
+    (found,) = diagnose(FIXTURES / "work/rec_growing_queue.pcap")
     assert (found.severity, found.code, found.certainty) == ("warning", "queue-grows", "possible")
     assert " grew to 132 messages in 1.4 s: what came last waited 3.4 s; 122 were left in the end" in found.summary
-    assert diagnose(FIXTURES / "rec_growing_queue_ok.pcap") == []
+    assert diagnose(FIXTURES / "work/rec_growing_queue_ok.pcap") == []
 
 
 def test_what_it_holds_is_its_queue() -> None:

@@ -33,7 +33,6 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "third_of_a_pair": [("pair-in-use", "warning", 28)],
     "reconnect_storm": [("reconnect-storm", "warning", None)],
     "cut_message": [("truncated-frame", "note", 55)],
-    "unread_jobs": [("truncated-frame", "note", 28)],
     "growing_connections": [],
     "numbered_messages": [],
     "numbered_topics": [],
@@ -46,7 +45,6 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "closing_worker": [("request-unanswered", "warning", 39)],
     "proxy": [("request-unanswered", "warning", 61), ("request-unanswered", "warning", 62)],
     "forwarder": [("slow-joiner", "note", 46)],
-    "growing_queue": [],
 }
 # What a handshake that never ends has beside what patterns find.
 OF_HANDSHAKES = {"greeting-truncated", "handshake-incomplete"}
