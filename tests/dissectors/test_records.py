@@ -58,12 +58,13 @@ from zmtpsniff.spark.tables import TABLES
 said["columns"] = {table: {column.name: column._asdict() for column in columns} for table, columns in TABLES.items()}
 said["rows"] = None
 if find_spec("pyarrow"):
-    from zmtpsniff.spark.rows import Backlog, ConnectionId, RowOrigin, Rows
+    from zmtpsniff.spark.rows import ConnectionId, RowOrigin, Rows
 
-    backlog = Backlog()
+    rows = Rows(0)
+    backlog = rows.backlog()
     backlog.take(events, {1: ConnectionId("01", False)})
     origin = RowOrigin("series", {0: "file"})
-    made = Rows(0).of_events(backlog, origin)
+    made = rows.of_events(backlog, origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))
 """

