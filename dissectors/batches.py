@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dissectors.columns import FRAME, MESSAGE, PAIRED, ROW
 from dissectors.events import Envelope, Message, Octets, Place
 
-_SENDER, _FIRST, _COUNT = 1, 3, 4  # places in a MESSAGE
+_SENDER, _FIRST, _COUNT, _REQUEST, _LATENCY = 1, 3, 4, 12, 13  # places in a MESSAGE
 
 DELIMITER_ONLY = Envelope(0, True)
 
@@ -164,6 +164,13 @@ class MessageBatch:
                     message.forwards = Place(via_flow, via, via_part)
             found.append(message)
         return found
+
+    def latencies(self) -> Iterator[tuple[BatchSide, int]]:
+        """Of each reply whose request is known its sender, and how long it took in nanoseconds."""
+        senders = self.senders
+        for column in MESSAGE.iter_unpack(self.columns):
+            if column[_REQUEST]:
+                yield senders[column[_SENDER]], column[_LATENCY]
 
     def runs(self) -> Iterator[tuple[Message, list[bytes] | None]]:
         """The same, those of one frame that one side sent in one packet together: the first, and all their frames.

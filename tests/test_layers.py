@@ -142,6 +142,7 @@ ALLOWED = {
         "zmtpsniff.errors",
         "zmtpsniff.render.json_form",
         "zmtpsniff.render.payload",
+        "dissectors.batches",
         "dissectors.events",
         "dissectors.payloads",
         "dissectors.records",

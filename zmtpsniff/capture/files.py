@@ -123,7 +123,7 @@ def open_captures(names: Sequence[str | IO[bytes]]) -> Captures:
     captures = Captures()
     try:
         for name in names:
-            captures.add(name, max(CHUNK // len(names), LEAST_CHUNK))
+            captures.add(name, max(CHUNK // len(names), min(CHUNK, LEAST_CHUNK)))
     except CaptureError:
         captures.close()
         raise

@@ -111,8 +111,7 @@ def live(
             witness=diagnosis,
             selector=selector,
         )
-        observed = observer.metrics is not None or observer.otlp is not None
-        batches = reads_columns(output) and selector is None and not observed
+        batches = reads_columns(output) and selector is None and observer.otlp is None
         settings = keeping(dissection, output)._replace(batches=batches)
         capture = Dissection(source, settings, collaborators, through=through)
         yields = shares_terminal(sys.stderr, output.file)  # also if the line was asked for

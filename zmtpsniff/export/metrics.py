@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_serve
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from dissectors.address import host_of, port_of
+from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
 from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure, PeerRow
@@ -152,15 +153,14 @@ class Metrics:
         self._close()
 
     def take(self, events: Sequence[AnyEvent]) -> None:
-        """Count some events."""
+        """Count some events; messages may be in columns."""
+        for batch in events:
+            if isinstance(batch, MessageBatch):
+                for side, latency_ns in batch.latencies():
+                    self._count_reply(side, latency_ns)
         for event in self._diagnosis.take(events):
             if type(event) is Message:
-                latencies = self._flows.get(event.flow)
-                if latencies is None:
-                    latencies = self._flows[event.flow] = self._latencies_of(event)
-                latency_ns = event.latency_ns or 0
-                latencies[bisect_left(_BOUNDS_NS, latency_ns)] += 1
-                latencies[-1] += latency_ns
+                self._count_reply(event, event.latency_ns or 0)
             elif isinstance(event, Problem):
                 self._over["zmtp_problems"][event.code, event.severity] += 1
             elif isinstance(event, Connection):
@@ -173,6 +173,13 @@ class Metrics:
             self._is_wanted.clear()
             self._look()
             self._is_new.set()
+
+    def _count_reply(self, reply: Message | BatchSide, latency_ns: int) -> None:
+        latencies = self._flows.get(reply.flow)
+        if latencies is None:
+            latencies = self._flows[reply.flow] = self._latencies_of(reply)
+        latencies[bisect_left(_BOUNDS_NS, latency_ns)] += 1
+        latencies[-1] += latency_ns
 
     def _look(self) -> None:
         """Add up the connections that are over and those that are open, and count the findings."""
@@ -209,7 +216,7 @@ class Metrics:
                     value = getattr(row, one.field)
                     counts[_peer_family(one)][labels] += value / 1e9 if one.kind == "time" else value
 
-    def _latencies_of(self, reply: Message) -> list[int]:
+    def _latencies_of(self, reply: Message | BatchSide) -> list[int]:
         service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=port_of))
         return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 

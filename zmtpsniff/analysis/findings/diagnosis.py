@@ -128,7 +128,8 @@ class Diagnosis:
         wanted = batch.split(
             lambda side: side.flow in counted or not (side.in_step or side.in_pairs or side.flow in self._on_message)
         )
-        return self._look([one for one in wanted if isinstance(one, Message)])
+        found = self._look([one for one in wanted if isinstance(one, Message)])
+        return [one for one in found if not isinstance(one, Message)]
 
     def _look(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Look at events without batches of messages; the result is that of take()."""
