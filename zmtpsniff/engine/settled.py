@@ -22,8 +22,8 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.net.flow import Flow, FlowDirection
 
-LEAST = 1024
-"""Octets of each direction, with headers, from which a block is worth it."""
+LEAST = 320
+"""Octets of each direction, with headers, from which a block is worth it: some three packets of small messages."""
 LONGEST_RUN = 64
 """Packets that are passed over together, before another one is looked for that is boring."""
 _MANY_BORING = 16  # packets in a row
