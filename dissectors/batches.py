@@ -108,7 +108,7 @@ class MessageBatch:
             return [self]
         if not any(staying):
             return [*self.messages()]
-        senders = [column[1] for column in MESSAGE.iter_unpack(self.columns)]
+        senders = [column[_SENDER] for column in MESSAGE.iter_unpack(self.columns)]
         flags = [staying[sender] for sender in senders]
         if stays_in_few is not None:
             in_few = [stays_in_few(sender) for sender in self.senders]

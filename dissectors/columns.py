@@ -11,7 +11,7 @@ MESSAGE = Struct("=IIIIIIIIIIqqqqq")
 message that it forwards, its stream offset, what its sender had seen, the packet of its request (0: none), its latency
 in nanoseconds, and the packet of the message that it forwards (0: none)."""
 PAIRED: tuple[Literal["envelope", "order"] | None, ...] = (None, "envelope", "order")
-"""What pairs a reply with its request, by the number in a MESSAGE; None: the protocol does."""
+"""The evidence that pairs a reply with its request, by the number in a MESSAGE; None: the protocol."""
 FRAME = Struct("=II")
 """A frame: where its octets begin, in those of the block or behind them in what was carried, and how many they are."""
 WAITING = Struct("=qqqqqIII4x")

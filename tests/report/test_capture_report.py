@@ -43,7 +43,7 @@ def test_command(tmp_path: Path) -> None:
 
 
 def charts_of(name: str, tmp_path: Path) -> Any:
-    """What the scripts of the page of a capture draw."""
+    """The data that the scripts of the page of a capture draw."""
     output = tmp_path / "report.html"
     assert make(str(FIXTURES / name), "-o", str(output)) == (0, "")
     tree: Any = html.fromstring(output.read_text())

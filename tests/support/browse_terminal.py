@@ -30,7 +30,7 @@ _HOPS = 8  # of a key at most: to the app, the widget with the focus, those that
 
 
 def packets_of(path: Path, stored: bool) -> PacketLog:
-    """What keeps the packets of a capture file; with ``stored`` as if it could be read only once."""
+    """The log of the packets of a capture file; with ``stored`` as if it could be read only once."""
     return FilePackets(str(path)) if can_be_read_again([str(path)]) and not stored else StoredPackets()
 
 

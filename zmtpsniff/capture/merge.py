@@ -15,7 +15,7 @@ Run = tuple[int, int]
 def merged(files: Sequence[Iterator[Block]]) -> Iterator[Block]:
     """Merge the packets of several captures by time; of two packets at the same time the earlier file's comes first.
 
-    What is known to come next is yielded before any file is read on, since reading may wait.
+    Packets that are known to come next are yielded before any file is read on, since reading may wait.
     """
     return (block for block, _ in merged_runs(files))
 

@@ -1686,7 +1686,7 @@ typedef struct {
     Step step;
 } Requests;
 
-/* What pair() needs of all flows. */
+/* The state of pair() for all flows. */
 typedef struct {
     Columns columns;
     Requests *flows;

@@ -619,7 +619,7 @@ def count_exchanges(
 
 
 class ProxyCalls(Protocol):
-    """What pairs() asks and tells of messages that proxies pass on; as in analysis/patterns/proxies.py."""
+    """Messages that proxies pass on, as in analysis/patterns/proxies.py; pair() asks it, and tells it more."""
 
     has_replies: Any
 

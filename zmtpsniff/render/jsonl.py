@@ -84,7 +84,7 @@ class JsonlRenderer:
     def _lines(self, events: Sequence[AnyEvent]) -> str:
         """The lines of events. Those of messages are put together here, since most events are such.
 
-        What a message has in common with the one before stays; two equal but different objects only make it anew.
+        A message keeps the text that it shares with the one before. Equal objects that are not the same make it anew.
         """
         parts: list[str] = []
         packet = time_ns = flow = src = dst = socket_type = None

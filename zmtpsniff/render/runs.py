@@ -34,7 +34,7 @@ def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
 
 
 def _common(event: AnyEvent) -> tuple[Any, ...] | None:
-    """What the messages of a run have in common; None if an event is in no run."""
+    """The facts that all messages of a run share; None if an event is in no run."""
     if (
         type(event) is Message
         and len(event.frames) == 1

@@ -103,7 +103,7 @@ class Connections:
     def end_batch(self) -> list[AnyEvent]:
         """Segments of settled flows have been taken by others. Returns events that follow from the time."""
         flows = self._engine.flows
-        # What is kept of them is not counted: a group has one or two flows, which keep little.
+        # Their kept octets are not counted: a group has one or two flows, which keep little.
         flows.pass_time(max(flow.last_ns for flow in flows.flows), 0, is_last=True)
         return self._engine.give()[0]
 

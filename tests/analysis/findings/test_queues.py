@@ -1,11 +1,13 @@
 """The queue of a program that passes messages on: in minus out."""
 
+import json
 from collections.abc import Sequence
 
 import pytest
 
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.queues import QueueCount
 from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
@@ -94,3 +96,9 @@ def test_long_captures_have_longer_intervals() -> None:
 def test_equal_octets_are_possible_only() -> None:
     (claim,) = count(STUCK, is_guess=True).claims([])
     assert claim.certainty == "possible"
+
+
+def test_no_table_shows_a_queue_that_is_possible_only() -> None:
+    for name, count_of_rows in (("rec_proxy.pcap", 1), ("work/rec_growing_queue.pcap", 0)):
+        rows = [json.loads(line) for line in run("stats", "-T", "json", FIXTURES / name).stdout.splitlines()]
+        assert sum(row["type"] == "stats-queue" for row in rows) == count_of_rows

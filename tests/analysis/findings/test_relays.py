@@ -145,3 +145,30 @@ def test_a_reply_for_a_client_that_has_gone_is_a_note_about_the_broker() -> None
     diagnosis.take(scene.events)
     (found,) = (one for one in diagnosis.findings() if one.code == "reply-to-nobody")
     assert (found.severity, found.count, found.endpoints) == ("note", 1, ["10.0.1.1:5555"])
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_broker_whose_workers_have_closed_waits(comes_back: bool) -> None:
+    """It is to blame only if one of them is there again."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))
+    for flow in (2, 3):
+        scene.connect(flow, f"10.0.2.{flow}:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    routing_id = b"\0\x01\x02\x03\x04"
+    for number in range(20):
+        asked = scene.say(1, b"", b"%d" % number)
+        passed = scene.say(2 + number % 2, routing_id, *asked.frames, by_server=True)
+        reply = scene.say(2 + number % 2, routing_id, b"", b"re %d" % number, answers=passed)
+        scene.say(1, *reply.frames[1:], by_server=True, answers=asked)
+    for flow in (2, 3):
+        scene.close(flow)
+    if comes_back:
+        scene.now_ns += 10_000_000
+        scene.connect(4, "10.0.2.2:40001", "10.0.1.1:5556", types=("REP", "DEALER"))
+    for number in range(20, 30):
+        scene.say(1, b"", b"%d" % number, after_ms=500)
+    diagnosis = Diagnosis()
+    diagnosis.take(scene.events)
+    (found,) = (one for one in diagnosis.findings() if one.code == "not-passed-on")
+    assert found.severity == ("error" if comes_back else "note")
+    assert ("10.0.2.2:40000 and 10.0.2.3:40000 closed the connection" in found.summary) is not comes_back

@@ -3,10 +3,11 @@
 Theory
 ------
 
-What a program took and has not passed on is in its queue, in its memory or its kernel's, or it is lost. The ways of
-messages show both times of each message, so that the queue at any time is known. It is kept in intervals, which become
-longer where there are many. A message that went no further while a later one did is dropped, perhaps on purpose, and
-is in no queue. Where the octets are all that a message and the next one have in common, that is possible.
+A program has a queue, in its memory or its kernel's: the messages that it took and has neither passed on nor lost. The
+ways of messages show both times of each message, so that the queue at any time is known. It is kept in intervals,
+which become longer where there are many. A message that went no further while a later one did is dropped, perhaps on
+purpose, and is in no queue. Where most joins of the ways are not certain, a queue that grows is possible, and no table
+shows it.
 
 A queue after a burst is no fault: it drains. One that rises for a second or longer, so that what comes last waits half
 a second, grows: more comes in than goes out. If it is still there in the end, that is a warning. The program is not to
@@ -41,7 +42,7 @@ class QueueCount:
         self.at = ""  # the socket that took the first
         self.passed = 0
         self.asks = False  # some of them are requests
-        self.guessed = 0  # the same octets passed on, and nothing else tells that they are the same message
+        self.guessed = 0  # of those that it passed on: another message may be the one
         self.senders: dict[str, None] = {}
         self.seen = Occurrences()  # messages that waited long
         self._width_ns = _WIDTH_NS
@@ -61,7 +62,7 @@ class QueueCount:
         if passed.leg.time_ns - leg.time_ns >= _WAIT_NS:
             self.seen.add(leg.time_ns, leg.packet, leg.flow)
         self.passed += 1
-        self.guessed += passed.is_guess
+        self.guessed += not passed.leg.certain
         self._latest_ns = max(self._latest_ns, leg.time_ns)
         for counts, time_ns in ((self._in, leg.time_ns), (self._out, passed.leg.time_ns)):
             place = time_ns // self._width_ns
@@ -71,6 +72,11 @@ class QueueCount:
             self._in, self._out = _joined(self._in), _joined(self._out)
         if len(self.senders) < _SENDERS:
             self.senders[passed.leg.src] = None
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether most of what it passed on is known to be what it took."""
+        return 2 * self.guessed <= self.passed
 
     @property
     def _held(self) -> list[tuple[int, int, int]]:
@@ -129,7 +135,7 @@ class QueueCount:
             seen,
             [self.at],
             "note" if why or 2 * left < most else None,
-            certainty="possible" if 2 * self.guessed > self.passed else "likely",
+            certainty="likely" if self.is_certain else "possible",
             subject=self.at,
         )
 

@@ -148,7 +148,7 @@ class _Place:
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
         self.slowest: list[_SlowPassage] = []  # a heap
         self.waits: dict[str, None] = {}  # hosts that wait for what it lost
-        self.asks: dict[tuple[str, str], None] = {}  # its host, and a bound address to which it passes requests on
+        self.asks: dict[tuple[str, str], None] = {}  # its socket and its peer's, to which it passes requests on
         self.queue = QueueCount()
         self.passed = 0
         self.first = 0  # of them those that are on their way there, not back
@@ -172,7 +172,7 @@ class _Place:
         self.passed += 1
         self.first += not taken.reply
         if not passed.reply and len(self.asks) < _PEERS:
-            self.asks[host_of(passed.src), passed.dst] = None
+            self.asks[passed.src, passed.dst] = None
         if passed.time_ns > self.passed_ns:
             self.passed_ns = passed.time_ns
         if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
@@ -237,8 +237,9 @@ class Relays(Inquiry):
         self._earlier: list[int] = []
         self._open: dict[int, Dossier] = {}
         self._heard: set[int] = set()  # connections whose messages come here
-        # By a client's host and a bound address: when the service there closed the connection, until there is another.
+        # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int)
+        self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
         self._waited: Ledger[str, None] = Ledger(lambda: None)  # sockets whose receivers had no room
 
     def know_processes(self, process_of: ProcessOf) -> None:
@@ -250,8 +251,9 @@ class Relays(Inquiry):
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of hosts that may pass something on."""
         (one, kind), (other, other_kind) = dossier.types.items()
-        self._gone.entries.pop((host_of(one), other), None)
-        self._gone.entries.pop((host_of(other), one), None)
+        for mine, peer in ((one, other), (other, one)):
+            self._met.put((mine, ""), dossier.start_ns)
+            self._met.put((host_of(mine), peer), dossier.start_ns)
         hosts = [(host_of(one), SocketEnd(one, kind, other)), (host_of(other), SocketEnd(other, other_kind, one))]
         for name, socket in hosts:
             host = self._hosts.at(name)
@@ -296,8 +298,10 @@ class Relays(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """A connection is over."""
         self._open.pop(event.flow, None)
-        if event.closed_by == "server":
-            self._gone.put((host_of(event.client.address), event.server.address), event.end_ns)
+        if event.closed_by is not None:
+            client, server = event.client.address, event.server.address
+            by_server = event.closed_by == "server"
+            self._gone.put((host_of(client), server) if by_server else (server, client), event.end_ns)
         if event.flow in self._heard:
             self._heard.remove(event.flow)
             self._ways.end(event)
@@ -358,7 +362,8 @@ class Relays(Inquiry):
 
     def queues(self) -> list[QueueRow]:
         """The queues of programs that pass messages on, complete once the claims are made."""
-        return [place.queue.row() for place in self._places.entries.values() if place.queue.passed]
+        queues = [place.queue for place in self._places.entries.values()]
+        return [queue.row() for queue in queues if queue.passed and queue.is_certain]
 
     def _slow(self, place: _Place, team: list[_Place]) -> Iterable[Claim]:
         """A place that takes long now and then, always, or longer than others that do the same work."""
@@ -450,12 +455,13 @@ class Relays(Inquiry):
             )
 
     def _gone_peers(self, place: _Place, begun_ns: int) -> list[str]:
-        """The bound addresses of the peers that a program asks, if all had gone when it began to lose messages."""
-        for peer in place.asks:
-            closed_ns = self._gone.entries.get(peer)
-            if closed_ns is None or closed_ns > begun_ns + _STOPPED_NS:
+        """The addresses of the peers that a program asks, if all had gone when it began to lose messages."""
+        for mine, peer in place.asks:
+            closed_ns = max(self._gone.entries.get((one, peer), 0) for one in (mine, host_of(mine)))
+            again_ns = max(self._met.entries.get(key, 0) for key in ((mine, ""), (host_of(mine), peer)))
+            if not closed_ns or closed_ns > begun_ns + _STOPPED_NS or again_ns > closed_ns:
                 return []
-        return [address for _, address in place.asks]
+        return list(dict.fromkeys(peer for _, peer in place.asks))
 
     def _closed(self, place: _Place, seen: Occurrences) -> Iterable[Claim]:
         """A worker closed its connection while it had jobs, and its pusher kept sending to others."""
