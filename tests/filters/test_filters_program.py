@@ -30,6 +30,7 @@ from tests.support.runner import run
 from tests.support.saved_files import read as packets_of
 from tests.support.saved_files import save
 from tests.support.terminal import Terminal
+from tests.world import tap
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
 from zmtpsniff.filters.filter_fields import list_fields, payload_fields
@@ -418,3 +419,21 @@ def test_mistakes_of_the_guide_are_what_it_says() -> None:
 def test_tables_of_the_guide_are_filters() -> None:
     for text in re.findall(r"^\| `([^`]+)` \|", GUIDE.read_text(), re.MULTILINE):
         compile_filter(text.replace("\\|", "|"))
+
+
+def test_messages_without_a_type_get_the_declared_one_and_a_hint(tmp_path: Path) -> None:
+    """The capture begins after the handshake: no message says the type of its sender."""
+    late, text = tmp_path / "late.pcap", 'socket_type == "PUB"'
+    tap.save(late, tap.load(FIXTURES / "m31_pub_sub.pcap")[14:])
+    done = run("read", "-T", "json", "-Y", text, str(late))
+    (totals,) = map(json.loads, done.stdout.splitlines())
+    assert totals["messages"] > 10
+    said = re.fullmatch(
+        r"zmtpsniff: nothing passed: (\d+) messages have no socket_type, .*; (-d) (\S+) .*\n", done.stderr
+    )
+    assert said
+    assert int(said[1]) == totals["messages"]
+    *messages, _ = _records(said[2], said[3], "-Y", text, str(late))
+    assert len(messages) == totals["messages"]
+    assert {message["socket_type"] for message in messages if message["type"] == "message"} == {"PUB"}
+    assert run("read", "-T", "json", "-Y", 'mechanism == "PLAIN"', str(late)).stderr == ""

@@ -177,6 +177,11 @@ def run(
             closing.callback(observer.close)
         stream = closing.enter_context(open_records(output))
         renderer = renderer_for(output, settings, stream)
+        empty = None
+        if output.passes is not None:
+            from zmtpsniff.cli.empty_result import EmptyResult
+
+            empty = EmptyResult()
         try:
             for events in capture.batches():
                 if is_live:
@@ -186,6 +191,8 @@ def run(
                 shown = _shown(events, output.passes, capture_record)
                 if selector is not None:
                     selector.judge(events, shown)
+                if empty is not None:
+                    empty.see(events, shown)
                 if line is not None:
                     line.see(events, shown)
                 with undisturbed():
@@ -211,6 +218,8 @@ def run(
                 line.erase()
             tell_sealed(capture, settings)
         renderer.finish()
+        if empty is not None and (reason := empty.reason()):
+            tell(reason)
 
 
 def _shown(

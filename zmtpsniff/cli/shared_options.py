@@ -58,8 +58,11 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
         """Compile a filter; what is wrong with it becomes a usage error."""
         if callable(value):
             return value  # type: ignore[no-any-return]
+        from zmtpsniff.cli.empty_result import remember_filter
         from zmtpsniff.filters import FilterError, compile_filter
 
+        if ctx is not None:
+            remember_filter(ctx, value)
         try:
             return compile_filter(value)
         except FilterError as error:

@@ -91,6 +91,13 @@ class Patterns:
         """Whether messages of this flow mean something to each other, so that they come one by one."""
         return flow in self._on_message
 
+    def declared_type(self, flow: int, address: str) -> str | None:
+        """The type that the user declared for a socket of a flow; None if the socket or nobody told it."""
+        conversation = self._conversations.get(flow)
+        if conversation is None or not conversation.dossier.is_declared:
+            return None
+        return conversation.dossier.types.get(address)
+
     def step(self, flow: int) -> LockStep | None:
         """The lock step of a flow, if its messages mean nothing else to each other."""
         conversation = self._conversations.get(flow)
@@ -430,6 +437,8 @@ class Patterns:
         """Choose what takes the messages of the connection, and which rules must know that time passes."""
         calls: list[Callable[[Message], None]] = []
         waiting: list[Rules] = []
+        if conversation.dossier.is_declared:
+            calls.append(partial(_name_sender, conversation.dossier.types))
         for rules in (conversation.rules, conversation.pings):
             if rules is not None and rules.message is not None:
                 calls.append(rules.message)
@@ -438,13 +447,12 @@ class Patterns:
         if waiting:
             self._waiting[conversation.dossier.flow] = waiting
         if len(calls) > 1:
-            first, second = calls
 
-            def both(event: Message) -> None:
-                first(event)
-                second(event)
+            def all_of_them(event: Message) -> None:
+                for call in calls:
+                    call(event)
 
-            self._on_message[conversation.dossier.flow] = both
+            self._on_message[conversation.dossier.flow] = all_of_them
         elif calls:
             self._on_message[conversation.dossier.flow] = calls[0]
         else:
@@ -490,6 +498,11 @@ class Patterns:
     def finish(self) -> list[AnyEvent]:
         """The capture is over: the records that need the whole capture."""
         return [*(problem for _, problem in self._problems.placed(0)), *self._pipelines.work()]
+
+
+def _name_sender(types: Mapping[str, str], event: Message) -> None:
+    """Give a message the type that the user declared for its sender."""
+    event.socket_type = event.socket_type or types.get(event.src)
 
 
 def _pair_facts(rules: Rules, client: str, most: int) -> tuple[Any, ...] | None:
