@@ -263,7 +263,7 @@ class Problem(Event, tag="problem"):
     """Something that is wrong or worth knowing."""
 
     severity: Annotated[Severity, meaning("How bad it is.")]
-    code: Annotated[str, meaning("Which problem this is: docs/problems.md lists all.")]
+    code: Annotated[str, meaning("Which problem this is: zmtpsniff explain lists all.")]
     detail: Annotated[str, meaning("A problem in a sentence.")]
     time_ns: Annotated[int | None, _TIME] = None
     packet: Annotated[int | None, _PACKET] = None

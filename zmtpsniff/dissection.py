@@ -145,7 +145,7 @@ class Dissection:
         return self._only(Problem)
 
     def findings(self) -> "list[Finding]":
-        """The findings, the most harmful first, as ``zmtpsniff diagnose`` tells them (docs/diagnose.md).
+        """The findings, the most harmful first, as ``zmtpsniff diagnose`` tells them.
 
         Reads the capture to its end, whatever the filter: of a live capture until stop(). Raises as iterating does.
         """
@@ -276,12 +276,12 @@ def open(  # noqa: A001  # it is zmtpsniff.open
 ) -> Dissection:
     """Open capture files, which are read as one capture, or begin to capture at interfaces.
 
-    ``where`` is a display filter (docs/filters.md), ``decode_as`` one or more rules such as ``tcp.port==5555,zmtp``.
+    ``where`` is a display filter, as of ``-Y``, ``decode_as`` one or more rules such as ``tcp.port==5555,zmtp``.
     Without ``patterns`` messages are not related to each other, without ``payload`` no protocol of applications is
     looked for; ``plugins`` are files with dissectors of such protocols, ``decode_bodies`` takes JSON, MessagePack and
-    the like apart. ``curve_keys`` are files with keys that open what CURVE encrypts (docs/curve.md). ``show_secrets``
-    gives passwords, too. Frames are ``bytes``, all of them unless ``max_bytes`` says how many octets of each are kept.
-    ``count`` packets are read, None for all.
+    the like apart. ``curve_keys`` are files with keys that open what CURVE encrypts, as ``zmtpsniff keys`` writes them.
+    ``show_secrets`` gives passwords, too. Frames are ``bytes``, all of them unless ``max_bytes`` says how many octets
+    of each are kept. ``count`` packets are read, None for all.
 
     Of an interface, and only of one, ``capture_filter`` (in libpcap's language) says what is captured, ``seconds`` for
     how long (None: until ``stop()``), and ``engine`` by what. Packets that pass before the first iteration wait in the

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 THEMES = ("terminal", "dark", "light")
 
 
-@click.command(cls=CommandWithHelp, short_help="Look around in a capture, or in what passes.")
+@click.command(cls=CommandWithHelp, short_help="Browse a capture or live traffic.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @live_options
 @saver_options
@@ -59,7 +59,7 @@ def browse(
     theme: str,
     color: "Color",
 ) -> None:
-    """Look around in captures, or in what passes: a list of records, the tree of one, its octets.
+    """Browse captures or live traffic: a list of records, the tree of one, its octets.
 
     Conversations, a ladder, requests through proxies, topics, services and statistics are views; "?" tells the keys.
 

@@ -82,10 +82,8 @@ class CheckSettings(NamedTuple):
     capture: CaptureSettings
 
 
-@click.command(cls=CommandWithHelp, short_help="Hold traffic against a policy.")
-@CHECKS.option(
-    "--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file: docs/check.md describes its rules."
-)
+@click.command(cls=CommandWithHelp, short_help="Check traffic against a policy.")
+@CHECKS.option("--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file; --init writes one.")
 @CHECKS.option(
     "--include", multiple=True, metavar="SET", shell_complete=_complete_set,
     help="A set of rules: protocol, secure, complete, modern. Without or beside a policy. Repeatable.",

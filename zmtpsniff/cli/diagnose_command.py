@@ -36,7 +36,7 @@ def _number_place(text: str) -> "NumberPlace":
     return NumberPlace(text, number_reader(text))
 
 
-@click.command(cls=CommandWithHelp, short_help="Say what is wrong here, and what to do about it.")
+@click.command(cls=CommandWithHelp, short_help="Find what is wrong, and what to do about it.")
 @capture_options("Diagnose")
 @CHECKS.option(
     "--sequence",

@@ -38,7 +38,7 @@ class DiffSettings(NamedTuple):
     capture: CaptureSettings
 
 
-@click.command(cls=CommandWithHelp, short_help="Say what changed between two captures.")
+@click.command(cls=CommandWithHelp, short_help="Show what changed between two captures.")
 @CHECKS.option("--fail", is_flag=True, help="Exit status 1 if there is a difference.")
 @CHECKS.option("--worse", is_flag=True, help="Only what is worse: not what is new, better, or just other.")
 @CHECKS.option(

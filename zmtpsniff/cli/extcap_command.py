@@ -54,7 +54,7 @@ class ExtcapSettings(NamedTuple):
     show_secrets: bool
 
 
-@click.command(cls=CommandWithHelp, short_help="Give Wireshark the messages, without ports and decrypted.")
+@click.command(cls=CommandWithHelp, short_help="Give Wireshark decoded messages.")
 @SETUP.option("--link", is_flag=True, help="Put zmtpsniff into Wireshark's folder for such programs, and say where.")
 @SETUP.option("--folder", type=FilePath(), metavar="DIR", help="Another folder for --link.")
 @DIALOG.option("--interface", "network_interface", metavar="NAME", help="Live: the network interface to capture on.")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from zmtpsniff.cli.shared_options import Filter
 
 
-@click.command(cls=CommandWithHelp, short_help="Take bodies of messages out as files.")
+@click.command(cls=CommandWithHelp, short_help="Extract message bodies to files.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
 @TARGET.option("--to", "folder", required=True, type=FilePath(), metavar="DIR", help="A new or empty folder.")
 @FILES.option(
@@ -30,7 +30,7 @@ def extract(
     dissection: Settings,
     passes: "Filter | None",
 ) -> None:
-    """Take bodies of messages out as files, with an index of where each comes from (DIR/index.jsonl).
+    """Extract message bodies to files, with an index of where each comes from (DIR/index.jsonl).
 
     \b
     zmtpsniff extract capture.pcap --to bodies

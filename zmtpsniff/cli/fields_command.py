@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 
-@click.command(cls=CommandWithHelp, short_help="List what -Y can ask.")
+@click.command(cls=CommandWithHelp, short_help="List filter fields.")
 @click.argument("word", required=False)
 @DECODING.rare(
     "--plugin", "plugins", type=FilePath(), multiple=True, metavar="FILE",

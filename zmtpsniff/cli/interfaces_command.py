@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _WIDE = 500  # columns where no terminal sets the limit: no line is broken
 
 
-@click.command(cls=CommandWithHelp, short_help="List what can be captured on.")
+@click.command(cls=CommandWithHelp, short_help="List interfaces to capture on.")
 @table_format
 @color
 @click.option(
@@ -28,7 +28,7 @@ _WIDE = 500  # columns where no terminal sets the limit: no line is broken
     help="Also what the capture programs offer beside network interfaces: extcap, netfilter, Bluetooth.",
 )
 def interfaces(output_format: str, everything: bool, color: "Color") -> None:
-    """List what can be captured on, and what may capture there for you.
+    """List interfaces to capture on, and the engines that you may use.
 
     \b
     zmtpsniff interfaces

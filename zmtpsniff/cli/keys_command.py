@@ -27,7 +27,7 @@ _TICK_SECONDS = 0.1
 _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connections
 
 
-@click.command(cls=CommandWithHelp, short_help="Take the keys of CURVE from programs.")
+@click.command(cls=CommandWithHelp, short_help="Take CURVE keys from running programs.")
 @OUTPUT.option(
     "-o", "file", type=FilePath(), metavar="FILE", help="Add the keys to FILE, which only its owner may read."
 )

@@ -15,8 +15,8 @@ from zmtpsniff.errors import Error
 
 # Each is made by its module, such as interfaces_command.py, which is imported when the command is asked for.
 _NAMES = (
-    *("browse", "check", "diagnose", "diff", "extcap", "extract", "fields", "interfaces", "keys", "live", "read"),
-    *("replay", "report", "schema", "spark", "stats", "trace"),
+    *("browse", "check", "diagnose", "diff", "explain", "extcap", "extract", "fields", "interfaces", "keys", "live"),
+    *("read", "replay", "report", "schema", "spark", "stats", "trace"),
 )
 _FAILED = 2  # wrong usage, or what cannot be read or written
 _INTERRUPTED = 130  # 128 + SIGINT, what shells expect

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _BODY_OCTETS = 1024  # octets of each body to keep: ladders show a few dozen, and payload dissectors need some more
 
 
-@click.command(cls=CommandWithHelp, short_help="Make one page of it all to pass on.")
+@click.command(cls=CommandWithHelp, short_help="Write the results as one HTML page.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
 @OUTPUT.option(
     "-o",

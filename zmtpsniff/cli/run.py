@@ -91,7 +91,7 @@ def tell_sealed(capture: "Dissection", settings: "Settings") -> None:
     if sealed and (settings.curve_keys or settings.host_keys):
         tell(
             f"no key opens the messages of {sealed:,} of {opened + sealed:,} CURVE connections; a server's long-term "
-            "key opens none, transient keys do (docs/curve.md)"
+            "key opens none, transient keys do, which zmtpsniff keys takes"
         )
 
 

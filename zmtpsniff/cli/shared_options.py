@@ -194,7 +194,7 @@ def read_curve_keys(files: tuple[str, ...]) -> "tuple[Key, ...]":
 
 curve_key_files = DECODING.rare(
     "--curve-keys", multiple=True, type=FilePath(), metavar="FILE",
-    help="Decrypt CURVE with the keys in FILE; docs/curve.md says what is in it. live and browse -i: auto takes the "
+    help="Decrypt CURVE with the keys in FILE, which zmtpsniff keys writes. live and browse -i: auto takes the "
     "keys of this machine's programs. Repeatable.",
 )  # fmt: skip
 _show_secrets = DECODING.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")

@@ -216,7 +216,7 @@ def _lines(done: "IngestOutcome", output: str) -> list[str]:
     return [*lines, f"{plural(done.files, 'file')}{known}: {plural(done.rows, 'row')} into {output}"]
 
 
-@spark.command(short_help="Make few large files of many small ones, and forget.")
+@spark.command(short_help="Compact the tables, and delete old rows.")
 @click.argument("folder", type=_LOCATION, metavar="DIR")
 @TABLES.option("--keep-days", type=IntRange(1), metavar="N", help="Delete rows that are older than N days.")
 @TABLES.rare(
@@ -246,7 +246,7 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
     )
 
 
-@spark.command(short_help="Say what the tables say.")
+@spark.command(short_help="Report on the tables.")
 @click.argument("folder", type=_LOCATION, metavar="DIR")
 @COUNTS.option(
     "--top",

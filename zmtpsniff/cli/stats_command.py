@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", "p50", "p95", "p99", "max")
 
 
-@click.command(cls=CommandWithHelp, short_help="Say who talks to whom, how much, how fast.")
+@click.command(cls=CommandWithHelp, short_help="Show who talks to whom, how much, how fast.")
 @click.argument("captures", nargs=-1, required=True, type=FilePath(), metavar="CAPTURE...")
 @COUNTS.option("--top", type=IntRange(1), default=TOP_ROWS, show_default=True, metavar="N", help="Rows of each table.")
 @COUNTS.option(

@@ -42,8 +42,8 @@ _FAMILIES: tuple[tuple[Any, str, str, Sequence[str]], ...] = (  # kind, name, me
     (GaugeMetricFamily, "zmtp_connections_open", "Connections that are open.", ["service"]),
     (GaugeMetricFamily, "zmtp_subscriptions_active", "Topics subscribed to now.", ["service"]),
     (CounterMetricFamily, "zmtp_subscriptions", "Topics subscribed to or cancelled.", ["action"]),
-    (CounterMetricFamily, "zmtp_problems", "Problems: docs/problems.md.", ["code", "severity"]),
-    (GaugeMetricFamily, "zmtp_findings", "Findings so far: docs/diagnose.md.", ["code", "severity"]),
+    (CounterMetricFamily, "zmtp_problems", "Problems; zmtpsniff explain CODE says more.", ["code", "severity"]),
+    (GaugeMetricFamily, "zmtp_findings", "Findings so far; zmtpsniff explain CODE says more.", ["code", "severity"]),
     *((_METRICS[one.metric], _peer_family(one), one.meaning, _PEER) for one in PEER_FIGURES if one.metric),
 )
 

@@ -300,7 +300,7 @@ FINDINGS: dict[str, FindingKind] = {
     "protocol-violated": FindingKind(
         "warning",
         "Something on a connection breaks the rules of ZMTP or of its sockets' pattern.",
-        "zmtpsniff reports it as a problem; docs/problems.md says more of each.",
+        "zmtpsniff reports it as a problem; `zmtpsniff explain CODE` says more of each.",
         "Look at the packets named: `zmtpsniff read -Y 'type == \"problem\"' capture.pcap`.",
     ),
     "connection-idle": FindingKind(

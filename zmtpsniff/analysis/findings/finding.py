@@ -28,7 +28,7 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     """Something that is wrong, or worth knowing, in a system of programs."""
 
     severity: Annotated[Severity, meaning("How bad it is.")]
-    code: Annotated[str, meaning("Which finding this is: docs/diagnose.md lists all.")]
+    code: Annotated[str, meaning("Which finding this is: zmtpsniff explain lists all.")]
     summary: Annotated[str, meaning("What is wrong, in one sentence with names and numbers.")]
     known: Annotated[str, meaning("How that is known.")]
     advice: Annotated[str, meaning("What to do about it.")]

@@ -1,0 +1,30 @@
+"""zmtpsniff explain: what each code means, for those who have no pages at hand."""
+
+from dissectors.problems import PROBLEMS
+from tests.support.runner import run
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
+
+
+def test_every_code_is_explained_in_80_columns() -> None:
+    done = run("explain", *PROBLEMS, *FINDINGS)
+    assert done.returncode == 0
+    words = " ".join(done.stdout.split())
+    for code, problem in PROBLEMS.items():
+        assert f"{code}: a problem ({problem.severity}) {problem.meaning}" in words
+        assert f"What to do: {problem.advice}" in words
+    for code, finding in FINDINGS.items():
+        assert f"{code}: a finding ({finding.severity}) {finding.meaning} How it is known: {finding.known}" in words
+        assert f"What to do: {finding.advice}" in words
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
+def test_without_a_code_it_lists_all() -> None:
+    lines = run("explain").stdout.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == [*PROBLEMS, *FINDINGS]
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_code_that_is_nearly_one() -> None:
+    done = run("explain", "nodelimiter")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "did you mean 'no-delimiter'?" in done.stderr
