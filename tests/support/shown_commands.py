@@ -180,6 +180,7 @@ def folder(path: Path) -> dict[str, str]:
         "PYTHONPATH": str(PROJECT),
         "NO_COLOR": "1",
         "HOME": str(path),
+        "TZ": "UTC",  # so that what is shown is the same everywhere
     }
 
 
