@@ -1,6 +1,5 @@
 """Addresses as records have them: ``192.0.2.1:5555``, ``[2001:db8::1]:5555``."""
 
-import ipaddress
 from functools import lru_cache
 
 FIRST_CLIENT_PORT = 32_768  # the first port that Linux chooses for a client; other systems begin later
@@ -21,6 +20,8 @@ def port_of(address: str) -> int:
 @lru_cache(4096)
 def is_loopback(address: str) -> bool:
     """Whether an ``address:port`` is one of the machine itself."""
+    import ipaddress  # slow to import, and few commands ask
+
     host = host_of(address).strip("[]").partition("%")[0]
     try:
         parsed = ipaddress.ip_address(host)

@@ -358,7 +358,9 @@ def test_reading_imports_what_it_uses() -> None:
     unused = {
         "dataclasses",
         "importlib.metadata",
+        "ipaddress",
         "json",
+        "pathlib",
         "subprocess",
         "zmtpsniff.capture.strace",
         "zmtpsniff.cli.live_command",

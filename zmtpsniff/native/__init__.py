@@ -7,7 +7,6 @@
 import os
 import sys
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 from zmtpsniff.errors import Error
@@ -38,7 +37,7 @@ def _load() -> tuple[ModuleType | None, str]:
         if getattr(core, "FORMAT", 0) != FORMAT:
             raise ImportError("it was built from another version of core.c")
     except (ImportError, OSError) as error:
-        is_built = Path(__file__).with_name("core.abi3.so").exists()
+        is_built = os.path.exists(os.path.join(os.path.dirname(__file__), "core.abi3.so"))  # pathlib is slow to import
         reason = f"the native core cannot be loaded ({error})" if is_built else "the native core was not built"
         remedy = "install zmtpsniff again where a C compiler and the header files of Python are"
         if wish == "1":
