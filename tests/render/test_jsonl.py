@@ -137,6 +137,27 @@ def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes
     assert [list(record) for record in fast] == [list(record) for record in general]
 
 
+metadata = st.dictionaries(names, octets, max_size=2)
+readies = st.builds(
+    lambda place, name, properties, socket_type, identity, offset, incomplete, encrypted: Command(
+        *place, name, properties, socket_type, identity, offset=offset, incomplete=incomplete, encrypted=encrypted
+    ),
+    st.tuples(numbers, numbers, numbers, names, names),
+    st.sampled_from(["READY", "INITIATE"]), metadata, st.none() | names, st.none() | octets, numbers, st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+
+
+@given(st.lists(readies, min_size=1, max_size=4), limits)
+def test_a_ready_like_another_is_written_as_any_event(batch: list[Command], max_bytes: int) -> None:
+    again = [replace(event, time_ns=number, src="10.0.0.9:1", seen=number) for number, event in enumerate(batch)]
+    shown = lines([*batch, *again, *batch], max_bytes)
+    renderer = JsonlRenderer(io.BytesIO(), max_bytes)
+    general = [json.loads(renderer.line(event)) for event in (*batch, *again, *batch)]
+    assert [json.loads(line) for line in shown] == general
+    assert [list(json.loads(line)) for line in shown] == [list(record) for record in general]
+
+
 ODD = (b"", b"", b'"', b"\\", b" ", b"~", b"\x7f", b"\n", b"\0", b"\x80", "\x80".encode(), "é".encode())
 of_one_length = st.tuples(
     st.sampled_from((1, 5, 511, 512, 513)), st.lists(st.sampled_from(ODD), min_size=2, max_size=4)
