@@ -70,6 +70,7 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
         return None if first is None or facts & 0xC0 == 0xC0 else _flow(facts, first)
 
     both.wanted(octets, bytes(rows), lambda key: key[-1] & 1)
+    both.segments(octets, bytes(rows), range(facts, facts + len(packets)), lambda place: place if place & 1 else None)
     sides = [_TEXTS[number % len(_TEXTS)] for number in range(2 * len(packets))]
     begin = 0
     while begin <= len(packets):

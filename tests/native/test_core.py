@@ -132,6 +132,23 @@ def test_flows_beyond_the_most_are_left_over(both: BothCores) -> None:
     assert both.take(*block(*packets), 0, 1, PAUSE, flow())[0] == reference.MOST_FLOWS
 
 
+def test_segments_of_packets(both: BothCores) -> None:
+    """A packet that is not plain is left to the caller, who may find none in it."""
+    octets, rows = block(HELLO, b"\x45other", segment(b"", 7), b"")
+    first, *others = both.segments(octets, rows, [11, 12, 13, 14], lambda place: "odd" if place == 1 else None)
+    assert first == (5, 11, HELLO[12:24], 1000, 1000, 0x10, b"\0\5hello", 0)
+    assert others == ["odd", (5, 13, HELLO[12:24], 7, 1000, 0x10, b"", 0)]
+
+
+@pytest.mark.parametrize(("numbers", "packet"), [([], HELLO), (None, HELLO), ([1], b"odd")])
+def test_segments_that_cannot_be_made(numbers: Any, packet: bytes) -> None:
+    def fails(_: int) -> None:
+        raise IndexError
+
+    with pytest.raises((IndexError, TypeError)):
+        NATIVE.segments(*block(packet), numbers, fails)
+
+
 @given(given_=st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=12))
 def test_packets_that_somebody_wants(given_: list[tuple[int, bool]]) -> None:
     """Those of two ports, in order, whatever is no plain segment, and the last one that nobody wants."""

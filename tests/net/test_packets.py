@@ -25,7 +25,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
-from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK, FIN, PSH, SYN, Segment
@@ -389,9 +389,10 @@ def test_the_fast_way_and_the_general_way_agree(seed: bytes, data: st.DataObject
     plain = bytes(changed)
     tagged = plain[:12] + b"\x81\x00\x00\x01" + plain[12:]
     fast, general = HeaderDecoder(), HeaderDecoder()
-    one = fast.segments([(0, ETHERNET, plain[:length], len(plain), None)], 1)
+    packet: Packet = (0, ETHERNET, plain[:length], len(plain), None)
+    one = fast.segments([packet], 1)
     other = general.segments([(0, ETHERNET, tagged[: length + 4], len(tagged), None)], 1)
-    assert one == other
+    assert one == other == HeaderDecoder().segments_of(Block.of([packet]), [1])
     assert (fast.malformed, fast.cut) == (general.malformed, general.cut)
 
 
@@ -443,4 +444,5 @@ def test_the_fast_way_and_the_general_way_agree_on_ends(
         found = fast.segments([(0, link, packet, wire, None)], 1)
         wanted = general.segment(0, 1, link, packet, wire)
         assert found == [wanted] * (wanted is not None)
+        assert found == HeaderDecoder().segments_of(Block.of([(0, link, packet, wire, None)]), [1])
         assert (fast.malformed, fast.cut, fast.fragments) == (general.malformed, general.cut, general.fragments)

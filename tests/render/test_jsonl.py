@@ -137,14 +137,11 @@ def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes
     assert [list(record) for record in fast] == [list(record) for record in general]
 
 
-metadata = st.dictionaries(names, octets, max_size=2)
 readies = st.builds(
-    lambda place, name, properties, socket_type, identity, offset, incomplete, encrypted: Command(
-        *place, name, properties, socket_type, identity, offset=offset, incomplete=incomplete, encrypted=encrypted
-    ),
-    st.tuples(numbers, numbers, numbers, names, names),
-    st.sampled_from(["READY", "INITIATE"]), metadata, st.none() | names, st.none() | octets, numbers, st.booleans(),
-    st.booleans(),
+    Command,
+    *(numbers, numbers, numbers, names, names, st.sampled_from(["READY", "INITIATE"])),
+    properties=st.dictionaries(names, octets, max_size=2), socket_type=st.none() | names, identity=st.none() | octets,
+    offset=numbers, incomplete=st.booleans(), encrypted=st.booleans(),
 )  # fmt: skip
 
 

@@ -79,6 +79,9 @@ class BothCores:
     def wanted(self, *arguments: Any) -> Any:
         return self._same("wanted", *arguments)
 
+    def segments(self, *arguments: Any) -> Any:
+        return self._same("segments", *arguments)
+
     def ring_rows(self, *arguments: Any) -> Any:
         return self._same("ring_rows", *arguments)
 

@@ -14,7 +14,7 @@ from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sod
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
-from zmtpsniff.capture.block import Block, Packet
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.source import Source
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
@@ -246,30 +246,30 @@ class Sniffer:
             if packet[4] is not None:
                 # A comment stands before the events of its packet, and after those of earlier packets.
                 self._engine.events.append(Comment(packet[4], packet[0], self._packets + 1))
-            self._dissect([packet])
+            self._dissect(Block.of([packet]))
         self._take_plain(block.part(begin) if begin else block)
         self._engine.flows.end_batch()
 
     def _take_plain(self, block: Block) -> None:
         """Take a block without odd packets: the packets of settled flows in columns, others as objects."""
         if self._settled is None:
-            self._dissect(block.packets())
+            self._dissect(block)
             return
         before = self._packets
         for begin, end in self._settled.others(block, range(before + 1, before + 1 + len(block))):
             self._packets = before + begin
-            self._dissect(block.packets(begin, end))
+            self._dissect(block.part(begin, end))
         self._packets = before + len(block)
 
-    def _dissect(self, packets: list[Packet]) -> None:
-        first = self._packets + 1
-        segments = self._headers.segments(packets, first)
-        self._packets += len(packets)
+    def _dissect(self, block: Block) -> None:
+        first, size = self._packets + 1, len(block)
+        segments = self._headers.segments_of(block, range(first, first + size))
+        self._packets += size
         datagrams = self._engine.take(segments, self._headers.datagrams, is_last=False)
         if self._acknowledge is not None:
             self._acknowledge(self._engine.flows.acknowledgments(segments))
         if self._selector is not None:
-            self._selector.take(packets, first, segments, datagrams, self._headers.fragments)
+            self._selector.take(block.packets(), first, segments, datagrams, self._headers.fragments)
 
     def _report(self, code: str, detail: str) -> None:
         self._engine.events.append(Problem(PROBLEMS[code].severity, code, detail))

@@ -135,6 +135,14 @@ static Span span_of(PyObject *octets)
     return (Span){(const uint8_t *)data, (uint64_t)size};
 }
 
+/* Append a new object to a list. False: there is none, or no memory. */
+static bool append(PyObject *list, PyObject *item)
+{
+    bool is_done = item != NULL && !PyList_Append(list, item);
+    Py_XDECREF(item);
+    return is_done;
+}
+
 /* ------------------------------------------------------------------ records of a file */
 
 /* Say that the caller gave what cannot be; returns false. */
@@ -542,6 +550,63 @@ static PyObject *wanted(PyObject *Py_UNUSED(module), PyObject *arguments)
     PyMem_Free(marks);
     PyMem_Free(chosen.data);
     PyMem_Free(places.data);
+    return found;
+}
+
+/* ------------------------------------------------------------------ segments for Python */
+
+/* Put a new object into a tuple. False: there is none, or it cannot be put. */
+static bool put_item(PyObject *tuple, Py_ssize_t place, PyObject *item)
+{
+    return item != NULL && !PyTuple_SetItem(tuple, place, item);
+}
+
+/* The segment of a plain packet, as net/segment.py has it; NULL with an error set. */
+static PyObject *segment_of(Span block, const Row *row, const Segment *segment, PyObject *packet)
+{
+    const uint8_t *payload = part(block, segment->start, segment->length);
+    PyObject *made = payload == NULL ? NULL : PyTuple_New(8);
+    if (made != NULL && put_item(made, 0, PyLong_FromLongLong(row->time_ns)) && put_item(made, 1, Py_NewRef(packet)) &&
+        put_item(made, 2, PyBytes_FromStringAndSize((const char *)segment->key, (Py_ssize_t)segment->key_size)) &&
+        put_item(made, 3, PyLong_FromUnsignedLong(segment->seq)) &&
+        put_item(made, 4, PyLong_FromUnsignedLong(segment->ack)) &&
+        put_item(made, 5, PyLong_FromUnsignedLong(segment->flags)) &&
+        put_item(made, 6, PyBytes_FromStringAndSize((const char *)payload, (Py_ssize_t)segment->length)) &&
+        put_item(made, 7, PyLong_FromLong(0)))
+        return made;
+    Py_XDECREF(made);
+    return NULL;
+}
+
+PyDoc_STRVAR(segments_doc,
+"segments(octets, rows, numbers, other) -> list\n\n"
+"The segments of packets, which have these numbers. `other` is called with the place of a packet that is no plain\n"
+"one of TCP, and returns its segment; None: it has none.");
+
+static PyObject *segments(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *octets, *given, *numbers, *other;
+    if (!PyArg_ParseTuple(arguments, "SSOO", &octets, &given, &numbers, &other))
+        return NULL;
+    Span block = span_of(octets), rows = span_of(given);
+    PyObject *found = PyList_New(0);
+    for (uint64_t i = 0; found != NULL && i < rows.size / sizeof(Row); i++) {
+        Row row;
+        Segment segment;
+        memcpy(&row, part(rows, i * sizeof row, sizeof row), sizeof row);
+        PyObject *made, *packet = NULL;
+        if (!headers(block, &row, &segment))
+            made = PyObject_CallFunction(other, "K", (unsigned long long)i);
+        else
+            made = (packet = PySequence_GetItem(numbers, (Py_ssize_t)i)) == NULL
+                       ? NULL
+                       : segment_of(block, &row, &segment, packet);
+        Py_XDECREF(packet);
+        if (made == Py_None)
+            Py_DECREF(made);
+        else if (!append(found, made))
+            Py_CLEAR(found);
+    }
     return found;
 }
 
@@ -1396,13 +1461,6 @@ static void add_latency(Latencies *found, int64_t value, double per_e)
         found->buckets[(unsigned)bucket]++;
 }
 
-static bool append(PyObject *list, PyObject *item)
-{
-    bool is_done = item != NULL && !PyList_Append(list, item);
-    Py_XDECREF(item);
-    return is_done;
-}
-
 static PyObject *latencies_of(uint32_t side, const Latencies *found)
 {
     PyObject *buckets = PyList_New(0);
@@ -2137,6 +2195,7 @@ static PyMethodDef methods[] = {
     {"ring_rows", ring_rows, METH_VARARGS, ring_rows_doc},
     {"directions", directions, METH_VARARGS, directions_doc},
     {"wanted", wanted, METH_VARARGS, wanted_doc},
+    {"segments", segments, METH_VARARGS, segments_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
     {"cells", cells, METH_VARARGS, cells_doc},

@@ -6,7 +6,7 @@ Tests compare both on the same input: all that they return is the same.
 import struct
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Any, NamedTuple, Protocol
@@ -133,6 +133,26 @@ def wanted(octets: bytes, rows: bytes, is_wanted: Callable[[bytes], bool]) -> tu
             last = place
     places = sorted([*places, last]) if last >= 0 else places
     return b"".join(rows[place * ROW.size :][: ROW.size] for place in places), array("I", places).tobytes()
+
+
+# ---------------------------------------------------------------------- segments for Python
+
+
+def segments(octets: bytes, rows: bytes, numbers: Sequence[int], other: Callable[[int], Any]) -> list[Any]:
+    """The segments of packets, which have these numbers, as net/segment.py has them.
+
+    ``other`` is called with the place of a packet that is no plain one of TCP, and returns its segment; None: it has
+    none.
+    """
+    found = []
+    for place, (time_ns, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
+        plain = headers(octets, start, size, link)
+        if plain is not None:
+            payload = octets[plain.start : plain.start + plain.length]
+            found.append((time_ns, numbers[place], plain.key, plain.seq, plain.ack, plain.flags, payload, 0))
+        elif (segment := other(place)) is not None:
+            found.append(segment)
+    return found
 
 
 # ---------------------------------------------------------------------- flows

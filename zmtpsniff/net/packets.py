@@ -1,11 +1,12 @@
 """Takes the headers of links, IP and TCP off packets: segments remain, and datagrams of UDP and PGM."""
 
 import struct
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.block import Block, Packet
+from zmtpsniff.native import core
 from zmtpsniff.net.encapsulation import (
     CUT,
     HEADERS,
@@ -109,10 +110,7 @@ class HeaderDecoder:
         the datagrams of UDP and PGM among them.
         """
         out: list[Segment] = []
-        if self.datagrams:
-            self.datagrams = []
-        if self.fragments:
-            self.fragments = []
+        self._forget_datagrams()
         append = out.append
         current = -1
         unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts = _UNKNOWN
@@ -153,6 +151,26 @@ class HeaderDecoder:
                 append(segment)
         self._segments += len(out)
         return out
+
+    def segments_of(self, block: Block, numbers: Sequence[int]) -> list[Segment]:
+        """Return the same of the packets of a block; by the native core, if there is one."""
+        if core is None or block.odd:
+            return self.segments(block.packets(), numbers)
+
+        def other(place: int) -> Segment | None:
+            ((time, link, data, wire, _),) = block.packets(place, place + 1)
+            return self.segment(time, numbers[place], link, data, wire)
+
+        self._forget_datagrams()
+        found: list[Segment] = core.segments(block.octets, block.rows, numbers, other)
+        self._segments += len(found)
+        return found
+
+    def _forget_datagrams(self) -> None:
+        if self.datagrams:
+            self.datagrams = []
+        if self.fragments:
+            self.fragments = []
 
     def skipped(self) -> list[tuple[str, str]]:
         """Problem codes for packets left out so far, each with a sentence that says how many."""
