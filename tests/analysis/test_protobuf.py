@@ -13,6 +13,7 @@ from google.protobuf import any_pb2, api_pb2, descriptor_pb2, struct_pb2, timest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.paths import fixtures
 from zmtpsniff.analysis import protobuf
 from zmtpsniff.analysis.bodies import decode
@@ -89,7 +90,7 @@ def test_what_follows_or_is_missing() -> None:
     protobuf.decode(deep)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=300))
 def test_any_octets_are_taken(data: bytes) -> None:
     assert protobuf.decode(data) is None or len(data) > 10
@@ -108,7 +109,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(JSON)
 @example([-3.221121146402767e16, 3.2211211464024584e16, "", "", "0\x1f¡\U00093100𐀀"])
 def test_other_encodings_are_none(value: Any) -> None:
@@ -126,7 +127,7 @@ def test_other_encodings_are_none(value: Any) -> None:
         assert found is None or found[0] != "protobuf"
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.text(st.characters(codec="utf-8"), max_size=300))
 def test_text_is_none(text: str) -> None:
     if not any(char < " " and char not in "\t\n\r" for char in text):

@@ -19,6 +19,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap, wrpcapng
 
+from tests.support.examples import examples
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.source import CaptureError
@@ -271,7 +272,7 @@ FORMS = {"pcap": PCAP, "pcapng": PCAPNG}
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("compression", [None, *COMPRESSIONS])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_truncation_yields_a_prefix(folder: Path, form: str, compression: str | None, data: st.DataObject) -> None:
     content = FORMS[form]
@@ -294,7 +295,7 @@ def test_truncation_yields_a_prefix(folder: Path, form: str, compression: str | 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("compression", [None, *COMPRESSIONS])
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_damage_raises_nothing_but_capture_error(
     folder: Path, form: str, compression: str | None, data: st.DataObject

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.support.examples import examples
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.saved_files import (
     ETHERNET,
@@ -280,7 +281,7 @@ def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:
         st.none() | st.integers(1, 4),
     ),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=examples(60))
 def test_any_ring_holds_the_last_packets(
     shapes: list[list[tuple[int, int, int]]], ring: FileRing, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message
+from tests.support.examples import examples
 from tests.support.live_program import wait_for
 from tests.support.settings import WIRE
 from tests.world.events import check_records, problems
@@ -172,7 +173,7 @@ def test_hostile_lines_take_linear_time(part: bytes) -> None:
 WORDS = b'read( sendto( 9, "\\xff\\x00 " ... <unfinished ...> <... read resumed> ) = 5 \n 1 < > 12:00:00 { iov_base='
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.sampled_from(WORDS.split(b" "))))
 def test_hostile_logs_raise_nothing(words: list[bytes]) -> None:
     events_of(read(b"1 close(9) = 0\n1 read(9, " + b" ".join(words)))

@@ -24,6 +24,7 @@ from dissectors.zmtp.half import Stage
 from dissectors.zmtp.limits import Limits
 from tests.dissectors.zmtp.test_websocket_compressed import OFFERS, conversation
 from tests.support.dissector_calls import Call, Successor, calls, events, talks
+from tests.support.examples import examples
 from tests.support.successors import successor
 from tests.world.events import CLIENT, SERVER
 from tests.world.octets import frame, frame_v1, peers
@@ -47,7 +48,7 @@ def anew(
     assert events(made, starts, forced, LIMITS, between) == events(made, starts, forced, LIMITS)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 1 << 32), st.sampled_from([(True, True), (False, True), (False, False)]),
        st.sampled_from([None, None, 0, 1, 2, 3]))  # fmt: skip
 def test_every_cut_of_conversations_with_holes(seed: int, starts: tuple[bool, bool], forced: int | None) -> None:
@@ -211,7 +212,7 @@ def test_another_format_is_refused() -> None:
         Radio.restore(snapshot(), [])
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 1 << 32))
 def test_damaged_octets_are_refused_or_read(seed: int) -> None:
     """Whatever is read can be gone on with."""

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dissectors.batches import MessageBatch
 from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores
+from tests.support.examples import examples
 from tests.support.paths import PROJECT
 from tests.world.busy_network import world
 from tests.world.conversation import (
@@ -116,7 +117,7 @@ def test_a_long_message_of_many_frames_is_read_as_objects(size: int, both: BothC
     assert not [record for record in found if record["type"] == "problem"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     seed=st.integers(0, 1 << 32),
     batch=st.sampled_from([1, 3, 40, 1000]),

@@ -21,6 +21,7 @@ from dissectors.events import (
     Subscription,
     Work,
 )
+from tests.support.examples import examples
 from tests.support.filter_texts import EVENTS, FILTERS
 from zmtpsniff.filters import FilterError, compile_filter
 
@@ -273,7 +274,7 @@ def test_nothing_that_is_written_becomes_code() -> None:
             compile_filter(text)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(FILTERS, st.lists(EVENTS, max_size=4))
 def test_any_filter_says_yes_or_no_of_any_event(text: str, events: list[AnyEvent]) -> None:
     try:
@@ -284,7 +285,7 @@ def test_any_filter_says_yes_or_no_of_any_event(text: str, events: list[AnyEvent
         assert passes(event) in (True, False)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(FILTERS, FILTERS, st.lists(EVENTS, max_size=4))
 def test_equivalences(one: str, other: str, events: list[AnyEvent]) -> None:
     try:
@@ -312,7 +313,7 @@ _PIECES += ["aa:bb", "10.0.0.1", "len(", "contains", "~", ",", "not", 'r"', "\\"
 _ALMOST = FILTERS.flatmap(lambda text: st.integers(0, len(text)).map(lambda place: text[:place] + text[place + 1 :]))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.text(max_size=40) | st.lists(st.sampled_from(_PIECES)).map(" ".join) | _ALMOST)
 def test_any_text_is_a_filter_or_a_mistake(text: str) -> None:
     wrong: FilterError | None = None

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import Body, Cut, Greeting, Hidden, Message, Payload
+from tests.support.examples import examples
 from zmtpsniff.analysis.bodies import bodies_of
 from zmtpsniff.filters import FilterError, compile_filter
 
@@ -155,7 +156,7 @@ _TESTS = [
 ]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(value=_VALUES)
 def test_a_filter_never_raises_whatever_the_value(value: object) -> None:
     message = Message(*PLACE, [b"x"], payload=Payload("made-up", "", {"a": value}))

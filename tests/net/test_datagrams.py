@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Capture, Connection, Cut, Message, Problem
+from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
 from tests.world.events import check_records, is_subsequence, problems, sniff
@@ -108,7 +109,7 @@ def test_pgm_without_udp_is_the_same() -> None:
     assert [event.transport for event in events if isinstance(event, Connection)] == ["pgm"]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.integers(0, 1 << 32), st.sampled_from([1, 5, 30]))
 def test_order_does_not_matter(seed: int, distance: int) -> None:
     """Packets that others overtake, and some that come twice."""
@@ -124,7 +125,7 @@ def test_order_does_not_matter(seed: int, distance: int) -> None:
     assert problems(events) == []
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(st.sets(st.sampled_from(DATA[1:]), min_size=1, max_size=20), st.booleans())
 def test_lost_packets_cost_their_messages_only(lost: set[int], repaired: bool) -> None:
     packets = epgm()
@@ -142,7 +143,7 @@ def test_lost_packets_cost_their_messages_only(lost: set[int], repaired: bool) -
     assert "multicast-lost" in problems(events)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.sampled_from(DATA[:20]))
 def test_a_capture_that_starts_later(first: int) -> None:
     events = sniff(epgm()[first:])
@@ -306,7 +307,7 @@ def test_rules_that_make_no_sense(rule: str) -> None:
         parse(rule)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(st.tuples(st.binary(max_size=60), st.integers(0, 0xFFFF_FFFF), st.sampled_from([ODATA, RDATA, SPM, 9])))
 )

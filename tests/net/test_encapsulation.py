@@ -24,6 +24,7 @@ from tests.support.encapsulations import (
     recorded,
     wrapped,
 )
+from tests.support.examples import examples
 from tests.world.events import sniff
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
@@ -135,7 +136,7 @@ def test_any_octets_are_taken(link: int, data: bytes, more: int) -> None:
     assert len(decoder.skipped()) <= 1
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(
     header=st.sampled_from(sorted({**HEADERS, **UDP_TUNNELS}.items())),
     data=st.binary(max_size=80),
@@ -152,7 +153,7 @@ def test_every_header_ends_behind_its_beginning(
         assert following < 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(name=st.sampled_from(sorted(WRAPPED)), data=st.data())
 def test_changed_octets_are_taken(name: str, data: st.DataObject) -> None:
     packet = wrapped(name, CONVERSATIONS[0])[4]

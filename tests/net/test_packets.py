@@ -25,6 +25,7 @@ from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
+from tests.support.examples import examples
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.packets import HeaderDecoder
@@ -367,7 +368,7 @@ SEEDS = [
 ]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(seed=st.sampled_from(SEEDS), data=st.data())
 def test_changed_octets_are_taken(seed: bytes, data: st.DataObject) -> None:
     changed = bytearray(seed)
@@ -378,7 +379,7 @@ def test_changed_octets_are_taken(seed: bytes, data: st.DataObject) -> None:
         assert segment[7] >= 0
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(seed=st.sampled_from(SEEDS[:3]), data=st.data())
 def test_the_fast_way_and_the_general_way_agree(seed: bytes, data: st.DataObject) -> None:
     """A VLAN tag sends the same packet the general way."""
@@ -400,7 +401,7 @@ def test_the_fast_way_and_the_general_way_agree(seed: bytes, data: st.DataObject
 places = st.tuples(st.sampled_from(("ip", "fixed", "header", "packet")), st.integers(-1, 1)) | st.just(("packet", 0))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     name=st.sampled_from(list(LINKS)),
     options=st.tuples(st.sampled_from((0, 0, 0, 1)), st.integers(0, 3)),

@@ -1,7 +1,6 @@
 """What is shown of captures that a simulated capture point makes, held against what was sent (``capture_point``)."""
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -18,6 +17,7 @@ from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.network import Link, Session, connect
 from tests.capture_point.oracle import Case, judge
 from tests.capture_point.tap import Record, Records, late, packets, watch, without
+from tests.support.examples import examples
 from tests.support.paths import PROJECT
 from tests.world.conversation import CLIENT, SERVER
 from tests.world.protocols import PROTOCOLS
@@ -26,8 +26,7 @@ from zmtpsniff.net.segment import FIN
 
 # Of each family: those that are always judged, and the others.
 _FEW, _MANY = range(40), range(40, 300)
-_EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
-_SMALL = settings(max_examples=150 if _EXPLORES else 50)
+_SMALL = settings(max_examples=examples(150))
 
 seeds = st.integers(0, 60)
 

@@ -6,18 +6,19 @@ captures in ``fixtures/`` are part of them and are tested by their golden output
 
 import importlib.util
 import json
-import sys
+from functools import cache
 from types import ModuleType
 
 import pytest
 
 from tests.support.paths import CAPTURES
+from tests.support.runner import run
 
 _JUDGE = CAPTURES.parent / "judge.py"
 _TRUTHS = sorted(CAPTURES.glob("*.truth.json")) if _JUDGE.exists() else []
-_COMMAND = f"{sys.executable} -m zmtpsniff read -T json --max-bytes 0"
 
 
+@cache
 def _judge() -> ModuleType:
     spec = importlib.util.spec_from_file_location("judge", _JUDGE)
     assert spec
@@ -31,4 +32,9 @@ def _judge() -> ModuleType:
 @pytest.mark.parametrize("name", [path.name.removesuffix(".truth.json") for path in _TRUTHS] or ["none"])
 def test_output_agrees_with_truth(name: str) -> None:
     truth = json.loads((CAPTURES / f"{name}.truth.json").read_text())
-    assert _judge().run(_COMMAND, truth, CAPTURES / truth["file"]) == []
+    ports = [c["server_port"] for c in truth["connections"] if c.get("transport") == "udp"]
+    options = [word for port in ports for word in ("-d", f"udp.port=={port},zmtp")]
+    done = run("read", "-T", "json", "--max-bytes", "0", *options, CAPTURES / truth["file"])
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
+    flows, records, faults = _judge().load(done.stdout.splitlines())
+    assert faults + _judge().judge(truth, flows, records) == []

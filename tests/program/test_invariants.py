@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Message
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
+from tests.support.examples import examples
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, publications, pushes, request_reply
 from tests.world.events import sniff, whole_messages
 from tests.world.network import packets, segments
@@ -21,7 +22,7 @@ from zmtpsniff.net.reassembly import SEGMENT_COST
 versions = st.sampled_from([1, 2, 3])
 seeds = st.integers(0, 30)
 chances = st.integers(0, 1 << 32).map(Random)
-some = settings(max_examples=40)
+some = settings(max_examples=examples(40))
 
 
 @cache

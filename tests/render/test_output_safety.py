@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Command, Message
+from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.world.events import dissect
 from tests.world.octets import command, frame, greeting, peers, prop, ready
@@ -148,7 +149,7 @@ def test_nothing_nasty_gets_out(name: str) -> None:
 strings = st.text(min_size=1, max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.one_of(st.binary(min_size=1, max_size=120), strings))
 def test_nothing_gets_out(octets: bytes) -> None:
     everything_is_safe(conversations(octets))

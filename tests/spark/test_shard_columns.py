@@ -16,6 +16,7 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: pip install
 
 from tests.spark.spark_tables import cut
 from tests.support.both_cores import BothCores
+from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.world.busy_network import world
 from tests.world.conversation import Conversation, Piece, greetings
@@ -115,7 +116,7 @@ def test_files_have_the_same_rows_in_shards_of_any_number(
     assert sum("messages" in row.split(" ", 1)[0] for row in found) in (0, 400, 800)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(seed=st.integers(0, 1 << 32), octets=st.sampled_from([500, 5000, 256 << 10]), shards=st.sampled_from([1, 3]))
 def test_any_conversation_has_the_same_rows(seed: int, octets: int, shards: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch, TemporaryDirectory() as folder:

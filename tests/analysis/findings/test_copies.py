@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import Connection, Message, Peer, Sides, Subscription
+from tests.support.examples import examples
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.copies import Copies
 
@@ -80,7 +81,7 @@ seeds = st.integers(0, 10_000)
 END_NS = 60_000 * MS
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(seeds, st.integers(2, 4), st.sets(st.integers(20, 190), max_size=60), st.sampled_from([0, 50 * MS, 3000 * MS]))
 def test_all_that_is_dropped_is_counted(seed: int, subscribers: int, drops: set[int], lag_ns: int) -> None:
     random = Random(seed)
@@ -89,7 +90,7 @@ def test_all_that_is_dropped_is_counted(seed: int, subscribers: int, drops: set[
     assert _dropped(streams, END_NS) == ({_subscriber(slow): len(drops)} if drops else {})
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(seeds, st.integers(2, 4), st.sampled_from([1, 2, 5, 50, 500]), st.sampled_from([0, 50 * MS, 3000 * MS]))
 def test_nothing_is_counted_where_nothing_was_dropped(seed: int, subscribers: int, contents: int, lag_ns: int) -> None:
     random = Random(seed)
@@ -97,7 +98,7 @@ def test_nothing_is_counted_where_nothing_was_dropped(seed: int, subscribers: in
     assert _dropped(streams, END_NS) == {}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seeds, st.sampled_from([3, 10, 50]), st.sets(st.integers(20, 280), max_size=60))
 def test_equal_messages_never_make_it_too_many(seed: int, contents: int, drops: set[int]) -> None:
     random = Random(seed)
@@ -106,7 +107,7 @@ def test_equal_messages_never_make_it_too_many(seed: int, contents: int, drops: 
     assert counted.get(_subscriber(1), 0) <= len(drops)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(seeds, st.integers(0, 150), st.sampled_from([1, 3, 40, 0]))
 def test_who_joins_later_has_lost_nothing(seed: int, missed: int, contents: int) -> None:
     random = Random(seed)

@@ -25,6 +25,7 @@ from dissectors.events import (
     Subscription,
     WireEvent,
 )
+from tests.support.examples import examples
 from tests.support.footprint import entries, only, reachable
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.connections import ConnectionLog
@@ -155,7 +156,7 @@ def findings(patterns: Patterns, events: list[What], cuts: list[int]) -> tuple[l
     return sorted(map(msgspec.structs.astuple, problems), key=repr), rest
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(script=steps, kinds=types, cuts=st.lists(st.integers(0, 100), max_size=20))
 @example(  # late when octets are missing
     script=[(0, 0, "message", [b"", b""], 0), (0, 0, "message", [b""], 1500), (0, 0, "gap", [b""], 0)],
@@ -179,7 +180,7 @@ def test_findings_do_not_depend_on_batches(script: list[Any], kinds: list[tuple[
     assert findings(Patterns(1.2), list(played(script, kinds)), list(range(200))) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(script=steps, kinds=types)
 def test_nothing_is_kept_of_connections_that_are_over(script: list[Any], kinds: list[tuple[str, str]]) -> None:
     """Only of their addresses, which others have again."""

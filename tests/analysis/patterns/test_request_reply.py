@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from dissectors.events import Message, Place, Problem
 from tests.support.broker_world import SCRIPTS, BrokerWorld
+from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.dissection import open_files
@@ -65,7 +66,7 @@ def test_every_leg_behind_a_broker_names_the_one_before(name: str) -> None:
     assert any(event.forwards is not None and event.request is not None for event in told)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     clients=st.lists(st.sampled_from(["req", "rel", "correlate", "dealer"]), min_size=1, max_size=4),
     workers=st.lists(st.sampled_from(["REP", "DEALER"]), min_size=1, max_size=3),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Message, Place
 from tests.analysis.ways.scenes import Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
+from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.ways.hops import OpenWay
@@ -120,7 +121,7 @@ def of_world(world: BrokerWorld) -> list[Way]:
     return [record for way in found if (record := ways.record(way)) is not None]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     clients=st.lists(st.sampled_from(["req", "rel", "correlate", "dealer"]), min_size=1, max_size=4),
     workers=st.lists(st.sampled_from(["REP", "DEALER"]), min_size=1, max_size=3),

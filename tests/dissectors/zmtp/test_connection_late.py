@@ -13,6 +13,7 @@ from dissectors.zmtp.connection import ZmtpConnection
 from tests.dissectors.test_problems import ENCRYPTED, HELLO, PLAIN, box
 from tests.dissectors.zmtp import test_websocket as websocket
 from tests.dissectors.zmtp.test_connection import CONVERSATIONS, facts
+from tests.support.examples import examples
 from tests.world.events import CLIENT, SERVER, problems
 from tests.world.octets import command, frame, greeting, peers, prop, ready
 
@@ -153,7 +154,7 @@ EVERYTHING = {name: sent for name, (sent, *_) in CONVERSATIONS.items()} | TALKS 
 
 @pytest.mark.parametrize("side", [0, 1], ids=["client", "server"])
 @pytest.mark.parametrize("name", EVERYTHING)
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_who_comes_after_all_is_read_as_if_nobody_had_missed_him(name: str, side: int, data: st.DataObject) -> None:
     sent = EVERYTHING[name]

@@ -18,6 +18,7 @@ from dissectors.zmtp.limits import Limits
 from tests.dissectors.zmtp.test_websocket import message as zws_message
 from tests.dissectors.zmtp.test_websocket import request, response
 from tests.support.curve_octets import Curve, Sent, both, seal
+from tests.support.examples import examples
 from tests.world.events import CLIENT, SERVER, problems
 from tests.world.octets import command, frame, peers, prop
 
@@ -350,7 +351,7 @@ def test_a_box_sent_again_is_told() -> None:
 plaintexts = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=12)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(plaintexts, st.sampled_from(["k", "k alone"]))
 def test_whatever_is_in_boxes_is_read_as_in_clear(said: list[tuple[int, bytes]], way: str) -> None:
     curve = Curve()
@@ -554,7 +555,7 @@ def test_without_its_keys_a_snapshot_goes_on_with_boxes() -> None:
     assert problems(events) == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 1 << 32))
 def test_no_octets_cost_an_exception(seed: int) -> None:
     random = Random(seed)

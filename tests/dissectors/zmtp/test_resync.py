@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Message, Octets, Problem
 from dissectors.zmtp import resync
 from dissectors.zmtp.connection import ZmtpConnection
+from tests.support.examples import examples
 from tests.world.conversation import CLIENT, binary_body, greetings, json_body, numbers_body, text_body
 from tests.world.octets import COMMAND, MORE, frame, message
 
@@ -127,7 +128,7 @@ def test_what_is_shown_as_whole_was_sent(kind: str, version: int) -> None:
         assert not invented(events, sent), number
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=examples(150), deadline=None, derandomize=True)
 @given(
     st.lists(
         st.lists(st.binary(max_size=40) | st.just(b"\0\1\1\0" * 5), min_size=1, max_size=4), min_size=8, max_size=60

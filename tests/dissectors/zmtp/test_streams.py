@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Greeting, Message, Subscription
+from tests.support.examples import examples
 from tests.support.settings import WIRE
 from tests.world.conversation import (
     CLIENT,
@@ -313,7 +314,7 @@ octets = st.one_of(
 )  # fmt: skip
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([CLIENT, SERVER]), octets), max_size=6), st.integers(0, 6), st.booleans())
 def test_any_octets(pieces: list[tuple[int, bytes]], lost: int, late: bool) -> None:
     talk = Conversation("any", tuple(Piece(side, data) for side, data in pieces if data))

@@ -12,6 +12,7 @@ from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Mess
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.websocket_frames import unmask
+from tests.support.examples import examples
 from tests.world.events import CLIENT, SERVER, problems
 from tests.world.octets import prop
 
@@ -252,7 +253,7 @@ def test_what_is_against_the_rules(name: str) -> None:
     assert problems(dissect([*handshake(), (side, octets)])) == [code]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(st.tuples(st.integers(0, 1), st.binary(min_size=1, max_size=200))), st.booleans())
 def test_hostile_octets_raise_nothing(sent: Sent, upgraded: bool) -> None:
     dissect([*(handshake() if upgraded else [(0, request())]), *sent])

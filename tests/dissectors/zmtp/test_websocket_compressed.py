@@ -14,6 +14,7 @@ from dissectors.events import AnyEvent, Connection, Cut, Message
 from dissectors.zmtp import deflate
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.dissectors.zmtp.test_websocket import Sent, dissect, message, plain, request
+from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.support.successors import successor
 from tests.world.events import CLIENT, SERVER, problems, sniff
@@ -79,7 +80,7 @@ def test_compressed_messages_are_read(answer: str) -> None:
     assert (events[-1].handshake, events[-1].client.socket_type) == ("complete", "PAIR")
 
 
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(st.integers(0, 1 << 32), st.sampled_from(OFFERS))
 def test_any_cutting_gives_the_same_events(seed: int, answer: str) -> None:
     random = Random(seed)
@@ -120,7 +121,7 @@ def test_what_inflates_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert messages(events, SERVER) in ([[b"next"]], [])
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.tuples(st.integers(0, 1), st.binary(min_size=1, max_size=120))), st.sampled_from(OFFERS))
 def test_hostile_octets_raise_nothing(sent: Sent, answer: str) -> None:
     framed = [(side, bytes([0xC2, len(octets) + 4 * (not side)][:2]) + octets) for side, octets in sent]
