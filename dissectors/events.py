@@ -8,11 +8,13 @@ Octets from the wire stay ``bytes`` here. Renderers show them as text, as hexade
 converted that nobody looks at.
 """
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from dissectors.records import internal, meaning, relation
+from dissectors.records import internal, meaning, record_fields, relation
+from dissectors.zmtp.sockets import WITH_TOPICS
 
 Severity = Literal["error", "warning", "note"]
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # from the worst on
@@ -29,11 +31,27 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     data: bytes
     length: int  # octets on the wire, len(data) or more
 
+    def __len__(self) -> int:
+        """The octets on the wire."""
+        return self.length
+
+    def __bool__(self) -> bool:
+        """They are there, however many."""
+        return True
+
 
 class Hidden(msgspec.Struct, frozen=True, gc=False):
     """Octets that must not be shown, such as a password. Only their number is known."""
 
     length: int
+
+    def __len__(self) -> int:
+        """The octets on the wire."""
+        return self.length
+
+    def __bool__(self) -> bool:
+        """They are there, however many."""
+        return True
 
 
 Octets = bytes | Cut | Hidden
@@ -81,8 +99,20 @@ Seen = Annotated[int, internal()]
 """The stream offset up to which the sender of an event had received the octets of the other side."""
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 class Event(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
     """Base of all events."""
+
+    def __repr__(self) -> str:
+        """The fields of its record that apply."""
+        given = [
+            f"{field.name}={value!r}"
+            for field in record_fields(type(self))
+            if (value := getattr(self, field.name)) != field.default or field.required
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
 
 
 class WireEvent(Event):
@@ -93,6 +123,11 @@ class WireEvent(Event):
     flow: Annotated[int, _FLOW]
     src: Annotated[str, _SRC]
     dst: Annotated[str, _DST]
+
+    @property
+    def time(self) -> datetime:
+        """``time_ns`` as a time in UTC, which has microseconds."""
+        return _EPOCH + timedelta(microseconds=self.time_ns // 1000)
 
 
 class Greeting(WireEvent, tag="greeting"):
@@ -234,6 +269,15 @@ class Message(WireEvent, tag="message"):
     begun_ns: Annotated[int | None, internal()] = None
 
     @property
+    def topic(self) -> Octets | None:
+        """The topic of a message of a PUB or XPUB, or the group of one of a RADIO: its first frame. None of others."""
+        return self.frames[0] if self.frames and self.socket_type in WITH_TOPICS else None
+
+    def octets(self, place: int) -> bytes:
+        """The octets at hand of the frame at a place, from 0 (negative: from the end); raises IndexError."""
+        return at_hand(self.frames[place])
+
+    @property
     def place(self) -> Place:
         """Where it is, which no other message has in common with it."""
         return Place(self.flow, self.packet, self.part)
@@ -291,7 +335,7 @@ class Process(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     ] = None
 
 
-class Peer(msgspec.Struct, omit_defaults=True, gc=False):
+class Peer(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False):
     """One end of a connection, as it announced itself."""
 
     address: Annotated[str, meaning("Its address and port.")]

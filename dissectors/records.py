@@ -8,6 +8,7 @@ The JSON Schema, ``zmtpsniff fields``, filters, Spark's columns and the referenc
 
 import typing
 from collections.abc import Iterable
+from functools import lru_cache
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -52,6 +53,7 @@ class RecordField(NamedTuple):
         return f"{self.text.rstrip('.')}: {', '.join(choices)}." if choices else self.text
 
 
+@lru_cache
 def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
     """The fields of the record that is made of an event, or of a part of one, in their order."""
     found = []
@@ -68,6 +70,22 @@ def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
         unit = (meta.extra_json_schema or {}).get("unit", "")
         found.append(RecordField(field.name, hint, field.required, default, meta.description or "", unit, kind))
     return tuple(found)
+
+
+def summary(struct: type[msgspec.Struct]) -> str:
+    """A record as a whole in a sentence: the docstring of its type, without that of :func:`with_fields`."""
+    return (struct.__doc__ or "").partition("\n\n")[0]
+
+
+def with_fields(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """The type of a record, whose docstring now says what each field means, for ``help()``."""
+    if struct.__doc__ and "\n\n" not in struct.__doc__:
+        lines = [
+            f"{field.name}: {field.meaning}{f' ({field.unit})' if field.unit else ''}"
+            for field in record_fields(struct)
+        ]
+        struct.__doc__ = "\n\n".join([struct.__doc__, *lines])
+    return struct
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:

@@ -13,7 +13,7 @@ import click
 
 from dissectors.events import AnyEvent
 from dissectors.payloads.registry import built_in
-from dissectors.records import record_fields
+from dissectors.records import record_fields, summary
 from zmtpsniff import __version__
 from zmtpsniff.check import endpoint_reader, policy
 from zmtpsniff.check.builtin import SETS
@@ -189,7 +189,7 @@ def records_page() -> str:
     for event in typing.get_args(AnyEvent):
         tag = str(event.__struct_config__.tag)
         required = {field.name for field in record_fields(event) if field.required} | {"type"}
-        lines += [f"## {tag}", "", _cell(" ".join((event.__doc__ or "").split())), ""]
+        lines += [f"## {tag}", "", _cell(summary(event)), ""]
         rows = []
         for field in fields_of_event(event):
             meant = f"`{tag}`." if field.name == "type" else _cell(field.meaning)

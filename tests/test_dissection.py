@@ -13,18 +13,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import zmq
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Capture, Connection, Event, Message
+from dissectors.events import AnyEvent, Capture, Connection, Cut, Event, Hidden, Message, Octets
 from dissectors.records import record_fields
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
-from tests.support.runner import read_json
+from tests.support.runner import read_json, run
 from tests.support.saved_files import save
 from tests.support.shown_commands import PAGES, blocks
 from tests.world.tap import load
+from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.browse.packet_store import TappedSource
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
@@ -225,6 +227,51 @@ def test_arrow() -> None:
         assert all(row["client"]["address"] and row["messages"]["client"] >= 0 for row in connections)
 
 
+def test_arrow_has_times_topics_and_texts() -> None:
+    polars = pytest.importorskip("polars")
+    with zmtpsniff.open(FIXTURES / "m31_pub_sub.pcap") as capture:
+        first = next(capture.messages())
+        row = polars.from_arrow(capture.to_arrow()).row(0, named=True)
+    assert row["time_ns"] == first.time
+    assert (row["topic"], row["text"]) == ("weather.0", [first.octets(0).decode(), first.octets(1).decode()])
+
+
+def test_what_programs_import_is_there_and_says_what_its_fields_mean() -> None:
+    for name in zmtpsniff.__all__:
+        assert getattr(zmtpsniff, name)
+    code = "import zmtpsniff; help(zmtpsniff.Message)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    for field in record_fields(Message):
+        assert f"{field.name}: " in shown
+        assert field.text.split(".")[0] in " ".join(shown.split())
+
+
+def test_what_is_printed_is_short() -> None:
+    with zmtpsniff.open(CAPTURE) as capture:
+        message = next(capture.messages())
+        assert "offset" not in repr(message)
+        assert "None" not in repr(message)
+        assert f"packet={message.packet}, flow=1" in repr(message)
+        assert repr(capture) == f"<zmtpsniff.Dissection of {CAPTURE}, {capture.packets} packets so far>"
+
+
+def test_octets_of_a_frame_that_is_cut() -> None:
+    frames: list[Octets] = [b"EUR", Cut(b"1.0", 4)]
+    message = Message(0, 1, 1, "a:1", "b:2", frames, "PUB")
+    assert (message.topic, message.octets(0), message.octets(-1)) == (b"EUR", b"EUR", b"1.0")
+    assert list(map(len, message.frames)) == [3, 4]
+    assert Hidden(0)
+    assert len(Hidden(0)) == 0
+
+
+def test_ways() -> None:
+    path = FIXTURES / "shop" / "none.pcap.gz"
+    with zmtpsniff.open(path) as capture:
+        ways = capture.ways()
+    done = run("trace", "-T", "json", str(path))
+    assert msgspec.json.decode(b"[" + b",".join(done.stdout.encode().splitlines()) + b"]", type=list[Way]) == ways
+
+
 @pytest.mark.parametrize("kind", AnyEvent.__args__)
 def test_every_kind_of_event_has_a_table(kind: type[Event]) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
@@ -233,7 +280,8 @@ def test_every_kind_of_event_has_a_table(kind: type[Event]) -> None:
             count = sum(isinstance(event, kind) for event in capture)
             table = capture.to_arrow(kind)
         assert table.num_rows == count
-        assert table.column_names == [field.name for field in record_fields(kind)]
+        more = ["topic", "text"] if kind is Message else []
+        assert table.column_names == [field.name for field in record_fields(kind)] + more
 
 
 def test_pandas() -> None:

@@ -8,29 +8,70 @@
 The parts of this package are imported when they are used, because the command line must start at once.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.9.0"
-__all__ = ["Dissection", "Error", "open"]
 
 if TYPE_CHECKING:
+    from dissectors.events import (
+        AnyEvent,
+        Beacon,
+        Body,
+        Capture,
+        Command,
+        Comment,
+        Connection,
+        Cut,
+        Greeting,
+        Hidden,
+        Message,
+        Octets,
+        Payload,
+        Peer,
+        Problem,
+        Subscription,
+        Work,
+    )
+    from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.analysis.ways.records import Leg, Way
+    from zmtpsniff.capture.engines.engine import PrivilegeError
+    from zmtpsniff.capture.source import CaptureError
     from zmtpsniff.dissection import Dissection, open  # noqa: A004
-    from zmtpsniff.errors import Error
+    from zmtpsniff.errors import Error, PluginError
+    from zmtpsniff.filters.filter_error import FilterError
+
+__all__ = [
+    "AnyEvent", "Beacon", "Body", "Capture", "CaptureError", "Command", "Comment", "Connection", "Cut", "Dissection",
+    "Error", "FilterError", "Finding", "Greeting", "Hidden", "Leg", "Message", "Octets", "Payload", "Peer",
+    "PluginError", "PrivilegeError", "Problem", "Subscription", "Way", "Work", "open",
+]  # fmt: skip
+
+_MODULES = {
+    **dict.fromkeys(("Error", "PluginError"), "zmtpsniff.errors"),
+    **dict.fromkeys(("Dissection", "open"), "zmtpsniff.dissection"),
+    **dict.fromkeys(("Leg", "Way"), "zmtpsniff.analysis.ways.records"),
+    "CaptureError": "zmtpsniff.capture.source",
+    "FilterError": "zmtpsniff.filters.filter_error",
+    "Finding": "zmtpsniff.analysis.findings.finding",
+    "PrivilegeError": "zmtpsniff.capture.engines.engine",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "Error":
-        from zmtpsniff.errors import Error
-
-        return Error
-    if name in __all__:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _MODULES.get(name, "dissectors.events")
+    if module != "zmtpsniff.errors":
         from zmtpsniff.errors import fail_if_dissectors_are_foreign
 
         fail_if_dissectors_are_foreign()
-        from zmtpsniff import dissection
+    found = getattr(import_module(module), name)
+    if hasattr(found, "__struct_fields__"):
+        from dissectors.records import with_fields
 
-        return getattr(dissection, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        with_fields(found)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -20,13 +20,13 @@ from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import NOBODY, Collaborators, Sniffer
 from zmtpsniff.errors import Error
-from zmtpsniff.net.witness import Witness
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
     import pyarrow as pa
 
     from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.analysis.ways.records import Way
     from zmtpsniff.capture.engines.engine import EngineName
 
 CaptureFile = str | PathLike[str] | IO[bytes]
@@ -59,12 +59,13 @@ class Dissection:
         through: Callable[[Source], Source] | None = None,
         where: Callable[[AnyEvent], bool] | None = None,
         stop: Callable[[], None] | None = None,
+        name: str = "a capture",
     ) -> None:
         """Dissect the packets of ``source``. Each further iteration takes the source that ``again`` returns, or raises
         its error.
 
         ``through`` may put another Source in front of that: one that saves packets, or makes them wait. ``where`` says
-        which events to give, None for all. ``stop`` ends the capture of a source that is live.
+        which events to give, None for all. ``stop`` ends the capture of a source that is live. ``name`` is shown.
 
         Raises PluginError, NoSodiumError and DecodeAsError as Sniffer does; then the source is closed.
         """
@@ -74,6 +75,7 @@ class Dissection:
         self._through = through
         self._where = where
         self._stop = stop
+        self._name = name
         self._run = self._begin(source, collaborators)  # the last one
         self._first: _Run | None = self._run  # until it is iterated over
         self._totals: Capture | None = None
@@ -85,6 +87,18 @@ class Dissection:
     def __exit__(self, *_: object) -> None:
         """As :meth:`close`."""
         self.close()
+
+    async def __aenter__(self) -> Self:
+        """The same in asyncio."""
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """As :meth:`close`."""
+        await _in_thread(self.close)
+
+    def __repr__(self) -> str:
+        """How much has been read so far."""
+        return f"<zmtpsniff.Dissection of {self._name}, {self.packets:,} packets so far>"
 
     def __iter__(self) -> Iterator[AnyEvent]:
         """All events that pass the filter, in their order; the last is the Capture with the totals, if it passes.
@@ -109,16 +123,16 @@ class Dissection:
 
         Raises as iterating does.
         """
-        with closing(self._all_batches(self._collaborators.witness)) as batches:
+        with closing(self._all_batches(self._collaborators)) as batches:
             for events in batches:
                 yield self._passing(events)
 
-    def _all_batches(self, witness: Witness | None) -> Generator[list[AnyEvent], None, None]:
-        """The events in lists, whatever the filter; ``witness`` is that of Collaborators."""
+    def _all_batches(self, collaborators: Collaborators) -> Generator[list[AnyEvent], None, None]:
+        """The events in lists, whatever the filter."""
         run, self._first = self._first, None
-        if run is None or witness is not self._collaborators.witness:
+        if run is None or collaborators is not self._collaborators:
             source = self._again() if run is None else run.source
-            run = self._run = self._begin(source, self._collaborators._replace(witness=witness))
+            run = self._run = self._begin(source, collaborators)
         try:
             for events in run.sniffer.events():
                 self._note_totals(events)
@@ -152,9 +166,22 @@ class Dissection:
         from zmtpsniff.analysis.findings import Diagnosis
 
         diagnosis = Diagnosis(self._settings.decode_as, self._settings.reply_seconds)
-        for events in self._all_batches(diagnosis):
+        for events in self._all_batches(self._collaborators._replace(witness=diagnosis)):
             diagnosis.take(events)
         return diagnosis.findings()
+
+    def ways(self) -> "list[Way]":
+        """The way of each request, job and publication, as ``zmtpsniff trace`` tells them.
+
+        Reads the capture to its end, as :meth:`findings` does, and raises as iterating does.
+        """
+        from zmtpsniff.analysis.ways.ways import Ways
+
+        ways = Ways()
+        found = []
+        for events in self._all_batches(self._collaborators._replace(acknowledge=ways.acknowledge)):
+            found += ways.take(events)
+        return [record for way in (*found, *ways.finish()) if (record := ways.record(way)) is not None]
 
     @property
     def totals(self) -> Capture:
@@ -200,8 +227,9 @@ class Dissection:
     def to_arrow(self, kind: type[Event] = Message) -> "pa.Table":
         """The events of one type as a table of Arrow, with a column for each field of their records.
 
-        The columns ``payload`` and ``bodies`` of messages are JSON. Raises Error without pyarrow, and as iterating
-        does.
+        Times since 1970 are timestamps in UTC. The columns ``payload`` and ``bodies`` of messages are JSON; ``topic``
+        is that of a publisher's messages, ``text`` has their frames where they are text. Raises Error without pyarrow,
+        and as iterating does.
         """
         from zmtpsniff.export.arrow import to_table
 
@@ -212,7 +240,7 @@ class Dissection:
         from importlib.util import find_spec
 
         if find_spec("pandas") is None:
-            raise Error("pandas is not installed: pip install pandas pyarrow")
+            raise Error("pandas is not installed: pip install pandas 'zmtpsniff[arrow]'")
         return self.to_arrow(kind).to_pandas()
 
     def stop(self) -> None:
@@ -329,7 +357,8 @@ def open(  # noqa: A001  # it is zmtpsniff.open
         if engine not in ENGINES:
             raise Error(f"engine: must be one of {', '.join(ENGINES)}, not {engine!r}")
         live = LiveSource(make_engine(engine, LiveOptions(interfaces, capture_filter)), seconds=seconds)
-        return Dissection(live, settings, Collaborators(clock=time.time_ns), where=passes, stop=live.stop)
+        name = ", ".join(interfaces)
+        return Dissection(live, settings, Collaborators(clock=time.time_ns), where=passes, stop=live.stop, name=name)
     except DecodeAsError as error:
         raise Error(f"decode_as: {error}") from None
 
@@ -347,7 +376,10 @@ def open_files(
     ``through`` and ``where`` are those of Dissection. Raises CaptureError, and as Dissection does.
     """
     reader = _FileReader(files)
-    return Dissection(reader.open(), settings, collaborators, again=reader.open, through=through, where=where)
+    name = ", ".join(fspath(file) if isinstance(file, (str, PathLike)) else repr(file) for file in files)
+    return Dissection(
+        reader.open(), settings, collaborators, again=reader.open, through=through, where=where, name=name
+    )
 
 
 class _Run(NamedTuple):

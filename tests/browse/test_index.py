@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 import zmtpsniff
 from dissectors.batches import BatchSide, MessageBatch
@@ -28,7 +29,7 @@ CAPTURES = sorted(FIXTURES.glob("*_*.pcap*"))
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
 def test_records_and_packets_are_those_of_the_capture(path: Path) -> None:
     index, packets = read_index(path)
-    assert [repr(event) for event in index.events(0, len(index))] == [repr(event) for event in zmtpsniff.open(path)]
+    assert list(map(astuple, index.events(0, len(index)))) == list(map(astuple, zmtpsniff.open(path)))
     assert [index.event(row) for row in range(len(index))] == list(index.events(0, len(index)))
     expected = [packet for batch in open_captures([str(path)]).batches() for packet in batch]
     assert [packet for batch in packets.all() for packet in batch] == expected

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from dissectors.events import AnyEvent, Body, Envelope, Payload, Peer, Place, Share, Sides
-from dissectors.records import internal, joint_meaning, meaning, record_fields, relation
+from dissectors.records import internal, joint_meaning, meaning, record_fields, relation, summary
 from tests.support.paths import PROJECT
 
 # For each type of event one line, put behind the line that begins with what comes first.
@@ -171,8 +171,8 @@ UNITS = {"ns", "ms"}
 
 @pytest.mark.parametrize("struct", [*get_args(AnyEvent), *PARTS])
 def test_every_field_says_what_it_means(struct: type[msgspec.Struct]) -> None:
-    assert struct.__doc__
-    assert "\n" not in struct.__doc__
+    assert summary(struct)
+    assert "\n" not in summary(struct)
     for field in record_fields(struct):
         assert field.text.endswith("."), field.name
         ends_in = field.name.rpartition("_")[2]

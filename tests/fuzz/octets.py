@@ -6,6 +6,8 @@ last one may be shorter than it says, so that every input means something.
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import astuple
+
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Problem, Work
 
 _LONG = 255  # then two octets of length follow
@@ -51,10 +53,10 @@ def told(events: Iterable[AnyEvent], problems: bool = True) -> dict[str, list[st
     for event in events:
         if isinstance(event, Connection):
             event.start_ns = event.end_ns = 0
-            out.setdefault("", []).append(repr(event))
+            out.setdefault("", []).append(f"{type(event).__name__} {astuple(event)}")
         elif not isinstance(event, Capture | Comment | Work) and (problems or not isinstance(event, Problem)):
             event.time_ns = event.packet = 0
             if isinstance(event, Problem):
                 event.detail = ""  # it may show the first octets that were there
-            out.setdefault(event.src or "", []).append(repr(event))
+            out.setdefault(event.src or "", []).append(f"{type(event).__name__} {astuple(event)}")
     return out

@@ -13,10 +13,12 @@ from dissectors.records import record_fields, without_none
 from zmtpsniff.errors import Error
 from zmtpsniff.render.json_form import JsonForm, octets_object
 from zmtpsniff.render.payload import frames_to_show
+from zmtpsniff.words.text import as_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_OF_FRAMES = ("frames", "text")  # columns of messages
 _ROWS = 65_536  # that become Arrow at a time
 _AnyEvent = TypeVar("_AnyEvent", bound=Event)
 _Converter = Callable[[Any], Any]
@@ -33,14 +35,22 @@ class _ArrowField(NamedTuple):
 def to_table(kind: type[_AnyEvent], events: Iterable[_AnyEvent]) -> "pa.Table":
     """A table of events of one type, with the fields of their records as columns.
 
-    Octets are those at hand, without those of passwords. ``payload`` and ``bodies`` are JSON. Raises Error without
-    pyarrow.
+    Octets are those at hand, without those of passwords. Times since 1970 are timestamps in UTC. ``payload`` and
+    ``bodies`` are JSON. Messages have two more columns: ``topic`` of a publisher's messages, and ``text`` of their
+    frames, where they are text. Raises Error without pyarrow.
     """
     try:
         import pyarrow as pa
     except ImportError:
-        raise Error("pyarrow is not installed: pip install pyarrow") from None
-    fields = [(field.name, _arrow_field(field.type)) for field in record_fields(kind)]
+        raise Error("pyarrow is not installed: pip install 'zmtpsniff[arrow]'") from None
+    time = _ArrowField(pa.timestamp("ns", tz="UTC"), None)
+    fields = [
+        (field.name, time if field.text.endswith("since 1970.") else _arrow_field(field.type))
+        for field in record_fields(kind)
+    ]
+    if issubclass(kind, Message):
+        fields.append(("topic", _ArrowField(pa.string(), _text)))
+        fields.append(("text", _ArrowField(pa.list_(pa.string()), lambda frames: list(map(_text, frames)))))
     schema = pa.schema([(name, field.type) for name, field in fields])
     batches = [
         pa.RecordBatch.from_arrays(
@@ -64,11 +74,16 @@ def _columns(names: list[str], events: Iterable[Event]) -> Iterator[list[list[An
     while some := list(islice(rest, _ROWS)):
         yield [
             [
-                frames_to_show(event) if name == "frames" and isinstance(event, Message) else getattr(event, name)
+                frames_to_show(event) if name in _OF_FRAMES and isinstance(event, Message) else getattr(event, name)
                 for event in some
             ]
             for name in names
         ]
+
+
+def _text(octets: Octets) -> str | None:
+    """Octets as text; None if not all are at hand, or they are no text."""
+    return as_text(octets) if isinstance(octets, bytes) else None
 
 
 def _arrow_field(hint: Any) -> _ArrowField:

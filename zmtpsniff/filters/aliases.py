@@ -98,7 +98,7 @@ def _mechanism(record: type[Event], source: SourceCode) -> Value | None:
 
 
 def _topic(record: type[Event], source: SourceCode) -> Value | None:
-    return Value("octets", "topic_of(e)", True) if record is Message else None  # of others it is their own field
+    return Value("octets", "e.topic", True) if record is Message else None  # of others it is their own field
 
 
 def _body(record: type[Event], source: SourceCode) -> Value | None:

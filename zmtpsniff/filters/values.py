@@ -7,8 +7,7 @@ certainly differ differ, whatever follows. Each function takes None, for a field
 from functools import lru_cache
 from ipaddress import ip_address
 
-from dissectors.events import Command, Cut, Hidden, Message, Octets, at_hand
-from dissectors.zmtp.sockets import WITH_TOPICS
+from dissectors.events import Command, Cut, Hidden, Octets, at_hand
 from zmtpsniff.words.text import as_text, length_on_wire
 
 
@@ -179,8 +178,3 @@ def mechanism_of(command: Command) -> str | None:
     if command.nonce is not None or command.cookie is not None or command.client_key is not None:
         return "CURVE"
     return None
-
-
-def topic_of(message: Message) -> Octets | None:
-    """The topic of a message of a publisher, or the group of one of a RADIO: its first frame."""
-    return message.frames[0] if message.frames and message.socket_type in WITH_TOPICS else None

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import msgspec
 
 from dissectors.events import AnyEvent, Payload
-from dissectors.records import meaning, record_fields
+from dissectors.records import meaning, record_fields, summary
 from zmtpsniff.render.json_form import OCTETS
 
 # The version of the records, with those of statistics. docs/reference/records.md says what raises which number.
@@ -105,7 +105,7 @@ def _as_written(struct: type[msgspec.Struct], made: dict[type, type]) -> type:
             tag=config.tag,
             tag_field=config.tag_field,
             kw_only=True,
-            namespace={"__doc__": struct.__doc__},
+            namespace={"__doc__": summary(struct)},
         )
     return made[struct]
 

@@ -94,9 +94,7 @@ def are_plain(frames: Sequence[Octets], max_bytes: int) -> TypeGuard[Sequence[by
         data = b"".join(frames)  # type: ignore[arg-type]
     except TypeError:
         return False  # one of them is not whole or must not be shown
-    return not data.translate(None, _PLAIN) and not (
-        len(data) > max_bytes > 0 and max(map(len, frames)) > max_bytes  # type: ignore[arg-type]
-    )
+    return not data.translate(None, _PLAIN) and not (len(data) > max_bytes > 0 and max(map(len, frames)) > max_bytes)
 
 
 def escape(text: str) -> str:

@@ -24,7 +24,7 @@ class Evidence(msgspec.Struct, frozen=True, gc=False):
     ]
 
 
-class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=True, gc=False):
+class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=True, repr_omit_defaults=True, gc=False):
     """Something that is wrong, or worth knowing, in a system of programs."""
 
     severity: Annotated[Severity, meaning("How bad it is.")]

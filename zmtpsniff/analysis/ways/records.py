@@ -20,7 +20,7 @@ Why = Literal[
 ]
 
 
-class Leg(msgspec.Struct, omit_defaults=True, gc=False):
+class Leg(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False):
     """One message of a way: from one socket to the next one."""
 
     src: Annotated[str, meaning("The sender's address and port.")]
@@ -57,7 +57,7 @@ class Terminus(msgspec.Struct, gc=False):
     why: Annotated[Why, meaning("Why it went no further.")]
 
 
-class Way(msgspec.Struct, omit_defaults=True, tag_field="type", tag="way", gc=False):
+class Way(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, tag_field="type", tag="way", gc=False):
     """The way of one request, job or publication, over any number of brokers and services."""
 
     kind: Annotated[Kind, meaning("Whether a sender waits for a reply, pushes, or publishes.")]
