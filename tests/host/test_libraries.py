@@ -1,98 +1,174 @@
-"""Libraries that make keys: found before the first program uses them, and while programs load them."""
+"""Libraries that make keys: found before the first program uses them, and when programs load them."""
 
+import mmap
 import os
 import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
-import zmq
 
+from tests.support.curve_program import PACKAGED, compiled, connect, copied, libsodium, needs_wheel, started
+from tests.support.live_program import wait_for
+from tests.support.uprobes import need_uprobes
 from zmtpsniff.host import libraries
 from zmtpsniff.host.libraries import Libraries
-from zmtpsniff.host.processes import MemoryArea, open_mapped
+from zmtpsniff.host.perf_mappings import PerfMappings
+from zmtpsniff.host.processes import MemoryArea
+from zmtpsniff.host.uprobes import BEFORENM, Uprobes
 
-PACKAGED = sorted(Path(zmq.__file__).parent.with_name("pyzmq.libs").glob("libsodium-*"))
-needs_wheel = pytest.mark.skipif(not PACKAGED, reason="this pyzmq is not one of the wheels that bring a libsodium")
+
+class Probes:
+    """Remembers the files that probes are wanted for, and has them placed if there are any."""
+
+    def __init__(self, uprobes: Uprobes | None = None) -> None:
+        self.files: dict[int, list[str]] = {}  # inodes, and the names of their probes
+        self._uprobes = uprobes
+
+    @property
+    def count(self) -> int:
+        """Of them as many as you like."""
+        return 0
+
+    def add(self, descriptor: int, machine: str, offsets: dict[str, int]) -> list[str]:
+        names = [] if self._uprobes is None else self._uprobes.add(descriptor, machine, offsets)
+        self.files[os.fstat(descriptor).st_ino] = names
+        return names
+
+    def remove(self, names: Sequence[str]) -> None:
+        assert self._uprobes
+        self._uprobes.remove(names)
+        self.files = {file: placed for file, placed in self.files.items() if placed != names}
 
 
-class NoUprobes:
-    """Remembers the files that probes are wanted for."""
+class Watch:
+    """Libraries and their probes, as a KeyWatch has them."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.executed: list[int] = []
-        self.files: set[int] = set()
+    def __init__(self, uprobes: Uprobes) -> None:
+        self.probes = Probes(uprobes)
+        self.libraries = Libraries(self.probes)  # type: ignore[arg-type]
+        self._uprobes = uprobes
+        self._callers: set[int] = set()  # threads
 
-    def add(self, descriptor: int, _machine: str, _offsets: dict[str, int]) -> None:
-        self.files.add(os.fstat(descriptor).st_ino)
+    def until(self, done: Callable[[], bool]) -> None:
+        def look() -> bool:
+            self.libraries.follow()
+            self._callers.update(call.pid for call in self._uprobes.read() if call.function == BEFORENM)
+            return done()
+
+        wait_for(look)
+
+    def sees(self, pid: int) -> Callable[[], bool]:
+        """Whether a process has made a key."""
+        return lambda: any(int(thread) in self._callers for thread in os.listdir(f"/proc/{pid}/task"))
 
 
 @pytest.fixture
-def uprobes() -> NoUprobes:
-    return NoUprobes()
+def watch() -> Iterator[Callable[[], Watch]]:
+    """Makes one."""
+    need_uprobes()
+    with Uprobes() as uprobes:
+        made = []
+
+        def make() -> Watch:
+            made.append(Watch(uprobes))
+            return made[-1]
+
+        yield make
+        for each in made:
+            each.libraries.close()
 
 
 @needs_wheel
-def test_the_library_beside_us_needs_no_program_that_uses_it(
-    uprobes: NoUprobes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_library_beside_us_needs_no_program_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """However late we would see that a program has loaded it, its first key is seen."""
     monkeypatch.setattr(libraries, "pids", list)
-    Libraries(uprobes)  # type: ignore[arg-type]
-    assert {file.stat().st_ino for file in PACKAGED} <= uprobes.files
+    probes = Probes()
+    Libraries(probes).close()  # type: ignore[arg-type]
+    assert libsodium(PACKAGED[0].parent).stat().st_ino in probes.files
 
 
 @needs_wheel
-def test_a_program_that_is_slow_to_load_is_looked_at_all_the_same(
-    uprobes: NoUprobes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither it nor we had a processor for long: it is looked at as often as ever."""
-    now = 100.0
-    mapped: list[MemoryArea] = []
-    status = PACKAGED[0].stat()
-    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(libraries, "installed", lambda: iter([]))
-    monkeypatch.setattr(libraries, "pids", list)
-    monkeypatch.setattr(libraries, "mappings", lambda pid: mapped if pid == os.getpid() else [])
-    monkeypatch.setattr(libraries, "open_mapped", lambda *_: os.open(PACKAGED[0], os.O_RDONLY))
-    followed = Libraries(uprobes)  # type: ignore[arg-type]
-    uprobes.executed.append(os.getpid())
-    followed.follow()
-    now += 60  # with a look at all processes, and another second until the next
-    followed.follow()
-    mapped.append(MemoryArea(0, 4096, "r-xp", (device, status.st_ino), str(PACKAGED[0])))
-    followed.follow()
-    assert uprobes.files == {status.st_ino}
+def test_a_library_that_appears(watch: Callable[[], Watch], tmp_path: Path) -> None:
+    """If the program was quicker than we, that is known."""
+    seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
+    with started(program, folder) as process:
+        seen.until(lambda: libsodium(folder).stat().st_ino in seen.probes.files)
+        assert process.pid in seen.libraries.late
+        connect(process)
+        seen.until(seen.sees(process.pid))
 
 
 @needs_wheel
-def test_a_process_that_ends_while_it_is_looked_at(uprobes: NoUprobes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library is found in the next process that has it."""
-    tried: set[tuple[str, int]] = set()
-
-    def open_later(pid: int, mapping: MemoryArea) -> int | None:
-        """Each file fails the first time, as if the process had gone."""
-        if mapping.file in tried:
-            return open_mapped(pid, mapping)
-        tried.add(mapping.file)
-        return None
-
-    assert zmq.has("curve")  # this process has it
-    monkeypatch.setattr(libraries, "installed", lambda: iter([]))
-    monkeypatch.setattr(libraries, "pids", lambda: [os.getpid()])
-    monkeypatch.setattr(libraries, "open_mapped", open_later)
-    followed = Libraries(uprobes)  # type: ignore[arg-type]
-    assert uprobes.files == set()
-    uprobes.executed.append(os.getpid())
-    followed.follow()
-    assert {file.stat().st_ino for file in PACKAGED} <= uprobes.files
-    assert followed.faults == []
+def test_a_library_that_is_replaced(watch: Callable[[], Watch], tmp_path: Path) -> None:
+    """As when a package is upgraded: programs have the old file until they end."""
+    seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
+    with started(program, folder) as old:
+        os.replace(libsodium(copied(tmp_path / "upgrade")), libsodium(folder))
+        with started(program, folder) as new:
+            seen.until(lambda: libsodium(folder).stat().st_ino in seen.probes.files)
+            for process in (old, new):
+                connect(process)
+                seen.until(seen.sees(process.pid))
 
 
-def test_a_look_at_many_processes_lets_keys_be_read_in_between(
-    uprobes: NoUprobes, monkeypatch: pytest.MonkeyPatch
+@needs_wheel
+def test_a_library_that_nobody_has_any_more_is_forgotten(
+    watch: Callable[[], Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its probes would keep the file on the disk."""
+    monkeypatch.setattr(libraries, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(libraries, "_SHARE", 0.0)
+    seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
+    inode = libsodium(folder).stat().st_ino
+    for _ in range(2):
+        with started(program, folder) as process:
+            seen.until(lambda: inode in seen.probes.files)
+            connect(process)
+            seen.until(seen.sees(process.pid))
+        seen.until(lambda: inode not in seen.probes.files)
+
+
+@needs_wheel
+def test_a_kernel_that_does_not_tell(
+    watch: Callable[[], Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(libraries, "PerfMappings", refuse)
+    monkeypatch.setattr(libraries, "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(libraries, "_SHARE", 0.0)
+    seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
+    (said,) = seen.libraries.faults
+    assert "(Operation not permitted)" in said
+    assert seen.libraries.patience is not None  # it looks by itself
+    with started(program, folder) as process:
+        seen.until(lambda: process.pid in seen.libraries.late)
+        connect(process)
+        seen.until(seen.sees(process.pid))
+
+
+@needs_wheel
+def test_a_look_at_all_makes_up_for_what_the_kernel_dropped(
+    watch: Callable[[], Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libraries, "PerfMappings", lambda: PerfMappings(mmap.PAGESIZE))
+    seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
+    before = os.sched_getaffinity(0)
+    try:
+        with open(os.__file__, "rb") as file:
+            for processor in before:
+                os.sched_setaffinity(0, {processor})
+                for _ in range(100):  # more than there is room for
+                    mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+    finally:
+        os.sched_setaffinity(0, before)
+    with started(program, folder) as process:
+        seen.until(lambda: process.pid in seen.libraries.late)
+
+
+def test_a_look_at_many_processes_lets_keys_be_read_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes for each: on a busy machine, seconds for all."""
     now = 100.0
     looked: list[int] = []
@@ -103,17 +179,23 @@ def test_a_look_at_many_processes_lets_keys_be_read_in_between(
         looked.append(pid)
         return []
 
+    def refuse() -> None:
+        raise OSError
+
+    monkeypatch.setattr(libraries, "PerfMappings", refuse)
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(libraries, "installed", lambda: iter([]))
     monkeypatch.setattr(libraries, "pids", list)
     monkeypatch.setattr(libraries, "mappings", mappings)
-    followed = Libraries(uprobes)  # type: ignore[arg-type]
+    followed = Libraries(Probes())  # type: ignore[arg-type]
     monkeypatch.setattr(libraries, "pids", lambda: [1, 2, 3])
     now += 60
+    followed.follow()
     for count in (1, 2, 3, 3):
         followed.follow()
         assert len(looked) == count
     assert sorted(looked) == [1, 2, 3]
     now += 60
+    followed.follow()
     followed.follow()
     assert len(looked) == 4

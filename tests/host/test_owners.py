@@ -28,6 +28,9 @@ class FakeHelper:
     def find_owners(self, number: int, ends: list[SocketEnds]) -> None:
         self.asked.append((number, ends))
 
+    def see(self) -> None:
+        """It has told before what it sees."""
+
 
 def answer(flow: int, local: str, time_ns: int, pid: int) -> dict[str, Any]:
     return {

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from zmtpsniff.host.boxes import UnopenedConnection
     from zmtpsniff.host.client import HelperClient
 
-_TICK_SECONDS = 0.1
 _OWNER_SECONDS = 1.0  # that the helper has for finding the processes of connections
 
 
@@ -128,23 +127,24 @@ def _start_helper(*, watches: bool) -> "HelperClient":
 
 def _follow(helper: "HelperClient", seconds: float | None) -> "Iterator[str]":
     """Yield keys as programs make them, until a signal comes or so many seconds have passed."""
-    stops: list[int] = []
     for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(signal_number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(signal_number, lambda stopped, _: stops.append(stopped))
+            signal.signal(signal_number, lambda *_: helper.replies.put({"is": "stopped"}))
     tell("waiting for CURVE connections")
     deadline = None if seconds is None else time.monotonic() + seconds
-    while not stops and (deadline is None or time.monotonic() < deadline):
+    while True:
         try:
-            reply = helper.replies.get(timeout=_TICK_SECONDS)
+            reply = helper.replies.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            continue
+            return
         if reply is None:
             raise CaptureError("the process with the probes ended: no more keys come")
         if reply["is"] == "key":
             yield reply["line"]
         elif reply["is"] == "told":
             tell(reply["text"])
+        elif reply["is"] == "stopped":
+            return
 
 
 def _search(

@@ -50,7 +50,7 @@ def _start(with_processes: bool, with_keys: bool, say: Callable[[str], None]) ->
     watches = with_keys
     if with_keys:
         try:
-            helper.watch(for_live=True)
+            helper.watch(long_term=True)
         except NoUprobesError as error:
             watches = False
             say(f"zmtpsniff looks for keys in memory only: {error}")

@@ -41,19 +41,22 @@ class HelperClient:
         """The number of its process."""
         return self._process.pid
 
-    def watch(self, *, for_live: bool = False) -> None:
+    def watch(self, *, long_term: bool = False) -> None:
         """Place probes. From now on keys come as replies. Raises NoUprobesError.
 
-        With ``for_live`` the replies also have long-term keys, which prove what is wrong with a HELLO, and the time up
-        to which all keys have been reported.
+        With ``long_term`` also long-term keys come, which prove what is wrong with a HELLO.
         """
-        self._ask(do="watch", for_live=for_live)
+        self._ask(do="watch", long_term=long_term)
         try:
             reply = self.replies.get(timeout=_READY_SECONDS)
         except queue.Empty:
             raise NoUprobesError(f"the probes were not placed within {_READY_SECONDS:.0f} s") from None
         if reply is None or reply["is"] != "ready":
             raise NoUprobesError("the process for the probes ended" if reply is None else reply["why"])
+
+    def see(self) -> None:
+        """Ask for a reply ``seen`` behind all keys that have been made by now."""
+        self._ask(do="see")
 
     def search(self, number: int, pids: Sequence[int], targets: Sequence[SearchTarget], seconds: float) -> None:
         """Search memory. Keys come as replies, and ``searched`` with this number at the end."""

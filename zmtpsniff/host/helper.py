@@ -5,10 +5,11 @@
 It takes requests from its standard input and writes replies to its standard output, a JSON object a line. Its end is
 the end of its input, so that it goes when who started it is gone, however that happened.
 
-    {"do": "watch", "for_live": false}                      place probes; long-term keys, too, and "seen", if for_live
+    {"do": "watch", "long_term": false}                     place probes; wants long-term keys, too, or not
         {"is": "ready"} or {"is": "refused", "why": line}
         {"is": "key", "line": line of a key file}           as they are made
-        {"is": "seen", "time_ns": N}                        all that were made before have been told
+    {"do": "see"}
+        {"is": "seen", "time_ns": N}                        all keys that were made before have been told
     {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [{"client": hex or null, "boxes": [[hex, hex]]}]}
         {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
     {"do": "owners", "id": N, "ends": [[local, remote]]}
@@ -27,7 +28,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -36,6 +37,9 @@ from zmtpsniff.host.processes import look_up
 from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
 from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
 from zmtpsniff.host.uprobes import NoUprobesError
+
+if TYPE_CHECKING:  # it needs PyNaCl
+    from zmtpsniff.host.watch import KeyWatch
 
 LONGEST_REQUEST = 16 << 20
 _MOST_TARGETS = 1024
@@ -55,7 +59,8 @@ class Helper:
         self._replies = replies
         self._lock = threading.Lock()  # of the replies
         self._over = threading.Event()
-        self._watches: queue.SimpleQueue[_Request] = queue.SimpleQueue()
+        self._watches: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()  # None to end
+        self._watch: KeyWatch | None = None
         self._searches: queue.SimpleQueue[_Request] = queue.SimpleQueue()
         self._owners: queue.SimpleQueue[_Request] = queue.SimpleQueue()
 
@@ -64,16 +69,18 @@ class Helper:
         for work in (self._read, self._search, self._find_owners):
             threading.Thread(target=self._until_over, args=(work,), daemon=True).start()
         # The probes belong to this thread, since it outlives the others.
-        while not self._over.is_set():
-            try:
-                request = self._watches.get(timeout=0.2)
-            except queue.Empty:
-                continue
-            self._watch(bool(request["for_live"]))
+        while not self._over.is_set() and (request := self._watches.get()) is not None:
+            self._watch_keys(bool(request["long_term"]))
 
     def stop(self) -> None:
         """End soon."""
         self._over.set()
+        self._watches.put(None)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._watch is not None:
+            self._watch.wake()
 
     def _until_over(self, work: Callable[[], None]) -> None:
         try:
@@ -81,13 +88,20 @@ class Helper:
         except (OSError, ValueError):  # nobody reads, or writes sense
             pass
         finally:
-            self._over.set()
+            self.stop()
 
     def _read(self) -> None:
-        queues = {"watch": self._watches, "search": self._searches, "owners": self._owners}
+        queues: dict[str, queue.SimpleQueue[Any]] = {
+            "watch": self._watches,
+            "search": self._searches,
+            "owners": self._owners,
+        }
         while line := self._requests.readline(LONGEST_REQUEST):
             request = json.loads(line)
-            queues[request["do"]].put(request)
+            if request["do"] == "see":
+                self._wake()
+            else:
+                queues[request["do"]].put(request)
 
     def _say(self, **reply: Any) -> None:
         line = json.dumps(reply).encode() + b"\n"
@@ -95,24 +109,24 @@ class Helper:
             self._replies.write(line)
             self._replies.flush()
 
-    def _watch(self, for_live: bool) -> None:
+    def _watch_keys(self, long_term: bool) -> None:
         try:
             sodium()
             from zmtpsniff.host.watch import KeyWatch
 
-            watch = KeyWatch(long_term=for_live)
+            watch = self._watch = KeyWatch(long_term=long_term)
         except (NoUprobesError, NoSodiumError) as error:
             self._say(**{"is": "refused", "why": str(error)})
             return
         try:
             self._say(**{"is": "ready"})
             while not self._over.is_set():
-                for key in watch.read():
-                    self._say(**{"is": "key", "line": format_key(key)})
-                if for_live:
-                    self._say(**{"is": "seen", "time_ns": watch.seen_ns})
                 for fault in watch.faults():
                     self._say(**{"is": "told", "text": fault})
+                for key in watch.read():
+                    self._say(**{"is": "key", "line": format_key(key)})
+                if watch.is_woken:
+                    self._say(**{"is": "seen", "time_ns": watch.seen_ns})
         except OSError:  # nobody reads
             self._over.set()
         finally:

@@ -27,6 +27,7 @@ class LocalHost:
         self._helper = helper
         self._tell = tell
         self._with_processes = with_processes
+        self._has_seen = threading.Event()
         self._is_closed = False
         self._owners = ConnectionOwners(helper)
         self.queues = KernelQueues()
@@ -55,6 +56,12 @@ class LocalHost:
         """The process that has an end of a connection, as soon as that is known, while the connection is open."""
         return self._owners.process(flow, address)
 
+    def see(self, seconds: float) -> None:
+        """Ask what keys programs have made by now, and wait for the answer, but for so long at most."""
+        self._has_seen.clear()
+        self._helper.see()
+        self._has_seen.wait(seconds)
+
     def close(self) -> None:
         """End the helper."""
         self._is_closed = True
@@ -77,8 +84,10 @@ class LocalHost:
                     self.keys.hear(reply["line"])
                 case "seen":
                     self.seen_ns = reply["time_ns"]
+                    self._has_seen.set()
                 case "told":
                     self._tell(reply["text"])
         if not self._is_closed:
             self._tell("the helper ended: processes and keys are not known any more")
             self.watches = False
+            self._has_seen.set()

@@ -2,13 +2,14 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from zmtpsniff.capture.block import NOTHING, Block
 from zmtpsniff.capture.source import Source
 from zmtpsniff.host.local import LocalHost
 
 _MOST_SECONDS = 10.0  # so long a packet waits for a helper that does not answer, such as one without a processor
+_MOMENT_SECONDS = 0.05
 _MOST_PACKETS = 200_000  # that wait
 
 
@@ -38,10 +39,10 @@ class KeyedSource:
             if batch:
                 waiting.append((now, batch))
                 count += len(batch)
-            seen_ns = self._host.seen_ns
+            self._see(waiting)
             is_held = True
             while waiting and (
-                waiting[0][1].times_ns[-1] <= seen_ns
+                waiting[0][1].times_ns[-1] <= self._host.seen_ns
                 or now - waiting[0][0] > _MOST_SECONDS
                 or count > _MOST_PACKETS
                 or not self._host.watches
@@ -54,11 +55,13 @@ class KeyedSource:
                 yield NOTHING
         self.dropped = self._source.dropped
         deadline = time.monotonic() + _MOST_SECONDS
-        while (
-            waiting
-            and waiting[-1][1].times_ns[-1] > self._host.seen_ns
-            and self._host.watches
-            and time.monotonic() < deadline
-        ):
-            time.sleep(0.01)
+        while self._see(waiting) and time.monotonic() < deadline:
+            pass
         yield from (batch for _, batch in waiting)
+
+    def _see(self, waiting: Sequence[tuple[float, Block]]) -> bool:
+        """If keys may be missing, wait a moment for them. Returns whether they may be missing still."""
+        if waiting and self._host.watches and (last_ns := waiting[-1][1].times_ns[-1]) > self._host.seen_ns:
+            self._host.see(_MOMENT_SECONDS)
+            return self._host.watches and last_ns > self._host.seen_ns
+        return False

@@ -10,9 +10,8 @@ import contextlib
 import ctypes
 import os
 import re
-import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from zmtpsniff.host.processes import started
@@ -32,7 +31,6 @@ _PREFIX = "zmtpsniff_"
 # A connection takes 2 KiB of the kernel's buffers. Each processor has a buffer.
 _BUFFERS_KIB = 32_768  # of all
 _MOST_BUFFER_KIB = 4096  # of one
-_EXEC = "events/sched/sched_process_exec/enable"
 # The second and the third argument, by the kernel's names of their registers.
 _REGISTERS = {"x86_64": ("si", "dx"), "aarch64": ("x1", "x2")}
 _WORDS = KEY_SIZE // 8
@@ -41,7 +39,6 @@ _REMOVAL_SECONDS = 2.0
 _LINE = re.compile(
     rb"-(\d+) +\[\d+\] .{0,40}? (?:(?P<probe>[bi])\d+: \(0x[0-9a-f]+\)(?P<words>(?: [ps]\d=0x[0-9a-f]+)*)$)"
 )
-_EXEC_LINE = re.compile(rb"-(\d+) +\[\d+\] .{0,40}? sched_process_exec: ")
 _LOST = re.compile(rb"\[LOST (\d+) EVENTS\]")
 
 
@@ -67,12 +64,12 @@ class Uprobes:
         self._events = f"{self._folder}/uprobe_events"
         self._group = f"{_PREFIX}{os.getpid()}_{started(os.getpid())}"
         self._instance = f"{self._folder}/instances/{self._group}"
-        self._probes: list[str] = []
+        self._probes: set[str] = set()
+        self._placed = 0  # so far
+        self._calls: list[BeforenmCall] = []  # that have been read, but not given out
         self._pipe = -1
         self._rest = b""
-        self.seen_ns = 0  # up to when calls have been read, since the Unix epoch
         self.lost = 0  # calls that came too fast to be read
-        self.executed: list[int] = []  # processes that have begun another program since somebody cleared this
         remove_left(self._folder)
         try:
             os.mkdir(self._instance)
@@ -81,23 +78,27 @@ class Uprobes:
             self._write("set_event_notrace_pid", f"{os.getpid()}")  # what we compute ourselves is no news
             with contextlib.suppress(OSError):  # since 5.0; before, a poll ends at each event
                 self._write("buffer_percent", "0")
-            with contextlib.suppress(OSError):
-                self._write(_EXEC, "1")
             self._pipe = os.open(f"{self._instance}/trace_pipe", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             self.close()
             raise NoUprobesError(reason(error)) from error
 
     @property
+    def descriptor(self) -> int:
+        """The descriptor to poll, for input."""
+        return self._pipe
+
+    @property
     def count(self) -> int:
         """How many probes there are."""
         return len(self._probes)
 
-    def add(self, descriptor: int, machine: str, offsets: dict[str, int]) -> None:
-        """Place probes on functions of an open file, in every process that has it mapped or will.
+    def add(self, descriptor: int, machine: str, offsets: dict[str, int]) -> list[str]:
+        """Place probes on functions of an open file, in every process that has it mapped or will; returns their names.
 
         ``offsets`` says where in the file those of BEFORENM and INNER_BEFORENM are that it has. Raises OSError.
         """
+        names = []
         public, secret = _REGISTERS[machine]
         arguments = " ".join(
             f"{letter}{word}=+{word * 8}(%{register}):x64"
@@ -105,34 +106,43 @@ class Uprobes:
             for word in range(_WORDS)
         )
         for function, offset in offsets.items():
-            name = f"{'b' if function == BEFORENM else 'i'}{len(self._probes)}"
+            name = f"{'b' if function == BEFORENM else 'i'}{self._placed}"
+            self._placed += 1
             # Named by its descriptor, for spaces in a name end it.
             self._define(f"p:{self._group}/{name} /proc/self/fd/{descriptor}:{offset:#x} {arguments}\n")
-            self._probes.append(name)
+            self._probes.add(name)
+            names.append(name)
             self._write(f"events/{self._group}/{name}/enable", "1")
+        return names
 
-    def read(self, seconds: float) -> list[BeforenmCall]:
-        """The calls since the last time; waits for some, up to so many seconds."""
-        poll = select.poll()
-        poll.register(self._pipe, select.POLLIN)
-        poll.poll(seconds * 1000)
-        calls: list[BeforenmCall] = []
-        now_ns = time.time_ns()
+    def remove(self, names: Sequence[str]) -> None:
+        """Take some of the probes away."""
+        for name in names:
+            self._write(f"events/{self._group}/{name}/enable", "0")
+        self._read()  # the kernel forgets what is not read by now
+        for name in names:
+            self._define(f"-:{self._group}/{name}\n")
+            self._probes.remove(name)
+
+    def read(self) -> list[BeforenmCall]:
+        """The calls since the last time."""
+        self._read()
+        calls, self._calls = self._calls, []
+        return calls
+
+    def _read(self) -> None:
         while True:
             try:
                 data = os.read(self._pipe, _READ_SIZE)
             except BlockingIOError:
                 data = b""
             if not data:
-                self.seen_ns = now_ns
-                return calls
+                return
             lines = (self._rest + data).split(b"\n")
             self._rest = lines.pop()[-_READ_SIZE:]
             for line in lines:
                 if call := parse_call(line):
-                    calls.append(call)
-                elif found := _EXEC_LINE.search(line):
-                    self.executed.append(int(found[1]))
+                    self._calls.append(call)
                 elif found := _LOST.search(line):
                     self.lost += int(found[1])
 

@@ -1,11 +1,13 @@
 """Keys of CURVE connections as programs make them, from now on."""
 
+import os
+import select
+import time
+
 from dissectors.zmtp.curve_keys import Key
 from zmtpsniff.host.agreements import Agreements
 from zmtpsniff.host.libraries import Libraries
 from zmtpsniff.host.uprobes import Uprobes
-
-_FOLLOW_SECONDS = 0.02  # a program needs longer from loading a library to its first handshake
 
 
 class KeyWatch:
@@ -21,14 +23,30 @@ class KeyWatch:
             raise
         self._agreements = Agreements(long_term=long_term)
         self._lost = 0
+        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        for descriptor in (self._woken, self._uprobes.descriptor, *self._libraries.descriptors):
+            self._poll.register(descriptor, select.POLLIN)
+        self.is_woken = False  # read() ended for wake()
         self.seen_ns = 0  # up to when calls have been read, since the Unix epoch
 
-    def read(self, seconds: float = _FOLLOW_SECONDS) -> list[Key]:
-        """The new keys. Waits for some, up to so many seconds. Keep calling it."""
-        keys = self._agreements.keys(self._uprobes.read(seconds))
-        self.seen_ns = self._uprobes.seen_ns
+    def wake(self) -> None:
+        """End read(), which another thread may be in."""
+        os.eventfd_write(self._woken, 1)
+
+    def read(self) -> list[Key]:
+        """The new keys. Waits until something happens, which may bring none. Keep calling it."""
+        self.is_woken = False
+        patience = self._libraries.patience
+        for descriptor, event in self._poll.poll(None if patience is None else patience * 1000 + 1):
+            if descriptor == self._woken:
+                os.eventfd_read(self._woken)
+                self.is_woken = True
+            elif event & ~select.POLLIN:  # a processor has been switched off
+                self._poll.unregister(descriptor)
         self._libraries.follow()
-        return keys
+        self.seen_ns = time.time_ns()
+        return self._agreements.keys(self._uprobes.read())
 
     def faults(self) -> list[str]:
         """What went wrong since the last time, a line each."""
@@ -40,4 +58,5 @@ class KeyWatch:
 
     def close(self) -> None:
         """Take the probes away."""
+        self._libraries.close()
         self._uprobes.close()

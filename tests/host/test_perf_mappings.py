@@ -1,0 +1,74 @@
+"""The kernel tells of files that processes map."""
+
+import mmap
+import os
+import select
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.uprobes import need_uprobes
+from zmtpsniff.host.perf_mappings import Mapped, PerfMappings
+
+
+@contextmanager
+def mappings(octets: int) -> Iterator[PerfMappings]:
+    need_uprobes()
+    opened = PerfMappings(octets)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def run_from(file: Path) -> None:
+    """Map a file as a library is mapped."""
+    with file.open("rb") as opened:
+        mmap.mmap(opened.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+
+
+def ours(found: list[Mapped]) -> list[Mapped]:
+    return [each for each in found if each.pid == os.getpid()]
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path / "file with a name"
+    made.write_bytes(b"code")
+    return made
+
+
+def test_what_is_mapped_wakes_who_polls(file: Path) -> None:
+    with mappings(1 << 18) as opened:
+        poll = select.poll()
+        for descriptor in opened.descriptors:
+            poll.register(descriptor, select.POLLIN)
+        run_from(file)
+        assert poll.poll(60_000)
+        (found,) = ours(opened.read())
+        assert ours(opened.read()) == []
+    status = file.stat()
+    device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
+    assert (found.area.file, found.area.path) == ((device, status.st_ino), str(file))
+    assert found.area.end - found.area.begin == mmap.PAGESIZE
+
+
+def test_around_the_end_of_a_ring(file: Path) -> None:
+    with mappings(1 << 16) as opened:
+        for _ in range(2000):
+            run_from(file)
+            assert [each.area.path for each in ours(opened.read())] == [str(file)]
+        assert opened.lost == 0
+
+
+def test_what_has_no_room_is_counted(file: Path) -> None:
+    with mappings(mmap.PAGESIZE) as opened:
+        for _ in range(1000):
+            run_from(file)
+        told = len(ours(opened.read()))
+        run_from(file)  # the kernel tells the loss with the next record
+        assert len(ours(opened.read())) == 1
+        assert 0 < told < 1000
+        assert told + opened.lost >= 1000
