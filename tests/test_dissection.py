@@ -20,6 +20,7 @@ import zmq
 import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Connection, Cut, Event, Hidden, Message, Octets
 from dissectors.records import record_fields
+from tests.support.examples import sampled
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES
 from tests.support.runner import read_json, run
@@ -40,7 +41,7 @@ def kinds(events: Any) -> list[str]:
     return [event.__struct_config__.tag for event in events]
 
 
-@pytest.mark.parametrize("path", sorted(FIXTURES.glob("*_*.pcap*")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sampled(sorted(FIXTURES.glob("*_*.pcap*"))), ids=lambda path: path.name)
 def test_it_gives_what_the_command_shows(path: Path) -> None:
     records = read_json(str(path))
     with zmtpsniff.open(path) as capture:

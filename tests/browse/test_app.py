@@ -13,6 +13,7 @@ import pytest
 import zmtpsniff
 from dissectors.events import Cut, Message
 from tests.support.browse_terminal import PacketFeed, Screenful, browsing, make_live, make_reader
+from tests.support.examples import sampled
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.browse_options import THEMES, BrowseOptions
 from zmtpsniff.browse.virtual_list import VirtualList
@@ -340,7 +341,7 @@ def _where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("theme", sampled(THEMES, 2))
 @pytest.mark.parametrize("size", [(80, 24), (40, 10), (200, 60)])
 @in_terminal
 async def test_it_works_at_any_size_in_any_colours(theme: str, size: tuple[int, int]) -> None:

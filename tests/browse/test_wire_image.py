@@ -6,6 +6,7 @@ import pytest
 
 from dissectors.events import Command, Cut, Greeting, Message, Subscription, at_hand
 from tests.support.browse_terminal import read_index
+from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
 from zmtpsniff.browse.sheet import Sheet, make_sheet
 from zmtpsniff.browse.wire_image import WireFinder
@@ -25,7 +26,7 @@ def octets_of(sheet: Sheet, label: str) -> bytes:
     return sheet.octets[field.start : field.stop]
 
 
-@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sampled(CAPTURES), ids=lambda path: path.name)
 def test_fields_are_where_they_are_said_to_be(path: Path) -> None:
     found = sheets(path)
     assert found

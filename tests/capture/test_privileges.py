@@ -105,15 +105,20 @@ def _before() -> Iterator[Path]:
     "command",
     [
         *(pytest.param(["live", "-T", name], marks=[pytest.mark.slow] * (name != "tree")) for name in FORMATS),
-        ["live", "-T", "json", "--decode-bodies", "-Y", "packet > 0"],
+        pytest.param(["live", "-T", "json", "--decode-bodies", "-Y", "packet > 0"], marks=pytest.mark.slow),
         ["live", "--curve-keys", "auto"],
         pytest.param(
             ["live", "--engine", "tshark"],
             marks=pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed"),
         ),
-        ["diagnose", "--live"],
-        ["trace", "--live"],
-        ["diff", "--live", BEFORE],
+        *(
+            pytest.param(command, marks=pytest.mark.slow)
+            for command in (
+                ["diagnose", "--live"],
+                ["trace", "--live"],
+                ["diff", "--live", BEFORE],
+            )
+        ),
         ["check", "--live", "--include", "protocol"],
     ],
     ids=" ".join,

@@ -23,6 +23,7 @@ from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 from scapy.utils import rdpcap, wrpcap
 
+from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.runner import read_json
 from tests.support.wireguard import WireGuard
@@ -84,7 +85,7 @@ def rewrite(path: Path, wrap: Callable[[ScapyPacket], ScapyPacket], source: Path
 
 
 @needs_tshark
-@pytest.mark.parametrize("name", SAME)
+@pytest.mark.parametrize("name", sampled(SAME))
 def test_same_records_as_the_native_reader(name: str) -> None:
     found = [path for folder in (FIXTURES, CAPTURES) for path in folder.glob(f"{name}.pcap*")]
     if not found:
@@ -183,7 +184,7 @@ KNOWN = {"gre", "gretap", "vxlan", "ipv4 in ipv6"}
 
 
 @needs_tshark
-@pytest.mark.parametrize("kind", WRAPPED)
+@pytest.mark.parametrize("kind", sampled(WRAPPED, 3))
 def test_tunnels(tmp_path: Path, kind: str) -> None:
     wrap, options = WRAPPED[kind]
     path = rewrite(tmp_path / "wrapped.pcap", wrap)

@@ -8,6 +8,7 @@ import pytest
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Peer, Sides, Subscription
 from tests.support.check_program import capture, check, outcomes, without_packets
+from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES
 from zmtpsniff.check.baseline import compare
 from zmtpsniff.check.builtin import SETS
@@ -49,7 +50,7 @@ def _has_rules(policy: str) -> bool:
     return "[[endpoint]]" in policy or "include = []" not in policy
 
 
-@pytest.mark.parametrize("name", _ALL)
+@pytest.mark.parametrize("name", sampled(_ALL))
 @pytest.mark.parametrize("factor", [1.01, 2])
 def test_a_capture_passes_the_policy_that_was_made_from_it(name: str, factor: float) -> None:
     policy = _policy(name, factor)
@@ -154,7 +155,7 @@ def _worse(outcomes: dict[str, Outcome]) -> list[str]:
     return [offence.text for outcome in outcomes.values() for offence in outcome.offences]
 
 
-@pytest.mark.parametrize("name", _ALL)
+@pytest.mark.parametrize("name", sampled(_ALL))
 def test_a_capture_is_no_worse_than_itself(name: str) -> None:
     assert [outcome.found for outcome in _compared(name, name, 0).values() if outcome.failed] == []
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ from lxml import etree
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.check_program import check
+from tests.support.examples import sampled
 from tests.support.paths import PROJECT
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
@@ -56,20 +58,24 @@ def test_no_expected_file_is_left_over() -> None:
     assert {path.name for path in GOLDEN.iterdir()} == {case[0] for case in CASES}
 
 
+@cache
+def _sarif() -> jsonschema.Draft202012Validator:
+    schema = json.loads((SCHEMAS / "sarif-2.1.0.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER)
+
+
 def _held_against_schema(output: str, text: str) -> None:
     if output == "junit":
         schema = etree.XMLSchema(etree.parse(str(SCHEMAS / "junit-10.xsd")))
         schema.assertValid(etree.fromstring(text.encode()))
     elif output == "sarif":
-        schema = json.loads((SCHEMAS / "sarif-2.1.0.schema.json").read_text())
-        validator = jsonschema.Draft202012Validator
-        validator.check_schema(schema)
-        validator(schema, format_checker=validator.FORMAT_CHECKER).validate(json.loads(text))
+        _sarif().validate(json.loads(text))
     elif output == "json":
         json.loads(text)
 
 
-@pytest.mark.parametrize("name", [*BROKEN, "m31_req_rep"])
+@pytest.mark.parametrize("name", sampled([*BROKEN, "m31_req_rep"]))
 @pytest.mark.parametrize("output", ["junit", "sarif"])
 def test_reports_are_valid(name: str, output: str, tmp_path: Path) -> None:
     file = tmp_path / "report"

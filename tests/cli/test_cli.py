@@ -15,6 +15,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from tests.support.examples import sampled
 from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
@@ -90,7 +91,7 @@ def validator() -> jsonschema.Draft202012Validator:
     return jsonschema.Draft202012Validator(schema)
 
 
-@pytest.mark.parametrize("capture", ALL_FIXTURES, ids=lambda path: path.name)
+@pytest.mark.parametrize("capture", sampled(ALL_FIXTURES), ids=lambda path: path.name)
 def test_every_record_is_valid_by_the_schema(validator: jsonschema.Draft202012Validator, capture: Path) -> None:
     found = records_here(capture)
     assert found[-1]["type"] == "capture"

@@ -11,6 +11,7 @@ import pytest
 from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.evidence import Doubts
+from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT as CLIENT_SIDE
@@ -41,7 +42,7 @@ def conversation(talk: Talk, name: str = "") -> Conversation:
     return Conversation(name, tuple(Piece(side, data) for side, data in talk if data))
 
 
-@pytest.mark.parametrize("name", LOOKALIKES)
+@pytest.mark.parametrize("name", sampled(LOOKALIKES))
 def test_other_protocols_from_their_start(name: str) -> None:
     for number in range(FLOWS):
         random = Random(f"{name} {number}")

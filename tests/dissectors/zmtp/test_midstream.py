@@ -10,6 +10,7 @@ import pytest
 
 from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
+from tests.support.examples import sampled
 from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, json_body, text_body
 from tests.world.events import sniff
@@ -23,6 +24,8 @@ from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.segment import ACK
 
 FLOWS = int(os.environ.get("ZMTPSNIFF_FLOWS", "3"))
+
+each_flow = pytest.mark.parametrize("number", sampled(range(FLOWS), FLOWS), ids=lambda number: f"flow{number}")
 """Flows of each protocol and shape; 100 are for an afternoon."""
 
 Body = Callable[[Random, int], bytes]
@@ -57,17 +60,17 @@ def notes(events: list[AnyEvent]) -> list[Problem]:
 # ---------------------------------------------------------------------- what is none
 
 
+@each_flow
 @pytest.mark.parametrize("name", LOOKALIKES)
-def test_other_protocols_are_not_claimed(name: str) -> None:
-    for number in range(FLOWS):
-        random = Random(f"{name} {number}")
-        pieces = [Piece(side, data) for side, data in LOOKALIKES[name](random, random.choice([20, 60])) if data]
-        sent = segments(Conversation(name, tuple(pieces)), fin=random.random() < 0.5)
-        if random.random() < 0.5:
-            sent = resegment(sent, lambda: 1448)
-        for side in (None, CLIENT, SERVER):
-            given = begin_late(sent, random, side)
-            assert not is_claimed(sniff(packets(given))), (number, side)
+def test_other_protocols_are_not_claimed(name: str, number: int) -> None:
+    random = Random(f"{name} {number}")
+    pieces = [Piece(side, data) for side, data in LOOKALIKES[name](random, random.choice([20, 60])) if data]
+    sent = segments(Conversation(name, tuple(pieces)), fin=random.random() < 0.5)
+    if random.random() < 0.5:
+        sent = resegment(sent, lambda: 1448)
+    for side in (None, CLIENT, SERVER):
+        given = begin_late(sent, random, side)
+        assert not is_claimed(sniff(packets(given))), side
 
 
 def item(form: str, zeros: int, kinds: bytes, random: Random, most: int) -> bytes:
@@ -77,26 +80,26 @@ def item(form: str, zeros: int, kinds: bytes, random: Random, most: int) -> byte
     return bytes(zeros) + kind + struct.pack(form, len(body)) + body
 
 
+@each_flow
 @pytest.mark.parametrize(
     "kinds", [b"", b"\0", b"\1", b"\2", b"\4", bytes(range(8))], ids=lambda kinds: kinds.hex() or "none"
 )
 @pytest.mark.parametrize("zeros", [0, 1, 2])
 @pytest.mark.parametrize("form", ["B", "!H", "<H", "!I", "<I", "!Q", "<Q"])
-def test_streams_of_items_are_not_claimed(form: str, zeros: int, kinds: bytes) -> None:
+def test_streams_of_items_are_not_claimed(form: str, zeros: int, kinds: bytes, number: int) -> None:
     """One side streams, the other asks now and then; of either side alone, joined in the middle."""
-    for number in range(FLOWS):
-        random = Random(f"{form} {zeros} {kinds.hex()} {number}")
-        most = random.choice([20, 100, 250])
-        pieces = []
-        for index in range(80):
-            if index % 20 == 5:
-                pieces.append(Piece(CLIENT, item(form, zeros, kinds, random, most)))
-            count = random.choice([1, 1, 3])
-            pieces.append(Piece(SERVER, b"".join(item(form, zeros, kinds, random, most) for _ in range(count))))
-        silent = [piece for piece in pieces if piece.side == SERVER]
-        for stream, side in ((pieces, SERVER), (pieces, CLIENT), (pieces, None), (silent, SERVER)):
-            sent = segments(Conversation("items", tuple(stream)), fin=random.random() < 0.5)
-            assert not is_claimed(sniff(packets(begin_late(sent, random, side)))), (number, side)
+    random = Random(f"{form} {zeros} {kinds.hex()} {number}")
+    most = random.choice([20, 100, 250])
+    pieces = []
+    for index in range(80):
+        if index % 20 == 5:
+            pieces.append(Piece(CLIENT, item(form, zeros, kinds, random, most)))
+        count = random.choice([1, 1, 3])
+        pieces.append(Piece(SERVER, b"".join(item(form, zeros, kinds, random, most) for _ in range(count))))
+    silent = [piece for piece in pieces if piece.side == SERVER]
+    for stream, side in ((pieces, SERVER), (pieces, CLIENT), (pieces, None), (silent, SERVER)):
+        sent = segments(Conversation("items", tuple(stream)), fin=random.random() < 0.5)
+        assert not is_claimed(sniff(packets(begin_late(sent, random, side)))), side
 
 
 def test_what_is_certainly_something_else_is_not_told_of() -> None:
