@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dissectors.batches import MessageBatch
 from dissectors.zmtp.limits import Limits
-from tests.support.both_cores import BothCores
+from tests.support.both_cores import BothCores, built_core
 from tests.support.examples import examples
 from tests.support.paths import PROJECT
 from tests.world.busy_network import world
@@ -33,8 +33,9 @@ from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine import settled, sniffer
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
-from zmtpsniff.render import jsonl
+from zmtpsniff.render import batch_text, jsonl
 from zmtpsniff.render.summary import SummaryRenderer
+from zmtpsniff.render.tree import TreeRenderer
 
 CAPTURES = sorted((PROJECT / "fixtures").glob("*.pcap*"))
 
@@ -63,11 +64,12 @@ def records(source: object, batches: bool = True, **more: object) -> bytes:
 
 
 def results(source: object) -> list[object]:
-    """A summary, statistics and findings of a source."""
+    """A summary, a tree, statistics and findings of a source."""
     diagnosis, statistics, out = Diagnosis(), Statistics(), io.StringIO()
-    renderer = SummaryRenderer(out, 100, 0, True, "never", False, "absolute", None)
+    renderers = [of(out, 100, utc=True, color="never") for of in (SummaryRenderer, TreeRenderer)]
     for events in Sniffer(source, Settings(batches=True), Collaborators(witness=diagnosis)).events():  # type: ignore[arg-type]
-        renderer.write(events)
+        for renderer in renderers:
+            renderer.write(events)
         statistics.take(events)
         diagnosis.take(events)
     return [out.getvalue(), report(statistics, 100, "messages"), diagnosis.findings()]
@@ -135,6 +137,8 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, sh
             monkeypatch.setattr(module, "core", BothCores())
         monkeypatch.setattr(settled, "LONGEST_RUN", 1)
         monkeypatch.setattr(settled, "LEAST", 0)
+        monkeypatch.setattr(batch_text, "core", built_core())
+        monkeypatch.setattr(batch_text, "SHORTEST", 0)
         monkeypatch.setattr(sniffer, "SHORTEST_PAIRED", shortest)
         assert records(Packets(given, batch), columns) == expected[0]
         assert results(Packets(given, batch)) == expected[1]

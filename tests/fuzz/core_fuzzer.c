@@ -179,7 +179,18 @@ static PyObject *show(PyObject *Py_UNUSED(self), PyObject *octets)
     return PyBytes_Size(octets) == 7 ? PyErr_NoMemory() : PyBytes_FromString("{}");
 }
 
-static PyObject *lookup, *fragment;
+/* The lines of a message, and the begin of those of its second. */
+static PyObject *tell_message(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(place))
+{
+    return Py_BuildValue("(yy)", "a line\n", "12:00:00.");
+}
+
+static PyObject *tell_odd_body(PyObject *Py_UNUSED(self), PyObject *Py_UNUSED(arguments))
+{
+    return PyBytes_FromString("body");
+}
+
+static PyObject *lookup, *fragment, *tell, *tell_body;
 
 /* Packets of raw IP, each with a payload of the input; their sequence numbers fit, mostly. */
 static void put_packets(Span input, Output *block, Output *rows)
@@ -276,6 +287,21 @@ static void fuzz_pair(Span input, Span carried, PyObject *rows, PyObject *messag
     Py_DECREF(flow);
 }
 
+/* Lines for people of columns as fuzz_lines() makes them; takes the references to rows and messages. */
+static void fuzz_told(Span input, Span carried, PyObject *rows, PyObject *messages, Span frames, unsigned facts)
+{
+    PyObject *texts = PyTuple_New(TEXTS);
+    for (int i = 0; i < TEXTS; i++)
+        PyTuple_SetItem(texts, i, PyBytes_FromString("|"));
+    PyObject *made = called(told, Py_BuildValue("(NNNKNN(yOy)N(IIIIKi)OO)", bytes_of(input), bytes_of(carried), rows, 99998ull,
+                                                messages, bytes_of(frames), " a ", Py_None, " b ", texts, facts & 7,
+                                                facts & 3, facts >> 4, 6u, facts & 64 ? 4ull : 1ull << 62,
+                                                (int)(facts >> 5 & 1), tell_body, tell));
+    if (made != NULL)
+        CHECK(PyBytes_Size(made) >= 0);
+    Py_XDECREF(made);
+}
+
 /* Columns that do not fit together. */
 static void fuzz_lines(Span input)
 {
@@ -304,13 +330,20 @@ static void fuzz_lines(Span input)
     Py_DECREF(exchanges);
     Py_XDECREF(called(cells, Py_BuildValue("(NNOOLONOK)", bytes_of(input), bytes_of(carried), row_octets, row_octets, 1ll,
                                            columns, bytes_of(frames), row_octets, facts & 64 ? 4ull : 1ull << 62)));
-    Py_XDECREF(called(lines, Py_BuildValue("(NNNKNN[(yy)(yy)]KO)", bytes_of(input), bytes_of(carried), row_octets, 1ull,
-                                           columns, bytes_of(frames), "", "", "a", "b",
+    Py_XDECREF(called(lines, Py_BuildValue("(NNNKNN[(yy)(yy)]KO)", bytes_of(input), bytes_of(carried), Py_NewRef(row_octets), 1ull,
+                                           Py_NewRef(columns), bytes_of(frames), "", "", "a", "b",
                                            facts & 64 ? 4ull : 1ull << 62, fragment)));
+    fuzz_told(input, carried, row_octets, columns, frames, facts);
     PyMem_Free(messages.data);
 }
 
-static PyMethodDef callbacks[] = {{"lookup", look_up, METH_O, NULL}, {"fragment", show, METH_O, NULL}, {NULL, NULL, 0, NULL}};
+static PyMethodDef callbacks[] = {
+    {"lookup", look_up, METH_O, NULL},
+    {"fragment", show, METH_O, NULL},
+    {"tell", tell_message, METH_O, NULL},
+    {"tell_body", tell_odd_body, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
 
 static PyMethodDef of_proxies[] = {
     {"expects", answer_for, METH_VARARGS, NULL},           {"begin_place", answer_for, METH_VARARGS, NULL},
@@ -329,6 +362,8 @@ int LLVMFuzzerInitialize(int *Py_UNUSED(count), char ***Py_UNUSED(arguments))
     CHECK(make_secrets());
     lookup = PyCFunction_New(&callbacks[0], NULL);
     fragment = PyCFunction_New(&callbacks[1], NULL);
+    tell = PyCFunction_New(&callbacks[2], NULL);
+    tell_body = PyCFunction_New(&callbacks[3], NULL);
     proxies = PyModule_Create(&proxies_module);
     CHECK(proxies != NULL && !PyObject_SetAttrString(proxies, "has_replies", Py_True));
     return 0;

@@ -1,12 +1,16 @@
 """A target that compares the native core with its specification: whatever they are given, both say the same."""
 
 from collections.abc import Iterator
+from io import StringIO
 from sys import byteorder
 from typing import Any
 
 from dissectors import columns
+from dissectors.batches import BatchSide, MessageBatch
+from dissectors.events import Message
 from tests.support.both_cores import BothCores
 from zmtpsniff.native import core, records, reference
+from zmtpsniff.render import make_renderer
 
 from .octets import turns
 
@@ -79,9 +83,22 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
             most = (facts >> 3 & 1) * 9 or 1 << 62
             both.lines(octets, carried, bytes(rows), 1, messages, frames, sides, most, _fragment)
             both.tally(messages, bytes(rows), 1000, 50.5)
+            senders = [BatchSide(number, "a:1", "b:2", "REQ", True, True, True, True) for number in range(len(sides))]
+            _lines_for_people(MessageBatch(octets, bytes(rows), 1, messages * 4, frames, carried, senders), facts)
             numbers = bytes(8 * len(packets))
             both.cells(octets, carried, bytes(rows), numbers, facts, messages, frames, numbers, most)
         begin = stop + 1
+
+
+def _lines_for_people(batch: MessageBatch, facts: int) -> None:
+    """The core, and the renderer that is its specification."""
+    shown = []
+    for events in ([batch], batch.messages()):
+        stream = StringIO()
+        renderer = make_renderer("tree" if facts & 1 else "summary", stream, color="always", utc=True, times="absolute")
+        renderer.write([Message(0, 1, 1, "a:1", "a:2", [b"first"]), *events])
+        shown.append(stream.getvalue())
+    assert shown[0] == shown[1]
 
 
 def _flow(facts: int, first: reference.PlainSegment) -> tuple[Any, ...]:

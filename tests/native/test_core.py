@@ -439,6 +439,48 @@ def test_columns_that_do_not_fit_are_an_error(place: int, value: int) -> None:
         NATIVE.cells(octets, carried, rows, bytes(8), 0, bytes(wrong), frames, bytes(8), 99)
 
 
+TEXTS = (b"",) * 12
+WIDTHS = 5, 0, 0, 0, 9, 1
+
+
+def told(messages: bytes, frames: bytes, *, sides: Any = (b"", b""), texts: Any = TEXTS, widths: Any = WIDTHS,
+         body: Any = lambda *_: b"", message: Any = lambda _: (b"", b"")) -> Any:  # fmt: skip
+    """Lines for people of messages in a block, one without a row at the end."""
+    octets, rows = block(HELLO)
+    return NATIVE.told(octets, b"", rows, 1, messages, frames, sides, texts, widths, body, message)
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(0, 1), (0, 2**32 - 1), (4, 2), (4, 2**32 - 1), (12, 1), (12, 2**32 - 1), (16, 2)]
+)
+def test_lines_of_columns_that_do_not_fit_are_an_error(place: int, value: int) -> None:
+    """A row, a side or a frame that is not there, of the second message; the first one is left to the callback."""
+    octets, rows = block(HELLO)
+    _, messages, frames, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
+    wrong = bytearray(messages)
+    wrong[place : place + 4] = value.to_bytes(4, "little")
+    with pytest.raises((ValueError, IndexError)):
+        told(messages + wrong, frames)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sides": ()}, {"sides": [b""]}, {"texts": TEXTS[1:]}, {"texts": (7,) * 12}, {"widths": (1, 2)},
+        {"widths": (5, 0, 0, -1, 9, 1)}, {"message": lambda _: None}, {"message": lambda _: (b"",)},
+        {"message": lambda _: ("", b"")}, {"message": lambda _: 1 // 0}, {"body": lambda *_: ""},
+        {"body": lambda *_: 1 // 0},
+    ],
+)  # fmt: skip
+def test_lines_of_callers_that_err_are_an_error(wrong: Any) -> None:
+    octets, rows = block(HELLO)
+    _, messages, frames, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
+    frames = frames[:4] + (0).to_bytes(4, "little")  # an empty one, which is for the callback
+    assert told(messages * 2, frames)
+    with pytest.raises((TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError)):
+        told(messages * 2, frames, **wrong)
+
+
 def test_cells_want_a_number_for_each_row_and_a_place_in_a_file() -> None:
     octets, rows = block(HELLO)
     _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
@@ -540,7 +582,7 @@ def test_octets_are_read_by_three_functions() -> None:
     assert len(functions) > 50
     readers = {name for name, body in functions if re.search(r"\.data(\[| \+)", body)}
     over_all = {"put_escaped", "put_hex", "put_frame", "lines", "cells", "count_intervals", "count_latencies"}
-    over_all |= {"count_messages"}
+    over_all |= {"count_messages", "put_body", "told"}
     own_output = {"read_messages", "behind_carry", "take_payload"}
     assert readers <= {"octet", "number", "part"} | over_all | own_output
     long = {name: body.count("\n") for name, body in functions if body.count("\n") > 58}

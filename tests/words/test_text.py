@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissectors.events import Cut, Hidden
-from zmtpsniff.words.text import encodable, escape, hex_dump, plain_lines_alike, quote
+from zmtpsniff.words.text import encodable, escape, hex_dump, plain_texts, quote
 
 
 def test_every_unseen_character_is_escaped() -> None:
@@ -68,12 +68,12 @@ def test_encodable() -> None:
 
 @pytest.mark.hypothesis
 @given(st.lists(st.binary(max_size=3) | st.sampled_from([b"ab", b"cd", b'a"', b"{}"]), min_size=1, max_size=4))
-def test_lines_alike_are_those_of_each(frames: list[bytes]) -> None:
-    """Lines made together, and one by one; they are made together where all are plain and of one length."""
-    alike = plain_lines_alike(frames, 2, "→ ", ".")
-    if alike is not None:
-        assert alike == "\n".join(f"→ {quote(frame, 2)}." for frame in frames)
-    assert (alike is not None) == (all(map(_is_plain, frames)) and len(set(map(len, frames))) == 1)
+def test_plain_texts_are_those_of_each(frames: list[bytes]) -> None:
+    """Texts of many frames at once, and of one by one; there are none where a frame is not plain."""
+    texts = plain_texts(frames, 2)
+    if texts is not None:
+        assert [f'"{text}"' for text in texts] == [quote(frame, 2) for frame in frames]
+    assert (texts is not None) == all(map(_is_plain, frames))
 
 
 def _is_plain(frame: bytes) -> bool:

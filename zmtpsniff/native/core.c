@@ -5,7 +5,7 @@
  * Rows are packets in a block of octets. pcap_rows() finds them in a file, and take() reads the packets of settled
  * flows: it takes off their headers, reads the frames in them, and writes a Message for each message, and a Frame for
  * each of its frames. It stops before the first packet that is not boring; Python takes that one. lines() makes JSON of
- * messages.
+ * messages, and told() lines for people; the renderers in zmtpsniff/render are the specification of these.
  *
  * The octets of a capture are those of strangers. Three rules hold here:
  *
@@ -1366,6 +1366,265 @@ static PyObject *lines(PyObject *Py_UNUSED(module), PyObject *arguments)
     return found;
 }
 
+/* ------------------------------------------------------------------ lines of text */
+
+/* Texts that all messages have in common, in the order of render/batch_text.py. */
+enum {
+    AFTER_TIME, AFTER_FRAMES, AFTER_OCTETS, RELATIONS, AFTER_RELATIONS, BODY, AFTER_BODY, CUT, AFTER_CUT, LABEL,
+    AFTER_LABEL, DELIMITER, TEXTS
+};
+
+enum { MOST_SHOWN = 7, INDENT = 4, LABEL_COLUMNS = 16, NS = 1000000000 };
+
+/* How lines look, what Python does for them, and the second of the message before. */
+typedef struct {
+    Span texts[TEXTS];
+    unsigned packet, frames, octets, noun; /* columns of their numbers, and of the nouns behind the last two */
+    uint64_t most;
+    int is_tree;
+    PyObject *body, *message, *begin; /* `begin`: a line up to the fraction of that second */
+    int64_t second;
+    bool is_odd; /* the message must be shown by Python */
+} Layout;
+
+static bool put_span(Output *out, Span octets)
+{
+    return put(out, octets.data, octets.size);
+}
+
+static bool put_blanks(Output *out, uint64_t count)
+{
+    bool is_put = true;
+    for (; is_put && count; count--)
+        is_put = put(out, " ", 1);
+    return is_put;
+}
+
+/* A number at the right of a column, behind a sign (0: none); with commas between thousands if it is `grouped`. */
+static bool put_right(Output *out, char sign, uint64_t value, bool grouped, unsigned columns)
+{
+    char digits[32];
+    unsigned first = sizeof digits, count = 0;
+    do {
+        if (grouped && count && count % 3 == 0)
+            digits[--first] = ',';
+        digits[--first] = (char)('0' + value % 10);
+        value /= 10, count++;
+    } while (value);
+    if (sign)
+        digits[--first] = sign;
+    unsigned taken = (unsigned)sizeof digits - first;
+    return put_blanks(out, columns > taken ? columns - taken : 0) && put(out, digits + first, taken);
+}
+
+/* A count with its noun, each in its columns. */
+static bool put_count(Output *out, const Layout *layout, uint64_t value, unsigned columns, const char *noun)
+{
+    unsigned taken = (unsigned)strlen(noun) + (value != 1);
+    return put_right(out, 0, value, layout->is_tree, columns) && put(out, " ", 1) && put_text(out, noun) &&
+           put(out, "s", value != 1) && put_blanks(out, layout->noun > taken ? layout->noun - taken : 0);
+}
+
+/* A message by its packet and, if it is not the first that ends there, by its part. */
+static bool put_place(Output *out, int64_t packet, uint32_t part)
+{
+    return put_right(out, '#', (uint64_t)packet, false, 0) &&
+           (part == 1 || (put(out, ".", 1) && put_number(out, part)));
+}
+
+/* A length of time of less than a minute, as duration() in words/durations.py. */
+static bool put_duration(Output *out, int64_t length_ns)
+{
+    bool is_short = length_ns < NS;
+    char *digits = PyOS_double_to_string((double)length_ns / (is_short ? 1e6 : 1e9), 'f', 3, 0, NULL);
+    bool is_put = digits != NULL && put_text(out, digits) && put_text(out, is_short ? " ms" : " s");
+    PyMem_Free(digits);
+    return is_put;
+}
+
+/* As relation_words() in render/wording.py. */
+static bool put_relation_words(Output *out, const Layout *layout, const Message *message)
+{
+    if (!message->envelope || (!message->request && !message->forwards))
+        return true;
+    bool is_put = put_span(out, layout->texts[RELATIONS]);
+    if (message->request)
+        is_put = is_put && put_duration(out, message->latency) && put_text(out, " after ") &&
+                 put_place(out, message->request, message->request_part) &&
+                 (message->paired != BY_ORDER || put_text(out, " by order")) &&
+                 (!message->forwards || put_text(out, ", "));
+    if (message->forwards)
+        is_put = is_put && put_text(out, "forwards ") && put_place(out, message->forwards, message->forwards_part) &&
+                 put_text(out, " of flow ") && put_number(out, message->forwards_flow);
+    return is_put && put_span(out, layout->texts[AFTER_RELATIONS]);
+}
+
+/* A body that is no plain text, by Python; all its lines but the first are behind so many columns. */
+static bool put_odd_body(Output *out, const Layout *layout, Span octets, unsigned columns, bool is_identity)
+{
+    PyObject *text = PyObject_CallFunction(layout->body, "y#Ii", (const char *)octets.data, (Py_ssize_t)octets.size,
+                                           columns, (int)is_identity);
+    bool is_put = text != NULL && put_span(out, span_of(text)) && !PyErr_Occurred();
+    Py_XDECREF(text);
+    return is_put;
+}
+
+static bool put_body(Output *out, const Layout *layout, Span octets, unsigned columns, bool is_identity)
+{
+    uint64_t shown = octets.size < layout->most ? octets.size : layout->most;
+    bool is_odd = is_identity || (layout->is_tree && !octets.size);
+    for (uint64_t i = 0; i < shown; i++) {
+        uint8_t code = octets.data[i];
+        is_odd |= KINDS[code] || (layout->is_tree && (code == '{' || code == '[')); /* perhaps JSON */
+    }
+    if (is_odd)
+        return put_odd_body(out, layout, octets, columns, is_identity);
+    bool is_put = put_span(out, layout->texts[BODY]) && put(out, octets.data, shown) &&
+                  put_span(out, layout->texts[AFTER_BODY]);
+    uint64_t left = octets.size - shown;
+    if (!left)
+        return is_put;
+    if (layout->is_tree)
+        is_put = is_put && put(out, "\n", 1) && put_blanks(out, columns);
+    is_put = is_put && put_span(out, layout->texts[CUT]);
+    if (layout->is_tree)
+        is_put = is_put && put_count(out, layout, left, 0, "more octet");
+    return is_put && put_span(out, layout->texts[AFTER_CUT]);
+}
+
+/* The frames of a message in the tree, a line each: those of one that has several have labels. */
+static bool put_frame_lines(Output *out, Layout *layout, const Message *message, const Span *frames, uint64_t longest)
+{
+    unsigned digits = 1, columns = INDENT;
+    for (; longest > 9; longest /= 10)
+        digits++;
+    digits += (digits - 1) / 3;
+    bool is_put = true;
+    for (uint32_t i = 0; is_put && i < message->frames; i++) {
+        is_put = put(out, "\n", 1);
+        if (message->frames > 1) {
+            columns = LABEL_COLUMNS + digits;
+            is_put = is_put && put_span(out, layout->texts[LABEL]) && put_number(out, i + 1) && put_text(out, " [") &&
+                     put_right(out, 0, frames[i].size, true, digits) && put_span(out, layout->texts[AFTER_LABEL]);
+        } else
+            is_put = is_put && put_blanks(out, INDENT);
+        if (message->envelope == i + 1)
+            is_put = is_put && put_span(out, layout->texts[DELIMITER]);
+        else
+            is_put = is_put && put_body(out, layout, frames[i], columns, message->envelope > i + 1);
+        layout->is_odd |= !message->envelope && !frames[i].size && i + 1 < message->frames; /* perhaps a delimiter */
+    }
+    return is_put;
+}
+
+/* The lines of a message that is as most are. */
+static bool put_shown(Output *out, Layout *layout, const Columns *columns, const Message *message, const Row *row,
+                      Span side)
+{
+    Span frames[MOST_SHOWN];
+    uint64_t octets = 0, longest = 0;
+    for (uint32_t i = 0; i < message->frames; i++) {
+        if (!frame_of(columns, message, i, &frames[i]))
+            return false;
+        octets += frames[i].size;
+        longest = frames[i].size > longest ? frames[i].size : longest;
+    }
+    char fraction[6];
+    uint32_t microseconds = (uint32_t)(row->time_ns % NS / 1000);
+    for (unsigned i = sizeof fraction; i > 0; i--, microseconds /= 10)
+        fraction[i - 1] = (char)('0' + microseconds % 10);
+    bool is_put = put_span(out, span_of(layout->begin)) && put(out, fraction, sizeof fraction) &&
+                  put_span(out, layout->texts[AFTER_TIME]) &&
+                  put_right(out, '#', columns->first_packet + message->row, false, layout->packet) &&
+                  put_span(out, side) && put_count(out, layout, message->frames, layout->frames, "frame") &&
+                  put_span(out, layout->texts[AFTER_FRAMES]) && put_count(out, layout, octets, layout->octets, "octet") &&
+                  put_span(out, layout->texts[AFTER_OCTETS]);
+    if (layout->is_tree)
+        return is_put && put_relation_words(out, layout, message) &&
+               put_frame_lines(out, layout, message, frames, longest) && put(out, "\n", 1);
+    for (uint32_t i = 0; is_put && i < message->frames; i++)
+        is_put = (!i || put(out, " ", 1)) && put_body(out, layout, frames[i], 0, false);
+    return is_put && put_relation_words(out, layout, message) && put(out, "\n", 1);
+}
+
+/* The lines of any message, by Python, which also says how lines of the same second begin. */
+static bool put_by_python(Output *out, Layout *layout, uint64_t place)
+{
+    PyObject *found = PyObject_CallFunction(layout->message, "K", (unsigned long long)place), *text, *begin;
+    bool is_put = found != NULL && PyTuple_Check(found) && PyArg_ParseTuple(found, "SS", &text, &begin) &&
+                  put_span(out, span_of(text));
+    if (is_put) {
+        Py_XDECREF(layout->begin);
+        layout->begin = Py_NewRef(begin);
+    }
+    Py_XDECREF(found);
+    return is_put;
+}
+
+static bool put_told(Output *out, Layout *layout, const Columns *columns, const Message *message, uint64_t place,
+                     PyObject *sides)
+{
+    Row row;
+    PyObject *side = PyTuple_GetItem(sides, message->side);
+    size_t before = out->size;
+    if (side == NULL || !row_of(columns->rows, message, &row))
+        return false;
+    bool is_plain = PyBytes_Check(side) && layout->begin != NULL && row.time_ns >= 0 &&
+                    row.time_ns / NS == layout->second && message->frames && message->frames <= MOST_SHOWN &&
+                    message->latency >= 0 && message->latency < 60 * (int64_t)NS;
+    layout->is_odd = false;
+    if (is_plain && !put_shown(out, layout, columns, message, &row, span_of(side)))
+        return false;
+    if (is_plain && !layout->is_odd)
+        return true;
+    out->size = before;
+    layout->second = row.time_ns / NS;
+    return put_by_python(out, layout, place);
+}
+
+PyDoc_STRVAR(told_doc,
+"told(octets, carried, rows, number, messages, frames, sides, texts, widths, body, message) -> bytes\n\n"
+"Lines for people. `sides` has a text for each side, from behind the packet number to the number of frames; None if\n"
+"`message` shows its messages. That makes the lines of the message in a place, and the begin of lines of its second.\n"
+"`texts` are common to all messages. `widths` are those of the packet number, of the numbers of frames and octets, of\n"
+"nouns, the most octets of a body, and whether it is a tree. `body` shows what is not plain: (octets, columns in\n"
+"front of its other lines, whether it is an identity).");
+
+static PyObject *told(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *bodies[5], *sides, *texts, *found = NULL;
+    unsigned long long first, most;
+    Layout layout = {.second = -1};
+    if (!PyArg_ParseTuple(arguments, "SSSKSSO!O!(IIIIKp)OO", &bodies[0], &bodies[1], &bodies[2], &first, &bodies[3],
+                          &bodies[4], &PyTuple_Type, &sides, &PyTuple_Type, &texts, &layout.packet, &layout.frames,
+                          &layout.octets, &layout.noun, &most, &layout.is_tree, &layout.body, &layout.message))
+        return NULL;
+    Columns columns = {span_of(bodies[0]), span_of(bodies[1]), span_of(bodies[2]), span_of(bodies[3]),
+                       span_of(bodies[4]), first, most, NULL};
+    layout.most = most;
+    for (unsigned i = 0; i < TEXTS && !PyErr_Occurred(); i++) {
+        PyObject *text = PyTuple_GetItem(texts, i);
+        layout.texts[i] = text == NULL ? (Span){NULL, 0} : span_of(text);
+    }
+    if (PyErr_Occurred())
+        return NULL;
+    Output out = {0};
+    bool is_put = true;
+    Message message;
+    uint64_t count = columns.messages.size / sizeof message;
+    for (uint64_t i = 0; is_put && i < count; i++) {
+        memcpy(&message, columns.messages.data + i * sizeof message, sizeof message);
+        is_put = put_told(&out, &layout, &columns, &message, i, sides);
+    }
+    if (is_put)
+        found = as_bytes(&out);
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_ValueError, "columns that do not fit together, or no memory");
+    Py_XDECREF(layout.begin);
+    PyMem_Free(out.data);
+    return found;
+}
+
 /* ------------------------------------------------------------------ cells of a table */
 
 /* The columns of cells() in their order: of messages, then of frames, and the octets of all frames. */
@@ -2198,6 +2457,7 @@ static PyMethodDef methods[] = {
     {"segments", segments, METH_VARARGS, segments_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
+    {"told", told, METH_VARARGS, told_doc},
     {"cells", cells, METH_VARARGS, cells_doc},
     {"tally", tally, METH_VARARGS, tally_doc},
     {"pair", pair, METH_VARARGS, pair_doc},

@@ -35,6 +35,11 @@ class Clock:
             self.date = self._format("%Y-%m-%d", second) + self._zone
         return f"{self._start}.{rest:09d}" if self._nanoseconds else f"{self._start}.{rest // 1000:06d}"
 
+    @property
+    def begin(self) -> str:
+        """The time shown last, up to the fraction of its second."""
+        return f"{self._start}."
+
     def _format(self, layout: str, second: int) -> str:
         try:
             return time.strftime(layout, self._convert(second))
@@ -45,10 +50,11 @@ class Clock:
 class Stopwatch:
     """Turns Unix times in nanoseconds into the seconds since the first time shown, or since the one before.
 
-    It has the interface of :class:`Clock`, but no date.
+    It has the interface of :class:`Clock`, but no date, and no begin that times of a second share.
     """
 
     date = ""
+    begin = None
 
     def __init__(self, since_last: bool, digits: int = 6) -> None:
         """Count from the time before, or from the first one, with ``digits`` after the seconds (6 or 9)."""

@@ -71,11 +71,6 @@ class Columns:
         room += 0 if self._with_sizes else widths.sizes + 1
         self._room = max(room, 1)
 
-    @property
-    def is_free(self) -> bool:
-        """Whether a line may be as long as it likes."""
-        return self._width is None
-
     def start(
         self,
         time: str,
@@ -96,6 +91,19 @@ class Columns:
         blank = " " if number or widths.packet else ""
         return f"{palette.place}{time.rjust(widths.time)} {number.rjust(widths.packet)}{blank}{palette.reset}{sender}"
 
+    def begin(self, time: str, fraction: int) -> str:
+        """The first columns, as start() has them, up to a fraction of a second with so many digits."""
+        return f"{self._palette.place}{time.rjust(self._widths.time - fraction)}"
+
+    def side(self, flow: int, src: str, dst: str, socket_type: str | None) -> str | None:
+        """The columns between the number of a packet and those of the sizes of a message.
+
+        None if these addresses would make columns wider.
+        """
+        if self._widest(escape(src), escape(dst)) > self._address:
+            return None
+        return f" {self._palette.reset}{self._sender(flow, src, dst)}{self._message_kind(socket_type)}"
+
     def kind(self, word: str, color: str) -> str:
         """The kind of a record, in its colour."""
         return f"{self._palette.paint(color, word)}{' ' * (self._widths.kind - len(word))} "
@@ -108,7 +116,7 @@ class Columns:
         return cut(cut(text, max(room - columns_of(remarks), _LEAST)) + remarks, room)
 
     def _make_message(self, socket_type: str | None, frames: int, octets: int) -> str:
-        kind = self.kind("message" if socket_type is None else f"message {escape(socket_type)}", self._palette.title)
+        kind = self._message_kind(socket_type)
         if not self._with_sizes:
             return kind
         # Without thousands separators, for people who split lines with awk.
@@ -117,6 +125,12 @@ class Columns:
         octet = f"{'octet' if octets == 1 else 'octets':{widths.noun}}"
         return f"{kind}{frames:>{widths.frames}} {frame} {octets:>{widths.octets}} {octet} "
 
+    def _message_kind(self, socket_type: str | None) -> str:
+        return self.kind("message" if socket_type is None else f"message {escape(socket_type)}", self._palette.title)
+
+    def _widest(self, *addresses: str) -> int:
+        return min(max(map(len, addresses)), self._widths.address)
+
     def _make_sender(self, flow: int | None, src: str | None, dst: str | None) -> str:
         """The flow, the sender and the receiver. Sender and receiver have the colour of the sending side."""
         palette = self._palette
@@ -124,8 +138,7 @@ class Columns:
         if src is None or dst is None:
             return palette.paint(palette.place, number) + " " if number else ""
         addresses = escape(src), escape(dst)
-        widest = min(max(map(len, addresses)), self._widths.address)
-        if widest > self._address:
+        if (widest := self._widest(*addresses)) > self._address:
             self._address = widest
             self._fit()
         width = self._address

@@ -3,18 +3,20 @@
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from dissectors.batches import DELIMITER_ONLY
-from dissectors.events import Command, Message
+from dissectors.batches import MessageBatch
+from dissectors.events import Command, Message, Octets
+from zmtpsniff.render.batch_text import BatchText, BatchWidths, CommonTexts
 from zmtpsniff.render.body import body_lines, plain_lines
 from zmtpsniff.render.look import INDENT, Look
-from zmtpsniff.render.origin import Origin
+from zmtpsniff.render.origin import NUMBER, Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.runs import Run
-from zmtpsniff.render.wording import has_relations, message_words, relation_words
+from zmtpsniff.render.wording import has_relations, message_kind, message_words, relation_words
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import escape, length_on_wire, plain_lines_alike
+from zmtpsniff.words.text import escape, length_on_wire
 
 _FRAMES = 32  # of a message, unless everything is asked for
+_IDENTITY = "  identity"
 _KEPT = 1024  # titles and labels
 
 # Socket types whose messages carry an envelope that ends in an empty frame.
@@ -36,15 +38,58 @@ class MessageTree:
         self._shown_encrypted = self._paint(look.palette.note, ", encrypted")
         # Most messages are of a few sizes.
         self._title: Callable[[str | None, int, int], str] = lru_cache(_KEPT)(self._make_title)
-        self._begin: Callable[[int], str] = lru_cache(_KEPT)(self._make_begin)
         self._label: Callable[[bool, int, int, int, int], tuple[str, int]] = lru_cache(_KEPT)(self._make_label)
+
+        self._batches = self._batch_text() if look.width is None and not look.verbosity and origin.begin else None
+
+    def _batch_text(self) -> BatchText:
+        """Makes the lines of batches of messages."""
+        look, palette = self._look, self._look.palette
+        dim, after_dim = palette.around(palette.dim)
+        note, after_note = palette.around(palette.note)
+        label, after_label = palette.around(palette.label)
+        texts = CommonTexts(
+            f"{palette.around(palette.time)[1]}  {palette.place}",
+            ", ",
+            palette.around(palette.title)[1],
+            f"  {note}",
+            after_note,
+            f'{palette.text}"',
+            f'"{palette.reset}',
+            f"{dim}{look.signs.more} ",
+            after_dim,
+            f"{INDENT}{label}frame ",
+            f"]  {after_label}",
+            self._shown_delimiter,
+        )
+        widths = BatchWidths(NUMBER, 0, 0, 0, look.max_bytes, True)
+        return BatchText(texts, widths, self.add, lambda: self._origin.begin or "", self._body)
+
+    def _body(self, frame: Octets, is_identity: bool) -> list[str]:
+        lines = body_lines(frame, self._look)
+        if is_identity:
+            lines[0] += self._paint(self._look.palette.note, _IDENTITY)
+        return lines
+
+    def takes(self, batch: MessageBatch) -> bool:
+        """Whether add_batch() makes the lines of a batch."""
+        return self._batches is not None and self._batches.takes(batch)
+
+    def add_batch(self, batch: MessageBatch, lines: list[str]) -> None:
+        """Add messages in columns."""
+        assert self._batches is not None
+        sides = [self._side(*sender[:4]) for sender in batch.senders]
+        lines += self._batches.lines(batch, sides)
+
+    def _side(self, flow: int, src: str, dst: str, socket_type: str | None) -> str | None:
+        """The first line from behind the packet number to the number of frames; None for messages of other labels."""
+        if socket_type == "RADIO":
+            return None
+        return f"{self._origin.side(flow, src, dst)}{self._look.palette.title}{message_kind(socket_type)}, "
 
     def add_run(self, run: Run, lines: list[str]) -> None:
         """Add messages that differ in their one frame only."""
         start = self._origin.of_wire(run.first, lines)
-        if not run.first.encrypted and (alike := self._alike(start, run)) is not None:
-            lines.append(alike)
-            return
         lengths = [length_on_wire(frame) for frame in run.frames]
         first = {
             length: self._look.fitted(start + self._title(run.first.socket_type, 1, length)) for length in set(lengths)
@@ -58,15 +103,6 @@ class MessageTree:
             lines.append(first[length])
             lines += [INDENT + line for line in body_lines(frame, self._look)]
 
-    def _alike(self, start: str, run: Run) -> str | None:
-        """The lines of a run whose frames have one length and are plain text; else None."""
-        look, palette = self._look, self._look.palette
-        if look.verbosity:
-            return None
-        first = look.fitted(start + self._title(run.first.socket_type, 1, length_on_wire(run.frames[0])))
-        before = f"{first}\n{INDENT}{palette.text}"
-        return plain_lines_alike(run.frames, look.text_octets, before, palette.reset)
-
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, relations and payload."""
         lengths = [length_on_wire(frame) for frame in event.frames]
@@ -78,26 +114,12 @@ class MessageTree:
         if has_relations(event):
             line += relations(event, self._look)
         lines.append(self._look.fitted(line))
-        if self._is_request(event) and (body := plain_lines(event.frames[1:], self._look)) is not None:
-            lines.append(self._begin(lengths[1]) + body[0])
-        else:
-            self._add_frames(event, lengths, lines)
+        self._add_frames(event, lengths, lines)
         if event.payload is not None or event.bodies:
             self._add_payload(event, lines)
 
     def _make_title(self, socket_type: str | None, frames: int, octets: int) -> str:
         return self._paint(self._look.palette.title, message_words(socket_type, frames, octets))
-
-    def _is_request(self, event: Message) -> bool:
-        """Whether it is of the kind of most requests and replies: a delimiter and a body, on a line of any length."""
-        is_plain = event.envelope is DELIMITER_ONLY and event.payload is None and self._look.width is None
-        return is_plain and len(event.frames) == 2
-
-    def _make_begin(self, length: int) -> str:
-        """The text in front of the body of a request: the line of its delimiter, and the label of the body."""
-        width = len(f"{length:,}")
-        labels = [self._label(False, index, 1, octets, width)[0] for index, octets in ((0, 0), (1, length))]
-        return f"{labels[0]}{self._shown_delimiter}\n{labels[1]}"
 
     def _make_label(self, radio: bool, index: int, digits: int, length: int, width: int) -> tuple[str, int]:
         """The text in front of a frame, and how many columns it takes."""
@@ -116,12 +138,7 @@ class MessageTree:
         delimiter = _delimiter(event)
         identities = 0 if event.envelope is None else event.envelope.identities
         for index, frame in enumerate(shown):
-            if index == delimiter:
-                body = [self._shown_delimiter]
-            else:
-                body = body_lines(frame, self._look)
-                if index < identities:
-                    body[0] += paint(palette.note, "  identity")
+            body = [self._shown_delimiter] if index == delimiter else self._body(frame, index < identities)
             if len(frames) == 1:
                 lines += [INDENT + line for line in body]
                 continue

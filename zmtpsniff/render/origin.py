@@ -8,6 +8,7 @@ from zmtpsniff.render.clock import Clock, Stopwatch
 from zmtpsniff.render.palette import Palette, Signs
 from zmtpsniff.words.text import escape
 
+NUMBER = 5  # columns of the number of a packet
 _SENDERS = 512  # whose part of the line is kept
 
 
@@ -32,17 +33,27 @@ class Origin:
             lines.append(palette.paint(palette.dim, self._date))
         return palette.paint(palette.time, time)
 
+    @property
+    def begin(self) -> str | None:
+        """The begin of a line, up to the fraction of the second shown last; None: lines have no such begin."""
+        begin = self._clock.begin
+        return None if begin is None else f"{self._palette.time}{begin}"
+
+    def side(self, flow: int, src: str, dst: str) -> str:
+        """The part of the first line between the number of the packet and the title."""
+        return self._sender(flow, src, dst)
+
     def of_wire(self, event: Greeting | Command | Subscription | Message | Beacon, lines: list[str]) -> str:
         """The begin of the first line of a record from the wire; a new date is added to the lines."""
         number = f"#{event.packet}"
         sender = self._sender(event.flow, event.src, event.dst)
-        return f"{self.time(event.time_ns, lines)}  {self._palette.place}{number:>5}{sender}"
+        return f"{self.time(event.time_ns, lines)}  {self._palette.place}{number:>{NUMBER}}{sender}"
 
     def of_any(self, event: Problem | Comment, lines: list[str]) -> str:
         """The same for a record that may lack some or all of these."""
         palette = self._palette
         words = [] if event.time_ns is None else [self.time(event.time_ns, lines)]
-        place = [] if event.packet is None else [f"{'#' + str(event.packet):>5}"]
+        place = [] if event.packet is None else [f"{'#' + str(event.packet):>{NUMBER}}"]
         if isinstance(event, Problem) and event.flow is not None:
             place.append(f"flow {event.flow}")
         if place:

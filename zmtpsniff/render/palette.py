@@ -40,6 +40,10 @@ class Palette:
         """Text in one of the palette's colours."""
         return f"{sequence}{text}{self.reset}" if sequence and text else text
 
+    def around(self, sequence: str) -> tuple[str, str]:
+        """The sequences before and behind a text in one of the palette's colours."""
+        return sequence, self.reset if sequence else ""
+
     def of_sender(self, src: str, dst: str) -> str:
         """The colour of the sending side.
 

@@ -1,6 +1,6 @@
 """Messages that come many at a time and differ only in their octets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -15,8 +15,12 @@ class Run(NamedTuple):
     frames: list[Octets]  # of all of them, the first included
 
 
-def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
+def runs(
+    events: Sequence[AnyEvent], stays: Callable[[MessageBatch], bool] = lambda _: False
+) -> Iterator[AnyEvent | Run]:
     """The events in their order. Messages that differ from the one before only in their frame are put into runs.
+
+    So are those of batches that do not stay as they are.
 
     A busy sender sends hundreds of small messages in a packet. A run makes their common part once.
     """
@@ -26,7 +30,7 @@ def runs(events: Sequence[AnyEvent]) -> Iterator[AnyEvent | Run]:
             yield Run(some[0], [message.frames[0] for message in some])
             continue
         for event in some:
-            if isinstance(event, MessageBatch):
+            if isinstance(event, MessageBatch) and not stays(event):
                 for message, bodies in event.runs():
                     yield message if bodies is None else Run(message, [*bodies])
             else:

@@ -1,8 +1,9 @@
 """One line a record, in the manner of tcpdump."""
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
+from dissectors.batches import MessageBatch
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -16,6 +17,7 @@ from dissectors.events import (
     Subscription,
     Work,
 )
+from zmtpsniff.render.batch_text import BatchText, BatchWidths, CommonTexts
 from zmtpsniff.render.clock import Times, make_clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.columns import COMPACT, Columns, Widths
@@ -36,9 +38,10 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural_noun
 from zmtpsniff.words.durations import duration
-from zmtpsniff.words.text import encodable, escape, length_on_wire, plain_lines_alike, plain_texts, quote
+from zmtpsniff.words.text import encodable, escape, length_on_wire, plain_texts, quote
 
 DEFAULT_MAX_BYTES = 32
+_FRACTION = 6  # digits of a second, unless more is asked for
 _FRAMES = 8  # frames of a message, and topics of a connection, on one line, unless the user asks for all
 _NO_LIMIT = 1 << 63
 _BATCH = 1000  # lines put together at a time: larger strings leave the processor's cache
@@ -76,23 +79,23 @@ class SummaryRenderer:
         self._width = width
         self._verbosity = verbosity
         self._most = _FRAMES if max_bytes and not verbosity else _NO_LIMIT
-        self._clock = make_clock(times, utc, 9 if verbosity else 6)
+        self._clock = make_clock(times, utc, 9 if verbosity else _FRACTION)
         self._date = ""
         self._palette = make_palette(stream, color)
-        self._columns = Columns(self._palette, Widths(self._clock.columns) if aligned else COMPACT, width)
-        # The messages of a run have the same time, so their times would say nothing.
-        self._grouped = iter if times == "delta" else runs
+        widths = Widths(self._clock.columns) if aligned else COMPACT
+        self._columns = Columns(self._palette, widths, width)
+        self._is_delta = times == "delta"
+        self._batches = self._batch_text(widths) if width is None and not verbosity and self._clock.begin else None
         self._encodable = encodable(getattr(stream, "encoding", None))
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write the lines of a batch."""
         for start in range(0, len(events), _BATCH):
             lines: list[str] = []
-            for event in self._grouped(events[start : start + _BATCH]):
-                if type(event) is Message:
-                    self._add_message(event, lines)
-                else:
-                    self._add(event, lines)
+            some = events[start : start + _BATCH]
+            # The messages of a run have the same time, so their times would say nothing.
+            for event in some if self._is_delta else runs(some, self._stays):
+                self._add(event, lines)
             lines.append("")
             self._stream.write(self._encodable("\n".join(lines)))
         self._stream.flush()
@@ -100,10 +103,38 @@ class SummaryRenderer:
     def finish(self) -> None:
         """Write nothing more: nothing is held back."""
 
+    def _batch_text(self, widths: Widths) -> BatchText:
+        """Makes the lines of batches of messages."""
+        return BatchText(
+            CommonTexts(" ", " ", " ", " (", ")", '"', '"', _MORE, ""),
+            BatchWidths(widths.packet, widths.frames, widths.octets, widths.noun, self._max_bytes, False),
+            self._add_message,
+            lambda: self._columns.begin(self._clock.begin or "", _FRACTION),
+            lambda octets, _: [quote(octets, self._max_bytes, _MORE)],
+        )
+
+    def _stays(self, batch: MessageBatch) -> bool:
+        return self._batches is not None and self._batches.takes(batch)
+
+    def _add_batch(self, batch: MessageBatch, lines: list[str]) -> None:
+        """Add the lines of messages in columns."""
+        assert self._batches is not None
+        sides = [self._columns.side(*sender[:4]) for sender in batch.senders]
+        if None not in sides:
+            lines += self._batches.lines(batch, sides)
+            return
+        alone: list[Any] = [batch]
+        for event in runs(alone):
+            self._add(event, lines)
+
     def _add(self, event: AnyEvent | Run, lines: list[str]) -> None:
-        """Add the line of one event that is no message, or those of a run of messages."""
+        """Add the line of one event, or those of a run or a batch of messages."""
         palette, kind = self._palette, self._columns.kind
         match event:
+            case Message():
+                self._add_message(event, lines)
+            case MessageBatch():
+                self._add_batch(event, lines)
             case Run():
                 self._add_run(event, lines)
             case Greeting():
@@ -159,11 +190,6 @@ class SummaryRenderer:
         """Add messages that differ in their one frame only."""
         first, columns = run.first, self._columns
         start = self._start(first, lines)
-        if columns.is_free and not first.encrypted:
-            message = columns.message(first.socket_type, 1, length_on_wire(run.frames[0]))
-            if (alike := plain_lines_alike(run.frames, self._last_bytes, start + message, "")) is not None:
-                lines.append(alike)
-                return
         lengths = [length_on_wire(frame) for frame in run.frames]
         before = {length: start + columns.message(first.socket_type, 1, length) for length in set(lengths)}
         remarks = " (encrypted)" if first.encrypted and self._verbosity else ""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TextIO
 
+from dissectors.batches import MessageBatch
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -81,15 +82,16 @@ class TreeRenderer:
         self._paint = self._palette.paint
         self._look = Look(self._palette, make_signs(encoding), max_bytes, verbosity, width)
         self._origin = Origin(self._palette, self._look.signs, make_clock(times, utc, 9 if verbosity else 6))
-        # The messages of a run have the same time, so their times would say nothing.
-        self._grouped = iter if times == "delta" else runs
+        self._is_delta = times == "delta"
         self._messages = MessageTree(self._look, self._origin, show_secrets)
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write the blocks of a batch."""
         for start in range(0, len(events), _BATCH):
             lines: list[str] = []
-            for event in self._grouped(events[start : start + _BATCH]):
+            some = events[start : start + _BATCH]
+            # The messages of a run have the same time, so their times would say nothing.
+            for event in some if self._is_delta else runs(some, self._messages.takes):
                 self._add(event, lines)
             lines.append("")
             self._stream.write(self._encodable("\n".join(lines)))
@@ -102,6 +104,8 @@ class TreeRenderer:
         """Add the lines of one event, or of a run of messages."""
         if isinstance(event, Run):
             self._messages.add_run(event, lines)
+        elif isinstance(event, MessageBatch):
+            self._messages.add_batch(event, lines)
         elif isinstance(event, Message):
             self._messages.add(event, lines)
         else:

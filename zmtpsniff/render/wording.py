@@ -42,10 +42,14 @@ def beacon_words(event: Beacon) -> str:
     return f"ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
 
 
+def message_kind(socket_type: str | None) -> str:
+    """The kind of a message by its sender, as in ``REQ message``."""
+    return "message" if socket_type is None else f"{escape(socket_type)} message"
+
+
 def message_words(socket_type: str | None, frames: int, octets: int) -> str:
     """The sender and the size of a message, as in ``REQ message, 2 frames, 45 octets``."""
-    kind = "message" if socket_type is None else f"{escape(socket_type)} message"
-    return f"{kind}, {plural(frames, 'frame')}, {plural(octets, 'octet')}"
+    return f"{message_kind(socket_type)}, {plural(frames, 'frame')}, {plural(octets, 'octet')}"
 
 
 def has_relations(event: Message) -> bool:

@@ -8,7 +8,7 @@ a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex
 import codecs
 import re
 from collections.abc import Callable, Sequence
-from typing import TypeGuard, TypeVar
+from typing import TypeVar
 
 from dissectors.events import Cut, Octets
 
@@ -75,26 +75,15 @@ def plain_texts(frames: Sequence[Octets], max_bytes: int) -> list[str] | None:
     So are nearly all, and it takes little longer to ask that of many frames than of one. None is empty, longer than
     ``max_bytes`` (0: no limit), or JSON.
     """
-    return [frame.decode() for frame in frames] if are_plain(frames, max_bytes) else None
-
-
-def plain_lines_alike(frames: Sequence[Octets], max_bytes: int, before: str, after: str) -> str | None:
-    """Lines with such texts, each in quotes between the same two texts, if all have one length; else None."""
-    if not are_plain(frames, max_bytes) or len(set(map(len, frames))) > 1:
-        return None
-    between = f'"{after}\n{before}"'.encode()
-    return f'{before}"{between.join(frames).decode()}"{after}'
-
-
-def are_plain(frames: Sequence[Octets], max_bytes: int) -> TypeGuard[Sequence[bytes]]:
-    """Whether all frames are ASCII and need nothing but quotes around them, as for plain_texts()."""
     if not all(frames):
-        return False
+        return None
     try:
         data = b"".join(frames)  # type: ignore[arg-type]
     except TypeError:
-        return False  # one of them is not whole or must not be shown
-    return not data.translate(None, _PLAIN) and not (len(data) > max_bytes > 0 and max(map(len, frames)) > max_bytes)
+        return None  # one of them is not whole or must not be shown
+    if data.translate(None, _PLAIN) or (len(data) > max_bytes > 0 and max(map(len, frames)) > max_bytes):
+        return None
+    return [frame.decode() for frame in frames]  # type: ignore[union-attr]
 
 
 def escape(text: str) -> str:
