@@ -13,10 +13,10 @@ from tests.support.shown_commands import blocks
 (EXAMPLE,) = (block.text for block in blocks(PROJECT / "docs" / "python.md") if "zmtp_capture" in block.text)
 
 
-def run(folder: Path, text: str, *prefix: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, text: str, *prefix: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     (folder / "test_it.py").write_text(text)
     command = [*prefix, sys.executable, "-m", "pytest", "-p", "zmtpsniff.pytest_plugin", "--strict-markers", "-rA"]
-    command += ["--basetemp", str(folder / "temp"), "-p", "no:cacheprovider", "test_it.py"]
+    command += ["--basetemp", str(folder / "temp"), "-p", "no:cacheprovider", *options, "test_it.py"]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
 
 
@@ -39,6 +39,36 @@ def test_a_failed_test_has_its_capture(tmp_path: Path) -> None:
     assert f"ZeroMQ messages, captured in {path}" in done.stdout
     assert '"9.99"' in done.stdout.partition("ZeroMQ messages")[2]
     assert path.stat().st_size > 1000
+
+
+@needs_namespaces
+def test_a_failed_test_says_what_is_wrong_and_what_was_lost(tmp_path: Path) -> None:
+    """The service gives no reply: it closes its socket."""
+    silent = EXAMPLE.replace('service.send(b"1.09" if service.recv() == b"price?" else b"?")', "service.recv()")
+    silent = silent.replace("        client.recv()\n", "        service.close()\n        client.close(linger=0)\n")
+    done = run(tmp_path, silent, *ALONE)
+    assert done.returncode == 1
+    _, _, wrong = done.stdout.partition("What is wrong with the ZeroMQ messages")
+    wrong, _, lost = wrong.partition("Not answered, not done with the ZeroMQ messages")
+    assert "[request-unanswered]" in wrong
+    assert "not answered" in lost
+
+
+def test_who_may_not_capture_may_skip(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("""
+import zmtpsniff
+from zmtpsniff.capture.engines import choice
+
+def refuse(*_):
+    raise zmtpsniff.PrivilegeError("this needs root")
+
+choice.make_engine = refuse
+""")
+    text = "def test_it(zmtp_capture): ...\n"
+    assert "1 error" in run(tmp_path, text).stdout
+    done = run(tmp_path, text, options=("--zmtp-skip-unprivileged",))
+    assert "1 skipped" in done.stdout
+    assert "zmtp_capture: this needs root" in done.stdout
 
 
 @needs_namespaces

@@ -8,6 +8,7 @@
 pytest imports this for every project that has zmtpsniff installed, so it imports nothing else until a test asks for it.
 """
 
+import io
 from collections.abc import Generator
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 if TYPE_CHECKING:
     from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
     from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.analysis.ways.records import Way
 
 _MOST_LINES = 60  # of a capture in the report of a failed test
 _JOIN_SECONDS = 10.0
@@ -97,24 +99,60 @@ class ZmtpCapture:
         assert isinstance(last, Capture)
         return last
 
+    @cached_property
+    def ways(self) -> "list[Way]":
+        """The way of each request, job and publication, as ``zmtpsniff trace`` tells them. Raises zmtpsniff.Error."""
+        import zmtpsniff
+
+        self.finish()
+        with zmtpsniff.open(self.path) as capture:
+            return capture.ways()
+
     def summary(self) -> str:
         """A line for each record, as ``zmtpsniff read -T summary`` writes it; of many only the first."""
-        import io
-
         from zmtpsniff.render import make_renderer
 
         text = io.StringIO()
         renderer = make_renderer("summary", text, color="never")
         renderer.write(self.events)
         renderer.finish()
+        return self._first_lines(text, "read")
+
+    def diagnosis(self) -> str:
+        """The findings, as ``zmtpsniff diagnose`` writes them; empty if there are none."""
+        from zmtpsniff.render.findings_text import draw
+
+        text = io.StringIO()
+        if self.findings:
+            draw(self.findings, self.totals, text, color="never")
+        return self._first_lines(text, "diagnose")
+
+    def lost(self) -> str:
+        """The requests without a reply and the jobs that were not done, as ``zmtpsniff trace --lost`` writes them."""
+        from zmtpsniff.render.way_ladder import LadderRenderer
+
+        text = io.StringIO()
+        LadderRenderer(text, color="never").write([w for w in self.ways if w.ended is not None or w.answered is False])
+        return self._first_lines(text, "trace --lost")
+
+    def _first_lines(self, text: io.StringIO, command: str) -> str:
         lines = text.getvalue().splitlines()
         if len(lines) > _MOST_LINES:
-            lines[_MOST_LINES:] = [f"… and {len(lines) - _MOST_LINES} more: zmtpsniff read {self.path}"]
+            lines[_MOST_LINES:] = [f"… and {len(lines) - _MOST_LINES} more: zmtpsniff {command} {self.path}"]
         return "\n".join(lines)
 
     def _save(self) -> None:
         for _ in self._source.batches():
             pass  # saving is done by the thread that reads the interface
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option for machines on which nobody may capture."""
+    parser.getgroup("zmtpsniff").addoption(
+        "--zmtp-skip-unprivileged",
+        action="store_true",
+        help="skip tests with zmtp_capture if capturing needs privileges that are missing; else they fail",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -130,7 +168,7 @@ def zmtp_capture(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Zm
     """The messages of ZeroMQ programs on the loopback during the test (ZmtpCapture).
 
     The marker ``zmtp_capture`` names another interface or a capture filter. The packets are in ``zmtp.pcapng`` in the
-    test's ``tmp_path``, which the report of a failed test names.
+    test's ``tmp_path``, which the report of a failed test names. That has the findings and the lost requests, too.
     """
     import zmtpsniff
 
@@ -139,10 +177,14 @@ def zmtp_capture(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[Zm
     if marker and (marker.args or not options.keys() <= {"interface", "capture_filter"}):
         pytest.fail("zmtp_capture: the marker takes interface= and capture_filter=, nothing else", pytrace=False)
     fault = ""
+    may_skip = False
     try:
         capture = ZmtpCapture(tmp_path / "zmtp.pcapng", **options)
     except zmtpsniff.Error as error:
         fault = f"zmtp_capture: {error}"
+        may_skip = isinstance(error, zmtpsniff.PrivilegeError) and request.config.getoption("--zmtp-skip-unprivileged")
+    if may_skip:
+        pytest.skip(fault)
     if fault:  # out of the handler, so that pytest shows nothing but this line
         pytest.fail(fault, pytrace=False)
     yield capture
@@ -157,4 +199,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> "Generator[None, pytest.Test
     if report.failed and report.when == "call" and isinstance(capture, ZmtpCapture):
         report.user_properties.append(("zmtp_capture", str(capture.path)))
         report.sections.append((f"ZeroMQ messages, captured in {capture.path}", capture.summary()))
+        for title, text in (("What is wrong", capture.diagnosis()), ("Not answered, not done", capture.lost())):
+            if text:
+                report.sections.append((f"{title} with the ZeroMQ messages", text))
     return report

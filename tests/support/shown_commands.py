@@ -166,6 +166,7 @@ def folder(path: Path) -> dict[str, str]:
         (path / name).parent.mkdir(exist_ok=True)
         shutil.copy(FIXTURES / fixture, path / name)
     (path / "fixtures").symlink_to(FIXTURES)
+    (path / "examples").symlink_to(PROJECT / "examples")
     keys = re.search(rb"(?:[A-Z_0-9]+ [0-9a-f]{64} [0-9a-f]+\r?\n)+", (FIXTURES / "rec_tls_1_3.pcapng").read_bytes())
     assert keys
     (path / "keys.log").write_bytes(keys[0])
