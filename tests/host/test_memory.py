@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nacl.bindings import crypto_box_beforenm, crypto_box_keypair, crypto_secretbox
 
-from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey
-from zmtpsniff.host.memory import MemorySearch, SearchError, candidates, looks_random
+from dissectors.zmtp.curve_keys import Key, SharedKey
+from zmtpsniff.host.memory import MemorySearch, SearchError, candidates, connections, looks_random
 from zmtpsniff.host.targets import CapturedBox, SearchTarget
 
 CLIENT, CLIENT_SECRET = crypto_box_keypair()
@@ -23,8 +23,10 @@ NONCE = b"CurveZMQMESSAGEC" + bytes(8)
 BOX = CapturedBox(NONCE, crypto_secretbox(b"\0hello", NONCE, SHARED))
 OTHER = CapturedBox(NONCE, crypto_secretbox(b"\0hello", NONCE, os.urandom(32)))
 # As libzmq has them side by side.
-IN_CLIENT = os.urandom(96) + CLIENT + CLIENT_SECRET + SERVER + os.urandom(112) + SHARED
-IN_SERVER = os.urandom(32) + SERVER + SERVER_SECRET + CLIENT + os.urandom(32)
+LONG_TERM = b"".join(crypto_box_keypair())
+IN_CLIENT = SHARED + bytes(8) + LONG_TERM + CLIENT + CLIENT_SECRET + os.urandom(32) + SERVER + os.urandom(96)
+IN_OLD_CLIENT = LONG_TERM + os.urandom(32) + CLIENT + CLIENT_SECRET + SERVER + os.urandom(96) + SHARED
+IN_SERVER = SHARED + bytes(9) + os.urandom(32) + SERVER + SERVER_SECRET + CLIENT + os.urandom(32)
 
 
 def core(tmp_path: Path, memory: bytes) -> Path:
@@ -41,16 +43,14 @@ def search(tmp_path: Path, memory: bytes, target: SearchTarget) -> list[Key]:
     return list(MemorySearch([target]).core(str(core(tmp_path, memory))))
 
 
-def test_with_hello_by_what_is_around_it(tmp_path: Path) -> None:
-    with_box, without = SearchTarget(CLIENT, [OTHER, BOX]), SearchTarget(CLIENT)
-    for filler in (bytes(1 << 20), bytes((4 << 20) - 200)):  # the second lies across two slices
-        (found,) = search(tmp_path, filler + IN_CLIENT, with_box)
-        assert isinstance(found, SharedKey)
-        assert (found.client, found.key) == (CLIENT, SHARED)
-        assert found.server in (None, SERVER)
-        assert search(tmp_path, filler + IN_SERVER, with_box) == [SharedKey(CLIENT, SERVER, SHARED)]
-        assert search(tmp_path, filler + IN_CLIENT, without) == [SecretKey(CLIENT, CLIENT_SECRET)]
-        assert search(tmp_path, filler + IN_SERVER, without) == [SharedKey(CLIENT, SERVER, SHARED)]
+@pytest.mark.parametrize("keys", [IN_CLIENT, IN_OLD_CLIENT, IN_SERVER], ids=["client", "old client", "server"])
+@pytest.mark.parametrize("before", [1 << 20, (4 << 20) - 200], ids=["inside a slice", "across two slices"])
+def test_a_connection_of_libzmq(tmp_path: Path, keys: bytes, before: int) -> None:
+    memory = bytes(before) + keys + bytes(1000)
+    for target in (SearchTarget(CLIENT, [OTHER, BOX]), SearchTarget(CLIENT)):
+        assert search(tmp_path, memory, target) == [SharedKey(CLIENT, SERVER, SHARED)]
+    assert set(connections(memory)) == {SharedKey(CLIENT, SERVER, SHARED)}
+    assert set(connections(memory.replace(SHARED, os.urandom(32)))) == set()
 
 
 def test_a_client_key_that_lies_about_misleads_nobody(tmp_path: Path) -> None:

@@ -5,18 +5,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.support import curve_pair
+from dissectors.zmtp.curve_keys import Key, format_key
+from tests.support import curve_pair, no_perf_events
 from tests.support.conversation import UNDER_CURVE, check, closed, converse, octets, wrong
+from tests.support.curve_program import compiled, connect, copied, started
 from tests.support.live_program import LiveProgram, Record, live, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from tests.support.paths import PROJECT, program
 from tests.support.shown_commands import blocks
 from tests.support.uprobes import need_uprobes, placed
+from zmtpsniff.host.memory import MemorySearch
 
 pytestmark = needs_namespaces
 PORT = 5960
@@ -61,9 +64,9 @@ def pair(side: Side, *words: str, prefix: Sequence[str] = ()) -> Iterator[Pair]:
 
 
 @contextmanager
-def keys(side: Side, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """zmtpsniff keys, once it waits."""
-    command = side.command(*ZMTPSNIFF, "keys", *options)
+def keys(side: Side, *options: str, prefix: Sequence[str] = ()) -> Iterator["subprocess.Popen[bytes]"]:
+    """zmtpsniff keys, once it waits; ``prefix`` is a command that runs it."""
+    command = side.command(*prefix, *ZMTPSNIFF, "keys", *options)
     with subprocess.Popen(command, stderr=subprocess.PIPE) as process:
         try:
             assert process.stderr
@@ -145,6 +148,46 @@ def test_keys_then_read_then_one_file(side: Side, tmp_path: Path) -> None:
     run(side, "keys", "--into", str(capture), "--curve-keys", str(file))
     assert capture.stat().st_mode & 0o777 == 0o600
     assert texts(read(str(capture))) == talk("hello", "one")
+
+
+@pytest.mark.slow
+def test_a_kernel_that_does_not_tell_what_programs_load(side: Side, tmp_path: Path) -> None:
+    """Then all programs are looked at now and then, and what a program did until then is in its memory."""
+    file, alone = tmp_path / "keys.txt", copied(tmp_path / "copy")
+    with keys(side, "-o", str(file), prefix=program(no_perf_events)) as process:
+        assert process.stderr
+        said = process.stderr.readline()
+        assert said.startswith(b"zmtpsniff: the kernel does not tell what programs load (Operation not permitted), ")
+        with started(compiled(tmp_path), alone) as peers:
+            (key,) = set(MemorySearch([]).connections(peers.pid))
+            wait_for(lambda: file.exists() and format_key(key) in file.read_text().splitlines())
+
+
+def test_several_at_once_see_all_keys(side: Side, tmp_path: Path) -> None:
+    """Each has probes of its own, which go when it ends, and with kill -9."""
+    files = [tmp_path / name for name in ("first", "second", "third")]
+    alone, peer = copied(tmp_path / "copy"), compiled(tmp_path)
+
+    def written(key: Key) -> list[bool]:
+        return [file.exists() and format_key(key) in file.read_text().splitlines() for file in files]
+
+    with ExitStack() as stack:
+        first, *others = [stack.enter_context(keys(side, "-o", str(file))) for file in files]
+        helpers = [child_of(process.pid) for process in (first, *others)]
+        peers = stack.enter_context(started(peer, alone))
+        known: set[Key] = set()
+        for left in (3, 2, 1):
+            (key,) = set(MemorySearch([]).connections(peers.pid)) - known
+            wait_for(lambda: sum(written(key)) >= left)  # noqa: B023
+            assert sum(written(key)) == left
+            known.add(key)
+            if left > 1:
+                ended, helper = (first, helpers[0]) if left == 3 else (others[0], helpers[1])
+                ended.send_signal(signal.SIGKILL if left == 3 else signal.SIGTERM)
+                ended.wait(30)
+                wait_for(lambda: placed(helper) == [])  # noqa: B023
+                assert placed(helpers[2]) != []
+                connect(peers)
 
 
 def test_live_saves_the_keys_of_its_connections_alone(side: Side, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ or a client's c.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base
@@ -45,14 +45,17 @@ class Agreements:
 
     def keys(self, calls: Sequence[BeforenmCall]) -> list[Key]:
         """The keys that calls are worth, each once."""
-        found: list[Key] = []
-        for call in calls:
-            for key in self._agreement(call):
-                if key not in self._told:
-                    self._told[key] = None
-                    found.append(key)
-            while len(self._told) > _MOST_REMEMBERED:
-                self._told.popitem(last=False)
+        return self.new(key for call in calls for key in self._agreement(call))
+
+    def new(self, keys: Iterable[Key]) -> list[Key]:
+        """Those keys that have not been told yet."""
+        found = []
+        for key in keys:
+            if key not in self._told:
+                self._told[key] = None
+                found.append(key)
+        while len(self._told) > _MOST_REMEMBERED:
+            self._told.popitem(last=False)
         return found
 
     def _agreement(self, call: BeforenmCall) -> list[Key]:

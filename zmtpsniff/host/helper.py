@@ -20,6 +20,7 @@ Nothing of the network is parsed here: what a capture held comes as keys and box
 memory and given to libsodium as they are.
 """
 
+import contextlib
 import json
 import os
 import queue
@@ -27,12 +28,12 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dissectors.zmtp.curve_keys import KEY_SIZE, NoSodiumError, format_key, sodium
+from dissectors.zmtp.curve_keys import KEY_SIZE, Key, NoSodiumError, format_key, sodium
 from zmtpsniff.host.processes import look_up
 from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
 from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
@@ -45,6 +46,9 @@ LONGEST_REQUEST = 16 << 20
 _MOST_TARGETS = 1024
 _MOST_PIDS = 256
 _NONCE_SIZE = 24
+# A program may make its first key a millisecond after it has loaded the library.
+_NICE = -10
+_SWITCH_SECONDS = 0.0005
 _OWNER_SECONDS = (0.0, 0.02, 0.1, 0.5)  # after the request: a server's end belongs to nobody until it is accepted
 
 _Request = dict[str, Any]
@@ -118,19 +122,37 @@ class Helper:
         except (NoUprobesError, NoSodiumError) as error:
             self._say(**{"is": "refused", "why": str(error)})
             return
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        sys.setswitchinterval(_SWITCH_SECONDS)
         try:
             self._say(**{"is": "ready"})
             while not self._over.is_set():
                 for fault in watch.faults():
                     self._say(**{"is": "told", "text": fault})
-                for key in watch.read():
-                    self._say(**{"is": "key", "line": format_key(key)})
+                self._say_keys(watch.read())
+                for pid in watch.late():
+                    threading.Thread(target=self._search_late, args=(watch, pid), daemon=True).start()
                 if watch.is_woken:
                     self._say(**{"is": "seen", "time_ns": watch.seen_ns})
         except OSError:  # nobody reads
             self._over.set()
         finally:
             watch.close()
+
+    def _search_late(self, watch: "KeyWatch", pid: int) -> None:
+        """Search a process that may have been quicker than its probes, while its connections are open."""
+        from zmtpsniff.host.memory import SearchError
+
+        try:
+            self._say_keys(watch.search(pid))
+        except SearchError:
+            text = f"process {pid} ended before its memory could be searched: its keys may be missing"
+            self._say(**{"is": "told", "text": text})
+
+    def _say_keys(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            self._say(**{"is": "key", "line": format_key(key)})
 
     def _search(self) -> None:
         while True:
@@ -143,8 +165,7 @@ class Helper:
             )
             for pid in request["pids"][:_MOST_PIDS]:
                 try:
-                    for key in search.process(int(pid)):
-                        self._say(**{"is": "key", "line": format_key(key)})
+                    self._say_keys(search.process(int(pid)))
                 except SearchError as error:
                     self._say(**{"is": "told", "text": str(error)})
                 if search.is_done or self._over.is_set():

@@ -2,11 +2,14 @@
 
 Both ends of a CURVE connection keep its keys for as long as it is open. libzmq has them side by side:
 
-    client: C c S, C' c' S', the cookie, k          server: s, S' s' C', the key of cookies, …, k
+    client: k, C c, C' c', S, S', the cookie          server: k, s, S' s' C', the key of cookies
 
-HELLO shows C'. With it, a search finds the places of C' and tries the octets around them. Without it, a search tries
-everything that looks like a key on one box of the connection: 32 octets, aligned to 8, that look random. It only reads
-memory.
+Older ones have others behind each other: C c S, C' c' S', the cookie, k. So a connection is a public key with its
+secret key, another public key behind, and the key near by that both are worth, which arithmetic proves.
+
+HELLO shows C'. With it, a search looks around the places of C'. If nothing is proven there, or without HELLO, a search
+tries everything that looks like a key on one box of the connection: 32 octets, aligned to 8, that look random. It only
+reads memory.
 """
 
 import os
@@ -14,12 +17,13 @@ import re
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base, crypto_secretbox_open
 from nacl.exceptions import CryptoError
 
-from dissectors.zmtp.curve_keys import KEY_SIZE, Key, SecretKey, SharedKey
+from dissectors.zmtp.curve_keys import KEY_SIZE, Key, SharedKey
 from zmtpsniff.host.processes import mappings
 from zmtpsniff.host.targets import SearchTarget
 
@@ -32,7 +36,8 @@ _ALIGNMENT = 8
 _LEAST_DISTINCT = 20  # of 32 octets; of random ones fewer are distinct in one case of 10^10
 _MOST_PLACES = 4096  # of one C' that are tried: what was received may lie about many times
 _NOT_ZERO = bytes([0]) + bytes([1]) * 255
-_FOUR_WORDS = re.compile(rb"(?=\x01{4})")
+_FOUR_WORDS, _TWELVE_WORDS = re.compile(rb"(?=\x01{4})"), re.compile(rb"(?=\x01{12})")
+_SHIFTS = 0, 1  # of the keys of libzmq's clients and servers from what is aligned
 _TELL_OCTETS = 64 << 20
 _CORE_HEADER = struct.Struct("<4sBB10xH14xQ14x2xH")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
@@ -73,17 +78,14 @@ class MemorySearch:
 
     def process(self, pid: int) -> Iterator[Key]:
         """The keys in a running process; raises SearchError."""
-        regions = _writable(pid)
-        try:
-            file = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            raise SearchError(f"there is no process {pid}") from None
-        except OSError as error:
-            raise SearchError(f"process {pid}: its memory cannot be read ({error.strerror}); as root it can") from error
-        try:
-            yield from self._search(file, regions, f"process {pid}")
-        finally:
-            os.close(file)
+        with _memory(pid) as file:
+            yield from self._search(file, _writable(pid), f"process {pid}")
+
+    def connections(self, pid: int) -> Iterator[Key]:
+        """The keys of all connections that a running process has by libzmq; raises SearchError."""
+        with _memory(pid) as file:
+            for octets in self._slices(file, _writable(pid), f"process {pid}"):
+                yield from connections(octets)
 
     def core(self, name: str) -> Iterator[Key]:
         """The keys in a core dump; raises SearchError."""
@@ -105,12 +107,18 @@ class MemorySearch:
 
     def _pass(self, file: int, regions: Sequence[Region], title: str, unplaced: list[SearchTarget]) -> Iterator[Key]:
         """Search all regions, also for the keys ``unplaced``, of which nothing shows the place."""
+        for octets in self._slices(file, regions, title):
+            yield from self._places(octets)
+            yield from self._candidates(octets, unplaced)
+            if not self._left:
+                return
+
+    def _slices(self, file: int, regions: Sequence[Region], title: str) -> Iterator[bytes]:
+        """The memory of all regions, in slices that overlap, until the search has taken too long."""
         whole = sum(region.size for region in regions)
         looked = told = 0
         for region in regions:
             for at in range(0, region.size, _SLICE):
-                if not self._left:
-                    return
                 if time.monotonic() > self._deadline or self.octets > MOST_OCTETS:
                     self.is_cut_short = True
                     return
@@ -125,8 +133,7 @@ class MemorySearch:
                 if self._tell is not None and looked - told >= _TELL_OCTETS:
                     told = looked
                     self._tell(f"{title}: {looked >> 20} of {whole >> 20} MiB looked through")
-                yield from self._places(octets)
-                yield from self._candidates(octets, unplaced)
+                yield octets
 
     def _places(self, octets: bytes) -> Iterator[Key]:
         """The keys beside a C' in a slice; what is found is looked for no longer."""
@@ -152,58 +159,78 @@ class MemorySearch:
         """The key of a connection, from what lies around the places of its C'."""
         client = target.client
         assert client is not None
-        at = octets.find(client)
+        at = -1
         for _ in range(_MOST_PLACES):
+            at = octets.find(client, at + 1)
             if at < 0:
                 break
-            found = _neighbours(octets, at, client, target)
-            if found:
-                return found
-            at = octets.find(client, at + 1)
+            for begin in (at, at - 2 * KEY_SIZE):  # of a client, of a server
+                if (pair := _pair(octets, begin)) and (not target.boxes or _is_opened(target, pair.key)):
+                    server = pair.other if begin == at else pair.own
+                    return [SharedKey(client, server, pair.key)]
         return []
 
 
 def candidates(octets: bytes) -> Iterator[bytes]:
     """What looks like a key in some octets whose first is aligned: 32 that look random, aligned to 8."""
-    size = len(octets) // _ALIGNMENT
-    octets = octets[: size * _ALIGNMENT]
-    # A pointer, a length or a small number has two zeros at its end. A candidate is four words without that.
-    tops = int.from_bytes(octets[7::8], "little") | int.from_bytes(octets[6::8], "little")
-    words = tops.to_bytes(size, "little").translate(_NOT_ZERO)
-    for found in _FOUR_WORDS.finditer(words):
-        at = found.start() * _ALIGNMENT
+    for at in _places(octets, _FOUR_WORDS):
         key = octets[at : at + KEY_SIZE]
         if looks_random(key):
             yield key
 
 
+def connections(octets: bytes) -> Iterator[SharedKey]:
+    """The keys of libzmq's connections in some octets whose first is aligned."""
+    for shift in _SHIFTS:
+        for at in _places(octets[shift:], _TWELVE_WORDS):
+            if (pair := _pair(octets, at + shift)) is not None:
+                # A client has its long-term keys before, a server only its secret one.
+                before = (octets[at + shift - back : at + shift] for back in (2 * KEY_SIZE, 3 * KEY_SIZE))
+                is_client = any(
+                    crypto_scalarmult_base(keys[KEY_SIZE : 2 * KEY_SIZE]) == keys[:KEY_SIZE] for keys in before
+                )
+                client, server = (pair.own, pair.other) if is_client else (pair.other, pair.own)
+                yield SharedKey(client, server, pair.key)
+
+
+class _Pair(NamedTuple):
+    """The keys of a connection, as one of its ends has them."""
+
+    own: bytes  # public
+    other: bytes  # public
+    key: bytes
+
+
+def _pair(octets: bytes, at: int) -> _Pair | None:
+    """The keys whose own public one is at a place."""
+    if at < 3 * KEY_SIZE:  # no structure begins here; a slice has seen it whole before
+        return None
+    own, secret, *others = (octets[begin : begin + KEY_SIZE] for begin in range(at, at + 4 * KEY_SIZE, KEY_SIZE))
+    # A public key is a number below 2^255.
+    if own[-1:] > b"\x7f" or not looks_random(secret) or not looks_random(own) or len(secret) < KEY_SIZE:
+        return None
+    if crypto_scalarmult_base(secret) == own:
+        near = octets[max(0, at - _AROUND) : at + _AROUND]
+        for other in others:
+            key = _agree(other, secret) if len(other) == KEY_SIZE else None
+            if key is not None and key in near:
+                return _Pair(own, other, key)
+    return None
+
+
+def _places(octets: bytes, words: "re.Pattern[bytes]") -> Iterator[int]:
+    """Where so many words of 8 octets are that may be parts of keys."""
+    size = len(octets) // _ALIGNMENT
+    octets = octets[: size * _ALIGNMENT]
+    # A pointer, a length or a small number has two zeros at its end.
+    tops = int.from_bytes(octets[7::8], "little") | int.from_bytes(octets[6::8], "little")
+    for found in words.finditer(tops.to_bytes(size, "little").translate(_NOT_ZERO)):
+        yield found.start() * _ALIGNMENT
+
+
 def looks_random(key: bytes) -> bool:
     """Whether octets may be a key: neither text nor regular."""
     return len(set(key)) >= _LEAST_DISTINCT and not key.isascii()
-
-
-def _neighbours(octets: bytes, at: int, client: bytes, target: SearchTarget) -> list[Key]:
-    """The key of a connection whose C' is at a place in memory, if that is where a program keeps its keys."""
-    near: list[bytes] = []
-    first = at - _AROUND // _ALIGNMENT * _ALIGNMENT
-    for place in range(first if first >= 0 else at % _ALIGNMENT, at + _AROUND + 1, _ALIGNMENT):
-        key = octets[place : place + KEY_SIZE]
-        if len(key) == KEY_SIZE and key != client and looks_random(key):
-            near.append(key)
-    for key in near:
-        if _is_opened(target, key):
-            return [SharedKey(client, None, key)]
-    pairs = {secret: crypto_scalarmult_base(secret) for secret in near}
-    for secret in near:
-        if pairs[secret] == client:  # a client: S' is near, too, and only a box says which it is
-            for server in near:
-                if (shared := _agree(server, secret)) and _is_opened(target, shared):
-                    return [SharedKey(client, server, shared)]
-            return [] if target.boxes else [SecretKey(client, secret)]
-    secret = octets[at - KEY_SIZE : at] if at >= KEY_SIZE else b""
-    if pairs.get(secret) in near and (shared := _agree(client, secret)):  # a server
-        return [SharedKey(client, pairs[secret], shared)] if _is_possible(target, shared) else []
-    return []
 
 
 def _agree(public: bytes, secret: bytes) -> bytes | None:
@@ -212,11 +239,6 @@ def _agree(public: bytes, secret: bytes) -> bytes | None:
     except (CryptoError, RuntimeError):
         return None
     return key
-
-
-def _is_possible(target: SearchTarget, key: bytes) -> bool:
-    """Whether a precomputed key opens one of the boxes; true if there are no boxes."""
-    return not target.boxes or _is_opened(target, key)
 
 
 def _is_opened(target: SearchTarget, key: bytes) -> bool:
@@ -228,6 +250,21 @@ def _is_opened(target: SearchTarget, key: bytes) -> bool:
             continue
         return True
     return False
+
+
+@contextmanager
+def _memory(pid: int) -> Iterator[int]:
+    """A descriptor of the memory of a process; raises SearchError."""
+    try:
+        file = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise SearchError(f"there is no process {pid}") from None
+    except OSError as error:
+        raise SearchError(f"process {pid}: its memory cannot be read ({error.strerror}); as root it can") from error
+    try:
+        yield file
+    finally:
+        os.close(file)
 
 
 def _writable(pid: int) -> list[Region]:

@@ -3,11 +3,15 @@
 import os
 import select
 import time
+from collections.abc import Iterator
 
 from dissectors.zmtp.curve_keys import Key
 from zmtpsniff.host.agreements import Agreements
 from zmtpsniff.host.libraries import Libraries
+from zmtpsniff.host.memory import MemorySearch
 from zmtpsniff.host.uprobes import Uprobes
+
+_SEARCH_SECONDS = 20.0
 
 
 class KeyWatch:
@@ -47,6 +51,16 @@ class KeyWatch:
         self._libraries.follow()
         self.seen_ns = time.time_ns()
         return self._agreements.keys(self._uprobes.read())
+
+    def late(self) -> set[int]:
+        """Processes that may have made keys before their library had a probe, since the last time."""
+        late, self._libraries.late = self._libraries.late, set()
+        return late
+
+    def search(self, pid: int) -> Iterator[Key]:
+        """The new keys of the connections that a process has already; raises SearchError. Another thread may do it."""
+        for key in MemorySearch([], _SEARCH_SECONDS).connections(pid):
+            yield from self._agreements.new([key])
 
     def faults(self) -> list[str]:
         """What went wrong since the last time, a line each."""
