@@ -49,7 +49,7 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
         monkeypatch.setattr(reader, "row_finder", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
-    monkeypatch.setattr(sniffer, "SHORTEST_PAIRED", 0)
+    monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)
     return both
 
 
@@ -139,6 +139,6 @@ def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, sh
         monkeypatch.setattr(settled, "LEAST", 0)
         monkeypatch.setattr(batch_text, "core", built_core())
         monkeypatch.setattr(batch_text, "SHORTEST", 0)
-        monkeypatch.setattr(sniffer, "SHORTEST_PAIRED", shortest)
+        monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", shortest)
         assert records(Packets(given, batch), columns) == expected[0]
         assert results(Packets(given, batch)) == expected[1]

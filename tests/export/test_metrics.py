@@ -20,9 +20,10 @@ from tests.support.paths import FIXTURES
 from tests.support.ports import free_port
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files
-from zmtpsniff.engine import settled, sniffer
+from zmtpsniff.engine import settled
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error
 from zmtpsniff.export.metrics import MOST_SERVICES, Metrics
@@ -107,7 +108,7 @@ def test_they_are_what_the_records_say(name: str) -> None:
 @pytest.mark.parametrize("name", ["m31_req_rep.pcap", "rec_closing_worker.pcap", "rec_growing_connections.pcap"])
 def test_messages_in_columns_count_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "LEAST", 0)
-    monkeypatch.setattr(sniffer, "SHORTEST_PAIRED", 0)
+    monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)
     monkeypatch.setattr(files, "CHUNK", 400)  # octets: messages in the block of a handshake are objects
     events = list(open_files([FIXTURES / name], Settings(batches=True, payload=False)))
     assert any(isinstance(event, MessageBatch) for event in events)

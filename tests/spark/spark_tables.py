@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from io import BytesIO
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 from dissectors.events import Cut, Hidden
 from tests.support import records
-from tests.support.settings import WIRE
+from tests.support.settings import RELATIONS
 from tests.world.tap import load
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.locations import delta_options
@@ -26,13 +26,13 @@ from zmtpsniff.spark.connections import local_id
 from zmtpsniff.spark.tables import OCTETS, TABLES
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
-_PLACE = ("date", "series", "conn_id", "time", "file", "packet", "offset")
+_PLACE = ("date", "series", "conn_id", "time", "offset")
 _OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind")
 # Told of a run as a whole.
 _OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ")
 # Counted in a sentence, a file each.
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
-_SIDE = ("address", "version", "socket_type", "identity")
+_SIDE = ("address", "version", "socket_type", "identity", "inferred", "lookalike", "beacon", "beacon_file")
 
 
 def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
@@ -58,16 +58,25 @@ def later(path: Path, by_ns: int, target: Path) -> Path:
 
 
 def expected(files: "Sequence[Path] | Sequence[str]", decode_as: tuple[DecodeAs, ...] = ()) -> Counter[str]:
-    """The records of `read -T json --no-patterns --no-payload` on files, as comparable() has them."""
+    """The records of `read -T json --no-payload` on files, as comparable() has them."""
     stream = BytesIO()
     renderer = JsonlRenderer(stream)
-    for events in open_files(files, WIRE._replace(decode_as=decode_as)).batches():
+    for events in open_files(files, RELATIONS._replace(decode_as=decode_as)).batches():
         renderer.write(events)
-    return comparable([json.loads(line) for line in stream.getvalue().splitlines()])
+    return comparable([json.loads(line) for line in stream.getvalue().splitlines()], _packets(files))
 
 
-def comparable(records: list[dict[str, Any]]) -> Counter[str]:
-    """Records without what differs, a flow's number replaced by the id of its connection."""
+def _packets(files: Sequence[Path | str]) -> list[tuple[str, int]]:
+    """The packets of files, merged by time as `read` does it: the file of each, and its number there."""
+    found = []
+    for at, file in enumerate(files):
+        times = accumulate((packet[0] for packet in load(Path(file))), max)
+        found += [(time_ns, at, number) for number, time_ns in enumerate(times, 1)]
+    return [(str(files[at]), number) for _, at, number in sorted(found)]
+
+
+def comparable(records: list[dict[str, Any]], packets: Sequence[tuple[str, int]]) -> Counter[str]:
+    """Records without what differs, a flow's number replaced by the id of its connection, a packet's by its file's."""
     ids: dict[int, str] = {}
     for record in records:
         if record["type"] == "connection":
@@ -84,7 +93,16 @@ def comparable(records: list[dict[str, Any]]) -> Counter[str]:
                 first_ns = next(one["time_ns"] for one in records if (one.get("src"), one.get("dst")) == ends)
                 ids.setdefault(flow, local_id("beacon", *ends, first_ns).name)
             record["conn_id"] = ids[flow]
-        record.pop("packet", None)
+        if (packet := record.pop("packet", None)) is not None:
+            record["file"], record["packet"] = packets[packet - 1]
+        if (request := record.pop("request", None)) is not None:
+            record["request_file"], record["request"] = packets[request - 1]
+        if via := record.get("forwards"):
+            file, number = packets[via["packet"] - 1]
+            via |= {"conn_id": ids[via.pop("flow")], "file": file, "packet": number, "part": via.get("part", 1)}
+        for side in ("client", "server"):
+            if record["type"] == "connection" and (beacon := record[side].get("beacon")):
+                record[side]["beacon_file"], record[side]["beacon"] = packets[beacon - 1]
         if record.get("code") in _OF_FILES:
             record.pop("detail")
             out[json.dumps(record, sort_keys=True)] = 1
@@ -130,22 +148,30 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
     """The rows of each series as records, as comparable() has them."""
     out: dict[str, Counter[str]] = {}
     ids: dict[tuple[str, str, frozenset[str]], list[tuple[int, str]]] = {}  # each with when its connection began
+    by_name: dict[tuple[str, str], str] = {}
     for row in tables["connections"]:
         transport = "tcp" if row["transport"] == "ws" else row["transport"]
         ends = row["client"], row["server"]
         found_id = row["start_ns"], local_id(transport, *ends, row["start_ns"]).name
         ids.setdefault((row["series"], row["conn_id"], frozenset(ends)), []).append(found_id)
+        by_name[row["series"], row["conn_id"]] = found_id[1]
     for table in TABLES:
         if table == "captures":
             for row in tables[table]:
                 out.setdefault(row["series"], Counter())
             continue
         for row in tables[table]:
+            if table == "work":
+                found = out.setdefault(row["series"], Counter())
+                found[json.dumps(_record(table, row), sort_keys=True)] += 1
+                continue
             names = ("client", "server") if table == "connections" else ("src", "dst")
             key = row["series"], row["conn_id"], frozenset(row[name] for name in names)
             known = sorted(ids.get(key, [(0, row["conn_id"])]))
             time_ns = row.get("start_ns") or row.get("time_ns") or 0
             id_here = [name for start_ns, name in known if start_ns <= max(time_ns, known[0][0])][-1]
+            if via := row.get("forwards"):
+                row = {**row, "forwards": {**via, "conn_id": by_name[row["series"], via["conn_id"]]}}
             record = json.dumps(_record(table, {**row, "conn_id": id_here}), sort_keys=True)
             found = out.setdefault(row["series"], Counter())
             found[record] += 1
@@ -154,13 +180,13 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
     return out
 
 
-_LEFT_OUT = {"encrypted": False, "incomplete": False, "part": 1}  # of records
+_LEFT_OUT = {"encrypted": False, "incomplete": False, "part": 1, "request_part": 1}  # of records
 
 
 def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
     special = row.get("kind") in ("greeting", "beacon")
-    record: dict[str, Any] = {"type": row["name"] if special else table[:-1]}
-    if row["conn_id"] is not None:
+    record: dict[str, Any] = {"type": row["name"] if special else table.removesuffix("s")}
+    if row.get("conn_id") is not None:
         record["conn_id"] = row["conn_id"]
     if table == "connections":
         return record | _connection(row)
@@ -185,8 +211,9 @@ def _connection(row: dict[str, Any]) -> dict[str, Any]:
     names = ("transport", "start_ns", "end_ns", "end", "closed_by", "version", "mechanism", "handshake")
     record: dict[str, Any] = {name: row[name] for name in names if row[name] is not None}
     for side in ("client", "server"):
-        values = [row[side], row[f"{side}_version"], row[f"{side}_socket_type"], _octets(row[f"{side}_identity"])]
-        record[side] = {name: value for name, value in zip(_SIDE, values, strict=True) if value is not None}
+        values = {name: row[side if name == "address" else f"{side}_{name}"] for name in _SIDE}
+        values["identity"] = _octets(values["identity"])
+        record[side] = {name: value for name, value in values.items() if value is not None and value is not False}
     record["messages"] = {side: row[f"{side}_messages"] for side in ("client", "server")}
     record["octets"] = {side: row[f"{side}_octets"] for side in ("client", "server")}
     if row["subscriptions"]:

@@ -11,6 +11,7 @@ from dissectors.events import AnyEvent, Message
 from tests.world.conversation import Conversation, pushes, request_reply
 from tests.world.network import packets, segments
 from zmtpsniff.engine.flow_engine import StateError
+from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Segment
 from zmtpsniff.spark.connections import Connections
@@ -27,9 +28,9 @@ def told(parts: list[list[Segment]]) -> list[AnyEvent]:
     state = None
     for part in parts:
         connections = Connections(Options().settings, state)
-        events += connections.take(part)
+        events += connections.take(part)[0]
         state, final, _ = connections.finish(part[-1][0])
-        events += final
+        events += [one for one in final if not isinstance(one, Notice)]
     return events
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dissectors.events import AnyEvent, Message
+from dissectors.events import Message
 from dissectors.zmtp.curve import Curve as Opener
 from dissectors.zmtp.curve_keys import KeyRing
 from tests.support.curve_octets import Curve
@@ -15,7 +15,7 @@ from tests.world.network import packets, segments
 from tests.world.tap import save
 from zmtpsniff.engine.key_file import read_keys
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.spark.connections import Connections
+from zmtpsniff.spark.connections import Connections, Last
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.shard import Shard
@@ -25,7 +25,7 @@ CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
 
 
 def frames(path: Path, options: Options) -> list[object]:
-    shard = Shard([str(path)], options, ShardStates(StateLog(".", []), "", ShardSpec()), ShardSpec())
+    shard = Shard([str(path)], options, ShardStates(StateLog(".", []), ""), ShardSpec())
     events = [event for some in (*shard.events(), *shard.last_events()) for event in some.events]
     return [event.frames for event in events if isinstance(event, Message)]
 
@@ -57,12 +57,12 @@ def test_a_state_holds_no_key_and_goes_on() -> None:
     given = HeaderDecoder().segments(packets(segments(talk)), 1)
     opener = Opener(KeyRing(curve.ways()["k"]))
     for place in range(5, len(given), 7):
-        events: list[AnyEvent] = []
+        events: list[Last] = []
         first = Connections(Options().settings, curve=opener)
-        events += first.take(given[:place])
+        events += first.take(given[:place])[0]
         state, final, _ = first.finish(given[place - 1][0])
         assert state is not None
         later = Connections(Options().settings, state, curve=Opener(KeyRing(curve.ways()["k"])))
-        events += final + later.take(given[place:])
+        events += [*final, *later.take(given[place:])[0]]
         told = [event.frames for event in events if isinstance(event, Message)]
         assert told == [[b"part", b"%d" % number] for number in range(10)]

@@ -9,17 +9,20 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow")
 
-from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets
+from dissectors.columns import ROW
+from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Place
 from dissectors.records import record_fields
+from zmtpsniff.capture.block import Block
 from zmtpsniff.spark.connections import local_id
-from zmtpsniff.spark.places import places_of
+from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.rows import OctetsBuilder, RowOrigin, Rows
 from zmtpsniff.spark.tables import TABLES
 
 IDS = {flow: local_id("tcp", "a", "b", flow) for flow in (1, 2)}
-ORIGIN = RowOrigin("series", {1: "one.pcap"})
 OFFSETS = [24, 90, 200, 300]
-PLACES = places_of(1, range(1, 5), [1_000, 2_000, 3_000, 4_000], OFFSETS)
+PACKETS = PacketNames(0, [], lambda _: [])
+PACKETS.add(1, 1, Block(b"", b"".join(ROW.pack(0, offset - 20, 1, 1, 1) for offset in OFFSETS), base=20))
+ORIGIN = RowOrigin("series", {1: "one.pcap"}, PACKETS, IDS)
 MOST = (1 << 63) - 1
 
 octets = (
@@ -33,7 +36,7 @@ octets = (
 def messages(draw: st.DrawFn) -> list[Message]:
     packet = draw(st.integers(0, 3))  # which is of one flow, and has one sender
     ends = ("10.0.0.1:1", "10.0.0.2:2") if packet % 2 else ("10.0.0.2:2", "10.0.0.1:1")
-    place = (1_000 * packet, PLACES[packet], packet // 2 + 1, *ends)
+    place = (1_000 * packet, packet + 1, packet // 2 + 1, *ends)
     kind, incomplete, encrypted = draw(st.sampled_from((None, "PUSH"))), draw(st.booleans()), draw(st.booleans())
     frames = draw(st.lists(st.lists(octets, min_size=1, max_size=3), max_size=3))
     return [Message(*place, some, kind, incomplete=incomplete, encrypted=encrypted) for some in frames]
@@ -52,7 +55,7 @@ def numbered(some: list[list[Message]]) -> list[Message]:
 def rows(events: list[Any], max_bytes: int = 0, bodies: bool = True) -> list[dict[str, Any]]:
     maker = Rows(max_bytes, bodies)
     backlog = maker.backlog()
-    backlog.take(events, IDS)
+    backlog.take(events, ORIGIN)
     made = maker.of_events(backlog, ORIGIN)
     return [row for _, batch, _ in made for row in batch.to_pylist()]
 
@@ -77,7 +80,7 @@ def test_a_column_has_the_octets_that_it_was_given(values: list[Octets | None], 
 
 def row_of(event: Message) -> dict[str, Any]:
     """The row of a message."""
-    at = PLACES.index(event.packet)
+    at = event.packet - 1
     values = [shown(frame, 0) or {} for frame in event.frames]
     named = ("time_ns", "src", "dst", "socket_type", "part", "incomplete", "encrypted")
     own = {"conn_id": IDS[event.flow].name, "packet": at + 1, "offset": OFFSETS[at], "src_port": int(event.src[-1])}
@@ -100,18 +103,15 @@ def test_rows_of_messages_are_what_each_of_them_says(events: list[Message]) -> N
         assert row["frames"] == [{"length": frame["length"], "data": None} for frame in one["frames"]]
 
 
-def test_every_field_of_messages_from_the_wire_is_a_column() -> None:
+def test_every_field_of_messages_is_a_column() -> None:
     """These columns are written by hand, for the time that it saves."""
-    fields = {field.name for field in record_fields(Message) if field.kind == "wire"} - {"flow"}
-    event: AnyEvent = Message(1, PLACES[0], 1, "a:1", "b:2", [b"x"], "PUSH", incomplete=True, encrypted=True)
+    fields = {field.name for field in record_fields(Message)} - {"flow", "payload", "bodies"}
+    event: AnyEvent = Message(
+        1, 1, 1, "a:1", "b:2", [b"x"], "PUSH", incomplete=True, encrypted=True, envelope=Envelope(2, True),
+        matched=b"x", latency_ns=5, request=2, request_part=3, paired="order", forwards=Place(2, 3, 4),
+    )  # fmt: skip
     (row,) = rows([event])
     assert fields <= {column.name for column in TABLES["messages"]}
     assert all(row[name] for name in fields)
-
-
-def test_ids_are_kept_no_longer_than_their_events() -> None:
-    maker = Rows(0)
-    backlog = maker.backlog()
-    backlog.take([Message(1, PLACES[0], 1, "a:1", "b:2", [b"x"])], IDS)
-    maker.of_events(backlog, ORIGIN)
-    assert not backlog.conn_ids
+    assert (row["envelope"], row["request_file"]) == ({"identities": 2, "delimiter": True}, "one.pcap")
+    assert row["forwards"] == {"conn_id": IDS[2].name, "file": "one.pcap", "packet": 3, "part": 4}

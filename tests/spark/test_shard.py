@@ -28,7 +28,6 @@ from zmtpsniff.capture import locations
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import inputs, series, shard, state_log, task
-from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.ingestion import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
@@ -352,10 +351,10 @@ def test_how_many_shards(sizes: dict[str, int], cores: int, counts: dict[str, in
 
 
 def test_a_group_that_came_and_went_is_not_in_the_log() -> None:
-    states = ShardStates(StateLog(".", []), "series", ShardSpec())
+    states = ShardStates(StateLog(".", []), "series")
     for name in (b"over", b"open"):
-        states.put(name, State(1, b"connections"), over_ns=5)
-    assert states.get(b"over") == State(1, b"connections")
+        states.put(name, State(b"connections"), over_ns=5)
+    assert states.get(b"over") == State(b"connections")
     states.put(b"over", None)
     names = [name for rows in states.changes() for name in rows.column("name").to_pylist()]
     states.close()

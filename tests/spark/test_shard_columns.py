@@ -39,7 +39,7 @@ SECTION = PcapngSection(Provenance("zmtpsniff test"))
 def with_both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     """Have each call of the core run its specification, too, for each packet that it may take."""
     both = BothCores()
-    for module in (shard, inputs):
+    for module in (shard,):
         monkeypatch.setattr(module, "core", both)
     monkeypatch.setattr(rows_module, "functions", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
@@ -54,7 +54,7 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
 
 
 def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (shard, inputs):
+    for module in (shard,):
         monkeypatch.setattr(module, "core", None)
 
 

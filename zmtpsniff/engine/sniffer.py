@@ -19,7 +19,6 @@ from zmtpsniff.capture.source import Source
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.native import core
-from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Acknowledgment, Witness
 
@@ -31,8 +30,6 @@ if TYPE_CHECKING:  # few runs need them
 _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection its key may come
 _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
 _MOST_KEY_FAULTS = 8
-SHORTEST_PAIRED = 16
-"""Messages in a row whose pairs are found in columns; fewer are quicker as objects."""
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
 _STALL_NS = 500_000_000  # a live capture gives a batch much more often, if need be an empty one
 _LATEST_NS = 2_000_000_000  # a capture that gives nothing has given all that is older
@@ -283,8 +280,6 @@ class Sniffer:
         """The events since the last call, counted."""
         self._report_faults()
         events, notices = self._engine.give()
-        if MessageBatch in map(type, events):
-            events, notices = _opened(events, notices)
         if self._patterns is not None:
             events = self._patterns.take(events, self._curve.waiting_since_ns, notices, self._engine.flows.horizons)
             if at_end:
@@ -310,11 +305,6 @@ class Sniffer:
         return events
 
 
-def _is_paired(side: BatchSide) -> bool:
-    """Whether messages of this sender need no pairing any more."""
-    return not side.in_pairs
-
-
 def _without(events: list[AnyEvent], stays: Callable[[BatchSide], bool]) -> list[AnyEvent]:
     """The events, with an object for each message whose sender does not stay in a batch."""
     if MessageBatch not in map(type, events):
@@ -323,21 +313,6 @@ def _without(events: list[AnyEvent], stays: Callable[[BatchSide], bool]) -> list
     for event in events:
         found += event.split(stays) if isinstance(event, MessageBatch) else [event]
     return found
-
-
-def _opened(
-    events: list[AnyEvent], notices: list[tuple[int, Notice]]
-) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
-    """The events, with an object for each message that patterns want; and the notices with their new places."""
-    found: list[Any] = []
-    places = [0]
-    for event in events:
-        if isinstance(event, MessageBatch):
-            found += event.split(attrgetter("has_patterns"), SHORTEST_PAIRED, _is_paired)
-        else:
-            found.append(event)
-        places.append(len(found))
-    return found, [(places[place], notice) for place, notice in notices]
 
 
 def _make_payloads(settings: Settings, collaborators: Collaborators) -> Payloads:

@@ -1,13 +1,14 @@
 """Captures of many machines, dissected on Spark into tables.
 
 The unit of work is a *shard* of a *series*. A series is the files that are read as one capture, as ``read`` reads them:
-merged by time. Its shard k of n is what goes between those ends whose hash is k. One task dissects one shard, from the
-states that were left open before, and writes rows and states to Parquet from there: nothing is shuffled. A run, a run
-that follows folders and the format ``zmtp`` all do this.
+merged by time. Its shard k of n makes the rows of every n-th connection. One task does the work of one shard: it
+dissects the series from the states that were left open before, and writes rows and states to Parquet from there:
+nothing is shuffled. A run, a run that follows folders and the format ``zmtp`` all do this.
 
 The way of a capture through the modules: `series` says which files belong together and what is to be done with them,
-`job` makes tasks of it, and `task` is what one task does. It has a `shard`, which reads `inputs`, takes from them its
-`groups`, dissects their `connections`, makes `rows` and gives them to the `writer`. `store` makes the files part of the
+`job` makes tasks of it, and `task` is what one task does. It has a `shard`, which reads `inputs`, sorts their packets
+into `groups`, dissects the `connections` of each, gives all events to the `stages` of ``read``, makes `rows` of them
+and gives these to the `writer`. `store` makes the files part of the
 `tables`, with the `state_log` of what is open. `ingestion` does all that for a folder, `datasource` for the format
 `zmtp`. `session`, `masters` and `daemon` start Spark and its workers; `maintenance` and `report` work on tables.
 

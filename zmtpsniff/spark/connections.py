@@ -2,9 +2,11 @@
 
 A task of Spark decodes the headers of packets once, and gives each segment to one of thousands of groups. Each group
 has an engine (:mod:`zmtpsniff.engine.flow_engine`), as each Sniffer has. Unlike a capture, a group goes on in the next
-run from a state. It must tell connections that are over from those that only lack more files.
+run from a state. It must tell connections that are over from those that only lack more files. Flows have the numbers
+that ``read`` gives them: all groups count them together.
 """
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
@@ -12,10 +14,12 @@ import msgspec
 
 from dissectors.events import AnyEvent
 from dissectors.zmtp.curve import Curve
+from zmtpsniff.analysis.insertions import inserted
 from zmtpsniff.engine.flow_engine import FlowEngine, StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow import FlowDirection
+from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.groups import is_unix
 
@@ -57,32 +61,52 @@ class _State(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
 NO_STATE = b""
 """In place of a state that cannot be kept: if more files come, the series is dissected anew."""
 
+Last = AnyEvent | Notice
+Told = tuple[list[AnyEvent], list[tuple[int, Notice]]]
+"""Events, and notices with their places among them."""
+
+
+class FlowCount:
+    """The number of flows in a series so far."""
+
+    def __init__(self, value: int = 0) -> None:
+        """Begin behind so many."""
+        self.value = value
+
 
 class Connections:
     """The connections of one group (see :mod:`zmtpsniff.spark.groups`): over TCP, or datagrams between two hosts."""
 
     def __init__(
-        self, settings: Settings, state: bytes | None = None, numbers: int = 0, curve: Curve | None = None
+        self,
+        settings: Settings,
+        state: bytes | None = None,
+        count: FlowCount | None = None,
+        curve: Curve | None = None,
     ) -> None:
-        """Begin from a :meth:`state`, or from nothing, with flows numbered from ``numbers`` + 1 on.
+        """Begin from a :meth:`state`, or from nothing. ``count`` numbers new flows.
 
         ``curve`` opens boxes of CURVE. Raises StateError.
         """
+        self._count = count or FlowCount()
         self._engine = FlowEngine(settings, curve, begin=self._name)
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._datagram_ns: int | None = None  # time of the last datagram
         self.conn_ids: dict[int, ConnectionId] = {}  # of all flows so far, by their numbers
-        if state is None:
-            self._engine.flows.count = numbers
-        else:
+        if state is not None:
             self._restore(state)
 
-    def take(self, segments: list[Segment]) -> list[AnyEvent]:
-        """Take segments in order. Returns their events."""
+    def take(self, segments: list[Segment], datagrams: Sequence[Datagram] = ()) -> Told:
+        """Take segments in order, or datagrams of UDP or PGM."""
         if segments and is_unix(segments[0][2]):
             segments = [self._counted(segment) for segment in segments]
-        self._engine.take(segments)
-        return self._engine.give()[0]
+        for datagram in datagrams:
+            self._datagram_ns = datagram[0]
+        flows = self._engine.flows
+        flows.count = self._count.value
+        self._engine.take(segments, datagrams, is_last=False)
+        self._count.value = flows.count
+        return self._engine.give()
 
     def _counted(self, segment: Segment) -> Segment:
         """A segment of a Unix domain socket, numbered from the first one of its series, not of this run."""
@@ -100,18 +124,18 @@ class Connections:
         """The direction with this key, if its flow is settled."""
         return self._engine.flows.settled(key)
 
-    def end_batch(self) -> list[AnyEvent]:
-        """Segments of settled flows have been taken by others. Returns events that follow from the time."""
+    def end_batch(self) -> Told:
+        """All segments of a batch have been taken, perhaps by others. Returns what follows from the time."""
         flows = self._engine.flows
         # Their kept octets are not counted: a group has one or two flows, which keep little.
-        flows.pass_time(max(flow.last_ns for flow in flows.flows), 0, is_last=True)
-        return self._engine.give()[0]
+        if flows.flows:
+            flows.pass_time(max(flow.last_ns for flow in flows.flows), 0, is_last=True)
+        return self._engine.give()
 
-    def take_datagram(self, datagram: Datagram) -> list[AnyEvent]:
-        """Take the next datagram of UDP or PGM. Returns its events."""
-        self._datagram_ns = datagram[0]
-        self._engine.take([], [datagram])
-        return self._engine.give()[0]
+    @property
+    def horizons(self) -> dict[int, int]:
+        """The flows that lack octets, by number: the time up to which all octets are here."""
+        return self._engine.flows.horizons
 
     @property
     def over_ns(self) -> int:
@@ -143,16 +167,16 @@ class Connections:
         self._sent = state.sent
         self.conn_ids = state.conn_ids
 
-    def finish(self, now_ns: int) -> tuple[bytes | None, list[AnyEvent], list[AnyEvent]]:
-        """The series ends at ``now_ns``. Returns the state for more of its files, and the last events.
+    def finish(self, now_ns: int) -> tuple[bytes | None, list[Last], list[Last]]:
+        """The series ends at ``now_ns``. Returns the state for more of its files, and the last events and notices.
 
-        The events come in two lists. The first has those of connections that are over. The second has those that exist
-        only because the files end; later files may replace them.
+        They come in two lists. The first has those of connections that are over. The second has those that exist only
+        because the files end; later files may replace them.
         """
         going_on = set(self._engine.flows.open_flows(now_ns))
         state = None if self.over_ns <= now_ns else self.state() or NO_STATE
         self._engine.finish(now_ns)
-        last, _ = self._engine.give()
+        last = inserted(*self._engine.give())
         if self._datagram_ns is not None:
             return state, [], last
         final = [event for event in last if getattr(event, "flow", None) not in going_on]

@@ -5,7 +5,6 @@ Its name there is the lesser of the keys of its two directions, or ``DATAGRAMS``
 """
 
 from functools import lru_cache
-from zlib import crc32
 
 import msgspec
 
@@ -28,44 +27,36 @@ def is_unix(key: bytes) -> bool:
 
 
 class ShardSpec(msgspec.Struct, frozen=True):
-    """Which part of a series a shard is: number ``number`` of ``count``, from 0.
+    """Which part of the rows of a series a shard makes: number ``number`` of ``count``, from 0.
 
-    Files are numbered from ``first_file`` on, groups from ``first_group``; the last packet before came at ``end_ns``.
+    Files are numbered from ``first_file`` on; the last packet before came at ``end_ns``.
     """
 
     number: int = 0
     count: int = 1
     first_file: int = 1
-    first_group: int = 0
     end_ns: int = 0
 
-    def has(self, name: bytes) -> bool:
-        """Whether a group is of this shard."""
-        return self.count == 1 or crc32(name) % self.count == self.number
+    def has(self, flow: int | None) -> bool:
+        """Whether the shard makes the rows of a flow; the first one makes those of none."""
+        return (flow or 0) % self.count == self.number
 
 
 class Groups:
-    """The groups of a shard, by the ends of their packets."""
+    """The groups of a series, by the ends of their packets."""
 
-    def __init__(self, options: Options, spec: ShardSpec) -> None:
-        """Leave out ports that ``options`` do not want, and groups of other shards."""
+    def __init__(self, options: Options) -> None:
+        """Leave out ports that ``options`` do not want."""
         self._options = options
-        self._spec = spec
         self.of = lru_cache(_MOST_KNOWN)(self._find)
 
     def _find(self, key: bytes, is_datagram: bool = False) -> bytes | None:
-        """The group of a direction's key; None if the group is not wanted, or belongs to another shard."""
+        """The group of a direction's key; None if the group is not wanted."""
         ports = (-1,) if is_unix(key) else (_number(key[-4:-2]), _number(key[-2:]))
         wanted = self._options.ports
         if wanted and -1 not in ports and not any(first <= port <= last for first, last in wanted for port in ports):
             return None
-        name = DATAGRAMS + key[:-4] if is_datagram else min(key, reverse(key))
-        return name if self._spec.has(name) else None
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether everything belongs to a group of this shard."""
-        return self._spec.count == 1 and not self._options.ports
+        return DATAGRAMS + key[:-4] if is_datagram else min(key, reverse(key))
 
     def wants(self, protocol: int, key: bytes, payload: bytes, missing: int) -> bool:
         """Whether a datagram may matter: PGM, or UDP of a port that the user names."""

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from heapq import heapify, heappop, heappush
 from itertools import accumulate
@@ -12,32 +12,26 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import CHUNK, open_stream, read_chunks
 from zmtpsniff.capture.locations import SPECIAL, LocationError, is_special, open_location
 from zmtpsniff.capture.source import CaptureError, Fault
-from zmtpsniff.native import core
-from zmtpsniff.spark.places import PacketPlaces
 
 _CHUNK = 4 * CHUNK  # flows go to the native core and back for each block
 
 
 class FilePiece(NamedTuple):
-    """Packets of a file, in order; between them may be others, which were left out."""
+    """Packets of a file in a row."""
 
     block: Block
-    numbers: Sequence[int]  # in the file, from 1
-    orders_ns: Sequence[int]  # for each packet the greatest time so far, also of packets that were left out
+    number: int  # of the first in the file, from 1
+    orders_ns: Sequence[int]  # for each packet the greatest time so far, by which files are merged
 
     @property
     def size(self) -> int:
         """The number of packets."""
-        return len(self.numbers)
+        return len(self.orders_ns)
 
     def part(self, begin: int, end: int | None = None) -> "FilePiece":
         """The packets from the one at ``begin`` up to that at ``end``."""
         end = self.size if end is None else end
-        return FilePiece(self.block.part(begin, end), self.numbers[begin:end], self.orders_ns[begin:end])
-
-    def places(self, file: int) -> PacketPlaces:
-        """The places of the packets, if the file has this number."""
-        return PacketPlaces(file, self.numbers, self.orders_ns, self.block.offset)
+        return FilePiece(self.block.part(begin, end), self.number + begin, self.orders_ns[begin:end])
 
 
 class File:
@@ -47,8 +41,8 @@ class File:
     packets so far, ``first_ns`` and ``last_ns`` are their least and their greatest time; None without packets.
     """
 
-    def __init__(self, path: str, is_wanted: Callable[[bytes], bool] | None = None) -> None:
-        """Read a path or URL, without the packets of directions of TCP whose keys are not wanted, if the core can."""
+    def __init__(self, path: str) -> None:
+        """Read a path or URL."""
         self.path = path
         self.count = 0
         self.first_ns: int | None = None
@@ -58,7 +52,6 @@ class File:
         self.comments: list[str] = []
         self.key_lines: list[str] = []
         self.unreadable: str | None = None
-        self._is_wanted = is_wanted
         self._opened = False
 
     @property
@@ -99,20 +92,20 @@ class File:
         self.first_ns = least_ns if self.first_ns is None else min(self.first_ns, least_ns)
         orders_ns = list(accumulate(times_ns, max, initial=least_ns if self.last_ns is None else self.last_ns))[1:]
         self.last_ns = orders_ns[-1]
-        numbers: Sequence[int] = range(self.count + 1, self.count + 1 + len(block))
         self.count += len(block)
-        if core is None or self._is_wanted is None or block.odd:
-            return FilePiece(block, numbers, orders_ns)
-        rows, octets = core.wanted(block.octets, block.rows, self._is_wanted)
-        places = array("I", octets)
-        if len(places) == len(block):
-            return FilePiece(block, numbers, orders_ns)
-        chosen = Block(block.octets, rows, base=block.base)
-        return FilePiece(chosen, [numbers[place] for place in places], [orders_ns[place] for place in places])
+        return FilePiece(block, self.count + 1 - len(block), orders_ns)
+
+    def offsets(self) -> "array[int]":
+        """Where the record of each packet begins, as far as the file can be read."""
+        return array("q", (offset for piece in self.pieces() for offset in piece.block.offsets()))
 
 
 def in_order(files: Sequence[Iterator[FilePiece]]) -> Iterator[tuple[int, FilePiece]]:
-    """Merge the packets of files by their places: pieces, each with the number of its file among these."""
+    """Merge the packets of files by their times: pieces, each with the number of its file among these.
+
+    A capture may be a little out of order. ``read`` merges files by the time of the packet at hand, so a packet counts
+    as no earlier than those before it in its file.
+    """
     heads = [(piece.orders_ns[0], number, piece) for number, file in enumerate(files) for piece in _next_piece(file)]
     heapify(heads)
     while heads:

@@ -9,7 +9,8 @@ from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
 
-_TIMES = {"connections": "start_ns", "captures": "first_ns"}  # by which rows are in order; else time_ns
+# By which rows are in order; else time_ns.
+_ORDER = {"connections": "start_ns", "captures": "first_ns", "work": "address"}
 _LARGE = 64 << 20  # octets of a file that stays as it is
 _TARGET = 256 << 20
 
@@ -49,7 +50,7 @@ def optimize(
                 for day in store.days(name, _LARGE):
                     filters = [(PARTITION, "=", day.isoformat())]
                     done = table.optimize.z_order(
-                        ["series", _TIMES.get(name, "time_ns")], partition_filters=filters, target_size=_TARGET
+                        ["series", _ORDER.get(name, "time_ns")], partition_filters=filters, target_size=_TARGET
                     )
                     compacted += done["numFilesRemoved"]
                     made += done["numFilesAdded"]

@@ -13,10 +13,12 @@ from itertools import chain, count, groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissectors.batches import MessageBatch
+from dissectors.columns import MESSAGE, PAIRED
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -27,14 +29,16 @@ from dissectors.events import (
     Hidden,
     Message,
     Octets,
+    Place,
     Problem,
     Subscription,
+    Work,
 )
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.native import core, reference
 from zmtpsniff.spark.connections import ConnectionId
-from zmtpsniff.spark.places import parted, where
-from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PROPERTIES, TABLES, arrow_schema, field_columns
+from zmtpsniff.spark.packet_names import NOWHERE, PacketName, PacketNames
+from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PACKET_FIELDS, PROPERTIES, TABLES, arrow_schema, field_columns
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
@@ -47,6 +51,12 @@ def _with_dictionaries(schema: pa.Schema) -> pa.Schema:
 SCHEMAS = {table: _with_dictionaries(arrow_schema(table)) for table in TABLES}
 _OCTETS_LIST = SCHEMAS["messages"].field("frames").type
 _OCTETS_TYPE = _OCTETS_LIST.value_type
+_ENVELOPE, _PLACE = (SCHEMAS["messages"].field(name).type for name in ("envelope", "forwards"))
+_PAIRED = (*PAIRED, "forwards")
+_NO_PLACE = Place(0, 0, 0)
+_NO_LATENCY = array("q", [-1])
+_SMALL, _LARGE = MESSAGE.size // 4, MESSAGE.size // 8  # integers in columns of messages
+_PACKET_ENDINGS = tuple(f"_{name}" for name in PACKET_FIELDS)
 _PROPERTIES = SCHEMAS["commands"].field("properties").type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
@@ -62,13 +72,15 @@ Batch = tuple[str, pa.RecordBatch, bool]
 
 
 class RowOrigin(NamedTuple):
-    """The origin of events: the name of their series, and its files by number."""
+    """The origin of events: the name of their series, its files by number, its packets, and connections by flow."""
 
     series: str
     files: Mapping[int, str]
+    packets: PacketNames
+    conn_ids: Mapping[int, ConnectionId]
 
 
-_Kind = tuple[int, int, str, str, str | None, bool, bool]  # file, flow, src, dst, socket_type, incomplete, encrypted
+_Kind = tuple[int, str, str, str, str | None, bool, bool]  # file, conn_id, src, dst, type, incomplete, encrypted
 
 
 class OctetsBuilder:
@@ -126,8 +138,9 @@ class Messages:
         self.kinds: defaultdict[_Kind, int] = defaultdict(count().__next__)
         self.counts = array("i", [0])  # of frames; the first is none, so that sums are where lists begin
         self.frames = OctetsBuilder(most)
+        self.relations = Relations()
 
-    def take(self, messages: Iterable[Message]) -> None:
+    def take(self, messages: Iterable[Message], origin: RowOrigin) -> None:
         """Take messages as they are."""
         times, packets, offsets, codes = self.times, self.packets, self.offsets, self.codes
         parts, counts, frames = self.parts, self.counts, self.frames
@@ -144,9 +157,10 @@ class Messages:
             ):
                 packet, src, socket_type = message.packet, message.src, message.socket_type
                 incomplete, encrypted = message.incomplete, message.encrypted
-                file, number, offset = parted(packet)
+                file, number, offset = origin.packets.name(packet)
                 time_ns = max(min(message.time_ns, _MOST), -_MOST)
-                code = self.kinds[file, message.flow, src, message.dst, socket_type, incomplete, encrypted]
+                conn_id = origin.conn_ids[message.flow].name
+                code = self.kinds[file, conn_id, src, message.dst, socket_type, incomplete, encrypted]
             times.append(time_ns)
             packets.append(number)
             offsets.append(offset)
@@ -154,13 +168,17 @@ class Messages:
             parts.append(message.part)
             counts.append(len(message.frames))
             frames.extend(message.frames)
+            self.relations.take(message)
 
-    def take_batch(self, batch: MessageBatch, origin: "BatchOrigin") -> None:
+    def take_batch(self, batch: MessageBatch, origin: "BatchOrigin", conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take messages in columns."""
         codes = [
-            self.kinds[origin.file, one.flow, one.src, one.dst, one.socket_type, False, False] if one.flow else 0
+            self.kinds[origin.file, conn_ids[one.flow].name, one.src, one.dst, one.socket_type, False, False]
+            if one.flow
+            else 0
             for one in batch.senders
         ]
+        self.relations.take_batch(batch)
         found = functions.cells(
             batch.octets, batch.carried, batch.rows, origin.numbers, origin.base or 0, batch.columns, batch.frames,
             array("i", codes).tobytes(), self.most,
@@ -175,10 +193,10 @@ class Messages:
         self.frames.lengths.frombytes(lengths)
         self.frames.parts.append(octets)
 
-    def columns(self, conn_ids: Mapping[int, ConnectionId], origin: RowOrigin) -> dict[str, Any]:
+    def columns(self, origin: RowOrigin) -> dict[str, Any]:
         """The columns of all messages."""
-        files, flows, senders, receivers, types, incomplete, encrypted = zip(*self.kinds, strict=True)
-        few = {"conn_id": _texts([conn_ids[flow].name for flow in flows]), "socket_type": _texts(types)}
+        files, conn_ids, senders, receivers, types, incomplete, encrypted = zip(*self.kinds, strict=True)
+        few = {"conn_id": _texts(conn_ids), "socket_type": _texts(types)}
         few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
         few |= {"file": _texts([origin.files.get(file, "") for file in files])}
         few |= _ends("src", senders) | _ends("dst", receivers)
@@ -192,7 +210,80 @@ class Messages:
             "part": _integers(self.parts).cast(pa.int64()),
             "size": _sizes(frames),
             "frames": frames,
+            **self.relations.columns(origin, self.most),
         }
+
+
+class Relations:
+    """The relations of messages to others, a column at a time."""
+
+    def __init__(self) -> None:
+        """Begin without messages."""
+        self._requests = array("q")  # packets, 0 for none
+        self._request_parts = array("i")
+        self._latencies = array("q")  # -1 for none
+        self._paired = array("i")  # codes
+        self._envelopes = array("i")  # 1 more than the identities; 0 for none, below 0 without a delimiter
+        self._forwards = array("i"), array("q"), array("i")  # flows, packets and parts, 0 for none
+        self._matched: dict[int, Octets] = {}  # by the numbers of messages
+
+    def take(self, message: Message) -> None:
+        """Take a message."""
+        if message.matched is not None:
+            self._matched[len(self._requests)] = message.matched
+        self._requests.append(message.request or 0)
+        self._request_parts.append(message.request_part)
+        self._latencies.append(-1 if message.latency_ns is None else message.latency_ns)
+        self._paired.append(_PAIRED.index(message.paired))
+        envelope, via = message.envelope, message.forwards or _NO_PLACE
+        self._envelopes.append(0 if envelope is None else (envelope.identities + 1) * (1 if envelope.delimiter else -1))
+        for column, value in zip(self._forwards, (via.flow, via.packet, via.part), strict=True):
+            column.append(value)
+
+    def take_batch(self, batch: MessageBatch) -> None:
+        """Take messages in columns."""
+        small, large = array("i", batch.columns), array("q", batch.columns)
+        requests = large[7::_LARGE]
+        if any(requests):
+            asked = zip(requests, large[8::_LARGE], strict=True)
+            self._latencies.extend(latency if request else -1 for request, latency in asked)
+        else:
+            self._latencies.extend(_NO_LATENCY * len(batch))
+        self._requests += requests
+        self._forwards[1].extend(large[9::_LARGE])
+        for column, place in (
+            (self._request_parts, 5), (self._envelopes, 6), (self._paired, 7), (self._forwards[2], 8),
+            (self._forwards[0], 9),
+        ):  # fmt: skip
+            column.extend(small[place::_SMALL])
+
+    def columns(self, origin: RowOrigin, most: int) -> dict[str, Any]:
+        """The columns, of all messages."""
+        count = len(self._requests)
+        found = _packet_columns("request", self._requests, origin)
+        if found:
+            parts = _integers(self._request_parts).cast(pa.int64())
+            found["request_part"] = pc.if_else(pc.is_valid(found["request"]), parts, None)
+            found["latency_ns"] = _without(_longs(self._latencies), -1)
+        if any(self._paired):
+            found["paired"] = _texts(_PAIRED).take(_integers(self._paired))
+        if any(self._envelopes):
+            envelopes = _integers(self._envelopes).cast(pa.int64())
+            identities = pc.subtract(pc.abs(envelopes), 1)
+            found["envelope"] = pa.StructArray.from_arrays(
+                [identities, pc.greater(envelopes, 0)], fields=list(_ENVELOPE), mask=pc.equal(envelopes, 0)
+            )
+        flows, packets, parts = self._forwards
+        if any(packets):
+            paths, numbers = origin.packets.columns(packets, origin.files)
+            known = {flow: origin.conn_ids[flow].name for flow in set(flows) if flow in origin.conn_ids}
+            names = pa.array([known.get(flow) for flow in flows], pa.string())
+            columns = [names, paths.cast(pa.string()), numbers, _integers(parts).cast(pa.int64())]
+            mask = pc.equal(_longs(packets), 0)
+            found["forwards"] = pa.StructArray.from_arrays(columns, fields=list(_PLACE), mask=mask)
+        if self._matched:
+            found["matched"] = OctetsBuilder(most or _MOST, [self._matched.get(at) for at in range(count)]).build()
+        return found
 
 
 class BatchOrigin(NamedTuple):
@@ -208,23 +299,23 @@ class Backlog:
 
     def __init__(self, most: int) -> None:
         """Begin without events; at most ``most`` octets of each frame of a message are kept."""
-        self.conn_ids: dict[int, ConnectionId] = {}  # by the numbers of flows
         self.messages = Messages(most)
         self.others: dict[type, list[Any]] = {}
+        self.packets: dict[type, list[PacketName]] = {}  # of these
 
-    def take(
-        self, events: Iterable[AnyEvent], conn_ids: Mapping[int, ConnectionId], origin: BatchOrigin | None = None
-    ) -> None:
-        """Take events of flows with these ids; batches among them are of ``origin``."""
+    def take(self, events: Iterable[AnyEvent], origin: RowOrigin, batch_origin: BatchOrigin | None = None) -> None:
+        """Take events; batches among them are of ``batch_origin``."""
         for kind, some in groupby(events, type):
             if kind is Message:
-                self.messages.take(some)  # type: ignore[arg-type]
+                self.messages.take(some, origin)  # type: ignore[arg-type]
             elif kind is MessageBatch:
                 for batch in some:
-                    self.messages.take_batch(batch, origin)  # type: ignore[arg-type]
-            else:
-                self.others.setdefault(kind, []).extend(some)
-        self.conn_ids |= conn_ids
+                    self.messages.take_batch(batch, batch_origin, origin.conn_ids)  # type: ignore[arg-type]
+            elif kind in _OWN:
+                found = list(some)
+                self.others.setdefault(kind, []).extend(found)
+                names = self.packets.setdefault(kind, [])
+                names += [origin.packets.name(getattr(event, "packet", None) or 0) for event in found]
 
 
 class CaptureRow(NamedTuple):
@@ -266,8 +357,6 @@ class Rows:
         found = [(_OWN[kind][0], self._of_kind(kind, backlog, origin)) for kind in kinds]
         if backlog.messages.times:
             found.append(("messages", self._of_messages(backlog, origin)))
-        if not backlog.others:
-            backlog.conn_ids.clear()
         return [(table, _batch(SCHEMAS[table], columns, provisional), provisional) for table, columns in found]
 
     def of_capture(self, capture: CaptureRow, listed: FileInfo, series: str, shards: int) -> list[Batch]:
@@ -288,15 +377,18 @@ class Rows:
 
     def _of_messages(self, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
         messages, backlog.messages = backlog.messages, Messages(self._most_of_messages)
-        columns = messages.columns(backlog.conn_ids, origin)
+        columns = messages.columns(origin)
         return columns if self._bodies else columns | {"frames": _without_data(columns["frames"])}
 
     def _of_kind(self, kind: type, backlog: Backlog, origin: RowOrigin) -> dict[str, Any]:
         """The columns of other events of a kind: those of their own, and all others that are fields."""
         events = backlog.others.pop(kind)
-        columns = _OWN[kind][1](events, backlog.conn_ids, origin)
+        columns = _OWN[kind][1](events, backlog.packets.pop(kind), origin)
         for name, sql, value_of in _FIELDS[kind]:
-            if name not in columns:
+            if name in PACKET_FIELDS or name.endswith(_PACKET_ENDINGS):
+                packets = array("q", [value_of(event) or 0 for event in events])
+                columns |= _packet_columns(name, packets, origin)
+            elif name not in columns:
                 columns[name] = self._column(sql, [value_of(event) for event in events])
         return columns
 
@@ -357,15 +449,25 @@ def _without_data(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, _OCTETS_LIST)
 
 
-def _when_and_where(times_ns: Sequence[int | None], places: Sequence[int], origin: RowOrigin) -> dict[str, Any]:
+def _packet_columns(name: str, packets: "array[int]", origin: RowOrigin) -> dict[str, Any]:
+    """The columns of packets that events name, 0 for none."""
+    if not any(packets):
+        return {}
+    paths, numbers = origin.packets.columns(packets, origin.files)
+    return {name: numbers, f"{name}_file": paths}
+
+
+def _without(values: pa.Array, none: int) -> pa.Array:
+    """A column in which a value stands for none."""
+    return pc.if_else(pc.equal(values, none), None, values)
+
+
+def _when_and_where(times_ns: Sequence[int | None], packets: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
     """The columns of events' times and packets, if they are of a packet."""
-    files, packets, offsets = where(places)
-    known = files.dictionary_encode()
-    paths = _texts([origin.files.get(number, "") for number in known.dictionary.to_pylist()])
     return {
-        "file": paths.take(known.indices),
-        "packet": packets,
-        "offset": offsets,
+        "file": _texts([None if one is NOWHERE else origin.files.get(one.file, "") for one in packets]),
+        "packet": pa.array([one.number or None for one in packets], pa.int64()),
+        "offset": pa.array([one.offset or None for one in packets], pa.int64()),
         **_when(_numbers(times_ns), origin),
     }
 
@@ -376,19 +478,17 @@ def _when(times: pa.Array, origin: RowOrigin) -> dict[str, Any]:
     return {"date": dates, "series": series, "time": _times(times), "time_ns": times}
 
 
-def _wire(events: list[Any], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin, **same: str) -> dict[str, Any]:
+def _wire(events: list[Any], packets: Sequence[PacketName], origin: RowOrigin, **same: str) -> dict[str, Any]:
     """The columns of every event from the wire, null for some problems; all rows share the values ``same``."""
-    names = [None if event.flow is None else conn_ids[event.flow].name for event in events]
-    found = _when_and_where([event.time_ns for event in events], [event.packet or 0 for event in events], origin)
+    names = [None if event.flow is None else origin.conn_ids[event.flow].name for event in events]
+    found = _when_and_where([event.time_ns for event in events], packets, origin)
     found |= _ends("src", [event.src for event in events]) | _ends("dst", [event.dst for event in events])
     return found | {"conn_id": names} | {name: _repeated(value, len(events)) for name, value in same.items()}
 
 
-def _of_connections(
-    events: list[Connection], conn_ids: Mapping[int, ConnectionId], origin: RowOrigin
-) -> dict[str, Any]:
+def _of_connections(events: list[Connection], _: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
     starts = _numbers([event.start_ns for event in events])
-    ids = [conn_ids[event.flow] for event in events]
+    ids = [origin.conn_ids[event.flow] for event in events]
     return {
         "date": _dates(starts),
         "series": _repeated(origin.series, len(events)),
@@ -399,6 +499,12 @@ def _of_connections(
         "start": _times(starts),
         "stop": _times([event.end_ns for event in events]),
     }
+
+
+def _of_work(events: list[Work], _: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
+    shares = [list(map(msgspec.structs.asdict, event.workers)) for event in events]
+    workers = pa.array(shares, SCHEMAS["work"].field("workers").type)
+    return {"series": _repeated(origin.series, len(events)), "workers": workers}
 
 
 def _ends(name: str, addresses: Sequence[str | None]) -> dict[str, Any]:
@@ -470,6 +576,7 @@ _OWN: dict[type, tuple[str, Callable[..., dict[str, Any]]]] = {
     Beacon: ("commands", partial(_wire, kind="beacon", name="beacon")),
     Problem: ("problems", _wire),
     Connection: ("connections", _of_connections),
+    Work: ("work", _of_work),
 }
 """For each other type of event its table, and what makes its columns that are no fields, or not as they are there."""
 

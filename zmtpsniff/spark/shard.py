@@ -1,17 +1,21 @@
 """A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
 
-The files are merged by time as ``read`` merges them. Each shard keeps the packets between ends whose hash is its
-number, and gives these to ``Connections``, in order. Packets of settled flows go to columns of messages at once. Memory
-grows with the number of open connections, not with the files.
+The files are merged by time as ``read`` merges them. Their packets go to ``Connections``, in order, and all events to
+the stages that ``read`` has. Packets of settled flows go to columns of messages at once. Pairs of messages may depend
+on all connections. So each shard dissects all of them, which is cheap, and makes the rows of its own, which is not.
+Memory grows with the number of open connections, not with the files.
 """
 
 from array import array
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from bisect import bisect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from operator import itemgetter
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from dissectors.batches import MessageBatch
+from dissectors.columns import MESSAGE
 from dissectors.events import AnyEvent
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
@@ -22,18 +26,22 @@ from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settled import SettledFlows
 from zmtpsniff.native import core
 from zmtpsniff.net.flow import FlowDirection
+from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.spark.connections import NO_STATE, ConnectionId, Connections
+from zmtpsniff.net.segment import Datagram, Segment
+from zmtpsniff.spark.connections import NO_STATE, Connections, FlowCount, Last, Told
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File, FilePiece, in_order
 from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.rows import Batch, BatchOrigin, CaptureRow, RowOrigin, Rows
-from zmtpsniff.spark.state_log import NEVER, ShardStates, State
+from zmtpsniff.spark.stages import Stages
+from zmtpsniff.spark.state_log import NEVER, SeriesState, ShardStates, State
 
-_FLOWS = 20  # bits of a flow's number in what is numbered for all groups
 _LEAST_PIECE = 64  # packets; of fewer, those of several files are taken together
 _MOST_WAITING = 256 << 10  # octets of these packets
-_MOST_FILES = 4  # that the state of a group refers to
+_MOST_IDS = 100_000  # of connections that are remembered
+_KEPT_IDS = 16_384  # for the next run
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
 _MOST_GROUPS = 4096  # in memory
 _MOST_HELD = 128 << 20  # octets that these hold at most: all that came of them, or as counted since
@@ -43,51 +51,49 @@ _MOST_OCTETS = 4 << 20  # of packets of these events
 _LEAST_OTHERS = 4096  # events of a kind, but messages, that become rows: each batch of rows has its price
 _MOST_WAITS = 8  # times that fewer events wait for more
 
-_payload = itemgetter(6)
+_packet, _key, _payload = itemgetter(1), itemgetter(2), itemgetter(6)
 
 
 class Events(NamedTuple):
-    """Events, the ids of their connections by their flows, and whether they are there only because the files end.
+    """Events, and whether they are there only because the files end.
 
     ``octets`` were read since the events before. Batches of messages are of ``origin``.
     """
 
     events: list[AnyEvent]
-    conn_ids: Mapping[int, ConnectionId]
     provisional: bool = False
     octets: int = 0
     origin: BatchOrigin | None = None
 
 
 class _Group:
-    def __init__(self, number: int, connections: Connections, files: Iterable[int] = (), octets: int = 0) -> None:
-        self.number = number
+    def __init__(self, connections: Connections, octets: int = 0) -> None:
         self.connections = connections
-        self.files = dict.fromkeys(files)
         self.octets = octets  # that the group may hold
-
-    def saw(self, files: Iterable[int]) -> None:
-        for file_no in files:
-            self.files.pop(file_no, None)
-            self.files[file_no] = None
 
 
 class _Settling:
     """The flows of all groups, as the native core asks for them, and what it took of a piece."""
 
-    def __init__(self, group_of: Callable[[bytes, int], _Group | None], pause_ns: int) -> None:
+    def __init__(self, name_of: Callable[[bytes], bytes | None], group_of: Callable[[bytes], _Group], pause_ns: int):
         self.pause_ns = pause_ns
-        self.file = 0  # that the piece is of
-        self.groups: dict[int, _Group] = {}  # that the core was told of, by their numbers
+        self.groups: dict[bytes, _Group] = {}  # that the core was told of
         self.now_ns = 0
         self.octets = 0
+        self._name_of = name_of
         self._group_of = group_of
+        ignored = SimpleNamespace(unwanted=True, last_ns=0, directions=(None, None), server=None)
+        self._ignored: Any = SimpleNamespace(flow=ignored)  # a direction of a port that nobody wants
 
     def settled(self, key: bytes) -> FlowDirection | None:
-        group = self._group_of(key, self.file)
-        direction = None if group is None else group.connections.settled(key)
-        if group is not None and direction is not None:
-            self.groups[group.number] = group
+        name = self._name_of(key)
+        if name is None:
+            self._ignored.flow.last_ns = self.now_ns  # without a pause
+            return self._ignored  # type: ignore[no-any-return]
+        group = self._group_of(name)
+        direction = group.connections.settled(key)
+        if direction is not None:
+            self.groups[name] = group
         return direction
 
     def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
@@ -105,26 +111,41 @@ class Shard:
         be read begins anew, and ``has_unreadable_states`` says so.
         """
         self.spec = spec
-        self._paths = dict(enumerate(paths, self.spec.first_file))
-        self.files = dict(self._paths)  # by number, also those that states refer to
-        self.captures: list[CaptureRow] = []
+        self.has_unreadable_states = False
         self._options = options
         self._settings = options.settings
+        self._states = states
+        kept, self.stages = self._begin()
+        self._paths = dict(enumerate(paths, self.spec.first_file))
+        self.files = kept.files | self._paths  # by number, also those of runs before
+        self.packets = PacketNames(kept.packets, kept.runs, lambda file: File(self.files[file]).offsets())
+        self.captures: list[CaptureRow] = []
+        self.conn_ids = kept.conn_ids  # by the numbers of flows
+        self._flows = FlowCount(kept.flows)
+        self._horizons = kept.horizons  # of groups with flows that lack octets
         self._curve = Curve(KeyRing(options.curve_keys))
-        self._sorted = Groups(options, spec)
+        self._sorted = Groups(options)
         self._decoder = HeaderDecoder()
         self._events: list[AnyEvent] = []  # of the packets at hand
-        self._conn_ids: dict[int, ConnectionId] = {}  # of these
-        self._settling = _Settling(self._settling_group, Connections(self._settings).pause_ns)
-        self._settled = None if core is None else SettledFlows(core, self._settling, self._events)
+        self._notices: list[tuple[int, Notice]] = []  # with their places among these
+        self._touched: dict[bytes, _Group] = {}  # by these packets
+        self._settling = _Settling(self._sorted.of, self._of, Connections(self._settings).pause_ns)
+        self._settled = None if core is None else SettledFlows(core, self._settling, self._events, self.stages.patterns)
         self._groups: dict[bytes, _Group] = {}  # the one with the latest packet is the last one
-        self._states = states
         self._held_octets = 0
         self._octets = 0
-        self._next_group = self.spec.first_group + self.spec.number
         self.end_ns = self.spec.end_ns  # time of the last segment
+        self._now_ns = self.spec.end_ns  # of the last packet
         self._swept_ns = 0
-        self.has_unreadable_states = False
+
+    def _begin(self) -> tuple[SeriesState, Stages]:
+        """The state of the series, and its stages."""
+        try:
+            kept = self._states.series()
+            return kept, Stages(self._settings, kept.stages)
+        except StateError:
+            self.has_unreadable_states = True
+            return SeriesState(), Stages(self._settings)
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
@@ -152,9 +173,11 @@ class Shard:
 
         The states are complete after that.
         """
+        provisional: list[Last] = []
+        final: list[Last] = []
         told = set(self._groups)
         for name in [*self._groups]:
-            yield from self._end(name, self._groups.pop(name))
+            self._end(name, self._groups.pop(name), final, provisional)
         over = dict.fromkeys(self._states.over(self.end_ns))
         # All open connections have rows, or only those that may be over.
         for name in self._states.over(NEVER - 1) if self._options.tells_open else over:
@@ -162,47 +185,71 @@ class Shard:
                 continue
             state = self._kept(name)
             if state is None or not state.is_silent:
-                yield from self._end(name, self._group(state), is_changed=False)
+                self._end(name, self._group(state), final, provisional, is_changed=False)
             elif name in over:
                 self._states.put(name, None)
+        yield from self._tell(final)
+        conn_ids = dict(list(self.conn_ids.items())[-_KEPT_IDS:])
+        runs = self.packets.runs()
+        files = {file: self.files[file] for _, file, _ in runs}
+        self._states.put_series(
+            SeriesState(
+                self.packets.count, self._flows.value, runs, files, conn_ids, self._horizons, self.stages.state()
+            )
+        )
+        yield from self._tell(provisional, provisional=True)
+        if self._options.tells_open:
+            yield Events(self.stages.finish(self._now_ns), provisional=True)
 
-    def _end(self, name: bytes, group: _Group, is_changed: bool = True) -> Iterator[Events]:
+    def _end(
+        self, name: bytes, group: _Group, final: list[Last], provisional: list[Last], is_changed: bool = True
+    ) -> None:
+        """Add the last events of a group, and keep its state for the next run if it goes on."""
         connections = group.connections
         over_ns, is_silent = connections.over_ns, connections.is_silent
-        octets, final, provisional = connections.finish(self.end_ns)
+        octets, last, open_yet = connections.finish(self.end_ns)
         is_datagrams = name.startswith(DATAGRAMS)  # a group that has no end
-        state = (
-            State(0, NO_STATE) if is_datagrams else None if octets is None else self._state(group, octets, is_silent)
-        )
+        state = State(NO_STATE) if is_datagrams else None if octets is None else State(octets, is_silent)
         if is_changed or state is None:
             self._states.put(name, state, NEVER if state is not None and state.connections == NO_STATE else over_ns)
-        if final:
-            yield Events(final, connections.conn_ids)
-        if provisional and (is_datagrams or self._options.tells_open):
-            yield Events(provisional, connections.conn_ids, provisional=True)
+        if state is None:
+            self._horizons.pop(name, None)
+        final += last
+        if is_datagrams or self._options.tells_open:
+            provisional += open_yet
+        self._remember(connections)
         connections.close()
 
-    def _state(self, group: _Group, octets: bytes, is_silent: bool) -> State:
-        files = {number: self.files[number] for number in [*group.files][-_MOST_FILES:]}
-        return State(group.number, octets, files, is_silent)
+    def _tell(self, last: Sequence[Last], provisional: bool = False) -> Iterator[Events]:
+        """Give the last events and notices of groups to the stages, in the order of their flows."""
+        events: list[AnyEvent] = []
+        notices: list[tuple[int, Notice]] = []
+        for one in sorted(last, key=lambda one: getattr(one, "flow", None) or 0):
+            if isinstance(one, Notice):
+                notices.append((len(events), one))
+            else:
+                events.append(one)
+        if events or notices:
+            yield Events(self._staged(events, notices), provisional)
+
+    def _staged(self, events: list[AnyEvent], notices: Sequence[tuple[int, Notice]]) -> list[AnyEvent]:
+        horizons = {flow: ns for some in self._horizons.values() for flow, ns in some.items()}
+        return self.stages.take(events, notices, self._curve.waiting_since_ns, horizons)
 
     # ------------------------------------------------------------------ packets
 
     def _pieces(self, number: int, path: str) -> Iterator[FilePiece]:
-        """The packets of a file, without those known to be of other shards.
-
-        The file is open from when its second packet is asked for.
-        """
+        """The packets of a file, which is open from when its second packet is asked for."""
         beginning = File(path)
         first = beginning.first_piece()
         problems = self._take_keys(beginning)
         if first is not None:
             yield first.part(0, 1)
-        file = File(path, None if self._sorted.takes_all else lambda key: self._sorted.of(key) is not None)
+        file = File(path)
         for piece in file.pieces():
             if file.key_lines:
                 problems |= self._take_keys(file)
-            is_told = first is not None and piece.numbers[0] == 1
+            is_told = first is not None and piece.number == 1
             if piece.size > is_told:
                 yield piece.part(1) if is_told else piece
         problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
@@ -228,32 +275,41 @@ class Shard:
 
     def _give(self, origin: BatchOrigin | None = None) -> Iterator[Events]:
         """The events of packets that have been taken."""
+        for name, group in self._touched.items():
+            self._note(name, group, group.connections.end_batch())
+        self._touched.clear()
         events, self._events[:] = self._events[:], []
-        conn_ids, self._conn_ids = self._conn_ids, {}
-        if events:
+        notices, self._notices = self._notices, []
+        if events or notices:
             octets, self._octets = self._octets, 0
-            yield Events(events, conn_ids, octets=octets, origin=origin)
+            yield Events(self._staged(events, notices), octets=octets, origin=origin)
         yield from self._sweep()
         self._put_aside()
+        if len(self.conn_ids) > _MOST_IDS:
+            self.conn_ids = dict(list(self.conn_ids.items())[_MOST_IDS // 2 :])
 
     def _together(self, pieces: Sequence[tuple[int, FilePiece]]) -> Iterator[Events]:
         """Take small pieces of several files."""
-        packets = [packet for _, piece in pieces for packet in piece.block.packets()]
-        places = [place for file, piece in pieces for place in piece.places(file)[:]]
-        self._dissect(packets, places, sorted({file for file, _ in pieces}))
+        first = self.packets.count + 1
+        for file, piece in pieces:
+            self.packets.add(file, piece.number, piece.block)
+            self._now_ns = max(self._now_ns, piece.orders_ns[-1])
+        self._dissect([packet for _, piece in pieces for packet in piece.block.packets()], first)
         yield from self._give()
 
     def _settle(self, file: int, piece: FilePiece) -> Iterator[Events]:
         """Take a large piece: packets of settled flows in columns, others as objects."""
-        block, places = piece.block, piece.places(file)
+        block = piece.block
+        first = self.packets.add(file, piece.number, block)
+        self._now_ns = max(self._now_ns, piece.orders_ns[-1])
         if self._settled is None or block.odd:
-            self._dissect(block.packets(), places[:], [file])
+            self._dissect(block.packets(), first)
         else:
-            self._settling.file = file
-            for begin, end in self._settled.others(block, places):
-                self._dissect(block.packets(begin, end), places[begin:end], [file])
+            for begin, end in self._settled.others(block, range(first, first + len(block))):
+                self._dissect(block.packets(begin, end), first + begin)
             self._end_settling()
-        yield from self._give(BatchOrigin(file, array("q", piece.numbers).tobytes(), block.base))
+        numbers = array("q", range(piece.number, piece.number + piece.size))
+        yield from self._give(BatchOrigin(file, numbers.tobytes(), block.base))
 
     def _end_settling(self) -> None:
         """Go on from what the core took."""
@@ -261,49 +317,68 @@ class Shard:
         octets, self._settling.octets = self._settling.octets, 0
         self.end_ns = max(self.end_ns, self._settling.now_ns)
         for group in groups.values():
-            self._events += group.connections.end_batch()
-            self._conn_ids |= group.connections.conn_ids
             group.octets += octets // len(groups)
+        self._touched |= groups
         self._held_octets += octets
         self._octets += octets
 
-    def _dissect(self, packets: list[Packet], places: list[int], files: Sequence[int]) -> None:
-        """Take packets as objects."""
-        segments = self._decoder.segments(packets, places)
-        found: defaultdict[bytes | None, list[Any]] = defaultdict(list)
-        group_of = self._sorted.of
-        for segment in segments:
-            found[group_of(segment[2])].append(segment)
+    def _dissect(self, packets: list[Packet], first: int) -> None:
+        """Take packets as objects, whose numbers count up from a first one."""
+        segments = self._decoder.segments(packets, first)
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
-        for name, mine in found.items():
-            if name is not None:
-                group = self._of(name, files, sum(map(len, map(_payload, mine))))
-                self._events += group.connections.take(mine)
-                self._conn_ids |= group.connections.conn_ids
+        begin = 0
         for datagram in self._decoder.datagrams:
-            _, _, protocol, key, payload, missing = datagram
-            name = self._sorted.of(key, is_datagram=True)
-            if name is None or not self._sorted.wants(protocol, key, payload, missing):
-                continue
-            group = self._of(name, files, len(payload))
-            self._events += group.connections.take_datagram(datagram)
-            self._conn_ids |= group.connections.conn_ids
+            end = bisect(segments, datagram[1], begin, key=_packet)
+            self._take_segments(segments[begin:end])
+            begin = end
+            self._take_datagram(datagram)
+        self._take_segments(segments[begin:] if begin else segments)
+
+    def _take_segments(self, segments: Sequence[Segment]) -> None:
+        for name, run in groupby(segments, lambda segment: self._sorted.of(segment[2])):
+            if name is not None:
+                mine = list(run)
+                group = self._touch(name, sum(map(len, map(_payload, mine))))
+                self._note(name, group, group.connections.take(mine))
+
+    def _take_datagram(self, datagram: Datagram) -> None:
+        _, _, protocol, key, payload, missing = datagram
+        name = self._sorted.of(key, is_datagram=True)
+        if name is not None and self._sorted.wants(protocol, key, payload, missing):
+            group = self._touch(name, len(payload))
+            self._note(name, group, group.connections.take([], [datagram]))
+
+    def _note(self, name: bytes, group: _Group, told: Told) -> None:
+        """Note events and notices of a group."""
+        events, notices = told
+        begin = len(self._events)
+        self._notices += [(begin + place, notice) for place, notice in notices]
+        self._events += events
+        horizons = group.connections.horizons
+        if horizons:
+            self._horizons[name] = horizons
+        elif name in self._horizons:
+            del self._horizons[name]
+        self._remember(group.connections)
+
+    def _remember(self, connections: Connections) -> None:
+        """Remember the ids of connections for rows that name them."""
+        self.conn_ids |= connections.conn_ids
 
     # ------------------------------------------------------------------ groups
 
-    def _of(self, name: bytes, files: Sequence[int], octets: int) -> _Group:
-        group = self._groups.pop(name) if name in self._groups else self._group(self._kept(name))
-        self._groups[name] = group
-        group.saw(files)
+    def _touch(self, name: bytes, octets: int) -> _Group:
+        group = self._touched[name] = self._of(name)
         group.octets += octets
         self._held_octets += octets
         self._octets += octets
         return group
 
-    def _settling_group(self, key: bytes, file: int) -> _Group | None:
-        name = self._sorted.of(key)
-        return None if name is None else self._of(name, (file,), 0)
+    def _of(self, name: bytes) -> _Group:
+        group = self._groups.pop(name) if name in self._groups else self._group(self._kept(name))
+        self._groups[name] = group
+        return group
 
     def _kept(self, name: bytes) -> State | None:
         """The state of a group; None if there is none, or it cannot be read."""
@@ -320,16 +395,12 @@ class Shard:
                 return self._restored(state)
         except StateError:
             self.has_unreadable_states = True
-        number = self._next_group
-        self._next_group += self.spec.count
-        return _Group(number, Connections(self._settings, None, number << _FLOWS, self._curve))
+        return _Group(Connections(self._settings, None, self._flows, self._curve))
 
     def _restored(self, state: State) -> _Group:
-        connections = Connections(self._settings, state.connections, curve=self._curve)
-        for number, path in state.files.items():
-            self.files.setdefault(number, path)
+        connections = Connections(self._settings, state.connections, self._flows, self._curve)
         self._held_octets += len(state.connections)
-        return _Group(state.number, connections, state.files, len(state.connections))
+        return _Group(connections, len(state.connections))
 
     def _put_aside(self) -> None:
         """Put the groups aside that have been idle for longest, if there are many, or if they hold much."""
@@ -343,7 +414,7 @@ class Shard:
             octets = group.connections.state()
             if octets is None:
                 continue
-            self._states.put(name, self._state(group, octets, group.connections.is_silent), group.connections.over_ns)
+            self._states.put(name, State(octets, group.connections.is_silent), group.connections.over_ns)
             self._forget(name)
 
     def _count_held(self) -> None:
@@ -368,10 +439,11 @@ class Shard:
             connections = group.connections
             if connections.is_over(self.end_ns):
                 _, final, provisional = connections.finish(self.end_ns)
+                self._remember(connections)
                 self._forget(name)
                 self._states.put(name, None)
-                if final or provisional:
-                    yield Events(final + provisional, connections.conn_ids)
+                self._horizons.pop(name, None)
+                yield from self._tell(final + provisional)
 
 
 class ShardRows:
@@ -386,7 +458,7 @@ class ShardRows:
         self._kinds = kinds
         self._stays = stays
         self._rows = Rows(options.max_bytes, options.bodies)
-        self._origin = RowOrigin(series, shard.files)
+        self._origin = RowOrigin(series, shard.files, shard.packets, shard.conn_ids)
         self._backlogs = self._rows.backlog(), self._rows.backlog()  # that stay, that are provisional
         self._events = self._octets = self._waits = 0
 
@@ -402,15 +474,33 @@ class ShardRows:
                 yield from self._rows.of_capture(capture, listed, self._series, self._shard.spec.count)
 
     def _take(self, one: Events) -> Iterator[Batch]:
-        kinds = self._kinds
-        events = one.events if kinds is None else [event for event in one.events if isinstance(event, kinds)]
-        self._backlogs[one.provisional and not self._stays].take(events, one.conn_ids, one.origin)
+        kinds, events = self._kinds, self._own(one.events)
+        if kinds is not None:
+            events = [event for event in events if isinstance(event, kinds)]
+        origin = self._origin = self._origin._replace(conn_ids=self._shard.conn_ids)
+        self._backlogs[one.provisional and not self._stays].take(events, origin, one.origin)
         self._events += sum(len(event) if isinstance(event, MessageBatch) else 1 for event in events)
         self._octets += one.octets
         if self._events >= _MOST_EVENTS or self._octets >= _MOST_OCTETS:
             self._events = self._octets = 0
             self._waits = (self._waits + 1) % _MOST_WAITS
             yield from self._make(_LEAST_OTHERS if self._waits else 1)
+
+    def _own(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        """The events whose rows are of this shard."""
+        spec = self._shard.spec
+        if spec.count == 1:
+            return events
+        found: list[AnyEvent] = []
+        for event in events:
+            if isinstance(event, MessageBatch):
+                own = [spec.has(side.flow) for side in event.senders]
+                rows = MESSAGE.iter_unpack(event.columns)
+                columns = [MESSAGE.pack(*row) for row in rows if own[row[1]]]
+                found += [event.with_columns(b"".join(columns))] if columns else []  # type: ignore[list-item]
+            elif spec.has(getattr(event, "flow", None)):
+                found.append(event)
+        return found
 
     def _make(self, least: int = 1) -> Iterator[Batch]:
         for provisional, backlog in enumerate(self._backlogs):

@@ -7,7 +7,7 @@ are merged before they are many.
 
 from collections.abc import Iterator, Sequence
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -16,17 +16,17 @@ import pyarrow.parquet as pq
 
 from zmtpsniff.capture.locations import file_system
 from zmtpsniff.engine.flow_engine import StateError
-from zmtpsniff.spark.groups import ShardSpec
+from zmtpsniff.spark.connections import ConnectionId
+from zmtpsniff.spark.packet_names import Run
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
 STATES = "_states"
 SCHEMA = pa.schema(
     [
         pa.field("series", pa.string(), False),
-        pa.field("name", pa.binary(), False),  # of the group
-        pa.field("number", pa.int64(), False),  # of the group in its series
+        pa.field("name", pa.binary(), False),  # of the group; none for what all groups share
         pa.field("over_ns", pa.int64(), False),  # when the group is over; GONE if it is, NEVER if its state is lost
-        pa.field("state", pa.binary(), False),  # a State, or nothing
+        pa.field("state", pa.binary(), False),  # a State or SeriesState, or nothing
     ]
 )
 NEVER = (1 << 63) - 1
@@ -42,15 +42,33 @@ _BATCH_ROWS = 512  # that are read for one state
 
 
 class State(msgspec.Struct, array_like=True):
-    """The state of a group: its number in the series, its connections as octets, and the files they refer to.
+    """The state of a group: its connections as octets.
 
     The state ``is_silent`` if these connections have no more events unless more segments come.
     """
 
-    number: int
     connections: bytes
-    files: dict[int, str] = {}
     is_silent: bool = False
+
+
+class SeriesState(msgspec.Struct, array_like=True):
+    """The state that all groups of a series share.
+
+    It has the numbers of packets and of flows so far, the last runs of packets and their files (see PacketNames), the
+    ids of the last connections, times up to which flows have all octets, by their groups, and the state of the stages.
+    """
+
+    packets: int = 0
+    flows: int = 0
+    runs: list[Run] = []
+    files: dict[int, str] = {}
+    conn_ids: dict[int, ConnectionId] = {}
+    horizons: dict[bytes, dict[int, int]] = {}
+    stages: bytes = b""
+
+
+_State = TypeVar("_State", State, SeriesState)
+_SERIES = b""  # the name of that
 
 
 class _Place(NamedTuple):
@@ -83,9 +101,9 @@ class StateLog:
         """The beginning of the names of files that a run adds."""
         return _prefix(_key(self.files[-1])[0] + 1 if self.files else 1)
 
-    def groups(self, series: str) -> dict[bytes, tuple[_Place, int]]:
-        """The groups of a series: where the state of each is, and its number."""
-        found: dict[bytes, tuple[_Place, int]] = {}
+    def places(self, series: str) -> dict[bytes, _Place]:
+        """The places of the states of a series: that of each of its groups, and that of what these share."""
+        found: dict[bytes, _Place] = {}
         for file in range(len(self._paths)):
             parquet = self._parquet(file)
             for begin in range(parquet.metadata.num_row_groups):
@@ -94,10 +112,14 @@ class StateLog:
                     continue
                 columns = parquet.read_row_group(begin, [name for name in SCHEMA.names if name != "state"])
                 rows = zip(*(column.to_pylist() for column in columns.columns), strict=True)
-                for at, (one, name, number, over_ns) in enumerate(rows):
+                for at, (one, name, over_ns) in enumerate(rows):
                     if one == series:
-                        found[name] = _Place(over_ns, file, begin, at), number
-        return {name: one for name, one in found.items() if one[0].over_ns != GONE}
+                        found[name] = _Place(over_ns, file, begin, at)
+        return {name: place for name, place in found.items() if place.over_ns != GONE}
+
+    def groups(self, series: str) -> list[bytes]:
+        """The groups of a series."""
+        return [name for name in self.places(series) if name != _SERIES]
 
     def lost(self) -> set[str]:
         """The series some of whose states could not be kept."""
@@ -107,7 +129,7 @@ class StateLog:
             for begin in range(parquet.metadata.num_row_groups):
                 if parquet.metadata.row_group(begin).column(_OVER).statistics.max == NEVER:
                     suspects |= set(parquet.read_row_group(begin, ["series"]).column("series").unique().to_pylist())
-        return {one for one in suspects if any(place.over_ns == NEVER for place, _ in self.groups(one).values())}
+        return {one for one in suspects if any(place.over_ns == NEVER for place in self.places(one).values())}
 
     def state(self, place: _Place) -> bytes:
         """A state."""
@@ -154,28 +176,31 @@ def _key(name: str) -> tuple[int, int, str]:
 
 
 class ShardStates:
-    """The states of the groups of one shard, and those of them that were changed."""
+    """The states of a series, and those of them that were changed."""
 
-    def __init__(self, log: StateLog, series: str, spec: ShardSpec, anew: bool = False) -> None:
-        """Begin with the states of a log, or, for a series that is dissected ``anew``, with none.
-
-        Groups that are new are numbered from ``first_group`` on.
-        """
+    def __init__(self, log: StateLog, series: str, anew: bool = False) -> None:
+        """Begin with the states of a log, or, for a series that is dissected ``anew``, with none."""
         self._log = log
         self._series = series
-        groups = log.groups(series)
-        self.first_group = 1 + max((number for _, number in groups.values()), default=-1)
-        groups = {name: one for name, one in groups.items() if spec.has(name)}
-        self._logged = groups.keys()  # groups that come and go within one run need no rows
-        self._places = {} if anew else {name: place for name, (place, _) in groups.items()}
-        self._numbers = {name: number for name, (_, number) in groups.items()}
-        self._changed: dict[bytes, None] = dict.fromkeys(groups) if anew else {}
+        places = log.places(series)
+        self._logged = places.keys()  # groups that come and go within one run need no rows
+        self._places = {} if anew else dict(places)
+        self._changed: dict[bytes, None] = dict.fromkeys(places) if anew else {}
         self._spill = TemporaryFile(prefix="zmtpsniff-")  # noqa: SIM115  # closed with this
 
     def get(self, name: bytes) -> State | None:
         """That of a group; raises StateError."""
         place = self._places.get(name)
-        return None if place is None else decode_state(self._octets(place))
+        return None if place is None else _decoded(self._octets(place), State)
+
+    def series(self) -> SeriesState:
+        """The state that all groups share, at first an empty one; raises StateError."""
+        place = self._places.get(_SERIES)
+        return SeriesState() if place is None else _decoded(self._octets(place), SeriesState)
+
+    def put_series(self, state: SeriesState) -> None:
+        """Keep the state that all groups share."""
+        self._put(_SERIES, msgspec.msgpack.encode(state), NEVER - 1)
 
     def _octets(self, place: _Place) -> bytes:
         if place.file >= 0:
@@ -189,13 +214,15 @@ class ShardStates:
             return
         self._changed[name] = None
         if state is not None:
-            octets = msgspec.msgpack.encode(state)
-            self._places[name] = _Place(over_ns, -1, self._spill.seek(0, 2), self._spill.write(octets))
-            self._numbers[name] = state.number
+            self._put(name, msgspec.msgpack.encode(state), over_ns)
+
+    def _put(self, name: bytes, octets: bytes, over_ns: int) -> None:
+        self._changed[name] = None
+        self._places[name] = _Place(over_ns, -1, self._spill.seek(0, 2), self._spill.write(octets))
 
     def over(self, now_ns: int) -> list[bytes]:
         """The groups that are over at a time."""
-        return [name for name, place in self._places.items() if place.over_ns <= now_ns]
+        return [name for name, place in self._places.items() if place.over_ns <= now_ns and name != _SERIES]
 
     def changes(self) -> Iterator[pa.RecordBatch]:
         """The rows to add to the log."""
@@ -206,7 +233,7 @@ class ShardStates:
 
     def _row(self, name: bytes) -> dict[str, Any]:
         place = self._places.get(name)
-        row = {"series": self._series, "name": name, "number": self._numbers.get(name, 0)}
+        row: dict[str, Any] = {"series": self._series, "name": name}
         if place is None:
             return row | {"over_ns": GONE, "state": b""}
         return row | {"over_ns": place.over_ns, "state": self._octets(place)}
@@ -216,9 +243,9 @@ class ShardStates:
         self._spill.close()
 
 
-def decode_state(octets: bytes) -> State:
+def _decoded(octets: bytes, kind: type[_State]) -> _State:
     """The state of a row; raises StateError."""
     try:
-        return msgspec.msgpack.decode(octets, type=State)
+        return msgspec.msgpack.decode(octets, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise StateError(f"not a state of this version: {error}") from error

@@ -45,7 +45,7 @@ SETTINGS = {"delta.checkpointInterval": "20"}  # commits
 MARK = "written by zmtpsniff spark, format "
 """The beginning of the description of our tables; the format follows."""
 
-FORMAT = "1"
+FORMAT = "2"
 
 _STEPS = (*(table for table in TABLES if table != "captures"), "captures")
 

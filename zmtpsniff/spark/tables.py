@@ -4,10 +4,10 @@ This is the documentation of what :mod:`zmtpsniff.spark` writes; ``docs/spark.md
 field of a record has its type and its meaning from there (:mod:`dissectors.events`), so a new field is a new column.
 Neither Spark nor Arrow is imported before a schema is asked for.
 
-Rows are the records of ``read -T json --no-patterns --no-payload``. Where a record has ``flow`` a row has ``conn_id``,
-which is the same in every run, and where it has ``packet``, the number in all files together, a row has ``file``,
-``packet``, the number of the packet in that file, counted from 1 as Wireshark's ``frame.number``, and ``offset``, where
-its record begins there.
+Rows are the records of ``read -T json --no-payload``. Where a record has ``flow`` a row has ``conn_id``, which is the
+same in every run, and where it has ``packet``, the number in all files together, a row has ``file``, ``packet``, the
+number of the packet in that file, counted from 1 as Wireshark's ``frame.number``, and ``offset``, where its record
+begins there. Where a record names another packet (``request``), a row has its number in its file, and ``request_file``.
 """
 
 import os
@@ -22,14 +22,18 @@ from dissectors.events import (
     Beacon,
     Command,
     Connection,
+    Envelope,
     Event,
     Greeting,
     Message,
     Octets,
     Peer,
+    Place,
     Problem,
+    Share,
     Sides,
     Subscription,
+    Work,
 )
 from dissectors.records import RecordField, joint_meaning, record_fields, without_none
 from zmtpsniff.capture.locations import canonical, local_path
@@ -57,6 +61,11 @@ null for what must not be shown (passwords)."""
 OCTETS_LIST = f"ARRAY<{OCTETS}>"
 PROPERTIES = f"ARRAY<STRUCT<name: STRING, value: {OCTETS}>>"
 
+ENVELOPE = "STRUCT<identities: BIGINT, delimiter: BOOLEAN>"
+PLACE = "STRUCT<conn_id: STRING, file: STRING, packet: BIGINT, part: BIGINT>"
+"""Another message."""
+SHARES = "ARRAY<STRUCT<address: STRING, messages: BIGINT, share: DOUBLE>>"
+
 _SQL: Mapping[Any, str] = {
     str: "STRING",
     bool: "BOOLEAN",
@@ -64,7 +73,13 @@ _SQL: Mapping[Any, str] = {
     Octets: OCTETS,
     list[Octets]: OCTETS_LIST,
     dict[str, Octets]: PROPERTIES,
+    Envelope: ENVELOPE,
+    Place: PLACE,
+    list[Share]: SHARES,
 }
+PACKET_FIELDS = ("request", "beacon")
+"""Fields that name another packet."""
+_NO_COLUMNS = frozenset({"flow", "payload", "bodies", "process"})
 _SMALL = frozenset({"port"})  # numbers of 16 bits
 
 
@@ -77,12 +92,12 @@ class FieldColumn(NamedTuple):
 
 
 def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
-    """The columns of the fields of a record that a dissector sets, but for ``flow``, which ``conn_id`` stands for.
+    """The columns of the fields of a record, but for ``flow``, which ``conn_id`` stands for, and payloads.
 
     What has a value for each side of a connection has a column for each; so has what a side announces.
     """
     for field in record_fields(record):
-        if field.kind != "wire" or field.name == "flow":
+        if field.name in _NO_COLUMNS:
             continue
         if field.type in (Peer, Sides):
             for inner in field_columns(field.type):
@@ -93,6 +108,7 @@ def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
             continue
         hint, optional = without_none(field.type)
         sql = "INT" if field.name in _SMALL else _SQL[hint]
+        optional |= field.name == "request_part"
         yield FieldColumn(field.name, field, Column(field.name, sql, optional, field.meaning, field.unit))
 
 
@@ -113,6 +129,8 @@ def _table(records: tuple[type[Event], ...], *entries: Column | str | EllipsisTy
         nullable = absent or any(each.column.nullable for _, each in tagged)
         meaning = joint_meaning((tag, each.column.meaning) for tag, each in tagged)
         columns[name] = column._replace(nullable=nullable, meaning=meaning)
+        if name.endswith(PACKET_FIELDS):
+            columns[f"{name}_file"] = Column(f"{name}_file", "STRING", True, f"The file of {name}.")
     named = {entry.name if isinstance(entry, Column) else entry for entry in entries}
     made: list[Column] = []
     for entry in entries:
@@ -218,6 +236,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         *_ENDS,
         _OPEN,
     ),
+    "work": _table((Work,), *_PART, ..., _OPEN),
     "captures": (
         *_PART,
         Column("file", "STRING", False, "Path or URL."),
@@ -234,6 +253,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     ),
 }
 """The columns of each table, in order."""
+
+WHOLE = ("captures", "work")
+"""Tables whose rows are of no connection."""
 
 PARTITION = "date"
 """The column by which files are partitioned. Parquet files have it in their folder's name, not inside."""
@@ -261,6 +283,7 @@ def arrow_schema(table: str) -> "pa.Schema":
 
     octets = pa.struct([("length", pa.int64()), ("data", pa.binary())])
     named = pa.struct([("name", pa.string()), ("value", octets)])
+    share = pa.struct([("address", pa.string()), ("messages", pa.int64()), ("share", pa.float64())])
     types = {
         "BIGINT": pa.int64(),
         "INT": pa.int32(),
@@ -272,5 +295,10 @@ def arrow_schema(table: str) -> "pa.Schema":
         OCTETS_LIST: pa.list_(octets),
         "ARRAY<STRING>": pa.list_(pa.string()),
         PROPERTIES: pa.list_(named),
+        SHARES: pa.list_(share),
+        ENVELOPE: pa.struct([("identities", pa.int64()), ("delimiter", pa.bool_())]),
+        PLACE: pa.struct(
+            [("conn_id", pa.string()), ("file", pa.string()), ("packet", pa.int64()), ("part", pa.int64())]
+        ),
     }
     return pa.schema([pa.field(each.name, types[each.sql], each.nullable) for each in TABLES[table]])

@@ -70,21 +70,20 @@ def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type,
 
     In the end ``unreadable`` has the series if some of its states could not be read.
     """
-    states = ShardStates(StateLog(job.folder, job.states), task.series, task.spec, task.anew)
-    spec = replace(task.spec, first_group=states.first_group)
+    states = ShardStates(StateLog(job.folder, job.states), task.series, task.anew)
+    spec = task.spec
     shard = Shard([file.path for file in task.files], job.options, states, spec)
     listed = {file.path: file for file in (*task.files, *task.alone)}
     yield from ShardRows(task.series, shard, job.options, kinds).all(listed)
-    for rows in states.changes():
+    for rows in states.changes() if spec.number == 0 else ():  # all shards have the same ones
         yield STATES, rows, False
     states.close()
     if task.alone:
         after = spec.first_file + len(task.files)
-        spec = replace(spec, first_file=after, first_group=0, end_ns=0)
+        spec = replace(spec, first_file=after, end_ns=0)
         options = job.options._replace(tells_open=True)
-        alone = Shard(
-            [file.path for file in task.alone], options, ShardStates(StateLog(job.folder, []), task.series, spec), spec
-        )
+        states = ShardStates(StateLog(job.folder, []), task.series)
+        alone = Shard([file.path for file in task.alone], options, states, spec)
         yield from ShardRows(task.series, alone, options, kinds, stays=True).all(listed)
     if shard.has_unreadable_states:
         unreadable.append(task.series)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from dissectors.address import port_of
@@ -41,6 +42,8 @@ from zmtpsniff.net.notices import Delay, Doubt, Notice, Refusal
 _SETTLE_NS = 1_000_000_000
 _EARLY_OCTETS = 65_536  # of a connection's events to keep before both sides have said their socket types
 _FEW_LOOKS, _PART_LOOKS = 8, 1 / 16  # of a batch: a connection with more closer looks is not paired in columns again
+SHORTEST_PAIRED = 16
+"""Messages in a row whose pairs are found in columns; fewer are quicker as objects."""
 _EVENT_COST = 400  # octets of memory that an event takes beside its content
 
 
@@ -170,6 +173,8 @@ class Patterns:
         From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``horizons`` has such times
         of single flows. ``notices`` have their places among the events, as for inserted().
         """
+        if MessageBatch in map(type, events):
+            events, notices = _opened(events, notices)
         batch = inserted(events, notices) if notices else events
         paired: dict[int, list[Any]] = {}
         found = list(self._look(batch, paired))
@@ -447,12 +452,7 @@ class Patterns:
         if waiting:
             self._waiting[conversation.dossier.flow] = waiting
         if len(calls) > 1:
-
-            def all_of_them(event: Message) -> None:
-                for call in calls:
-                    call(event)
-
-            self._on_message[conversation.dossier.flow] = all_of_them
+            self._on_message[conversation.dossier.flow] = partial(_all_of_them, calls)
         elif calls:
             self._on_message[conversation.dossier.flow] = calls[0]
         else:
@@ -503,6 +503,32 @@ class Patterns:
 def _name_sender(types: Mapping[str, str], event: Message) -> None:
     """Give a message the type that the user declared for its sender."""
     event.socket_type = event.socket_type or types.get(event.src)
+
+
+def _all_of_them(calls: Sequence[Callable[[Message], None]], event: Message) -> None:
+    """Have several rules take a message."""
+    for call in calls:
+        call(event)
+
+
+def _is_paired(side: BatchSide) -> bool:
+    """Whether messages of this sender need no pairing any more."""
+    return not side.in_pairs
+
+
+def _opened(
+    events: list[AnyEvent], notices: Sequence[tuple[int, Notice]]
+) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
+    """The events, with an object for each message that patterns want; and the notices with their new places."""
+    found: list[Any] = []
+    places = [0]
+    for event in events:
+        if isinstance(event, MessageBatch):
+            found += event.split(attrgetter("has_patterns"), SHORTEST_PAIRED, _is_paired)
+        else:
+            found.append(event)
+        places.append(len(found))
+    return found, [(places[place], notice) for place, notice in notices]
 
 
 def _pair_facts(rules: Rules, client: str, most: int) -> tuple[Any, ...] | None:

@@ -7,7 +7,6 @@ FILTER would say the same, for DuckDB takes twenty times as long for that.
 """
 
 from dissectors.events import SEVERITIES
-from dissectors.problems import BLINDING
 from zmtpsniff.analysis.statistics.activity import STEPS
 from zmtpsniff.analysis.statistics.sketch import PER_E
 
@@ -17,6 +16,11 @@ _MOST = (1 << 63) - 1
 def _host(address: str) -> str:
     """The host of a column with addresses."""
     return f"regexp_replace({address}, ':[0-9]+$', '')"
+
+
+def _kind(side: str) -> str:
+    """The type of the socket of a side, or the two that it may have."""
+    return f"({side}_socket_type || coalesce(' or ' || {side}_lookalike, ''))"
 
 
 def _sum(column: str) -> str:
@@ -58,11 +62,12 @@ WITH faults AS (
     WHERE conn_id IS NOT NULL
     GROUP BY ALL
 )
-SELECT {_host("client")} AS client, server, client_socket_type, server_socket_type, {_COUNTS},
+SELECT {_host("client")} AS client, server, {_kind("client")} AS client_socket_type,
+    {_kind("server")} AS server_socket_type, {_COUNTS},
     {", ".join(f"{_sum(each)} AS {each}" for each in SEVERITIES)}
 FROM (SELECT *, {_AGAIN} AS again FROM connections) AS told
     LEFT JOIN faults ON told.series = faults.series AND told.conn_id = faults.conn_id AND again = 1
-GROUP BY {_host("client")}, server, client_socket_type, server_socket_type
+GROUP BY {_host("client")}, server, {_kind("client")}, {_kind("server")}
 """
 """The pairs of a host and a bound address that it connects to."""
 
@@ -73,11 +78,11 @@ GROUP BY ALL
 """
 """Bound addresses."""
 
-NAMES_OF_SOCKETS = """
+NAMES_OF_SOCKETS = f"""
 WITH named AS (
     SELECT server, unnest([
-        {kind: 'socket_types', name: server_socket_type}, {kind: 'peer_socket_types', name: client_socket_type},
-        {kind: 'versions', name: version}, {kind: 'mechanisms', name: mechanism}], recursive := true)
+        {{kind: 'socket_types', name: {_kind("server")}}}, {{kind: 'peer_socket_types', name: {_kind("client")}}},
+        {{kind: 'versions', name: version}}, {{kind: 'mechanisms', name: mechanism}}], recursive := true)
     FROM connections
     WHERE server IN (SELECT unnest($addresses::VARCHAR[]))
 ), counted AS (
@@ -154,93 +159,12 @@ HAVING count(*) >= 5
 
 Spark's SQL takes it, too: docs/spark-notebook.ipynb asks it there."""
 
-REPLIES = f"""
-WITH conversations AS MATERIALIZED (
-    SELECT series, conn_id, row_number() OVER () AS conversation, server AS service,
-        CASE WHEN client_socket_type = 'REQ' OR server_socket_type = 'REP' THEN client ELSE server END AS requester,
-        'REQ' IN (client_socket_type, server_socket_type) AS in_step,
-        'REP' IN (client_socket_type, server_socket_type) AS in_order,
-        NOT (in_step OR in_order) AS is_free
-    FROM connections
-    WHERE (client_socket_type, server_socket_type) IN (('REQ', 'REP'), ('REQ', 'ROUTER'), ('DEALER', 'REP'),
-        ('REP', 'REQ'), ('ROUTER', 'REQ'), ('REP', 'DEALER'), ('DEALER', 'ROUTER'), ('ROUTER', 'DEALER'),
-        ('DEALER', 'DEALER'), ('ROUTER', 'ROUTER'))
-    QUALIFY row_number() OVER (PARTITION BY series, conn_id ORDER BY start_ns) = 1
-), delimited AS (
-    SELECT conversation, time_ns, file, packet, part, src, incomplete, len(frames) AS parts,
-        coalesce(list_position(list_transform(frames, lambda frame: frame.length), 0), 0) AS delimiter,
-        CASE WHEN delimiter < 2 THEN 0
-            ELSE hash(list_transform(frames, lambda frame: frame.data)[1:delimiter - 1]) END AS key
-    FROM messages JOIN conversations USING (series, conn_id)
-    WHERE socket_type IN ('REQ', 'REP', 'DEALER', 'ROUTER')
-), said AS (
-    SELECT conversation, time_ns, file, packet, part, src, false AS lost, key
-    FROM delimited JOIN conversations USING (conversation)
-    WHERE (delimiter > 0 AND delimiter < parts) OR (incomplete AND NOT is_free)
-    UNION ALL
-    SELECT conversation, time_ns, file, packet, 0, NULL, true, 0
-    FROM problems JOIN conversations USING (series, conn_id)
-    WHERE code IN {tuple(BLINDING)}
-), first_to_speak AS (
-    SELECT conversation, key <> 0 AS has_identities, arg_min(src, (time_ns, file, packet, part)) AS speaker
-    FROM said
-    WHERE NOT lost
-    GROUP BY conversation, key <> 0
-), steps AS (
-    SELECT conversation, time_ns, file, packet, part, in_step, in_order, is_free, lost, key,
-        CASE WHEN lost THEN 0 WHEN src = CASE WHEN is_free THEN speaker ELSE requester END THEN 1 ELSE -1 END AS step
-    FROM said JOIN conversations USING (conversation)
-        LEFT JOIN first_to_speak ON said.conversation = first_to_speak.conversation AND has_identities = (key <> 0)
-), placed AS (
-    SELECT *, row_number() OVER places AS place, sum(lost::INTEGER) OVER places AS losses
-    FROM steps
-    WINDOW places AS (PARTITION BY conversation ORDER BY time_ns, file, packet, lost DESC, step DESC, part
-        ROWS UNBOUNDED PRECEDING)
-), balanced AS (
-    SELECT conversation, losses, key, place, time_ns, in_step, in_order, is_free, step,
-        sum(step) OVER waiting AS balance,
-        sum((step = 1)::INTEGER) OVER waiting AS requests,
-        sum((step = -1)::INTEGER) OVER waiting AS replies,
-        min(losses) OVER (PARTITION BY conversation) AS losses_before_all
-    FROM placed
-    WHERE NOT lost AND (in_step OR losses = 0 OR key <> 0)
-    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place ROWS UNBOUNDED PRECEDING)
-), owed AS (
-    SELECT *, least(0, min(balance) OVER (waiting ROWS UNBOUNDED PRECEDING)) AS unasked,
-        least(0, min(balance) OVER (waiting ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS unasked_before
-    FROM balanced
-    WHERE NOT (is_free AND losses_before_all > 0)
-    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place)
-), alone AS (
-    SELECT *, max(balance - unasked) OVER (PARTITION BY conversation ORDER BY place ROWS UNBOUNDED PRECEDING) AS most,
-        lag(step) OVER waiting AS step_before, lag(time_ns) OVER waiting AS before_ns,
-        lag(balance - unasked) OVER waiting AS waited_before
-    FROM owed
-    WINDOW waiting AS (PARTITION BY conversation, losses, key ORDER BY place)
-), paired AS (
-    SELECT conversation, max(CASE WHEN step = 1 THEN time_ns END) AS asked_ns,
-        max(CASE WHEN step = -1 THEN time_ns END) AS time_ns
-    FROM owed
-    WHERE in_order AND (step = 1 OR unasked = unasked_before) AND (step = 1 OR losses = 0 OR in_step OR replies > 1)
-    GROUP BY conversation, losses, key, CASE WHEN step = 1 THEN requests ELSE replies + unasked END
-    UNION ALL
-    SELECT conversation, before_ns, time_ns
-    FROM alone
-    WHERE NOT in_order AND step = -1 AND step_before = 1 AND waited_before = 1
-        AND (losses = 0 OR most = 1 AND (in_step OR replies > 1)) AND NOT (is_free AND unasked < 0)
-)
-SELECT service, time_ns, greatest(time_ns - asked_ns, 0) AS latency_ns
-FROM paired JOIN conversations USING (conversation)
-WHERE time_ns IS NOT NULL AND asked_ns IS NOT NULL
+REPLIES = """
+SELECT server AS service, time_ns, latency_ns
+FROM messages JOIN (SELECT DISTINCT series, conn_id, server FROM connections) USING (series, conn_id)
+WHERE latency_ns IS NOT NULL
 """
-"""Each reply with its service (the bound address) and how long it took.
-
-A reply has the envelope of its request: all frames before the delimiter. A REP answers in order, so the n-th reply with
-an envelope answers the n-th request with it. Of any other socket a reply is told only if no second request with its
-envelope waited. Where octets are missing, what waited before is forgotten, and so is the first reply with each
-envelope after that, whose request may be missing. Where neither is a REQ or a REP, the side
-that speaks first asks; once a reply comes unasked, nobody knows any more which message with its envelope answers which.
-"""
+"""Each reply with its service (the bound address) and how long it took."""
 
 DELAYS = """
 SELECT server AS service, count(*) AS count,
@@ -302,48 +226,19 @@ GROUP BY ALL
 """Topics as they were published: the first frames of messages, with 255 octets kept."""
 
 SUBSCRIPTIONS = f"""
-WITH sent AS (
-    SELECT series, conn_id, {{time_ns: time_ns, file: file, packet: packet}} AS place, size,
-        hex(frames[1].data[1:1024]) AS begin
-    FROM messages
-    WHERE socket_type IN ('PUB', 'XPUB')
-), told AS (
-    SELECT series, conn_id, {{time_ns: time_ns, file: file, packet: packet}} AS place, topic,
-        CASE WHEN action = 'subscribe' THEN 1 ELSE -1 END AS step,
-        incomplete OR topic.length <> octet_length(topic.data) AS is_cut
-    FROM subscriptions
-), counted AS (
-    SELECT series, conn_id, place, topic, is_cut,
-        sum(step) OVER (PARTITION BY series, conn_id, topic ORDER BY place ROWS UNBOUNDED PRECEDING) AS balance,
-        lead(place) OVER (PARTITION BY series, conn_id, topic ORDER BY place) AS until
-    FROM told
-), held AS (
-    SELECT series, conn_id, place, until, topic, is_cut, balance - least(0, min(balance) OVER (
-        PARTITION BY series, conn_id, topic ORDER BY place ROWS UNBOUNDED PRECEDING)) AS times
-    FROM counted
-), matching AS (
-    SELECT series, conn_id, list({{length: topic.length, begin: hex(topic.data), data: topic.data, place: place,
-            until: until}} ORDER BY topic.length) AS topics,
-        min(CASE WHEN is_cut THEN place END) AS given_up
-    FROM held
-    WHERE times > 0 OR is_cut
-    GROUP BY series, conn_id
-    HAVING count(*) <= 1000
-), matched AS (
-    SELECT size, list_filter(topics, lambda one: starts_with(begin, one.begin) AND sent.place >= one.place
-            AND (one.until IS NULL OR sent.place < one.until) AND (given_up IS NULL OR sent.place < given_up))[1]
-        AS topic
-    FROM sent JOIN matching USING (series, conn_id)
-), volume AS (
+WITH volume AS (
     SELECT topic, count(*) AS messages, {_sum("size")} AS octets
     FROM (
-        SELECT {_FIRST.format("topic")} AS topic, size FROM matched WHERE topic IS NOT NULL
+        SELECT {_FIRST.format("matched")} AS topic, size FROM messages WHERE matched IS NOT NULL
         UNION ALL
         SELECT {_FIRST.format("frames[1]")}, size FROM messages WHERE socket_type = 'RADIO'
     )
     GROUP BY topic
 ), changes AS (
-    SELECT series, conn_id, {_FIRST.format("topic")} AS topic, place, step FROM told
+    SELECT series, conn_id, {_FIRST.format("topic")} AS topic,
+        {{time_ns: time_ns, file: file, packet: packet}} AS place,
+        CASE WHEN action = 'subscribe' THEN 1 ELSE -1 END AS step
+    FROM subscriptions
     UNION ALL
     SELECT series, conn_id, {_FIRST.format('"group"')}, {{time_ns: time_ns, file: file, packet: packet}},
         CASE WHEN name = 'JOIN' THEN 1 ELSE -1 END
@@ -371,10 +266,7 @@ WITH sent AS (
 SELECT topic, coalesce(messages, 0) AS messages, coalesce(octets, 0) AS octets, subscribers, subscribers_most
 FROM audience LEFT JOIN volume USING (topic)
 """
-"""Topics as they were subscribed to, with the messages that they matched.
-
-Of several subscriptions of a connection that a message matched at its time the shortest one counts. What connections
-receive that have changed their subscriptions more than a thousand times is left out; 255 octets of a topic are kept."""
+"""Topics as they were subscribed to, with the messages that they matched; 255 octets of a topic are kept."""
 
 SERIES = f"""
 SELECT series, count(*) AS files, {_sum("packets")} AS packets, {_sum("dropped")} AS dropped,

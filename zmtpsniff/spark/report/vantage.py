@@ -17,7 +17,7 @@ time that is asked for.
 """
 
 from dissectors.problems import BLINDING
-from zmtpsniff.spark.tables import TABLES
+from zmtpsniff.spark.tables import TABLES, WHOLE
 
 ELSEWHERE = "elsewhere"
 """The name of the view with the vantage points that are not counted, on which most others rest: it is worth keeping."""
@@ -209,8 +209,7 @@ def views(since_ns: int = 0) -> dict[str, str]:
     """
     return {
         ELSEWHERE: _POINTS_ELSEWHERE,
-        **{table: _once(table) for table in TABLES if table != "captures"},
-        "captures": "SELECT * FROM all_captures",
+        **{table: f"SELECT * FROM all_{table}" if table in WHOLE else _once(table) for table in TABLES},
         "seen_twice": _twice(since_ns),
         "clocks": _CLOCKS,
         "exchanges": _EXCHANGES,

@@ -72,7 +72,9 @@ def conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[s
         "connections": ("start_ns", "end_ns"),
         "captures": ("first_ns", "last_ns"),
     }.get(table, ("time_ns", "time_ns"))
-    conditions = []
+    conditions: list[str] = []
+    if table == "work":  # which has no time
+        return conditions
     if since_ns is not None and table not in ("subscriptions", "commands"):
         conditions.append(f"{end} >= {since_ns}")
         if begin == end:  # rows of things that last are filed under the day on which they begin
