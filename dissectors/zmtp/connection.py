@@ -127,6 +127,13 @@ class ZmtpConnection(Part):
             for half in self.halves:
                 half.expect(1 if forced == 1 else 2)
 
+    def write_to(self, out: list[AnyEvent]) -> None:
+        """Append the events from now on to ``out``, but for those that wait until it is certain that this is ZMTP."""
+        self.out = out
+        if self.accepted:
+            for half in self.halves:
+                half.journal.out = out
+
     @property
     def halves(self) -> tuple[Half, Half]:
         """Both sides, the client first."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dissectors.batches import MessageBatch
+from dissectors.zmtp import usual
 from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores, built_core
 from tests.support.examples import examples
@@ -50,6 +51,7 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
     monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)
+    monkeypatch.setattr(usual, "MOST_PIECES", 6)  # greetings and READYs
     return both
 
 

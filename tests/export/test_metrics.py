@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import zmtpsniff
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Peer, Problem, Sides, Subscription
+from dissectors.zmtp import usual
 from tests.support.live_program import live, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
 from tests.support.ports import free_port
@@ -109,6 +110,7 @@ def test_they_are_what_the_records_say(name: str) -> None:
 def test_messages_in_columns_count_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "LEAST", 0)
     monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)
+    monkeypatch.setattr(usual, "MOST_PIECES", 6)  # of a handshake
     monkeypatch.setattr(files, "CHUNK", 400)  # octets: messages in the block of a handshake are objects
     events = list(open_files([FIXTURES / name], Settings(batches=True, payload=False)))
     assert any(isinstance(event, MessageBatch) for event in events)

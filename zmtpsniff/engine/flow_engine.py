@@ -16,7 +16,8 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
-from zmtpsniff.decode_as import first_match
+from dissectors.zmtp.usual import UsualConnection
+from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
@@ -144,13 +145,26 @@ class FlowEngine:
 
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
-    ) -> "ZmtpConnection | TlsConnection":
+    ) -> "ZmtpConnection | UsualConnection | TlsConnection":
         """The dissector of a flow of TCP, by its addresses and the user's rules."""
         if self._begin is not None:
             self._begin(number, client.transport, client, server)
         rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
-        connection = ZmtpConnection(
-            self.events,
+
+        def make(events: list[AnyEvent]) -> ZmtpConnection:
+            return self._make(events, number, client, server, starts, rule)
+
+        if rule is None and self._tls is None and self._wanted is None and all(starts) and client.transport == "tcp":
+            return UsualConnection(self.events, number, client.text, server.text, make)
+        connection = make(self.events)
+        return connection if self._tls is None else self._tls.connect(connection, client, server)
+
+    def _make(
+        self, events: list[AnyEvent], number: int, client: Address, server: Address, starts: tuple[bool, bool],
+        rule: DecodeAs | None,
+    ) -> ZmtpConnection:  # fmt: skip
+        return ZmtpConnection(
+            events,
             number,
             client.text,
             server.text,
@@ -161,7 +175,6 @@ class FlowEngine:
             self._doubts if client.transport == "tcp" else None,  # what they advise is a rule, which names a port
             self._wanted,
         )
-        return connection if self._tls is None else self._tls.connect(connection, client, server)
 
     def _load(self, snapshot: bytes) -> ZmtpConnection:
         return ZmtpConnection.restore(snapshot, self.events, self._limits, self._doubts, self._wanted)
@@ -192,5 +205,6 @@ class FlowEngine:
 
 
 def _save(dissection: FlowDissection) -> bytes:
-    assert isinstance(dissection, ZmtpConnection)
-    return dissection.snapshot()
+    whole = dissection.open() if isinstance(dissection, UsualConnection) else dissection
+    assert isinstance(whole, ZmtpConnection)
+    return whole.snapshot()

@@ -15,6 +15,7 @@ from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
+from dissectors.zmtp.usual import UsualConnection
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.analysis.payloads import Payloads
@@ -158,6 +159,8 @@ class SettledFlows:
             self._flows.append((flow, None))
             return flow, side, flow.last_ns, _IGNORED, _IGNORED, None
         connection = flow.dissection
+        if isinstance(connection, UsualConnection):
+            connection = connection.whole
         if not isinstance(connection, ZmtpConnection) or not connection.accepted:
             return None
         client, server = (_facts(one, half) for one, half in zip(flow.directions, connection.halves, strict=True))

@@ -11,6 +11,7 @@ from dissectors.problems import PROBLEMS
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
+from dissectors.zmtp.usual import UsualConnection
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
@@ -162,10 +163,8 @@ class Sniffer:
     def open_connections(self) -> Iterator[Connection]:
         """Summaries so far of the open ZMTP connections over TCP."""
         for dissection, start_ns, last_ns in self._engine.flows.dissections():
-            if (
-                isinstance(dissection, ZmtpConnection)
-                and (summary := dissection.summary(start_ns, last_ns)) is not None
-            ):
+            whole = dissection.open() if isinstance(dissection, UsualConnection) else dissection
+            if isinstance(whole, ZmtpConnection) and (summary := whole.summary(start_ns, last_ns)) is not None:
                 yield summary
 
     def server(self, flow: int) -> str | None:
