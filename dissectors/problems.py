@@ -443,9 +443,9 @@ PROBLEMS: dict[str, Kind] = {
     "no-delimiter": _warning(
         "A message to or from a REQ or REP socket has no empty frame after its envelope, or nothing behind that frame "
         "(28/REQREP).",
-        "A REP drops it and says nothing. A REQ of libzmq 4.2 and later, and of JeroMQ, closes the connection: if it "
-        "is the side that connected, it does not connect again, and it waits for ever, in a later send, too. A DEALER "
-        "or ROUTER that talks to them must send the empty frame itself.",
+        'Send the empty frame: `[identity, b"", body]` from a ROUTER, `[b"", body]` from a DEALER. Without it a REP '
+        "drops the message and says nothing. A REQ of libzmq 4.2 and later, and of JeroMQ, closes the connection; if "
+        "it is the side that connected, it does not connect again and waits for ever: restart its program.",
     ),
     "unmatched-message": _warning(
         "A message matches no subscription of its receiver. A note if that peer never subscribed, or is an XSUB, which "

@@ -23,7 +23,21 @@ def test_the_worst_comes_first_and_the_last_line_sums_up() -> None:
     assert done.returncode == 0
     assert lines[0].startswith("error    127.0.0.1 connects to 127.0.0.1:5576, but REQ may not talk to PULL")
     assert lines[-1].startswith("1 error: ")
-    assert "to do: One of the two programs" in done.stdout
+    assert "fix: One of the two programs" in done.stdout
+
+
+def test_a_cause_and_what_it_led_to_are_one_finding() -> None:
+    done = run("diagnose", "--utc", FIXTURES / "rec_no_delimiter.pcap")
+    cause, *_, last = done.stdout.splitlines()
+    assert cause.startswith(
+        "warning  the ROUTER at 127.0.0.1:5568 sends no empty frame in front of the body, so the REQ"
+    )
+    assert "[no-delimiter]" in done.stdout
+    assert (
+        " so: 127.0.0.1:5568 does not answer 127.0.0.1: 1 request without a reply [request-unanswered]; #14"
+        in done.stdout
+    )
+    assert last.startswith("1 warning: ")
 
 
 def test_a_healthy_capture() -> None:

@@ -26,9 +26,12 @@ def _problems_page() -> str:
     lines = [
         "# Problem codes",
         "",
-        "Each `problem` record has one of these codes, which do not change their meaning. `error` is against the",
-        "protocol or means that octets are lost; `warning` is allowed, but something is wrong; `note` is normal, but",
-        "worth knowing.",
+        "A problem is one record that something is wrong with; `zmtpsniff read` shows it where it happens. A",
+        "[finding](diagnose.md) of `zmtpsniff diagnose` is what several records and packets show together.",
+        "",
+        "Each `problem` record has one of these codes, which do not change their meaning; `zmtpsniff explain CODE`",
+        "shows one. `error` is against the protocol or means that octets are lost; `warning` is allowed, but something",
+        "is wrong; `note` is normal, but worth knowing.",
         "",
         "*About* says whom a problem is about: a peer, the network, the capture, or what zmtpsniff can read.",
         "`diagnose` accuses nobody for a problem of the last two. *Blinds* says what is not all shown: `beginning` is",
@@ -61,7 +64,7 @@ def _diagnose_page() -> str:
     assert end
     lines = []
     for code, kind in FINDINGS.items():
-        lines += [f"### {code}", "", f"{kind.meaning} As a rule this is of severity `{kind.severity}`.", ""]
+        lines += [f"### {code}", "", kind.meaning, "", f"- Severity, as a rule: {kind.severity}"]
         lines += [f"- How it is known: {kind.known}", f"- What to do: {kind.advice}", ""]
     return "".join([before, begin, "\n", "\n".join(lines), "\n", end, after])
 

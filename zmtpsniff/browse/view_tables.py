@@ -105,7 +105,7 @@ def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
         rows = [(piece.packet, _row_near(index, piece)) for piece in each.evidence]
         first = Target(rows[0][1] if rows else None)
         often = again(each.count)
-        lines.append(TableLine((f"{each.severity} {escape(each.code)}{often}",), first, getattr(STYLES, each.severity)))
+        lines.append(TableLine((f"{each.severity} {escape(each.name)}{often}",), first, getattr(STYLES, each.severity)))
         for words in (each.summary, each.known, each.advice):
             lines += [TableLine((f"  {line}",), first) for line in wrap(escape(words), _TEXT)]
         lines += [TableLine((f"    packet {packet}",), Target(row)) for packet, row in rows]

@@ -37,10 +37,12 @@ def draw(
     columns = max(terminal or _NO_TERMINAL, _LEAST)
     clock = Clock(utc, digits=6)
     lines: list[str] = []
+    effects = _effects(findings)
+    findings = [one for one in findings if all(one is not effect for some in effects.values() for effect in some)]
     for place, finding in enumerate(findings):
         if place:
             lines.append("")
-        lines += _finding(finding, palette, clock, columns)
+        lines += _finding(finding, effects.get(id(finding), ()), palette, clock, columns)
     if lines:
         lines.append("")
     lines.append(fitted(_sum(findings, capture, palette), terminal))
@@ -48,20 +50,41 @@ def draw(
     stream.write(encodable(getattr(stream, "encoding", None))(text))
 
 
-def _finding(finding: Finding, palette: Palette, clock: Clock, columns: int) -> list[str]:
+def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clock: Clock, columns: int) -> list[str]:
     style = getattr(palette, finding.severity)
     certainty = "" if finding.certainty == "certain" else f" ({finding.certainty})"
-    head = _wrapped(f"{escape(finding.summary)} [{finding.code}{certainty}]", columns)
+    head = _wrapped(f"{escape(finding.summary)} [{finding.name}{certainty}]", columns)
     lines = [f"{palette.paint(style, f'{finding.severity:<8}')} {palette.paint(palette.title, head[0])}"]
     lines += [f"{_INDENT}{palette.paint(palette.title, line)}" for line in head[1:]]
-    told = [("known by", f"{finding.known}{_places(finding, clock)}"), ("to do", finding.advice)]
+    known = finding.known.removeprefix(f"problem {finding.problem}: ")
+    if known[1:2].islower() or known[1:2] == " ":  # no name
+        known = known[0].lower() + known[1:]
+    told = [("seen", f"{known}{_places(finding, clock)}")]
     if len(finding.peers) > 1:
-        told.insert(1, ("by peer", "; ".join(map(_peer, finding.peers))))
+        told.append(("by peer", "; ".join(map(_peer, finding.peers))))
+    told += [("so", f"{one.summary} [{one.code}]{_places(one, clock)}") for one in effects]
+    told.append(("fix", finding.advice))
     for label, text in told:
         first, *rest = _wrapped(f"{label}: {escape(text)}", columns)
         lines.append(f"{_INDENT}{palette.paint(palette.label, first[: len(label) + 1])}{first[len(label) + 1 :]}")
         lines += [_INDENT + line for line in rest]
     return lines
+
+
+def _effects(findings: Sequence[Finding]) -> dict[int, list[Finding]]:
+    """The findings that only say what another one led to: requests whose reply its receiver could not take.
+
+    The keys are the identities of the causes.
+    """
+    unanswered = [one for one in findings if one.code == "request-unanswered" and one.evidence]
+    found: dict[int, list[Finding]] = {}
+    for cause in findings:
+        if cause.problem == "no-delimiter":
+            flows = {one.flow for one in cause.evidence}
+            found[id(cause)] = [
+                effect for effect in unanswered if flows.issuperset(one.flow for one in effect.evidence)
+            ]
+    return found
 
 
 def _peer(row: PeerRow) -> str:
@@ -73,10 +96,12 @@ def _peer(row: PeerRow) -> str:
 def _places(finding: Finding, clock: Clock) -> str:
     """The packets to look at, when it began and, if that is known, when it was over."""
     packets = ", ".join(f"#{one.packet}" for one in finding.evidence)
-    where = f"; look at {packets}" if packets else ""
+    where = f"; {packets}" if packets else ""
     if not where or finding.first_ns is None:
         return where
     last_ns = finding.last_ns if finding.code in _OVER else None
+    if last_ns is None and finding.count == 1:
+        return f"{where} at {clock.time(finding.first_ns)}"
     until = "on" if last_ns is None else f"to {clock.time(last_ns)}"
     return f"{where}, from {clock.time(finding.first_ns)} {until}"
 

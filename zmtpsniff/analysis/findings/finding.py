@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from dissectors.events import SEVERITIES, Severity
-from dissectors.records import meaning
+from dissectors.records import internal, meaning
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.statistics.records import PeerRow
 
@@ -40,6 +40,13 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     last_ns: Annotated[int | None, meaning("When it happened last.", "ns")] = None
     suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
     peers: Annotated[list[PeerRow], meaning("Of work that peers of one socket share: what each of them did.")] = []
+
+    problem: Annotated[str | None, internal()] = None  # protocol-violated: the code of the problem
+
+    @property
+    def name(self) -> str:
+        """The code that says most to people: that of the problem, if the finding is nothing but one."""
+        return self.problem or self.code
 
     @property
     def waits(self) -> bool:
@@ -108,6 +115,7 @@ class Claim(NamedTuple):
     suggestion: str | None = None
     advice: str | None = None  # None: that of the code
     subject: str | None = None  # further findings of it with the same code are left out
+    problem: str | None = None  # the code of the problem that it repeats
 
 
 def finding(claim: Claim) -> Finding:
@@ -127,6 +135,7 @@ def finding(claim: Claim) -> Finding:
         evidence=seen.evidence,
         endpoints=list(dict.fromkeys(claim.endpoints)),
         suggestion=claim.suggestion,
+        problem=claim.problem,
     )
 
 

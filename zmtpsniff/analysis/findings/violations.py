@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable
 
 from dissectors.address import host_of, port_of
-from dissectors.events import Problem, Severity
+from dissectors.events import Connection, Problem, Severity
 from dissectors.problems import PROBLEMS
+from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.words.counts import again, listed
@@ -28,6 +29,7 @@ _EXPLAINED = frozenset(
     }
 )
 _MOST_PLACES = 8
+_MOST_CONNECTIONS = 10_000
 _MOST_SERVICES = 5  # that are told one by one
 
 
@@ -60,6 +62,9 @@ class Violations(Inquiry):
         self._breaches: Ledger[tuple[str, Severity, str], _Breach] = Ledger(_Breach)
         self._silent: Ledger[str, Occurrences] = Ledger(Occurrences)
         self._details: dict[str, str] = {}
+        self._types: Ledger[str, list[str]] = Ledger(list)  # of sockets on connections with breaches, by address
+        self._breached: set[int] = set()  # connections
+        self._closed: set[tuple[str, str]] = set()  # who closed such a connection first, and to whom it was
 
     def problem(self, event: Problem) -> None:
         """Count a problem."""
@@ -76,8 +81,35 @@ class Violations(Inquiry):
         if not breach.seen.count:
             breach.severity, breach.detail = event.severity, event.detail
         breach.seen.add(event.time_ns, event.packet, event.flow)
+        if event.flow is not None and len(self._breached) < _MOST_CONNECTIONS:
+            self._breached.add(event.flow)
         if event.src is not None and len(breach.places) < _MOST_PLACES:
             breach.places[event.src, str(event.dst)] = None
+
+    def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
+        """Take note of both types, and of who closed the connection."""
+        if event.flow not in self._breached:
+            return
+        self._breached.remove(event.flow)
+        for one, other in ((event.client, event.server), (event.server, event.client)):
+            if one.socket_type is not None and one.lookalike is None:
+                self._types.at(one.address)[:] = [one.socket_type]
+            if event.closed_by is not None and one is getattr(event, event.closed_by):
+                self._closed.add((one.address, other.address))
+
+    def _without_delimiter(self, breach: _Breach) -> str | None:
+        """What happened to the one socket whose peer sends no delimiter; None if there are several, or of odd types."""
+        if len(breach.places) != 1:
+            return None
+        (sender, receiver) = next(iter(breach.places))
+        kinds = [kind for end in (sender, receiver) for kind in self._types.entries.get(end, ())]
+        if len(kinds) != 2 or kinds[1] not in ("REQ", "REP"):
+            return None
+        sends = f"the {kinds[0]} at {sender} sends no empty frame in front of the body"
+        if kinds[1] == "REP":
+            return f"{sends}, so the REP at {receiver} drops the message"
+        ends = "closes the connection" if (receiver, sender) in self._closed else "does not take the reply"
+        return f"{sends}, so the REQ at {receiver} {ends}"
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Losses, and breaches of the protocol."""
@@ -96,19 +128,25 @@ class Violations(Inquiry):
         for (code, severity), breach in (*together.items(), *alone):
             often = again(breach.seen.count)
             where = ""
-            if breach.places and not any(end in breach.detail for place in breach.places for end in place):
+            told = self._without_delimiter(breach) if code == "no-delimiter" else None
+            if (
+                told is None
+                and breach.places
+                and not any(end in breach.detail for place in breach.places for end in place)
+            ):
                 senders, receivers = (_names(place[side] for place in breach.places) for side in (0, 1))
                 where = f", from {listed(senders)} to {listed(receivers)}"
             endpoints = [end for place in breach.places for end in place]
             kind = PROBLEMS.get(code)
             yield Claim(
                 "protocol-violated",
-                f"{breach.detail}{where}{often}",
+                f"{told or breach.detail}{where}{often}",
                 f"problem {code}: {kind.meaning.rstrip('.')}" if kind is not None else f"problem {code}",
                 breach.seen,
                 endpoints,
                 severity,
                 advice=None if kind is None else kind.advice,
+                problem=code,
             )
 
 
