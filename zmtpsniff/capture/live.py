@@ -13,9 +13,8 @@ from typing import Any
 from zmtpsniff.capture.block import NOTHING, Block
 from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
 from zmtpsniff.capture.saver import Saver
-from zmtpsniff.capture.source import Fault
+from zmtpsniff.capture.source import Fault, tick_seconds
 
-_TICK_SECONDS = 0.05  # how long to wait for packets before an empty batch lets others look at the clock
 _LOSS_SECONDS = 1.0  # between two reports that packets were dropped
 _STOP_SECONDS = 1.0  # that an engine has for ending by itself
 
@@ -50,7 +49,7 @@ class LiveSource:
         self._octets_out = 0
         self._told = (0, 0)
         self._told_at = 0.0
-        self._asked_at = time.monotonic()
+        self._asked_at = self._came_at = time.monotonic()
         self._told_faults = 0
         self._told_saving = False
         self._stops = 0
@@ -118,10 +117,15 @@ class LiveSource:
     def _wait(self) -> bool:
         """Wait a moment for packets. Returns whether some, or the end, have come."""
         if self._coming is None and not self._is_over:
+            now = time.monotonic()
+            seconds = tick_seconds(now - self._came_at)
+            if self._deadline is not None:
+                seconds = max(0.0, min(seconds, self._deadline - now))
             try:
-                self._coming = self._queue.get(timeout=_TICK_SECONDS)
+                self._coming = self._queue.get(timeout=seconds)
             except queue.Empty:
                 return False
+            self._came_at = time.monotonic()
             self._is_over = self._coming is None
         return True
 

@@ -28,6 +28,14 @@ class SourceState(Protocol):
     key_lines: list[str]
 
 
+def tick_seconds(quiet: float) -> float:
+    """How long a live source waits for packets before it gives an empty block; ``quiet`` seconds ago there was one.
+
+    So whoever waits for a time waits a tenth longer, at most a second, and a capture of nothing costs nothing.
+    """
+    return min(1.0, max(0.05, quiet / 10))
+
+
 class Source(SourceState, Protocol):
     """A source of packets, read once from beginning to end. Its other facts grow while batches() runs."""
 

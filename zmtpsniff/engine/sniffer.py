@@ -16,7 +16,7 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.block import Block
-from zmtpsniff.capture.source import Source
+from zmtpsniff.capture.source import Source, tick_seconds
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.native import core
@@ -32,7 +32,7 @@ _KEYS_LATE_NS = 5_000_000_000  # how much later than the packets of a connection
 _KEYS_SOUGHT_NS = 15_000_000_000  # the same where the memory of programs is searched, perhaps on a busy machine
 _MOST_KEY_FAULTS = 8
 _SETTLE_NS = 1_000_000_000  # between two looks at what waits for packets that do not come
-_STALL_NS = 500_000_000  # a live capture gives a batch much more often, if need be an empty one
+_STALL_NS = 500_000_000  # so much later than it should no batch of a live capture comes, if need be an empty one
 _LATEST_NS = 2_000_000_000  # a capture that gives nothing has given all that is older
 _RECOVERY_NS = 1_000_000_000  # in which packets come that waited meanwhile
 
@@ -192,7 +192,8 @@ class Sniffer:
         On a busy machine this program may stand still, or the whole machine. Packets that came meanwhile wait somewhere
         on their way here, though none is in the first batch behind that. So they get some time to come.
         """
-        if clock_ns - self._looked_ns > _STALL_NS:
+        tick_ns = int(tick_seconds((clock_ns - self._last_ns) / 1e9) * 1e9)
+        if clock_ns - self._looked_ns > tick_ns + _STALL_NS:
             self._stalled_ns = clock_ns
         self._looked_ns = clock_ns
         is_late = 0 <= clock_ns - self._stalled_ns < _RECOVERY_NS

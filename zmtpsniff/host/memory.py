@@ -13,7 +13,6 @@ reads memory.
 """
 
 import os
-import re
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -34,9 +33,9 @@ _SLICE = 4 << 20
 _AROUND = 256  # octets on each side of C' in which its neighbours are; also how far slices overlap
 _ALIGNMENT = 8
 _LEAST_DISTINCT = 20  # of 32 octets; of random ones fewer are distinct in one case of 10^10
+_LEAST_DISTINCT_OF_THREE = 60  # of 96 octets; likewise
 _MOST_PLACES = 4096  # of one C' that are tried: what was received may lie about many times
 _NOT_ZERO = bytes([0]) + bytes([1]) * 255
-_FOUR_WORDS, _TWELVE_WORDS = re.compile(rb"(?=\x01{4})"), re.compile(rb"(?=\x01{12})")
 _SHIFTS = 0, 1  # of the keys of libzmq's clients and servers from what is aligned
 _TELL_OCTETS = 64 << 20
 _CORE_HEADER = struct.Struct("<4sBB10xH14xQ14x2xH")
@@ -173,7 +172,7 @@ class MemorySearch:
 
 def candidates(octets: bytes) -> Iterator[bytes]:
     """What looks like a key in some octets whose first is aligned: 32 that look random, aligned to 8."""
-    for at in _places(octets, _FOUR_WORDS):
+    for at in _places(octets, 1):
         key = octets[at : at + KEY_SIZE]
         if looks_random(key):
             yield key
@@ -182,7 +181,7 @@ def candidates(octets: bytes) -> Iterator[bytes]:
 def connections(octets: bytes) -> Iterator[SharedKey]:
     """The keys of libzmq's connections in some octets whose first is aligned."""
     for shift in _SHIFTS:
-        for at in _places(octets[shift:], _TWELVE_WORDS):
+        for at in _places(octets[shift:], 3):
             if (pair := _pair(octets, at + shift)) is not None:
                 # A client has its long-term keys before, a server only its secret one.
                 before = (octets[at + shift - back : at + shift] for back in (2 * KEY_SIZE, 3 * KEY_SIZE))
@@ -203,12 +202,13 @@ class _Pair(NamedTuple):
 
 def _pair(octets: bytes, at: int) -> _Pair | None:
     """The keys whose own public one is at a place."""
-    if at < 3 * KEY_SIZE:  # no structure begins here; a slice has seen it whole before
+    keys = octets[at : at + 4 * KEY_SIZE]
+    if at < 3 * KEY_SIZE or len(keys) < 3 * KEY_SIZE:  # another slice has it whole
         return None
-    own, secret, *others = (octets[begin : begin + KEY_SIZE] for begin in range(at, at + 4 * KEY_SIZE, KEY_SIZE))
     # A public key is a number below 2^255.
-    if own[-1:] > b"\x7f" or not looks_random(secret) or not looks_random(own) or len(secret) < KEY_SIZE:
+    if keys[KEY_SIZE - 1 : KEY_SIZE] > b"\x7f" or len(set(keys[: 3 * KEY_SIZE])) < _LEAST_DISTINCT_OF_THREE:
         return None
+    own, secret, *others = (keys[begin : begin + KEY_SIZE] for begin in range(0, 4 * KEY_SIZE, KEY_SIZE))
     if crypto_scalarmult_base(secret) == own:
         near = octets[max(0, at - _AROUND) : at + _AROUND]
         for other in others:
@@ -218,14 +218,17 @@ def _pair(octets: bytes, at: int) -> _Pair | None:
     return None
 
 
-def _places(octets: bytes, words: "re.Pattern[bytes]") -> Iterator[int]:
-    """Where so many words of 8 octets are that may be parts of keys."""
+def _places(octets: bytes, keys: int) -> Iterator[int]:
+    """Where so many keys may be, one behind the other."""
     size = len(octets) // _ALIGNMENT
     octets = octets[: size * _ALIGNMENT]
     # A pointer, a length or a small number has two zeros at its end.
     tops = int.from_bytes(octets[7::8], "little") | int.from_bytes(octets[6::8], "little")
-    for found in words.finditer(tops.to_bytes(size, "little").translate(_NOT_ZERO)):
-        yield found.start() * _ALIGNMENT
+    words, wanted = tops.to_bytes(size, "little").translate(_NOT_ZERO), bytes([1]) * (keys * KEY_SIZE // _ALIGNMENT)
+    word = words.find(wanted)
+    while word >= 0:
+        yield word * _ALIGNMENT
+        word = words.find(wanted, word + 1)
 
 
 def looks_random(key: bytes) -> bool:

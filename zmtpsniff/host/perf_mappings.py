@@ -44,8 +44,10 @@ class PerfMappings:
         self._rings: dict[int, mmap.mmap] = {}  # by their descriptors
         self._octets = ring_octets
         call = ctypes.CDLL(None, use_errno=True).syscall
-        flags = _MMAP | _MMAP2 | _WATERMARK  # this watermark: each record wakes
-        attributes = _ATTRIBUTES.pack(_SOFTWARE, _ATTRIBUTES.size, _DUMMY, 0, 0, 0, flags, 1, 0)
+        # Records of threads that begin and end come, too: they are shorter than this watermark, and seldom wake.
+        attributes = _ATTRIBUTES.pack(
+            _SOFTWARE, _ATTRIBUTES.size, _DUMMY, 0, 0, 0, _MMAP | _MMAP2 | _WATERMARK, _MAPPED.size, 0
+        )
         try:
             for processor in _processors():
                 descriptor = call(_CALLS[os.uname().machine], attributes, -1, processor, -1, _CLOSE_ON_EXEC)

@@ -1,9 +1,10 @@
 """Finds the process of a TCP connection by the kernel's tables of sockets and processes' descriptors (proc(5))."""
 
+import contextlib
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from zmtpsniff.host.processes import pids
@@ -85,18 +86,25 @@ class SocketTable:
         """Look at all descriptors of all processes."""
         self._holders.clear()
         for pid in pids():
-            folder = f"/proc/{pid}/fd"
-            try:
-                for name in os.listdir(folder):
-                    try:
-                        target = os.readlink(f"{folder}/{name}")
-                    except OSError:  # closed meanwhile
-                        continue
-                    if target.startswith("socket:["):
-                        # Of several that share it the first is who made it, as a rule.
-                        self._holders.setdefault(int(target[8:-1]), (pid, name))
-            except OSError:  # ended, or another user's
-                continue
+            for inode, name in _open_sockets(pid):
+                # Of several that share it the first is who made it, as a rule.
+                self._holders.setdefault(inode, (pid, name))
+
+
+def has_sockets(pid: int) -> bool:
+    """Whether a process has any socket."""
+    return any(True for _ in _open_sockets(pid))
+
+
+def _open_sockets(pid: int) -> Iterator[tuple[int, str]]:
+    """The inodes of the sockets of a process, and the names of its descriptors of them."""
+    folder = f"/proc/{pid}/fd"
+    with contextlib.suppress(OSError):  # ended, or another user's
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):  # closed meanwhile
+                target = os.readlink(f"{folder}/{name}")
+                if target.startswith("socket:["):
+                    yield int(target[8:-1]), name
 
 
 def _one_of_each_network() -> list[int]:

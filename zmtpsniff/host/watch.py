@@ -9,6 +9,7 @@ from dissectors.zmtp.curve_keys import Key
 from zmtpsniff.host.agreements import Agreements
 from zmtpsniff.host.libraries import Libraries
 from zmtpsniff.host.memory import MemorySearch
+from zmtpsniff.host.sockets import has_sockets
 from zmtpsniff.host.uprobes import Uprobes
 
 _SEARCH_SECONDS = 20.0
@@ -53,9 +54,9 @@ class KeyWatch:
         return self._agreements.keys(self._uprobes.read())
 
     def late(self) -> set[int]:
-        """Processes that may have made keys before their library had a probe, since the last time."""
+        """Processes with connections that may be older than the probes of their library, since the last time."""
         late, self._libraries.late = self._libraries.late, set()
-        return late
+        return {pid for pid in late if has_sockets(pid)}
 
     def search(self, pid: int) -> Iterator[Key]:
         """The new keys of the connections that a process has already; raises SearchError. Another thread may do it."""

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 _SO_ATTACH_FILTER = 26
 _ETH_P_ALL = 3
 _SIOCGIFFLAGS, _IFF_UP = 0x8913, 1
-_WAIT_MS = 100
+_WAIT_MS = 1000
+_BUSY_WAIT_MS = 100  # while an interface is down
 _STATISTICS_SECONDS = 0.5
 ANY = "any"
 
@@ -100,7 +101,7 @@ class ScapyEngine:
         try:
             while not self._stopped and self._rings:
                 gone = set()
-                for number, event in poll.poll(_WAIT_MS):
+                for number, event in poll.poll(_BUSY_WAIT_MS if self._failed or self._down else _WAIT_MS):
                     name = names.get(number)
                     if name is not None and event & ~select.POLLIN and not self._recovers(name):
                         gone.add(name)
