@@ -1,5 +1,6 @@
 """Tables and charts of statistics, for people."""
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from typing import IO, TYPE_CHECKING, Any
@@ -51,8 +52,10 @@ _HEIGHT = 6
 _MARGIN = 9
 _TOPIC_OCTETS = 48
 _IDENTITY_OCTETS = 24
+_MANY = 100  # messages or replies, from which on a chart or percentiles say more than the numbers
 _WIDE = 100  # columns from which on there is room between columns
-_ADDRESS = 21  # the longest of IPv4, with its port
+_PROTOCOL = 16  # columns that the protocol needs
+_ADDRESS = 23  # the longest of IPv4, with its port and an arrow
 
 
 def draw(
@@ -102,6 +105,8 @@ class _Drawing:
             TimelineRow: self._timeline,
             ProblemRow: self._problems,
         }
+        if sum(record.messages for record in records if isinstance(record, TimelineRow)) < _MANY:
+            del draws[TimelineRow]  # the other tables say as much
         for kind, rows in groupby((record for record in records if type(record) in draws), type):
             self._console.print()
             draws[kind](list(rows))
@@ -163,26 +168,37 @@ class _Drawing:
     # ------------------------------------------------------------------ tables
 
     def _connections(self, rows: list[ConnectionRow]) -> None:
-        """Two lines a connection: its client, its server."""
+        """A line a connection, with what each side sent. What most have in common is said once, above."""
+        protocols, ends = Counter(map(_protocol, rows)), Counter(ENDS[row.end] for row in rows)
+        (usual, _), (usual_end, _) = protocols.most_common(1)[0], ends.most_common(1)[0]
+        differs = [title for title, kinds in (("Protocol", protocols), ("End", ends)) if len(kinds) > 1]
+        rate = [">Rate"] if self._console.width >= _WIDE + (_PROTOCOL if differs else 0) else []
+        titles = (">Flow", "@Client and server", "Types", ">Messages", ">Octets", *rate, ">Lasted", *differs)
+        mostly = "mostly " if differs else ""
+        self._print(f"{plural(len(rows), 'connection')}, {mostly}{', '.join(filter(None, (usual, usual_end)))}", "bold")
         longest = max(max(len(escape(row.client.address)), len(escape(row.server.address))) for row in rows)
-        titles = (">Flow", "@Connection", "Socket", "Protocol", ">Messages", ">Octets", ">Rate", ">Lasted")
-        table = self._table(*titles, address=longest)
+        table = self._table(*titles, address=longest + len(self._signs.arrow) + 1)
         for row in rows:
-            agreed = "" if row.version is None else protocol(row.version)
-            handshake = "" if row.handshake in (None, "complete") else str(row.handshake).replace("-", " ")
-            bad = "bold yellow" if row.handshake in ("failed", "incomplete") else "dim"
-            style = "" if row.encrypted is None else "dim"
-            table.add_row(
-                str(row.flow),
-                _lines(escape(row.client.address), escape(row.server.address), styles=("cyan", "magenta")),
-                _lines(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
-                _lines(agreed, escape(row.mechanism or ""), handshake, styles=("", "", bad)),
-                _lines(_messages(row, "client"), _messages(row, "server"), styles=(style, style)),
-                _lines(_short(row.octets.client), _short(row.octets.server)),
-                _lines(_rate(row.messages_per_s), _rate(row.octets_per_s, "B")),
-                _lines(_brief(row.duration_ns), ENDS[row.end], styles=("", "" if row.end == "fin" else "yellow")),
-            )
+            told, end = _protocol(row), ENDS[row.end]
+            cells: dict[str, str | Text] = {
+                ">Flow": str(row.flow),
+                "@Client and server": self._both(escape(row.client.address), escape(row.server.address)),
+                "Types": self._both(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
+                ">Messages": f"{_messages(row, 'client')} / {_messages(row, 'server')}",
+                ">Octets": f"{_short(row.octets.client)} / {_short(row.octets.server)}",
+                ">Rate": _rate(row.messages_per_s),
+                ">Lasted": _brief(row.duration_ns),
+                "Protocol": "" if told == usual else told or "?",
+                "End": "" if end == usual_end else _lines(end, styles=("" if row.end == "fin" else "yellow",)),
+            }
+            table.add_row(*(cells[title] for title in titles))
         self._console.print(table)
+
+    def _both(self, client: str, server: str) -> "Text":
+        """Words of both sides of a connection."""
+        from rich.text import Text
+
+        return Text.assemble((client, "cyan"), f" {self._signs.arrow} ", (server, "magenta"))
 
     def _sockets(self, rows: list[SocketRow]) -> None:
         titles = ("@Socket bound at", "Type", ">Peers", ">Open", "Their types", "Protocol", ">In", ">Out")
@@ -273,16 +289,25 @@ class _Drawing:
             these = list(group)
             if these[0] is not rows[0]:
                 self._console.print()
-            columns = (f"@{titles[pattern]}", ">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
+            many = any(row.count >= _MANY for row in these)
+            columns = (
+                f"@{titles[pattern]}",
+                ">Count",
+                ">Fastest",
+                ">p50",
+                *([">p95", ">p99"] if many else []),
+                ">Slowest",
+            )
             table = self._table(*columns, address=max(len(escape(row.service or "")) for row in these))
-            for row in these:
-                times = (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns)
+            for row in these if len(these) > 2 else these[-1:]:  # the first is all together
+                high = [_brief(ns) if row.count >= _MANY else "" for ns in (row.p95_ns, row.p99_ns)]
+                times = (_brief(row.min_ns), _brief(row.p50_ns), *(high if many else ()), _brief(row.max_ns))
                 name = (
                     _lines("all", styles=("bold",))
                     if row.service is None
                     else _lines(escape(row.service), styles=("magenta",))
                 )
-                table.add_row(name, _short(row.count), *map(_brief, times))
+                table.add_row(name, _short(row.count), *times)
             self._console.print(table)
             self._tell_cut(LatencyRow, pattern)
             self._histogram(these[0])
@@ -293,7 +318,11 @@ class _Drawing:
         margin = max(map(len, labels))
         width = max(1, min(_BAR, self._console.width - margin - 14))
         self._console.print()
+        before = None
         for label, each in zip(labels, row.histogram, strict=True):
+            if not each.count and before == 0:
+                continue  # empty rows are one
+            before = each.count
             drawn = chart.bar(each.count, largest, width, self._blocks)
             self._print(f"{'up to':>5} {label:>{margin}} {drawn:{width}} {_short(each.count):>7}")
 
@@ -329,6 +358,13 @@ def _socket(peer: "Peer", more: str) -> str:
     if process := process_words(peer):
         words.append(process)
     return " ".join(words) or "?"
+
+
+def _protocol(row: ConnectionRow) -> str:
+    """The version, the mechanism, and what became of a handshake that is not complete."""
+    handshake = "" if row.handshake in (None, "complete") else f"handshake {str(row.handshake).replace('-', ' ')}"
+    version = "" if row.version is None else protocol(row.version)
+    return " ".join(filter(None, (version, escape(row.mechanism or ""), handshake)))
 
 
 def _messages(row: ConnectionRow, side: "Side") -> str:
