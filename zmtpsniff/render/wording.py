@@ -99,9 +99,14 @@ def command_fields(event: Command) -> list[tuple[str, str | Octets]]:
 
 
 def field_words(event: Command, max_bytes: int, more: str, tells_encryption: bool = False) -> str:
-    """A command's fields and its relations, as in ``socket-type="REQ" (2 ms after #7)``; may be empty."""
+    """A command's fields and its relations, as in ``REQ Identity="a" (2 ms after #7)``; may be empty."""
     words = []
     for name, value in command_fields(event):
+        if name.lower() == "socket-type" and event.socket_type is not None:
+            words.append(escape(event.socket_type))
+            continue
+        if name.lower() == "identity" and value == b"":
+            continue
         shown = value if isinstance(value, str) else quote(value, max_bytes, more)
         words.append(f"{name.replace(' ', '-')}={shown}")
     if event.incomplete:
