@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import keys
 import live_report
 import loads
 import network
@@ -154,7 +155,8 @@ def _publish(measurements: live_report.Measurements, *, worth_keeping: bool) -> 
     if not worth_keeping:
         _say("a quick run: nothing written")
     else:
-        RESULTS.write_text(f"# Live benchmark results\n\nWritten by `benchmarks/live.py`.\n\n{text}")
+        kept = keys.part(RESULTS.read_text())  # it is measured apart
+        RESULTS.write_text(f"# Live benchmark results\n\nWritten by `benchmarks/live.py`.\n\n{text}\n{kept}")
         _say(f"written: {RESULTS.name}")
     for failure in failures:
         print(f"live.py: {failure}", file=sys.stderr)
