@@ -101,6 +101,7 @@ ALLOWED = {
     },
     "zmtpsniff/engine/settings.py": {
         "zmtpsniff.analysis.defaults",
+        "zmtpsniff.capture.time_window",
         "zmtpsniff.decode_as",
         "zmtpsniff.net.limits",
         "dissectors.zmtp.curve_keys",

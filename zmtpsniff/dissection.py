@@ -16,6 +16,7 @@ from dissectors.zmtp.curve_keys import Key, NoSodiumError, sodium
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.source import Source
+from zmtpsniff.capture.time_window import TimeWindow
 from zmtpsniff.decode_as import DecodeAs, DecodeAsError, parse
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import NOBODY, Collaborators, Sniffer
@@ -376,7 +377,7 @@ def open_files(
 
     ``through`` and ``where`` are those of Dissection. Raises CaptureError, and as Dissection does.
     """
-    reader = _FileReader(files)
+    reader = _FileReader(files, settings.window)
     name = ", ".join(fspath(file) if isinstance(file, (str, PathLike)) else repr(file) for file in files)
     return Dissection(
         reader.open(), settings, collaborators, again=reader.open, through=through, where=where, name=name
@@ -393,7 +394,8 @@ class _Run(NamedTuple):
 class _FileReader:
     """Opens files, as often as they can be read."""
 
-    def __init__(self, files: Sequence[CaptureFile]) -> None:
+    def __init__(self, files: Sequence[CaptureFile], window: TimeWindow | None) -> None:
+        self._window = window
         self._files = [fspath(file) if isinstance(file, (str, PathLike)) else file for file in files]
         self._starts = [None if isinstance(file, str) or not file.seekable() else file.tell() for file in self._files]
         self._opened = False
@@ -406,7 +408,7 @@ class _FileReader:
             elif self._opened and (file == "-" or not isinstance(file, str)):
                 _no_second_time()
         self._opened = True
-        return open_captures(self._files)
+        return open_captures(self._files, self._window)
 
 
 def _no_second_time() -> NoReturn:

@@ -12,6 +12,7 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.merge import merged
 from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
+from zmtpsniff.capture.time_window import TimeWindow
 
 CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
@@ -40,8 +41,9 @@ LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 class Captures:
     """One or more capture files as one source of packets; made by open_captures()."""
 
-    def __init__(self) -> None:
-        """Start without a file."""
+    def __init__(self, window: TimeWindow | None = None) -> None:
+        """Start without a file. Packets outside of ``window`` are left out."""
+        self._window = window
         self.dropped = 0
         self.faults: list[Fault] = []
         self.comments: list[str] = []
@@ -80,6 +82,8 @@ class Captures:
         files = self._captures
         if any(self._ahead_ns):
             files = [_shifted(file, ahead) for file, ahead in zip(files, self._ahead_ns, strict=True)]
+        if self._window is not None:
+            files = list(map(self._window.cut, files))
         try:
             yield from files[0] if len(files) == 1 else merged(files)
         finally:
@@ -107,10 +111,10 @@ class Captures:
             file.close()
 
 
-def open_captures(names: Sequence[str | IO[bytes]]) -> Captures:
+def open_captures(names: Sequence[str | IO[bytes]], window: TimeWindow | None = None) -> Captures:
     """Open capture files by name or URL, ``-`` for standard input, and return them as one source.
 
-    A URL may be that of a folder, or a glob, as no shell knows these.
+    Packets outside of ``window`` are left out. A URL may be that of a folder, or a glob, as no shell knows these.
 
     An object that is open stays so: it belongs to who opened it.
 
@@ -119,8 +123,8 @@ def open_captures(names: Sequence[str | IO[bytes]]) -> Captures:
     """
     if list(names).count("-") > 1:
         raise CaptureError("standard input: given more than once, but it can be read only once")
-    names = [name for given in names for name in _expanded(given)]
-    captures = Captures()
+    names = [name for given in names for name in expanded(given)]
+    captures = Captures(window)
     try:
         for name in names:
             captures.add(name, max(CHUNK // len(names), min(CHUNK, LEAST_CHUNK)))
@@ -168,7 +172,7 @@ def _shifted(blocks: Iterator[Block], ahead_ns: int) -> Iterator[Block]:
         yield Block.of((packet[0] - ahead_ns, *packet[1:]) for packet in block)
 
 
-def _expanded(name: str | IO[bytes]) -> Sequence[str | IO[bytes]]:
+def expanded(name: str | IO[bytes]) -> Sequence[str | IO[bytes]]:
     """The files that a URL names, or the one file that any other name stands for; raises CaptureError."""
     if not isinstance(name, str) or "://" not in name:
         return (name,)

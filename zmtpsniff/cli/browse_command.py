@@ -19,9 +19,12 @@ from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver_options import SaverSettings, saver_options
 from zmtpsniff.cli.shared_options import DisplayFilter, FilePath, color, live_dissection_options, times_option, utc
 from zmtpsniff.cli.tshark_options import TsharkSettings
+from zmtpsniff.cli.window_options import WindowSettings, window_options
 from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zmtpsniff.browse.browse_options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.capture.source import Source
@@ -35,6 +38,7 @@ THEMES = ("terminal", "dark", "light")
 @click.command(cls=CommandWithHelp, short_help="Browse a capture or live traffic.")
 @click.argument("captures", nargs=-1, type=FilePath(), metavar="CAPTURE...")
 @live_options
+@window_options
 @saver_options
 @live_dissection_options
 @OUTPUT.option("-Y", "condition", default="", metavar="FILTER", help="Show only records that pass at first.")
@@ -52,6 +56,7 @@ def browse(
     captures: tuple[str, ...],
     live: LiveSettings,
     saver: SaverSettings,
+    window: WindowSettings,
     dissection: Settings,
     condition: str,
     times: "Times",
@@ -93,20 +98,24 @@ def browse(
     title = escape(", ".join(captures or live.interfaces))
     options = BrowseOptions(title, bool(live.interfaces), condition, times, utc, theme, dissection.limits.show_secrets)
     dissection = dissection._replace(batches=True)
+    if live.interfaces:
+        window.fail_if_live()
     if captures:
-        _browse_files(captures, dissection, options)
+        _browse_files(*window.select(captures, dissection), options)
     else:
         _browse_interfaces(live, saver, dissection, options)
 
 
-def _browse_files(captures: tuple[str, ...], settings: Settings, options: "BrowseOptions") -> None:
+def _browse_files(captures: "Sequence[str]", settings: Settings, options: "BrowseOptions") -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.browse.packet_store import FilePackets, StoredPackets, TappedSource, can_be_read_again
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
 
-    packets = FilePackets(captures[0]) if can_be_read_again(captures) else StoredPackets()
+    # A file is read again by the numbers of its packets, so by all of them.
+    again = settings.window is None and can_be_read_again(captures)
+    packets = FilePackets(captures[0]) if again else StoredPackets()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
     tapped = partial(TappedSource, tap=packets.take)
     capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped)

@@ -9,6 +9,7 @@ from zmtpsniff.cli.help import CHECKS, CommandWithHelp
 from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import Parsed, color, output_file, records_format, utc
+from zmtpsniff.cli.window_options import WindowSettings, window_options
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
@@ -25,6 +26,7 @@ class DiagnoseSettings(NamedTuple):
     utc: bool
     color: "Color"
     capture: CaptureSettings
+    window: WindowSettings
     sequence: "NumberPlace | None"
 
 
@@ -38,6 +40,7 @@ def _number_place(text: str) -> "NumberPlace":
 
 @click.command(cls=CommandWithHelp, short_help="Find what is wrong, and what to do about it.")
 @capture_options("Diagnose")
+@window_options
 @CHECKS.option(
     "--sequence",
     type=Parsed("place", _number_place),
@@ -71,6 +74,7 @@ def diagnose(**options: Any) -> None:
         dissecting(
             settings.capture,
             records=file,
+            window=settings.window,
             batches=True,
             load=_load_renderer,
             meet=meet,

@@ -16,6 +16,7 @@ from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver_options import SaverSettings, saver_options
 from zmtpsniff.cli.shared_options import FilePath, OptionGroup, dissection_options_without_secrets
 from zmtpsniff.cli.tshark_options import TsharkSettings, open_packets, plan_tshark, tshark_options
+from zmtpsniff.cli.window_options import ANY_TIME, WindowSettings
 from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def dissecting(
     settings: CaptureSettings,
     *,
     records: str | None,
+    window: WindowSettings = ANY_TIME,
     verbosity: int = 0,
     batches: bool = False,
     load: Callable[[], None] = lambda: None,
@@ -80,8 +82,8 @@ def dissecting(
 ) -> "Iterator[Dissection]":
     """Dissect captures, or what passes. Raises click.UsageError, CaptureError; the latter also in the end.
 
-    ``records`` is the file that the output goes to. ``batches`` says whether messages may come in columns. ``load``
-    imports what is needed once privileges are given up.
+    ``records`` is the file that the output goes to, ``window`` has the times of the packets of captures. ``batches``
+    says whether messages may come in columns. ``load`` imports what is needed once privileges are given up.
     ``source`` has the packets of the captures, if they are not to be merged as usual. ``prepare`` is called with the
     packets of captures, and with their names; ``meet`` with the machine of a live capture, which knows its processes.
     ``collaborators`` are those of the Dissection.
@@ -92,10 +94,12 @@ def dissecting(
     dissection = settings.dissection._replace(batches=batches)
     if not settings.is_live:
         plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
-        packets = open_packets(settings.captures, plan) if source is None else source
-        prepare(packets, settings.captures)
+        captures, dissection = window.select(settings.captures, dissection)
+        packets = open_packets(captures, plan, dissection.window) if source is None else source
+        prepare(packets, captures)
         yield Dissection(packets, dissection, Collaborators(tls=plan.tls, **collaborators))
         return
+    window.fail_if_live()
     dissectors = load_dissection(dissection)
     import zmtpsniff.cli.progress_line  # noqa: F401  # for pump()
 

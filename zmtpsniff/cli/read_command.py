@@ -21,10 +21,11 @@ from zmtpsniff.cli.saver_options import (
 )
 from zmtpsniff.cli.shared_options import FilePath, Output, capture_record, dissection_options, output_options
 from zmtpsniff.cli.tshark_options import TsharkSettings, open_packets, plan_tshark, tshark_options
+from zmtpsniff.cli.window_options import WindowSettings, window_options
 from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from zmtpsniff.capture.source import Source
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="The reader of headers below TCP. tshark is slow, and knows more tunnels and formats.",
 )
+@window_options
 @tshark_options
 @saver_options
 @packets_only
@@ -46,8 +48,9 @@ if TYPE_CHECKING:
 @output_options
 @capture_record
 def read(
-    captures: tuple[str, ...],
+    captures: "Sequence[str]",
     engine: Literal["native", "tshark"],
+    window: WindowSettings,
     tshark: TsharkSettings,
     saver: SaverSettings,
     packets_only: bool,
@@ -67,7 +70,6 @@ def read(
     zmtpsniff read -d tcp.port==5555,zmtp started-too-late.pcap
     zmtpsniff read --engine tshark tunnel.snoop
     zmtpsniff read --engine tshark --tls-keys keys.log tls.pcap
-    zmtpsniff read -w all.pcapng monday.pcap tuesday.pcap
     zmtpsniff read -Y 'severity == "error"' -w bad.pcapng capture.pcap
     """
     fail_if_overwritten(captures, output.file)
@@ -80,7 +82,8 @@ def read(
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.sniffer import Collaborators
 
-    source = open_packets(captures, plan)
+    captures, dissection = window.select(captures, dissection)
+    source = open_packets(captures, plan, dissection.window)
     packets = make_saver(
         saver,
         records=output.file,

@@ -10,9 +10,12 @@ from zmtpsniff.cli.help import COUNTS, OUTPUT, CommandWithHelp
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
 from zmtpsniff.cli.run import pump
 from zmtpsniff.cli.shared_options import FilePath, IntRange, display_filter, dissection_options
+from zmtpsniff.cli.window_options import WindowSettings, window_options
 from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from zmtpsniff.cli.shared_options import Filter
     from zmtpsniff.report.capture_report import CaptureReport
 
@@ -33,13 +36,15 @@ _BODY_OCTETS = 1024  # octets of each body to keep: ladders show a few dozen, an
 @COUNTS.option(
     "--top", type=IntRange(1, 5000), default=PAGE_ROWS, show_default=True, metavar="N", help="Rows of each table."
 )
+@window_options
 @dissection_options
 @display_filter
 def report(
-    captures: tuple[str, ...],
+    captures: "Sequence[str]",
     file: str,
     title: str | None,
     top: int,
+    window: WindowSettings,
     dissection: Settings,
     passes: "Filter | None",
 ) -> None:
@@ -58,6 +63,7 @@ def report(
     from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.report.capture_report import CaptureReport
 
+    captures, dissection = window.select(captures, dissection)
     kept = dissection._replace(limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     made = CaptureReport(top, diagnosis, dissection.limits.show_secrets, passes)

@@ -19,6 +19,7 @@ from zmtpsniff.cli.shared_options import (
     table_format,
     utc,
 )
+from zmtpsniff.cli.window_options import WindowSettings, window_options
 from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
     metavar="SECONDS",
     help="Length of the intervals of the time line; by default it fits the capture.",
 )
+@window_options
 @dissection_options
 @display_filter
 @table_format
@@ -58,10 +60,11 @@ SORTS = ("messages", "octets", "rate", "duration", "start", "peers", "address", 
 @utc
 @color
 def stats(
-    captures: tuple[str, ...],
+    captures: "Sequence[str]",
     top: int,
     sort: str,
     interval: float | None,
+    window: WindowSettings,
     dissection: Settings,
     passes: "Filter | None",
     output_format: Literal["table", "json"],
@@ -88,7 +91,7 @@ def stats(
     statistics = Statistics(None if interval is None else round(interval * 1e9), sort, max(ROWS, top))
     # With a filter findings would be about what nobody asked for.
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds) if passes is None else None
-    dissection = dissection._replace(batches=passes is None)
+    captures, dissection = window.select(captures, dissection._replace(batches=passes is None))
     capture = open_files(captures, dissection, Collaborators(witness=diagnosis))
 
     def take(events: "Sequence[AnyEvent]") -> None:

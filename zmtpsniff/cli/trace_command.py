@@ -13,6 +13,7 @@ from zmtpsniff.cli.help import OUTPUT, CommandWithHelp
 from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import IntRange, color, display_filter, output_file, records_format, utc
+from zmtpsniff.cli.window_options import WindowSettings, window_options
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.hops import OpenWay
@@ -38,10 +39,12 @@ class TraceSettings(NamedTuple):
     color: "Color"
     passes: "Filter | None"
     capture: CaptureSettings
+    window: WindowSettings
 
 
 @click.command(cls=CommandWithHelp, short_help="Follow requests over brokers and services.")
 @capture_options("Follow")
+@window_options
 @OUTPUT.option("--slowest", type=IntRange(1), metavar="N", help="Only the N ways that took longest, the slowest first.")
 @OUTPUT.option("--lost", is_flag=True, help="Only requests without a reply, and jobs that were not done.")
 @display_filter
@@ -71,6 +74,7 @@ def trace(**options: Any) -> None:
         dissecting(
             settings.capture,
             records=file,
+            window=settings.window,
             load=_load_renderer,
             prepare=_set_clocks,
             meet=meet,

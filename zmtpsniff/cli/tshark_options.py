@@ -10,6 +10,7 @@ from zmtpsniff.cli.shared_options import FilePath, OptionGroup
 
 if TYPE_CHECKING:
     from zmtpsniff.capture.plaintexts import Plaintexts
+    from zmtpsniff.capture.time_window import TimeWindow
     from zmtpsniff.dissection import ClosableSource
     from zmtpsniff.net.tls import Tls
 
@@ -72,12 +73,17 @@ def plan_tshark(settings: TsharkSettings, engine: str, captures: Sequence[str] =
     return TsharkPlan(arguments, decrypted, Tls(decrypted))
 
 
-def open_packets(captures: Sequence[str], plan: TsharkPlan) -> "ClosableSource":
-    """The packets of capture files, read by tshark if that is the plan; raises CaptureError."""
+def open_packets(captures: Sequence[str], plan: TsharkPlan, window: "TimeWindow | None" = None) -> "ClosableSource":
+    """The packets of capture files inside a window, read by tshark if that is the plan.
+
+    Raises CaptureError, and click.UsageError for a window of what tshark reads.
+    """
     if plan.tls is not None:
+        if window is not None:
+            raise click.UsageError("--last, --from, --until: not with --engine tshark")
         from zmtpsniff.capture.tshark import open_with_tshark
 
         return open_with_tshark(captures, plan.arguments, plan.decrypted)
     from zmtpsniff.capture.files import open_captures
 
-    return open_captures(captures)
+    return open_captures(captures, window)

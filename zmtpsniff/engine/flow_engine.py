@@ -34,6 +34,7 @@ Begin = Callable[[int, str, Address, Address], None]
 """Called with a flow's number, its transport or "beacon", its client or sender, its server or destination."""
 
 _packet = itemgetter(1)  # of a segment
+_GREETED = DecodeAs("tcp", 0, 65_535, 3)  # stands for a greeting that older files have
 
 
 class StateError(ValueError):
@@ -62,6 +63,7 @@ class FlowEngine:
         self._notices: list[tuple[int, Notice]] = []
         self._limits = settings.limits
         self._rules = settings.decode_as
+        self._greeted = settings.greeted
         self._curve = curve
         self._tls = tls
         self._begin = begin
@@ -150,6 +152,8 @@ class FlowEngine:
         if self._begin is not None:
             self._begin(number, client.transport, client, server)
         rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
+        if rule is None and (client.text, server.text) in self._greeted and not any(starts):
+            rule = _GREETED
 
         def make(events: list[AnyEvent]) -> ZmtpConnection:
             return self._make(events, number, client, server, starts, rule)

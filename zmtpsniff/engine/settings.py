@@ -3,6 +3,8 @@
 This module is quick to import, since every start of the command line reads the defaults.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissectors.zmtp.limits import Limits
@@ -12,6 +14,10 @@ from zmtpsniff.net.limits import FlowLimits
 
 if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
+    from zmtpsniff.capture.time_window import TimeWindow
+
+
+_NOBODY: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
 class Settings(NamedTuple):
@@ -19,6 +25,9 @@ class Settings(NamedTuple):
 
     packets: int | None = None  # the most to read; None for no limit
     decode_as: tuple[DecodeAs, ...] = ()  # of several rules that match, the first holds
+    window: "TimeWindow | None" = None  # the times of the packets to read
+    # What sockets said in their greetings before that: by own address and that of the peer, the socket type.
+    greeted: Mapping[tuple[str, str], str] = _NOBODY
     limits: Limits = Limits()
     flow_limits: FlowLimits = FlowLimits()
     patterns: bool = True  # add what messages mean to each other

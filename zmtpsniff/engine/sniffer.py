@@ -77,7 +77,9 @@ class Sniffer:
         self._looked_ns = 0  # at the clock
         self._stalled_ns = 0
         self._settled_ns = 0
-        self._patterns = Patterns(settings.reply_seconds, settings.decode_as) if settings.patterns else None
+        self._patterns = None
+        if settings.patterns:
+            self._patterns = Patterns(settings.reply_seconds, settings.decode_as, settings.greeted)
         self._payloads = _make_payloads(settings, collaborators) if settings.payload else None
         self._acknowledge = collaborators.acknowledge
         self._curve = Curve(KeyRing(settings.curve_keys))

@@ -48,6 +48,7 @@ _EVENT_COST = 400  # octets of memory that an event takes beside its content
 
 
 NO_HORIZONS: Mapping[int, int] = {}
+NOBODY: Mapping[tuple[str, str], str] = {}
 
 
 class Patterns:
@@ -56,11 +57,18 @@ class Patterns:
     It adds to an event only while it takes the event's batch. An event does not change after that.
     """
 
-    def __init__(self, timeout_seconds: float = REPLY_SECONDS, rules: Sequence[DecodeAs] = ()) -> None:
+    def __init__(
+        self,
+        timeout_seconds: float = REPLY_SECONDS,
+        rules: Sequence[DecodeAs] = (),
+        greeted: Mapping[tuple[str, str], str] = NOBODY,
+    ) -> None:
         """Report requests that wait for more than ``timeout_seconds``.
 
-        ``rules`` may declare the type of a bound socket, for connections that do not announce it.
+        ``rules`` may declare the type of a bound socket, for connections that do not announce it. ``greeted`` are the
+        types that sockets announced before the first event, by their own address and that of the peer.
         """
+        self._greeted = greeted
         self._rules_of_user = [rule for rule in rules if rule.socket_type]
         self._senders = Senders()
         self._bound = BoundSockets()
@@ -315,7 +323,12 @@ class Patterns:
         self._infer(conversation, src, dst)
 
     def _infer(self, conversation: Conversation, one: str, other: str) -> None:
-        """Infer the socket types from the messages, unless the user has declared them."""
+        """Infer the socket types from the messages, unless older files or the user have told them."""
+        if (one, other) in self._greeted:
+            conversation.dossier.is_declared = True
+            told = {one: self._greeted[one, other], other: self._greeted[other, one]}
+            self._learn(conversation, {address: Guess(kind) for address, kind in told.items()})
+            return
         for bound, peer in ((one, other), (other, one)):
             port = port_of(bound)
             rule = first_match(self._rules_of_user, "tcp", port) if port else None

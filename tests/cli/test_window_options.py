@@ -1,0 +1,89 @@
+"""``--last``, ``--from``, ``--until`` as their users meet them."""
+
+import json
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.paths import FIXTURES
+from tests.support.runner import run
+from tests.world.tap import load, save
+from zmtpsniff.cli.window_options import parse_duration, parse_time
+
+REQ_REP = FIXTURES / "m31_req_rep.pcap"
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("1.5s", 1.5), ("10m", 600), ("2h", 7200), ("1d", 86_400)])
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds * 1e9
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "10 m", "m", "1w"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(ValueError, match="no length of time"):
+        parse_duration(text)
+
+
+def test_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC-2")
+    time.tzset()
+    try:
+        utc = datetime(2026, 11, 21, 1, 10, tzinfo=UTC).timestamp() * 1e9
+        assert (
+            parse_time("2026-11-21T03:10") == parse_time("2026-11-21T01:10Z") == parse_time("2026-11-21 03:10") == utc
+        )
+        before_ns = time.time_ns() - parse_time("03:10")
+        assert 0 <= before_ns <= 86_400e9
+        assert (parse_time("03:10:00.5") - parse_time("03:10")) % (86_400 * 10**9) == 5 * 10**8
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    with pytest.raises(ValueError, match="no time"):
+        parse_time("25:00")
+
+
+def _records(*arguments: object) -> list[dict[str, Any]]:
+    done = run("read", "-T", "json", *arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_connection_that_is_open_keeps_its_types(tmp_path: Path) -> None:
+    """The last part of a connection in a ring of files: its requests are paired as if its greeting were inside."""
+    packets = load(REQ_REP)
+    whole = [record for record in _records(REQ_REP) if record["type"] == "message"]
+    half = whole[len(whole) // 2]
+    names = [tmp_path / "one.pcap", tmp_path / "two.pcap"]
+    save(names[0], packets[: half["packet"] - 1])
+    save(names[1], packets[half["packet"] - 1 :])
+    begin = datetime.fromtimestamp(half["time_ns"] // 10**9, UTC).isoformat()[:19]
+    begin = f"{begin}.{half['time_ns'] % 10**9 // 1000:06}Z"
+    found = _records("--from", begin, *names)
+    assert not {"greeting", "command"} & {record["type"] for record in found}
+    messages = sorted((one["time_ns"], one["socket_type"]) for one in found if one["type"] == "message")
+    assert messages == [(one["time_ns"], one["socket_type"]) for one in whole[len(whole) // 2 :]]
+    (summary,) = [one for one in found if one["type"] == "connection"]
+    assert not {"lookalike"} & {*summary["client"], *summary["server"]}
+    (alone,) = [one for one in _records(names[1]) if one["type"] == "connection"]
+    assert alone["client"]["lookalike"] == "DEALER", "without the older file nobody knows"
+
+
+@pytest.mark.parametrize("command", ["read", "stats", "diagnose", "trace"])
+def test_all_that_read_captures_have_it(command: str) -> None:
+    assert run(command, "--last", "1h", REQ_REP).returncode == 0
+    assert "no packet" in run(command, "--from", "2100-01-01", REQ_REP).stderr
+
+
+def test_what_does_not_go_together() -> None:
+    for arguments, words in (
+        (("read", "--last", "1m", "--from", "03:10", REQ_REP), "--last: not with --from"),
+        (("read", "--from", "2026-02-02", "--until", "2026-02-01", REQ_REP), "must be before"),
+        (("diagnose", "--live", "-i", "lo", "--last", "1m"), "only with capture files"),
+        (("read", "--engine", "tshark", "--last", "100d", REQ_REP), "not with --engine tshark"),
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2
+        assert words in done.stderr
