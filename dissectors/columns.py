@@ -10,7 +10,7 @@ MESSAGE = Struct("=IIIIIIIIIIqqqqq")
 1 more than the identities in its envelope (0: it has none), what pairs it with its request, part and flow of the
 message that it forwards, its stream offset, what its sender had seen, the packet of its request (0: none), its latency
 in nanoseconds, and the packet of the message that it forwards (0: none)."""
-PAIRED: tuple[Literal["envelope", "order"] | None, ...] = (None, "envelope", "order")
+PAIRED: tuple[Literal["envelope", "order", "forwards"] | None, ...] = (None, "envelope", "order", "forwards")
 """The evidence that pairs a reply with its request, by the number in a MESSAGE; None: the protocol."""
 FRAME = Struct("=II")
 """A frame: where its octets begin, in those of the block or behind them in what was carried, and how many they are."""

@@ -279,7 +279,7 @@ static void fuzz_pair(Span input, Span carried, PyObject *rows, PyObject *messag
     else if (kind == IN_TURN)
         rest = Py_BuildValue("(ILNN)", facts >> 3 & 1, 1000ll, bytes_of(waiting), bytes_of((Span){NULL, 0}));
     else
-        rest = Py_BuildValue("(iIIINN)", facts & 4, facts >> 3 & 3, facts % 3, 2u, bytes_of(waiting), bytes_of(taken));
+        rest = Py_BuildValue("(iiIIINN)", facts & 4, facts & 8, facts >> 3 & 3, facts % 3, 2u, bytes_of(waiting), bytes_of(taken));
     PyObject *announced = PyDict_New(), *flow = Py_BuildValue("(ILssN)", kind, 1ll, "client", "server", rest);
     Py_XDECREF(called(pair, Py_BuildValue("(NNOKONK(OO)OO)", bytes_of(input), bytes_of(carried), rows, 1ull, messages,
                                           bytes_of(frames), 0ull, flow, facts & 32 ? Py_None : flow, announced, proxies)));
@@ -346,7 +346,7 @@ static PyMethodDef callbacks[] = {
 };
 
 static PyMethodDef of_proxies[] = {
-    {"expects", answer_for, METH_VARARGS, NULL},           {"begin_place", answer_for, METH_VARARGS, NULL},
+    {"expected_reply", answer_for, METH_VARARGS, NULL},    {"begin_place", answer_for, METH_VARARGS, NULL},
     {"forwarded_place", answer_for, METH_VARARGS, NULL},   {"begin_reply_place", answer_for, METH_VARARGS, NULL},
     {"forwarded_reply_place", answer_for, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL},
 };

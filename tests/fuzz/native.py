@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from io import StringIO
 from sys import byteorder
-from typing import Any
+from typing import Any, ClassVar
 
 from dissectors import columns
 from dissectors.batches import BatchSide, MessageBatch
@@ -115,12 +115,13 @@ def _fragment(octets: bytes) -> bytes:
 
 
 class _Proxies:
-    """Proxies that know nothing, but of the place of each reply."""
+    """Proxies that know nothing, but of the place of each reply, and of a request of the first flow."""
 
     has_replies = True
+    _known: ClassVar = {"forwarded_reply_place": (1, 2, 3), "expected_reply": (7, 1, 0)}
 
     def __getattr__(self, name: str) -> Any:
-        return lambda *_: (1, 2, 3) if name == "forwarded_reply_place" else None
+        return lambda *_: self._known.get(name)
 
 
 def _files(both: BothCores, facts: int, data: bytes) -> None:
@@ -168,17 +169,17 @@ def _columns(both: BothCores, facts: int, data: bytes) -> None:
     place = 0
     ends = "client", "server"
     flows: tuple[Any, ...] = (
-        (columns.ENVELOPES, 7, *ends, (facts & 1, facts & 3, 2, 2, b"", b"")),
+        (columns.ENVELOPES, 7, *ends, (facts & 1, facts & 2, facts & 3, 2, 2, b"", b"")),
         (columns.IN_TURN, 8, *ends, (facts >> 1 & 1, 10**9, b"", b"")),
         None if facts & 8 else (columns.STEPS, 9, *ends, (0, 0, 0, 0, 0, -1, -1, 0, 10**9)),
-        (columns.ENVELOPES, 10, *ends, (facts & 4, 2, 2, 2, b"", b"")),
+        (columns.ENVELOPES, 10, *ends, (facts & 4, facts & 8, 2, 2, 2, b"", b"")),
     )
     while place < len(parts):
         place, _, after = both.pair(
             octets, carried, bytes(rows), facts, bytes(messages), bytes(frames), place, flows, {b"\1": 1}, _Proxies()
         )
         flows = tuple(
-            flow if one is None or flow[0] != columns.ENVELOPES else (*flow[:4], (*flow[4][:2], *one[:2], *one[4:]))
+            flow if one is None or flow[0] != columns.ENVELOPES else (*flow[:4], (*flow[4][:3], *one[:2], *one[4:]))
             for flow, one in zip(flows, after, strict=True)
         )
         place += 1

@@ -234,9 +234,12 @@ class _Proxies:
         self.begun: list[tuple[int, ...]] = []
         self._calls = 0
 
-    def expects(self, _flow: int, _content: int) -> bool:
+    def expected_reply(self, flow: int, _content: int) -> tuple[int, int, int] | None:
         self._calls += 1
-        return self._calls % 4 == 0
+        if self._calls % 2:
+            return None
+        packet = self.begun[-1][1] if self.begun and self._calls % 4 else 0  # of a request to a ROUTER
+        return (flow, packet, 1 + packet % 2)
 
     def begin_place(self, _content: int, *place: int) -> None:
         self.begun.append(place)
@@ -256,10 +259,10 @@ ENDS = ("client", "server")
 
 
 def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], list[tuple[int, ...]]]:
-    """Pair messages (side, frames, how many of the other side's octets it had seen) of four flows, with both cores.
+    """Pair messages (side, frames, how many of the other side's octets it had seen) of seven flows, with both cores.
 
-    Those are DEALER and ROUTER, two DEALERs, DEALER and REP, REQ and ROUTER, and one that nobody wants. Where the cores
-    stop, the message is passed over. Returns the results, and what was begun.
+    Those are DEALER and ROUTER, two DEALERs, DEALER and REP, REQ and ROUTER, one that nobody wants, and two between
+    brokers. Where the cores stop, the message is passed over. Returns the results, and what was begun.
     """
     both, proxies = BothCores(), _Proxies()
     octets, frames, found = bytearray(), bytearray(), bytearray()
@@ -273,11 +276,13 @@ def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], 
             octets += body
     rows = b"".join(columns.ROW.pack((row * 7) % 50, 0, 0, 0, 1) for row in range(len(messages)))
     flows: list[Any] = [
-        (columns.ENVELOPES, 1, *ENDS, (True, 2, 2, 2, b"", b"")),
-        (columns.ENVELOPES, 2, *ENDS, (True, 0, 0, 1, b"", b"")),
+        (columns.ENVELOPES, 1, *ENDS, (True, False, 2, 2, 2, b"", b"")),
+        (columns.ENVELOPES, 2, *ENDS, (True, False, 0, 0, 1, b"", b"")),
         (columns.IN_TURN, 3, *ENDS, (0, 45, b"", b"")),
         (columns.STEPS, 4, *ENDS, (0, 0, 0, 0, 0, -1, -1, 0, 45)),
         None,
+        (columns.ENVELOPES, 6, *ENDS, (True, True, 2, 2, 2, b"", b"")),
+        (columns.ENVELOPES, 7, *ENDS, (False, True, 3, 2, 2, b"", b"")),
     ]
     place, results = 0, list[Any]()
     while place <= len(messages):
@@ -289,7 +294,7 @@ def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], 
             if one is not None:
                 *begin, rest = flows[number]
                 kind, (plain, named, *_) = begin[0], one
-                first_facts = (*rest[:2], plain, named) if kind == columns.ENVELOPES else rest[:2]
+                first_facts = (*rest[:3], plain, named) if kind == columns.ENVELOPES else rest[:2]
                 facts = (0, *one, 45) if kind == columns.STEPS else (*first_facts, *one[4:])
                 flows[number] = (*begin, facts)
         place += 1
@@ -297,7 +302,7 @@ def _exchange(messages: list[tuple[int, list[bytes], int]]) -> tuple[list[Any], 
 
 
 @pytest.mark.hypothesis
-@given(st.lists(st.tuples(st.integers(0, 9), _FRAMES, st.integers(0, 300)), max_size=30))
+@given(st.lists(st.tuples(st.integers(0, 13), _FRAMES, st.integers(0, 300)), max_size=30))
 def test_requests_are_paired(messages: list[tuple[int, list[bytes], int]]) -> None:
     """Any messages of flows of each kind, those in between that are unusual passed over."""
     _exchange(messages)
@@ -393,7 +398,7 @@ def test_an_error_of_a_callback_comes_out() -> None:
     _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
     with pytest.raises(OwnError):
         NATIVE.lines(octets, carried, rows, 1, messages, frames, [(b"",) * 2] * 4, 99, fails)
-    facts, proxies = (1, 1, *ENDS, (True, 3, 2, 2, b"", b"")), _Proxies()
+    facts, proxies = (1, 1, *ENDS, (True, False, 3, 2, 2, b"", b"")), _Proxies()
     proxies.begin_place = fails_too  # type: ignore[method-assign, assignment]
     with pytest.raises(OwnError):
         NATIVE.pair(octets, carried, rows, 1, messages, frames, 0, (facts,) * 2, {}, proxies)
@@ -526,11 +531,11 @@ def test_exchanges_that_cannot_be_are_an_error(number: int, sides: tuple[int, ..
         ((1, 2), 0),
         ((4, 1, *ENDS, ()), 0),
         ((1, 1, *ENDS, 7), 0),
-        ((1, 1, *ENDS, (True, 0, 3, 0, b"", b"")), 0),
-        ((1, 1, *ENDS, (True, 0, 0, 3, b"", b"")), 0),
-        ((1, 1, *ENDS, (True, 0, 0, 0, bytes(55), b"")), 0),
-        ((1, 1, *ENDS, (True, 0, 0, 0, bytes(56 * 1025), b"")), 0),
-        ((1, 1, *ENDS, (True, 0, 0, 0, b"", bytes(15))), 0),
+        ((1, 1, *ENDS, (True, False, 0, 3, 0, b"", b"")), 0),
+        ((1, 1, *ENDS, (True, False, 0, 0, 3, b"", b"")), 0),
+        ((1, 1, *ENDS, (True, False, 0, 0, 0, bytes(55), b"")), 0),
+        ((1, 1, *ENDS, (True, False, 0, 0, 0, bytes(56 * 1025), b"")), 0),
+        ((1, 1, *ENDS, (True, False, 0, 0, 0, b"", bytes(15))), 0),
         ((2, 1, *ENDS, (0, -1, b"", b"")), 0),
         ((2, 1, *ENDS, (0, 1, b"")), 0),
         ((3, 1, *ENDS, (2, 0, 0, 0, 0, 0, 0, 0, 0)), 0),
@@ -546,7 +551,7 @@ def test_pairs_that_cannot_be_are_an_error(facts: Any, place: int, frame: tuple[
 @pytest.mark.parametrize(("side", "row", "first", "count"), [(2, 0, 0, 1), (0, 1, 0, 1), (0, 0, 1, 1), (0, 0, 0, 0)])
 def test_messages_to_pair_that_are_not_there_are_an_error(side: int, row: int, first: int, count: int) -> None:
     messages = columns.MESSAGE.pack(row, side, 1, first, count, *[0] * 10)
-    facts = ((1, 1, *ENDS, (True, 0, 0, 0, b"", b"")),)
+    facts = ((1, 1, *ENDS, (True, False, 0, 0, 0, b"", b"")),)
     with pytest.raises(ValueError, match="do not fit"):
         NATIVE.pair(b"x", b"", bytes(24), 1, messages, columns.FRAME.pack(0, 1), 0, facts, {}, _Proxies())
 

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FORMAT 5 /* of what the functions take and return; __init__.py has the same number */
+#define FORMAT 6 /* of what the functions take and return; __init__.py has the same number */
 #define NOWHERE UINT64_MAX
 #define MOST_OUTPUT ((size_t)1 << 31)
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
@@ -38,7 +38,7 @@
 
 enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10 };
 enum { MORE = 0x01, LONG = 0x02 };                /* flags of a frame (37/ZMTP) */
-enum { BY_ENVELOPE = 1, BY_ORDER };               /* what pairs a reply with its request; 0: the protocol */
+enum { BY_ENVELOPE = 1, BY_ORDER, BY_PROXY };     /* what pairs a reply with its request; 0: the protocol */
 enum { WANTED = 1, UNWANTED = 2 };                /* what to do with octets; 0: leave them to Python */
 enum { ETHERNET = 1, NULL_LINK = 0, LOOP = 108, SLL = 113, SLL2 = 276, RAW = 101, IPV4_LINK = 228, IPV6_LINK = 229 };
 
@@ -1266,6 +1266,8 @@ static bool put_relations(Output *out, const Message *message)
             is_put = is_put && put_text(out, ",\"paired\":\"envelope\"");
         if (message->paired == BY_ORDER)
             is_put = is_put && put_text(out, ",\"paired\":\"order\"");
+        if (message->paired == BY_PROXY)
+            is_put = is_put && put_text(out, ",\"paired\":\"forwards\"");
     }
     if (message->forwards) {
         is_put = is_put && put_text(out, ",\"forwards\":{\"flow\":") && put_number(out, message->forwards_flow);
@@ -1994,7 +1996,7 @@ typedef struct {
 /* RequestReply or LockStep of analysis/patterns. */
 typedef struct {
     unsigned kind; /* 0: not asked for yet */
-    bool is_touched, pairs, asks_again, has_answers;
+    bool is_touched, pairs, relays, asks_again, has_answers; /* relays: one side is known to pass requests on */
     unsigned askers[2]; /* the side that asks with a delimiter alone, and with identities */
     unsigned routers;   /* a bit for each side that is a ROUTER */
     int64_t flow, timeout_ns;
@@ -2019,7 +2021,14 @@ typedef struct {
     Span first;        /* its first frame */
     uint32_t envelope; /* the identities in it and 1, or 0 if there is none */
     int64_t key, packet, time_ns;
+    Waiting request; /* that it answers; its packet is 0 if that is not known */
 } Event;
+
+/* The place of a message in the capture. */
+typedef struct {
+    long long flow, packet;
+    uint32_t part;
+} Place;
 
 /* Python's hash of `count` frames of a message from the one at `begin` on; -1: an error is set. */
 static Py_hash_t hash_of(const Columns *columns, const Message *message, uint32_t begin, uint32_t count)
@@ -2092,6 +2101,15 @@ static void drop_known(Requests *flow, int64_t key, int64_t seen)
     flow->waiting.size = kept * sizeof *waiting;
 }
 
+/* All requests with the envelope at this place have their replies. */
+static void drop_taken(Requests *flow, size_t place)
+{
+    Taken *taken = (Taken *)flow->taken.data;
+    size_t count = flow->taken.size / sizeof *taken;
+    memmove(&taken[place], &taken[place + 1], (count - place - 1) * sizeof *taken);
+    flow->taken.size -= sizeof *taken;
+}
+
 /* Note that one more of `known` requests with this key has its reply, and nobody knows which, as Alike.take(). */
 static bool take_alike(Requests *flow, int64_t key, int64_t seen, int64_t known)
 {
@@ -2107,15 +2125,15 @@ static bool take_alike(Requests *flow, int64_t key, int64_t seen, int64_t known)
         return false;
     if (++taken[place].taken == known) {
         drop_known(flow, key, seen);
-        memmove(&taken[place], &taken[place + 1], (count - place - 1) * sizeof *taken);
-        flow->taken.size -= sizeof *taken;
+        drop_taken(flow, place);
     }
     return true;
 }
 
 /* The request of a reply is known. */
-static void pair_with(Requests *flow, const Event *event, const Waiting *request, unsigned paired)
+static void pair_with(Requests *flow, Event *event, const Waiting *request, unsigned paired)
 {
+    event->request = *request;
     event->message->request = request->packet;
     event->message->request_part = request->part;
     event->message->latency = event->time_ns - request->time_ns;
@@ -2124,7 +2142,7 @@ static void pair_with(Requests *flow, const Event *event, const Waiting *request
 }
 
 /* Find the request of a reply, as ByEnvelope.answer(). False: Python takes it. */
-static bool answer(Requests *flow, const Event *event)
+static bool answer(Requests *flow, Event *event)
 {
     const Waiting *waiting = (const Waiting *)flow->waiting.data, *first = NULL;
     const Taken *taken = (const Taken *)flow->taken.data;
@@ -2149,18 +2167,83 @@ static bool answer(Requests *flow, const Event *event)
     return true;
 }
 
-/* Whether a ROUTER may send this reply on from another connection; -1: an error is set. */
-static int is_expected(const Pairing *pairing, const Requests *flow, const Event *event)
+/* The place of a request among those that wait; NOWHERE if it is none of them. */
+static uint64_t waiting_at(const Requests *flow, const Event *event, const Place *place)
+{
+    const Waiting *waiting = (const Waiting *)flow->waiting.data;
+    for (size_t i = 0; place->flow == flow->flow && i < flow->waiting.size / sizeof *waiting; i++)
+        if (waiting[i].key == event->key && waiting[i].packet == place->packet && waiting[i].part == place->part)
+            return i;
+    return NOWHERE;
+}
+
+/* Pair a reply with the request at this place, as ByEnvelope.answer() and Alike.remove(). False: Python takes it. */
+static bool answer_at(Requests *flow, Event *event, const Place *place)
+{
+    Waiting *waiting = (Waiting *)flow->waiting.data;
+    const Taken *taken = (const Taken *)flow->taken.data;
+    uint64_t count = flow->waiting.size / sizeof *waiting, found = waiting_at(flow, event, place);
+    if (found == NOWHERE || event->time_ns < waiting[found].time_ns)
+        return false;
+    pair_with(flow, event, &waiting[found], BY_PROXY);
+    memmove(&waiting[found], &waiting[found + 1], (count - found - 1) * sizeof *waiting);
+    flow->waiting.size -= sizeof *waiting;
+    int64_t alike = 0;
+    for (uint64_t i = 0; i < count - 1; i++)
+        alike += waiting[i].key == event->key;
+    for (size_t i = flow->taken.size / sizeof *taken; i-- > 0;)
+        if (taken[i].key == event->key && taken[i].taken >= alike) {
+            drop_known(flow, event->key, INT64_MAX);
+            drop_taken(flow, i);
+        }
+    return true;
+}
+
+/* Take the place that proxies tell, of the message that this one passes on; it is None if nobody knows. */
+static bool enter_place(PyObject *place, Message *message)
+{
+    Place found;
+    bool is_known = place != NULL && PyTuple_Check(place), is_entered = place == Py_None;
+    if (is_known && PyArg_ParseTuple(place, "LLI", &found.flow, &found.packet, &found.part)) {
+        is_entered = found.flow >= 0 && found.flow <= UINT32_MAX && found.packet > 0;
+        message->forwards_flow = (uint32_t)found.flow;
+        message->forwards_part = found.part;
+        message->forwards = found.packet;
+    }
+    Py_XDECREF(place);
+    return is_entered;
+}
+
+/* Take the place from which a ROUTER sends a reply on. */
+static bool take_reply_place(const Pairing *pairing, const Requests *flow, const Event *event, Py_hash_t content)
+{
+    PyObject *place = PyObject_CallMethod(pairing->proxies, "forwarded_reply_place", "Ln", (long long)flow->flow,
+                                          (Py_ssize_t)content);
+    return enter_place(place, event->message);
+}
+
+/*
+ * Pair a reply that a ROUTER sends on from another connection, if it is known there what it answers. Returns 1: it is
+ * such a reply; 0: it is none; 2: Python takes it; -1: an error is set.
+ */
+static int pair_sent_on(const Pairing *pairing, Requests *flow, Event *event, bool replies)
 {
     if (!pairing->has_replies)
         return 0;
+    Place request = {0};
     Py_hash_t content = hash_of(&pairing->columns, event->message, 0, event->message->frames);
     PyObject *found = content == -1 ? NULL
-                                    : PyObject_CallMethod(pairing->proxies, "expects", "Ln", (long long)flow->flow,
+                                    : PyObject_CallMethod(pairing->proxies, "expected_reply", "Ln", (long long)flow->flow,
                                                           (Py_ssize_t)content);
-    int truth = found == NULL ? -1 : PyObject_IsTrue(found);
+    bool is_none = found == Py_None;
+    bool is_read = is_none || (found != NULL && PyTuple_Check(found) &&
+                               PyArg_ParseTuple(found, "LLI", &request.flow, &request.packet, &request.part));
     Py_XDECREF(found);
-    return truth;
+    if (is_none || !is_read)
+        return is_none ? 0 : -1;
+    if (!replies || !request.packet || !answer_at(flow, event, &request))
+        return 2;
+    return take_reply_place(pairing, flow, event, content) ? 1 : -1;
 }
 
 /* Tell the proxies of a request to a ROUTER, which may send it on. */
@@ -2175,20 +2258,6 @@ static bool begin(const Pairing *pairing, const Requests *flow, const Event *eve
     return done != NULL;
 }
 
-/* Take the place that proxies tell, of the message that this one passes on; it is None if nobody knows. */
-static bool enter_place(PyObject *place, Message *message)
-{
-    long long flow, packet;
-    bool is_known = place != NULL && PyTuple_Check(place), is_entered = place == Py_None;
-    if (is_known && PyArg_ParseTuple(place, "LLI", &flow, &packet, &message->forwards_part)) {
-        is_entered = flow >= 0 && flow <= UINT32_MAX && packet > 0;
-        message->forwards_flow = (uint32_t)flow;
-        message->forwards = packet;
-    }
-    Py_XDECREF(place);
-    return is_entered;
-}
-
 /* Call a method of the proxies for a message with an identity in front: with an address, it, and the hash of the rest. */
 static PyObject *of_relayed(const Pairing *pairing, const char *method, const Requests *flow, const Event *event,
                             PyObject *address)
@@ -2200,33 +2269,10 @@ static PyObject *of_relayed(const Pairing *pairing, const char *method, const Re
                                (Py_ssize_t)event->first.size, (Py_ssize_t)content, (long long)flow->flow);
 }
 
-/* A message of DEALER and ROUTER, as RequestReply.take(). */
-static int pair_envelope(const Pairing *pairing, Requests *flow, Event *event)
+/* Tell the proxies of a reply with an identity in front: a ROUTER may send it to that peer. */
+static bool begin_reply(Pairing *pairing, const Requests *flow, const Event *event)
 {
-    if (event->message->frames == 1 && !event->first.size)
-        return 1; /* ZMQ_PROBE_ROUTER */
-    int relayed = is_relayed(pairing, event->message, event->first);
-    if (relayed)
-        return relayed < 0 ? -1 : 0;
-    bool is_known = event->envelope && flow->pairs, asks = false;
-    if (is_known) {
-        unsigned *asker = &flow->askers[event->envelope > 1];
-        *asker = *asker == NEITHER ? event->side : *asker;
-        asks = *asker == event->side;
-    }
-    int expected = !asks && flow->routers >> event->side & 1 ? is_expected(pairing, flow, event) : 0;
-    if (expected)
-        return expected < 0 ? -1 : 0;
-    if (is_known && !(asks ? ask(flow, event) : answer(flow, event)))
-        return 0;
-    event->message->envelope = event->envelope;
-    bool is_begun = (asks || !is_known) && flow->routers >> !event->side & 1;
-    return is_begun && !begin(pairing, flow, event, false) ? -1 : 1;
-}
-
-/* Tell the proxies of a reply to `request` with an identity in front: a ROUTER may send it to that peer. */
-static bool begin_reply(Pairing *pairing, const Requests *flow, const Event *event, const Waiting *request)
-{
+    const Waiting *request = &event->request;
     Py_hash_t content = hash_of(&pairing->columns, event->message, 1, event->message->frames - 1);
     if (content == -1)
         return false;
@@ -2238,6 +2284,52 @@ static bool begin_reply(Pairing *pairing, const Requests *flow, const Event *eve
     Py_XDECREF(done);
     pairing->has_replies = true;
     return done != NULL;
+}
+
+/* Take where a request with an identity in front came from, if the proxies know it. */
+static bool follow_request(const Pairing *pairing, const Requests *flow, const Event *event)
+{
+    return enter_place(of_relayed(pairing, "forwarded_place", flow, event, flow->addresses[event->side]), event->message);
+}
+
+/* What a message of DEALER and ROUTER does: 1 asks, 0 replies, NEITHER: nobody knows. */
+static unsigned role_of(Requests *flow, const Event *event)
+{
+    if (!event->envelope || !flow->pairs)
+        return NEITHER;
+    unsigned *asker = &flow->askers[event->envelope > 1];
+    *asker = *asker == NEITHER ? event->side : *asker;
+    return *asker == event->side;
+}
+
+/* A message of DEALER and ROUTER, as RequestReply.take(). */
+static int pair_envelope(Pairing *pairing, Requests *flow, Event *event)
+{
+    Message *message = event->message;
+    if (message->frames == 1 && !event->first.size)
+        return 1; /* ZMQ_PROBE_ROUTER */
+    int relayed = is_relayed(pairing, message, event->first), sent_on = 0;
+    if (relayed < 0 || (relayed && !flow->relays))
+        return relayed < 0 ? -1 : 0;
+    unsigned role = role_of(flow, event);
+    bool asks = role == 1, replies = !role;
+    if (asks && flow->waiting.size >= MOST_WAITING * sizeof(Waiting))
+        return 0;
+    if (!asks && flow->routers >> event->side & 1)
+        sent_on = pair_sent_on(pairing, flow, event, replies);
+    if (sent_on < 0 || sent_on > 1)
+        return sent_on < 0 ? -1 : 0;
+    if (relayed && !replies && !follow_request(pairing, flow, event))
+        return -1;
+    if (asks && !ask(flow, event))
+        return -1;
+    if (replies && !sent_on && !answer(flow, event))
+        return 0;
+    message->envelope = event->envelope;
+    if (!replies && flow->routers >> !event->side & 1 && !begin(pairing, flow, event, false))
+        return -1;
+    bool may_go_back = relayed && (replies || (!asks && !message->forwards));
+    return may_go_back && !begin_reply(pairing, flow, event) ? -1 : 1;
 }
 
 /* A message to or from a REP, which answers in order, as RequestReply.take(). */
@@ -2255,8 +2347,7 @@ static int pair_in_turn(Pairing *pairing, Requests *flow, Event *event)
         if (count >= MOST_WAITING)
             return 0;
         message->envelope = event->envelope;
-        PyObject *asker = flow->addresses[event->side];
-        if (relayed && !enter_place(of_relayed(pairing, "forwarded_place", flow, event, asker), message))
+        if (relayed && !follow_request(pairing, flow, event))
             return -1;
         return ask(flow, event) ? 1 : -1;
     }
@@ -2269,7 +2360,7 @@ static int pair_in_turn(Pairing *pairing, Requests *flow, Event *event)
     flow->waiting.size -= sizeof *waiting;
     message->envelope = event->envelope;
     pair_with(flow, event, &request, alike > 1 ? BY_ORDER : 0);
-    return relayed && !begin_reply(pairing, flow, event, &request) ? -1 : 1;
+    return relayed && !begin_reply(pairing, flow, event) ? -1 : 1;
 }
 
 /* A message of a REQ in lock step, or of the ROUTER that it asks, as LockStep. */
@@ -2288,11 +2379,7 @@ static int pair_step(const Pairing *pairing, Requests *flow, Event *event)
     Py_hash_t content = hash_of(&pairing->columns, event->message, 0, event->message->frames);
     if (content == -1)
         return -1;
-    return enter_place(PyObject_CallMethod(pairing->proxies, "forwarded_reply_place", "Ln", (long long)flow->flow,
-                                           (Py_ssize_t)content),
-                       event->message)
-               ? 1
-               : -1;
+    return take_reply_place(pairing, flow, event, content) ? 1 : -1;
 }
 
 /* Take a message. 0: Python takes it, for something is unusual; -1: it cannot be, or an error is set. */
@@ -2330,7 +2417,7 @@ static bool enter_waiting(PyObject *waiting, PyObject *taken, Requests *flow)
 }
 
 /*
- * Take the facts of a flow: (kind, flow, address, address, facts). Those of ENVELOPES: (pairs, routers, asker, asker with
+ * Take the facts of a flow: (kind, flow, address, address, facts). Those of ENVELOPES: (pairs, relays, routers, asker, asker with
  * identities, requests that wait, those taken); IN_TURN: (asker, timeout, requests that wait, none); STEPS: as enter_step().
  */
 static bool enter_requests(PyObject *facts, Requests *flow)
@@ -2338,7 +2425,7 @@ static bool enter_requests(PyObject *facts, Requests *flow)
     PyObject *rest, *waiting, *taken;
     long long number, timeout;
     unsigned kind;
-    int pairs;
+    int pairs, relays;
     if (!PyArg_ParseTuple(facts, "ILOOO!", &kind, &number, &flow->addresses[0], &flow->addresses[1], &PyTuple_Type, &rest))
         return false;
     flow->kind = kind;
@@ -2354,9 +2441,10 @@ static bool enter_requests(PyObject *facts, Requests *flow)
     }
     if (kind != ENVELOPES)
         return is_nonsense("there are three kinds of facts");
-    if (!PyArg_ParseTuple(rest, "pIIISS", &pairs, &flow->routers, &flow->askers[0], &flow->askers[1], &waiting, &taken))
+    if (!PyArg_ParseTuple(rest, "ppIIISS", &pairs, &relays, &flow->routers, &flow->askers[0], &flow->askers[1], &waiting, &taken))
         return false;
     flow->pairs = pairs;
+    flow->relays = relays;
     return enter_waiting(waiting, taken, flow);
 }
 

@@ -643,8 +643,8 @@ class ProxyCalls(Protocol):
 
     has_replies: Any
 
-    def expects(self, flow: int, content: int, /) -> bool:
-        """Whether a reply with these frames may be sent on."""
+    def expected_reply(self, flow: int, content: int, /) -> tuple[int, int, int] | None:
+        """Where the request is that a reply answers which may be sent on; None if no such reply may be sent on."""
 
     def begin_place(self, content: int, flow: int, packet: int, part: int, alone: int, /) -> None:
         """Remember a request to a ROUTER."""
@@ -670,6 +670,7 @@ class SettledRequests:
     flow: int
     addresses: tuple[str, str]
     pairs: bool = True
+    relays: bool = False
     routers: int = 0
     askers: list[int] = field(default_factory=lambda: [0, 0])
     timeout_ns: int = 0
@@ -691,7 +692,7 @@ class SettledRequests:
         if kind == IN_TURN:
             found.askers[0], found.timeout_ns, waiting, taken = rest
         else:
-            found.pairs, found.routers, found.askers[0], found.askers[1], waiting, taken = rest
+            found.pairs, found.relays, found.routers, found.askers[0], found.askers[1], waiting, taken = rest
         found.waiting = list(WAITING.iter_unpack(waiting))
         found.taken = dict(TAKEN.iter_unpack(taken))
         return found
@@ -725,6 +726,7 @@ class SettledEvent:
     latency: int = 0
     paired: int = 0
     forwards: tuple[int, int, int] = (0, 0, 0)  # flow, packet, part
+    answers: tuple[int, int, int] = (0, 0, 0)  # the same of the message that its request forwards
 
 
 def envelope_of(frames: tuple[bytes, ...]) -> int:
@@ -767,7 +769,8 @@ def take_alike(flow: SettledRequests, key: int, seen: int, known: int) -> None:
 
 def pair_with(flow: SettledRequests, event: SettledEvent, request: tuple[int, ...], paired: int) -> None:
     """The request of a reply is known."""
-    _, event.request, asked_ns, _, _, event.request_part, _, _ = request
+    _, event.request, asked_ns, _, via, event.request_part, via_part, via_flow = request
+    event.answers = via_flow, via, via_part
     event.latency, event.paired = event.time_ns - asked_ns, paired
     flow.has_answers = True
 
@@ -787,26 +790,83 @@ def answer(flow: SettledRequests, event: SettledEvent) -> None:
     drop_known(flow, event.key, event.seen)
 
 
+def answer_at(flow: SettledRequests, event: SettledEvent, place: tuple[int, int, int]) -> None:
+    """Pair a reply with the request at this place: flow, packet, part. Raises _OddError."""
+    for request in flow.waiting:
+        key, packet, asked_ns, _, _, part, *_ = request
+        if (flow.flow, packet, part) == place and key == event.key and event.time_ns >= asked_ns:
+            break
+    else:
+        raise _OddError
+    pair_with(flow, event, request, PAIRED.index("forwards"))
+    flow.waiting.remove(request)
+    if event.key in flow.taken and flow.taken[event.key] >= sum(one[0] == event.key for one in flow.waiting):
+        flow.waiting = [one for one in flow.waiting if one[0] != event.key]
+        del flow.taken[event.key]
+
+
+def pair_sent_on(flow: SettledRequests, event: SettledEvent, proxies: ProxyCalls, *, replies: bool) -> bool:
+    """Pair a reply that a ROUTER sends on from another connection. Returns whether it is one. Raises _OddError."""
+    content = hash(event.frames)
+    place = proxies.expected_reply(flow.flow, content) if proxies.has_replies else None
+    if place is None:
+        return False
+    if not replies or not place[1]:
+        raise _OddError
+    answer_at(flow, event, place)
+    event.forwards = proxies.forwarded_reply_place(flow.flow, content) or event.forwards
+    return True
+
+
+def begin_reply(flow: SettledRequests, event: SettledEvent, proxies: ProxyCalls) -> None:
+    """Tell the proxies of a reply with an identity in front: a ROUTER may send it to that peer."""
+    frames, (via_flow, via, via_part) = event.frames, event.answers
+    proxies.begin_reply_place(
+        flow.addresses[1 - event.side], frames[0], hash(frames[1:]), flow.flow, event.packet, event.part,
+        via_flow, via, via_part,
+    )  # fmt: skip
+
+
+def follow_request(flow: SettledRequests, event: SettledEvent, proxies: ProxyCalls) -> None:
+    """Take where a request with an identity in front came from, if the proxies know it."""
+    frames, address = event.frames, flow.addresses[event.side]
+    event.forwards = proxies.forwarded_place(address, frames[0], hash(frames[1:]), flow.flow) or event.forwards
+
+
+def role_of(flow: SettledRequests, event: SettledEvent, envelope: int) -> bool | None:
+    """Whether a message of DEALER and ROUTER asks; None if nobody knows."""
+    if not envelope or not flow.pairs:
+        return None
+    which = int(envelope > 1)
+    flow.askers[which] = event.side if flow.askers[which] == NEITHER else flow.askers[which]
+    return flow.askers[which] == event.side
+
+
 def pair_envelope(flow: SettledRequests, event: SettledEvent, announced: Container[bytes], proxies: ProxyCalls) -> None:
     """A message of DEALER and ROUTER. Raises _OddError."""
     if event.frames == (b"",):
         return
-    if is_relayed(event.frames, announced):
+    relayed = is_relayed(event.frames, announced)
+    if relayed and not flow.relays:
         raise _OddError
     envelope = envelope_of(event.frames)
-    is_known, asks = bool(envelope and flow.pairs), False
-    if is_known:
-        which = int(envelope > 1)
-        flow.askers[which] = event.side if flow.askers[which] == NEITHER else flow.askers[which]
-        asks = flow.askers[which] == event.side
-    may_be_relayed = not asks and flow.routers >> event.side & 1 and proxies.has_replies
-    if may_be_relayed and proxies.expects(flow.flow, hash(event.frames)):
+    asks = role_of(flow, event, envelope)
+    if asks and len(flow.waiting) >= MOST_WAITING:
         raise _OddError
-    if is_known:
-        (ask if asks else answer)(flow, event)
+    sent_on = False
+    if not asks and flow.routers >> event.side & 1:
+        sent_on = pair_sent_on(flow, event, proxies, replies=asks is False)
+    if relayed and asks is not False:
+        follow_request(flow, event, proxies)
+    if asks:
+        ask(flow, event)
+    elif asks is False and not sent_on:
+        answer(flow, event)
     event.envelope = envelope
-    if (asks or not is_known) and flow.routers >> (1 - event.side) & 1:
+    if asks is not False and flow.routers >> (1 - event.side) & 1:
         proxies.begin_place(hash(event.frames), flow.flow, event.packet, event.part, 0)
+    if relayed and (asks is False or (asks is None and not event.forwards[1])):
+        begin_reply(flow, event, proxies)
 
 
 def pair_in_turn(flow: SettledRequests, event: SettledEvent, announced: Container[bytes], proxies: ProxyCalls) -> None:
@@ -820,23 +880,19 @@ def pair_in_turn(flow: SettledRequests, event: SettledEvent, announced: Containe
             raise _OddError
         event.envelope = envelope
         if relayed:
-            address = flow.addresses[event.side]
-            event.forwards = proxies.forwarded_place(address, frames[0], hash(frames[1:]), flow.flow) or event.forwards
+            follow_request(flow, event, proxies)
         ask(flow, event)
         return
     if not flow.waiting:
         raise _OddError
-    key, _, asked_ns, offset, via, _, via_part, via_flow = flow.waiting[0]
+    key, _, asked_ns, offset, *_ = flow.waiting[0]
     if key != event.key or event.seen <= offset or event.time_ns < asked_ns:
         raise _OddError
     alike = sum(one[0] == key for one in flow.waiting)
     event.envelope = envelope
     pair_with(flow, event, flow.waiting.pop(0), PAIRED.index("order") if alike > 1 else 0)
     if relayed:
-        proxies.begin_reply_place(
-            flow.addresses[1 - event.side], frames[0], hash(frames[1:]), flow.flow, event.packet, event.part,
-            via_flow, via, via_part,
-        )  # fmt: skip
+        begin_reply(flow, event, proxies)
 
 
 def pair_step(flow: SettledRequests, event: SettledEvent, proxies: ProxyCalls) -> None:

@@ -145,9 +145,7 @@ class ByEnvelope:
         """The requests that wait, and how many with one envelope are taken; None if they need a closer look."""
         alike = self._alike
         requests = [one for each in alike.values() for one in each.waiting]
-        if any(each.is_given_up for each in alike.values()) or any(one.forwards for one in requests):
-            return None
-        if len(requests) > MOST_IN_COLUMNS:
+        if len(requests) > MOST_IN_COLUMNS or any(each.is_given_up for each in alike.values()):
             return None
         taken = [TAKEN.pack(key, each.taken) for key, each in alike.items() if not each.is_certain]
         return _packed(requests), b"".join(taken)

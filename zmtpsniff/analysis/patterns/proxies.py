@@ -164,9 +164,16 @@ class Proxies:
         leg = self._take_reply(flow, content)
         return None if leg is None else _numbers(leg.place)
 
-    def expects(self, flow: int, content: int) -> bool:
-        """Whether a reply on this flow whose frames have this hash may come from elsewhere."""
-        return (flow, content) in self._replies
+    def expected_reply(self, flow: int, content: int) -> tuple[int, int, int] | None:
+        """Where the request is that a reply answers which may come from elsewhere, in numbers: 0 if that is not known.
+
+        The reply is on this flow, and its frames have this hash. None: it comes from nowhere else.
+        """
+        alike = self._replies.get((flow, content))
+        if alike is None:
+            return None
+        leg = alike.waiting[0] if len(alike.waiting) == 1 and alike.is_certain else None
+        return _numbers(leg and leg.answers) or (0, 0, 0)
 
     def _take_reply(self, flow: int, content: int) -> RelayedReply | None:
         what = (flow, content)

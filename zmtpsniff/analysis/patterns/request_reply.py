@@ -50,7 +50,6 @@ class RequestReply(Rules):
         self._lost = False
         self._asks_again = False
         self._known: set[int] = set()  # envelopes of replies since then: before the first, nobody knows which request
-        self._relays = False  # whether a proxy may pass on its messages
         self._late = False  # whether the request that waits for longest has been reported
         # Of a REQ: its last request, what it had seen by then, the first and last reply that it had not.
         self._last: Request | None = None
@@ -104,16 +103,14 @@ class RequestReply(Rules):
 
     def _held(self) -> tuple[bytes, bytes] | None:
         """The facts of the requests that wait; None if messages need a closer look."""
-        is_odd = self._is_req or self._lost or self._late
-        if not self._is_rep:
-            is_odd = is_odd or self._is_proven or self._relays
-        return None if is_odd else self._requests.facts()
+        return None if self._is_req or self._lost or self._late else self._requests.facts()
 
     def facts(self, client: str, most: int) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
         """The facts of this connection before ``most`` messages in columns; None if they need a closer look.
 
         They are: their kind, the flow, the ``client`` and its peer, and of requests to a REP: the side that asks, how
-        long one may wait, and the requests that do. Of others: whether they are paired, which sides are ROUTERs, the
+        long one may wait, and the requests that do. Of others: whether they are paired, whether one side is
+        known to pass requests on, which sides are ROUTERs, the
         side that asks with a delimiter alone, that with identities (2: not known yet), the requests that wait, and how
         many of those with one envelope are taken.
         """
@@ -128,7 +125,7 @@ class RequestReply(Rules):
         if self._is_rep:
             return IN_TURN, *ends, (plain, self._exchange.timeout_ns, *held)
         routers = sum(1 << (one != client) for one, kind in self._types.items() if kind == "ROUTER")
-        return ENVELOPES, *ends, (not self._began_late, routers, plain, named, *held)
+        return ENVELOPES, *ends, (self._is_proven or not self._began_late, self._is_proven, routers, plain, named, *held)
 
     def go_on_from(self, client: str, facts: tuple[Any, ...]) -> None:
         """Go on behind messages that were paired in columns."""
@@ -164,7 +161,6 @@ class RequestReply(Rules):
                 event.forwards = leg.place
                 return asks, leg.answers
         if (asks is not False or not self._is_proven) and forwarding.is_relayed(event.frames):
-            self._relays = True
             event.forwards = forwarding.forwarded(event, event.frames)
             if event.forwards is not None and key is not None and not self._is_proven:
                 self._prove(event.src)
