@@ -12,6 +12,8 @@ message that it forwards, its stream offset, what its sender had seen, the packe
 in nanoseconds, and the packet of the message that it forwards (0: none)."""
 PAIRED: tuple[Literal["envelope", "order", "forwards"] | None, ...] = (None, "envelope", "order", "forwards")
 """The evidence that pairs a reply with its request, by the number in a MESSAGE; None: the protocol."""
+ACKED = Struct("=IIq")
+"""An acknowledgment: its packet's row, who acknowledges, and up to which offset in the stream of the other side."""
 FRAME = Struct("=II")
 """A frame: where its octets begin, in those of the block or behind them in what was carried, and how many they are."""
 WAITING = Struct("=qqqqqIII4x")

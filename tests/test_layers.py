@@ -49,6 +49,7 @@ ALLOWED = {
         "zmtpsniff.analysis.ways",
         "zmtpsniff.analysis.dossier",
         "zmtpsniff.net.witness",
+        "dissectors.batches",
         "dissectors.events",
         "dissectors.problems",
         "dissectors.records",

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -29,6 +30,8 @@ from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics import statistics as statistics_module
 from zmtpsniff.analysis.statistics.report import report
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture import files, pcap, pcapng
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine import settled, sniffer
@@ -39,6 +42,9 @@ from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
 
 CAPTURES = sorted((PROJECT / "fixtures").glob("*.pcap*"))
+BROKERS = PROJECT / "fixtures" / "brokers" / "two_brokers.pcap.gz"
+SYSTEMS = [BROKERS, *sorted((PROJECT / "fixtures" / "systems").glob("*.pcap*"))]
+BATCHES = Settings(batches=True)
 
 
 @pytest.fixture(name="both")
@@ -106,6 +112,33 @@ def test_several_requests_at_once_are_paired_in_columns(both: BothCores) -> None
     assert sum(len(event.messages()) for event in events if isinstance(event, MessageBatch)) > 70
     replies = [one for event in events if isinstance(event, MessageBatch) for one in event.messages() if one.request]
     assert [reply.paired for reply in replies] == ["envelope"] * 40
+
+
+def test_messages_between_brokers_are_paired_in_columns(both: BothCores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reply that a broker sends on answers the request that it is known to answer on the other side."""
+    monkeypatch.setattr(files, "CHUNK", 4000)
+    found = [event for batch in Sniffer(open_captures([str(BROKERS)]), BATCHES).events() for event in batch]
+    columns = [one for event in found if isinstance(event, MessageBatch) for one in event.messages()]
+    assert sum(one.paired == "forwards" for one in columns) > 40
+
+
+def ways(path: Path) -> list[Way | None]:
+    """The ways of a capture."""
+    found, ways = [], Ways()
+    sniffer_ = Sniffer(open_captures([str(path)]), BATCHES, Collaborators(acknowledge=ways.acknowledge))
+    for events in sniffer_.events():
+        found += ways.take(events)
+    return [ways.record(way) for way in [*found, *ways.finish()]]
+
+
+@pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.name)
+def test_ways_are_the_same_in_columns(path: Path, both: BothCores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their legs, and when those were acknowledged."""
+    monkeypatch.setattr(files, "CHUNK", 4000)
+    found = ways(path)
+    assert both.messages > 100
+    monkeypatch.setattr(sniffer, "core", None)
+    assert found == ways(path)
 
 
 @pytest.mark.parametrize("size", [1, 7, 40])

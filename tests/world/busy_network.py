@@ -53,37 +53,50 @@ def several_at_once(version: int, seed: random.Random) -> Conversation:
     return Conversation("several at once", tuple(pieces))
 
 
-def through_a_proxy(seed: random.Random) -> list[Packet]:
-    """Some REQs ask a REP through ROUTER and DEALER; now and then a proxy loses something, or a REQ asks again."""
-    fronts = [greetings(3, b"REQ", b"ROUTER") for _ in range(seed.randint(1, 3))]
-    times = [[10**18 + number] * len(fronts[0]) for number in range(len(fronts))]
-    back, back_ns = greetings(3, b"DEALER", b"REP"), [10**18] * len(fronts[0])
+def through_proxies(seed: random.Random) -> list[Packet]:
+    """Clients ask a REP through one proxy or two; now and then one loses something, or a client asks again."""
+    kind = seed.choice([b"REQ", b"REQ", b"DEALER"])
+    fronts = [greetings(3, kind, b"ROUTER") for _ in range(seed.randint(1, 3))]
+    behind = [greetings(3, b"DEALER", b"ROUTER") for _ in range(seed.randrange(2))] + [greetings(3, b"DEALER", b"REP")]
+    times = [[10**18 + number] * len(fronts[0]) for number in range(len(fronts) + len(behind))]
     now = 10**18 + 10**6
-    waiting: list[tuple[int, bytes]] = []
+    waiting: list[tuple[int, list[bytes]]] = []
+
+    def send(number: int, side: int, frames: list[bytes], when: int) -> bool:
+        """Send a message on a connection, perhaps; returns whether its receiver does the same."""
+        (fronts + behind)[number].append(Piece(side, message(3, *frames)))
+        times[number].append(when)
+        return seed.random() < 0.95
+
     for number in range(seed.randrange(60)):
         client = seed.randrange(len(fronts))
         body = seed.choice([b"ping", b"%d" % number])
-        identity = b"\0\0\0\1%c" % client if seed.random() < 0.97 else b"other"
+        ids = [b"\0\0\0\1%c" % client if seed.random() < 0.97 else b"other", b"\0\0\0\2\1"]
         now += seed.choice([1000, 10**6, 10**9])
-        is_free = all(client != one for one, _ in waiting)
+        is_free = kind == b"DEALER" or all(client != one for one, _ in waiting)
         if is_free or seed.random() < 0.02:
-            fronts[client].append(Piece(0, message(3, b"", body)))
-            times[client].append(now)
-            if seed.random() < 0.95:
-                back.append(Piece(0, message(3, identity, b"", body)))
-                back_ns.append(now + 100)
-                waiting.append((client, identity))
-        elif waiting:
-            client, identity = waiting.pop(0 if seed.random() < 0.95 else -1)
-            back.append(Piece(1, message(3, identity, b"", b"re " + body)))
-            back_ns.append(now)
-            if seed.random() < 0.95:
-                fronts[client].append(Piece(1, message(3, b"", b"re " + body)))
-                times[client].append(now + 100)
+            own = [b"%d" % (number % 5)] if kind == b"DEALER" and seed.random() < 0.7 else []
+            frames = [*own, b"", body]
+            goes_on = send(client, 0, frames, now)
+            for place in range(len(behind)):
+                frames = [ids[place], *frames]
+                goes_on = goes_on and send(len(fronts) + place, 0, frames, now + 100 * (place + 1))
+            if goes_on:
+                waiting.append((client, frames))
+        if (not is_free or seed.random() < 0.5) and waiting:
+            client, frames = waiting.pop(0 if seed.random() < 0.95 else -1)
+            frames = [*frames[:-1], b"re " + frames[-1]]
+            goes_on = True
+            for place in reversed(range(len(behind))):
+                goes_on = goes_on and send(len(fronts) + place, 1, frames, now + 500 - 100 * place)
+                frames = frames[1:]
+            if goes_on:
+                send(client, 1, frames, now + 600)
     found = []
-    for number, (pieces, whens) in enumerate(zip([*fronts, back], [*times, back_ns], strict=True)):
-        sent = segments(Conversation("through a proxy", tuple(pieces)))
-        given = packets(sent, (1000, 2000), (41_000 + number, 5555 + (number == len(fronts))), 10**18, 1000)
+    for number, (pieces, whens) in enumerate(zip([*fronts, *behind], times, strict=True)):
+        sent = segments(Conversation("through proxies", tuple(pieces)))
+        place = max(number + 1 - len(fronts), 0)
+        given = packets(sent, (1000, 2000), (41_000 + number, 5555 + place), 10**18, 1000)
         found += _at(given, whens)
     return sorted(found, key=lambda packet: packet[0])
 
@@ -131,7 +144,7 @@ def disturbed(talk: Conversation, seed: random.Random) -> list[SentSegment]:
 
 def world(seed: random.Random) -> list[Packet]:
     """Some conversations at once, in the order of their times."""
-    found = through_a_proxy(seed) if seed.random() < 0.3 else []
+    found = through_proxies(seed) if seed.random() < 0.3 else []
     for number in range(seed.randint(0 if found else 1, 4)):
         sent = disturbed(conversation(seed), seed)
         isn = seed.choice([(1000, 500_000), ((1 << 32) - 3000, (1 << 32) - 20)])

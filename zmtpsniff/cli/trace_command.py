@@ -75,6 +75,7 @@ def trace(**options: Any) -> None:
             settings.capture,
             records=file,
             window=settings.window,
+            batches=settings.passes is None,
             load=_load_renderer,
             prepare=_set_clocks,
             meet=meet,

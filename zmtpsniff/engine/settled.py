@@ -8,10 +8,11 @@ nothing of this.
 A flow whose packets nobody wants is settled, too: nothing of it is read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
+from dissectors.columns import ACKED
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
@@ -22,6 +23,7 @@ from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.block import Block
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.net.flow import Flow, FlowDirection
+from zmtpsniff.net.witness import Acknowledgment
 
 LEAST = 320
 """Octets of each direction, with headers, from which a block is worth it: some three packets of small messages."""
@@ -60,16 +62,19 @@ class SettledFlows:
         events: list[AnyEvent],
         patterns: Patterns | None = None,
         payloads: Payloads | None = None,
+        acknowledge: Callable[[Iterable[Acknowledgment]], None] | None = None,
     ) -> None:
         """Let the native ``core`` take packets of ``flows``, whose dissectors append to ``events`` as this does.
 
-        ``patterns`` and ``payloads`` are the stages that follow, if there are any.
+        ``patterns`` and ``payloads`` are the stages that follow, if there are any. ``acknowledge`` hears what receivers
+        acknowledge.
         """
         self._core = core
         self._all_flows = flows
         self._events = events
         self._patterns = patterns
         self._payloads = payloads
+        self._acknowledge = acknowledge
         self._senders: list[BatchSide] = []
         self._run = 1  # packets that are passed over together
         self._left = 0  # of those, in the blocks to come
@@ -115,7 +120,7 @@ class SettledFlows:
                 self._told.add(number_of_flow)
         self._listened = len(self._events)
         first = numbers[0] if isinstance(numbers, range) else 1  # the core counts from here on
-        stop, columns, frames, carried, flows, recent_octets = self._core.take(
+        stop, columns, frames, carried, flows, recent_octets, acked = self._core.take(
             block.octets, block.rows, place, first + place, self._all_flows.pause_ns, self._look_up
         )
         for (flow, step), (_, last_ns, packet, client, server, steps, *acked_ns) in zip(
@@ -135,10 +140,17 @@ class SettledFlows:
             self._events.append(
                 MessageBatch(block.octets, block.rows, first, columns, frames, carried, self._senders)  # type: ignore[arg-type]
             )
+        if self._acknowledge is not None:
+            self._acknowledge(self._acknowledgments(block, acked))
         if stop > place:
             self._all_flows.pass_time(block.time_ns(stop - 1), recent_octets, is_last=False)
         self._senders, self._flows = [], []
         return int(stop)
+
+    def _acknowledgments(self, block: Block, acked: bytes) -> Iterator[Acknowledgment]:
+        for row, side, offset in ACKED.iter_unpack(acked):
+            receiver = self._senders[side]
+            yield Acknowledgment(block.time_ns(row), receiver.flow, receiver.dst, offset)
 
     def _give_back(self, direction: Any, facts: tuple[Any, ...], octets: bytes, packet: int) -> None:
         """Give the facts of a side back, which had octets in this packet last."""

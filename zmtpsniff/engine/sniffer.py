@@ -94,10 +94,12 @@ class Sniffer:
             self._selector.may_speak = self._engine.flows.may_speak
         self._keeps_batches = settings.batches
         self._settled = None
-        if core is not None and not self._watches(collaborators):
+        if core is not None and self._selector is None:
             from zmtpsniff.engine.settled import SettledFlows
 
-            self._settled = SettledFlows(core, self._engine.flows, self._engine.events, self._patterns, self._payloads)
+            self._settled = SettledFlows(
+                core, self._engine.flows, self._engine.events, self._patterns, self._payloads, self._acknowledge
+            )
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -107,11 +109,6 @@ class Sniffer:
         self._faults = 0
         self._comments = 0
         self._finished = False
-
-    @staticmethod
-    def _watches(collaborators: Collaborators) -> bool:
-        """Whether somebody wants to know of each packet."""
-        return collaborators.acknowledge is not None or collaborators.selector is not None
 
     def events(self) -> Iterator[list[AnyEvent]]:
         """Yield events in batches, as soon as they are known; the last event is the ``capture`` record.

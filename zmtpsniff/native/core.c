@@ -628,6 +628,7 @@ typedef struct {
     int64_t offset, recent_until;
     uint64_t keep;
     int64_t fed;      /* octets in this call */
+    int64_t acked;    /* the greatest offset in the stream of the other side that it acknowledged in this call */
     int64_t acked_ns; /* when it acknowledged octets last without sending any; 0: not in this call */
     /* of the journal */
     int64_t time_ns, packet, begin, seen, earlier;
@@ -705,6 +706,7 @@ static bool enter_side(PyObject *facts, Side *side)
     side->part = part_number;
     side->recent_until = until;
     side->packet = 0;
+    side->acked = INT64_MIN;
     char *octets;
     Py_ssize_t size, kept = PyTuple_Size(recent);
     if (PyBytes_AsStringAndSize(carry, &octets, &size) || kept < 0)
@@ -810,9 +812,15 @@ static void free_table(Table *table)
 
 /* ------------------------------------------------------------------ frames of messages (23/ZMTP, 37/ZMTP) */
 
+/* A side had got the octets of the other one up to an offset; Python has the same layout. */
+typedef struct {
+    uint32_t row, side;
+    int64_t offset;
+} Acked;
+
 /* The columns that take() writes. */
 typedef struct {
-    Output messages, frames, carried;
+    Output messages, frames, carried, acked;
     int64_t recent_octets;
 } Batch;
 
@@ -1016,14 +1024,20 @@ static bool take_packet(Table *table, Span block, const Row *row, uint32_t place
         uint32_t unseen = other->next - segment.ack;
         if (unseen >= LATEST_ACK)
             return false;
+        int64_t seen = other->offset - (int64_t)unseen;
         if (segment.length) {
             if (side->mode != WANTED || segment.seq != side->next)
                 return false;
-            if (!take_payload(flow, number_of_side, slot - 1, block, &segment, row, place, packet,
-                              other->offset - (int64_t)unseen, batch))
+            if (!take_payload(flow, number_of_side, slot - 1, block, &segment, row, place, packet, seen, batch))
                 return false;
         } else {
             side->acked_ns = row->time_ns;
+        }
+        if (seen > side->acked) {
+            Acked acked = {place, slot - 1, seen};
+            side->acked = seen;
+            if (!put(&batch->acked, &acked, sizeof acked))
+                PyErr_NoMemory();
         }
     }
     flow->last_ns = row->time_ns;
@@ -1090,14 +1104,16 @@ static PyObject *result(const Table *table, Batch *batch, uint32_t stop)
     PyObject *flows = flow_facts(table);
     if (flows == NULL)
         return NULL;
-    return Py_BuildValue("(INNNNL)", stop, as_bytes(&batch->messages), as_bytes(&batch->frames),
-                         as_bytes(&batch->carried), flows, (long long)batch->recent_octets);
+    return Py_BuildValue("(INNNNLN)", stop, as_bytes(&batch->messages), as_bytes(&batch->frames),
+                         as_bytes(&batch->carried), flows, (long long)batch->recent_octets, as_bytes(&batch->acked));
 }
 
 PyDoc_STRVAR(take_doc,
-"take(octets, rows, place, number, pause_ns, lookup) -> (stop, messages, frames, carried, flows, recent_octets)\n\n"
+"take(octets, rows, place, number, pause_ns, lookup)\n"
+"    -> (stop, messages, frames, carried, flows, recent_octets, acknowledged)\n\n"
 "Take the packets of settled flows from rows[place] on, whose number is given. `lookup` tells the facts of the flow of\n"
-"a key, or None if it is not settled. `stop` is the first packet that was not taken.");
+"a key, or None if it is not settled. `stop` is the first packet that was not taken. `acknowledged` has the packets\n"
+"that acknowledge more than the one before.");
 
 static PyObject *take(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
@@ -1129,6 +1145,7 @@ static PyObject *take(PyObject *Py_UNUSED(module), PyObject *arguments)
     PyMem_Free(batch.messages.data);
     PyMem_Free(batch.frames.data);
     PyMem_Free(batch.carried.data);
+    PyMem_Free(batch.acked.data);
     PyBuffer_Release(&octets);
     PyBuffer_Release(&rows);
     return found;

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import ceil, log
 from typing import Any, NamedTuple, Protocol
 
-from dissectors.columns import ASKED, FRAME, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
+from dissectors.columns import ACKED, ASKED, FRAME, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.words import link_types
 
@@ -176,6 +176,7 @@ class SettledSide:
     begin: int = 0
     seen: int = 0
     earlier: int = 0
+    acked: int = -(1 << 63)
     acked_ns: int = 0
 
     @classmethod
@@ -233,6 +234,7 @@ class SettledColumns:
     messages: bytearray = field(default_factory=bytearray)
     frames: bytearray = field(default_factory=bytearray)
     carried: bytearray = field(default_factory=bytearray)
+    acked: bytearray = field(default_factory=bytearray)
     recent_octets: int = 0
 
 
@@ -450,23 +452,27 @@ def take_packet(
         unseen = (other.next - segment.ack) % MODULO
         if unseen >= LATEST_ACK:
             raise _OddError
+        seen = other.offset - unseen
         if segment.length:
             if side.mode != WANTED or segment.seq != side.next:
                 raise _OddError
-            seen = other.offset - unseen
             take_payload(flow, number, name, octets, segment, place, packet, time_ns, seen, batch)
         else:
             side.acked_ns = time_ns
+        if seen > side.acked:
+            side.acked = seen
+            batch.acked += ACKED.pack(place, name, seen)
     flow.last_ns, flow.last_packet = time_ns, packet
 
 
 def take(
     octets: bytes, rows: bytes, place: int, number: int, pause_ns: int, lookup: Lookup
-) -> tuple[int, bytes, bytes, bytes, list[tuple[Any, ...]], int]:
+) -> tuple[int, bytes, bytes, bytes, list[tuple[Any, ...]], int, bytes]:
     """Take the packets of settled flows from ``rows[place]`` on, whose number is given.
 
     ``lookup`` tells the facts of the flow of a key, or None if it is not settled. Returns the first packet that was not
-    taken, messages, frames and the octets that were carried, the facts of all flows, and the octets kept of segments.
+    taken, messages, frames and the octets that were carried, the facts of all flows, the octets kept of segments, and
+    the packets that acknowledge more than the one before.
     """
     table, batch = SettledTable(lookup), SettledColumns()
     count = len(rows) // ROW.size
@@ -479,7 +485,7 @@ def take(
         place += 1
         number += 1
     columns = bytes(batch.messages), bytes(batch.frames), bytes(batch.carried)
-    return place, *columns, table.facts(), batch.recent_octets
+    return place, *columns, table.facts(), batch.recent_octets, bytes(batch.acked)
 
 
 # ---------------------------------------------------------------------- JSON Lines

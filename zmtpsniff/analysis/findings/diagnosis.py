@@ -1,6 +1,6 @@
 """Asks all inquiries what is wrong in a system of programs."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
@@ -118,23 +118,29 @@ class Diagnosis:
 
     def _take_batch(self, batch: MessageBatch) -> list[AnyEvent]:
         """Look at messages in columns; the result is that of take()."""
-        counted = {
-            flow
-            for flow in {side.flow for side in batch.senders}
-            if len(self._on_message.get(flow, ())) == 1 and self._requests.counts_columns(flow)
-        }
+        on_message, requests, relays = self._on_message, self._requests, self._relays
+        flows = {side.flow for side in batch.senders}
+        followed = {flow for flow in flows if relays.follows(flow)}
+        listeners = {flow: len(on_message.get(flow, ())) - (flow in followed) for flow in flows}
+        counted = {flow for flow in flows if listeners[flow] == 1 and requests.counts_columns(flow)}
         if counted:
-            self._requests.take_columns(batch, counted)
+            requests.take_columns(batch, counted)
+        if followed:
+            relays.take_columns(batch, followed)
+        taken = counted | {flow for flow in followed if not listeners[flow]}
         wanted = batch.split(
-            lambda side: side.flow in counted or not (side.in_step or side.in_pairs or side.flow in self._on_message)
+            lambda side: side.flow in taken or not (side.in_step or side.in_pairs or side.flow in on_message)
         )
-        found = self._look([one for one in wanted if isinstance(one, Message)])
+        found = self._look([one for one in wanted if isinstance(one, Message)], followed)
         return [one for one in found if not isinstance(one, Message)]
 
-    def _look(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
-        """Look at events without batches of messages; the result is that of take()."""
+    def _look(self, events: Sequence[AnyEvent], followed: Container[int] = ()) -> list[AnyEvent]:
+        """Look at events without batches of messages; the result is that of take().
+
+        The messages of some connections have been ``followed`` already.
+        """
         if self._on_message:
-            return self._take_each(events)
+            return self._take_each(events, followed)
         # Most batches are messages that nobody wants, so the common case is one pass that does nothing else.
         rare = [event for event in events if type(event) is not Message or event.latency_ns is not None]
         for event in rare:
@@ -144,11 +150,11 @@ class Diagnosis:
                 self._take_other(event)
             if self._on_message:  # somebody wants the messages from here on
                 begin = 1 + next(place for place, one in enumerate(events) if one is event)
-                self._take_each(events[begin:])
+                self._take_each(events[begin:], followed)
                 break
         return rare
 
-    def _take_each(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
+    def _take_each(self, events: Sequence[AnyEvent], followed: Container[int]) -> list[AnyEvent]:
         """Look at a batch for inquiries that listen to messages; the result is that of take()."""
         on_message = self._on_message
         rare: list[AnyEvent] = []
@@ -162,6 +168,8 @@ class Diagnosis:
                     run = []
                     flow = event.flow
                     listeners = on_message.get(flow)
+                    if flow in followed:
+                        listeners = [one for one in listeners or () if one != self._relays.take]
                 if listeners is not None:
                     run.append(event)
                 if event.latency_ns is not None:

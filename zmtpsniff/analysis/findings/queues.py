@@ -54,24 +54,31 @@ class QueueCount:
     def add(self, taken: Hop, passed: Hop | None) -> None:
         """The program took a message, and passed it on; None: it has not until now."""
         leg = taken.leg
+        taken_ns = leg.time_ns
         self.at = self.at or leg.dst
-        self.asks |= taken.way.kind == "request"
+        if taken.way.kind == "request":
+            self.asks = True
         if passed is None:
-            self._unpassed.append((leg.time_ns, leg.packet, leg.flow))
+            self._unpassed.append((taken_ns, leg.packet, leg.flow))
             return
-        if passed.leg.time_ns - leg.time_ns >= _WAIT_NS:
-            self.seen.add(leg.time_ns, leg.packet, leg.flow)
+        next_leg, taken_in, passed_in = passed.leg, self._in, self._out
+        passed_ns = next_leg.time_ns
+        if passed_ns - taken_ns >= _WAIT_NS:
+            self.seen.add(taken_ns, leg.packet, leg.flow)
         self.passed += 1
-        self.guessed += not passed.leg.certain
-        self._latest_ns = max(self._latest_ns, leg.time_ns)
-        for counts, time_ns in ((self._in, leg.time_ns), (self._out, passed.leg.time_ns)):
-            place = time_ns // self._width_ns
-            counts[place] = counts.get(place, 0) + 1
-        if len(self._out) > _INTERVALS or len(self._in) > _INTERVALS:
+        if not next_leg.certain:
+            self.guessed += 1
+        if taken_ns > self._latest_ns:
+            self._latest_ns = taken_ns
+        place = taken_ns // self._width_ns
+        taken_in[place] = taken_in.get(place, 0) + 1
+        place = passed_ns // self._width_ns
+        passed_in[place] = passed_in.get(place, 0) + 1
+        if len(passed_in) > _INTERVALS or len(taken_in) > _INTERVALS:
             self._width_ns *= 2
-            self._in, self._out = _joined(self._in), _joined(self._out)
+            self._in, self._out = _joined(taken_in), _joined(passed_in)
         if len(self.senders) < _SENDERS:
-            self.senders[passed.leg.src] = None
+            self.senders[next_leg.src] = None
 
     @property
     def is_certain(self) -> bool:

@@ -18,11 +18,12 @@ socket that takes messages and another one that sends them, to a third.
 """
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from heapq import heappush, heappushpop
 from typing import NamedTuple
 
 from dissectors.address import host_of
+from dissectors.batches import MessageBatch
 from dissectors.events import Connection, Message, Octets, Problem, Severity
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -147,6 +148,7 @@ class _Place:
         self.queued = Sketch()  # the same with the time in which it worked on others, if there was any
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
         self.slowest: list[_SlowPassage] = []  # a heap
+        self._least_slow_ns = -1  # of these, once there are enough
         self.waits: dict[str, None] = {}  # hosts that wait for what it lost
         self.asks: dict[tuple[str, str], None] = {}  # its socket and its peer's, to which it passes requests on
         self.queue = QueueCount()
@@ -170,15 +172,18 @@ class _Place:
         if not self.passed:
             self.giver = self.giver or taken.src
         self.passed += 1
-        self.first += not taken.reply
+        if not taken.reply:
+            self.first += 1
         if not passed.reply and len(self.asks) < _PEERS:
             self.asks[passed.src, passed.dst] = None
         if passed.time_ns > self.passed_ns:
             self.passed_ns = passed.time_ns
-        if len(self.slowest) < _SLOWEST or own_ns > self.slowest[0].own_ns:
+        if own_ns > self._least_slow_ns:
             waiting = host_of(passed.dst if taken.reply else taken.src)
             slow = _SlowPassage(own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one))
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
+            if len(self.slowest) == _SLOWEST:
+                self._least_slow_ns = self.slowest[0].own_ns
 
     @property
     def usual_ns(self) -> int:
@@ -283,8 +288,15 @@ class Relays(Inquiry):
         """Follow messages."""
         for message in messages:
             self._ways.message(message)
-        for way in self._ways.over():
-            self._take_way(way)
+        self._take_ways(self._ways.over())
+
+    def follows(self, flow: int) -> bool:
+        """Whether it hears the messages of a connection."""
+        return flow in self._heard
+
+    def take_columns(self, batch: MessageBatch, flows: Set[int]) -> None:
+        """Follow the messages of these connections in a batch."""
+        self._ways.messages(batch, flows, self._take_ways)
 
     def stall(self, stall: Stall) -> None:
         """A receiver had no room for what a program sent."""
@@ -314,14 +326,20 @@ class Relays(Inquiry):
 
     # ------------------------------------------------------------------ places
 
+    def _take_ways(self, ways: Iterable[OpenWay]) -> None:
+        """Ways are over."""
+        for way in ways:
+            self._take_way(way)
+
     def _take_way(self, way: OpenWay) -> None:
-        """A way is over."""
         if len(way.hops) > 1:
             for one in passages(way):
-                taker = self._place(one.taken.leg.dst)
-                if one.taken.leg.flow != one.passed.leg.flow:
-                    taker.queue.add(one.taken, one.passed)
-                if not one.passed.is_guess:
+                taken, passed = one.taken, one.passed
+                leg, next_leg = taken.leg, passed.leg
+                taker = self._place(leg.dst)
+                if leg.flow != next_leg.flow:
+                    taker.queue.add(taken, passed)
+                if next_leg.certain or not passed.is_guess:
                     taker.add(one)
         if way.kind == "publication":
             for hop in way.hops:
@@ -331,10 +349,11 @@ class Relays(Inquiry):
         ended = self._ways.endings.ended(way)
         if ended is not None and (ended.why != _TO_NOBODY or way.hops[-1].leg.reply):
             self._place(ended.at).lose(way.kind, ended.why, way.hops[-1])
+        if not (way.kind == "job" if ended is None else ended.why in _HELD):
+            return
         last = way.hops[-1]
-        held = way.kind == "job" if ended is None else ended.why in _HELD
         place = self._places.entries.get(self._ways.programs[last.leg.dst].sockets[0])
-        if held and place is not None and place.queue.passed and not self._ways.endings.is_blind(last):
+        if place is not None and place.queue.passed and not self._ways.endings.is_blind(last):
             place.queue.add(last, None)
 
     def _place(self, address: str) -> _Place:

@@ -125,7 +125,8 @@ class RequestReply(Rules):
         if self._is_rep:
             return IN_TURN, *ends, (plain, self._exchange.timeout_ns, *held)
         routers = sum(1 << (one != client) for one, kind in self._types.items() if kind == "ROUTER")
-        return ENVELOPES, *ends, (self._is_proven or not self._began_late, self._is_proven, routers, plain, named, *held)
+        pairs, relays = self._is_proven or not self._began_late, self._is_proven
+        return ENVELOPES, *ends, (pairs, relays, routers, plain, named, *held)
 
     def go_on_from(self, client: str, facts: tuple[Any, ...]) -> None:
         """Go on behind messages that were paired in columns."""

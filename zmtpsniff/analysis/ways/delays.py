@@ -10,7 +10,8 @@ If the capture point is not on the program's host, the time also has the way of 
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+
+import msgspec
 
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.records import Slowest, What
@@ -18,7 +19,7 @@ from zmtpsniff.analysis.ways.records import Slowest, What
 _WHATS: tuple[What, ...] = ("inside", "queue", "network")
 
 
-class Passage(NamedTuple):
+class Passage(msgspec.Struct, gc=False):
     """The time that a program had a message."""
 
     taken: Hop

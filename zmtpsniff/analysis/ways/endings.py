@@ -47,7 +47,8 @@ class Endings:
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""
-        self._until_ns = max(self._until_ns, now_ns)
+        if now_ns > self._until_ns:
+            self._until_ns = now_ns
 
     def may_go_on(self, way: OpenWay) -> bool:
         """Whether somebody has the message of a way, and has not passed it on or answered yet."""
@@ -93,9 +94,10 @@ class Endings:
 
     def ended(self, way: OpenWay) -> Terminus | None:
         """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
-        if way.kind == "publication" or way.answered_ns is not None:
-            return None
         last = way.hops[-1]
+        is_back = last.leg.reply and last.leg.flow == way.first.leg.flow  # as nearly always
+        if is_back or way.kind == "publication" or way.answered_ns is not None:
+            return None
         if last.is_guess or self.is_blind(last):
             return None
         why = self._why(way, last)

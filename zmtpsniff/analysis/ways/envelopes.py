@@ -20,6 +20,8 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.events import Octets
 from zmtpsniff.analysis.ways.hops import Hop
 
@@ -30,7 +32,7 @@ _WAITING = 1024  # legs whose id nobody knows yet
 _POSSIBLE = 65_536  # ids of which several connections may have each
 
 
-class Join(NamedTuple):
+class Join(msgspec.Struct, gc=False):
     """The message that another one passes on, or may pass on."""
 
     before: Hop
@@ -153,7 +155,21 @@ class Envelopes:
         ``asked`` is the request on the same connection that it answers, if that is known. A REP only answers, so it
         passes nothing on, though its answer may end as a request does.
         """
-        options = [] if hop.line.src_kind == "REP" else self._options(hop)
+        if hop.line.src_kind == "REP":
+            return None
+        alike = self._held.alike(hop.frames[-1])
+        if not alike:
+            return None
+        if len(alike) == 1:  # as nearly always
+            only = self._option(hop, alike[0])
+            if only is None:
+                return None
+            if self.ids.is_known(only.flow, only.routing_id):
+                self._held.remove(only.before)
+                return only
+            options = [only]
+        else:
+            options = self._options(hop, alike)
         if not options:
             return None
         if asked is not None and len(options) > 1:
@@ -172,41 +188,44 @@ class Envelopes:
             return None
         return self._settle(hop, options) if len(flows) == 1 else None
 
-    def _options(self, hop: Hop) -> list[Join]:
+    def _option(self, hop: Hop, before: Hop) -> Join | None:
+        """The message before, if this one may pass it on, with the id that the connection would have."""
+        frames, leg, of_before = hop.frames, hop.leg, before.leg
+        extra = len(frames) - len(before.frames)
+        if not extra or of_before.flow == leg.flow or of_before.time_ns > leg.time_ns:
+            return None
+        if extra < 0:
+            if hop.line.src_kind != "ROUTER":
+                return None
+            flow, router, ids = leg.flow, leg.src, _in_front(before.frames, frames)
+        elif before.line.dst_kind == "ROUTER":
+            flow, router, ids = of_before.flow, of_before.dst, _in_front(frames, before.frames)
+        else:
+            return None
+        routing_id = self.ids.among(ids, flow, router)
+        return None if routing_id is None else Join(before, routing_id, extra < 0, flow)
+
+    def _options(self, hop: Hop, alike: Sequence[Hop]) -> list[Join]:
         """The messages that this one may pass on, each with the id that the connection would have.
 
         A broker with several addresses takes messages at one and sends them from another. So messages of other hosts
         count if there is none of the same; of these the ones with the fewest frames in between.
         """
-        frames, host = hop.frames, hop.line.src_host
-        is_router = hop.line.src_kind == "ROUTER"
         here: list[Join] = []
         elsewhere: list[Join] = []
         least = 0
-        for before in self._held.alike(frames[-1]):
-            leg = before.leg
-            extra = len(frames) - len(before.frames)
-            if not extra or leg.flow == hop.leg.flow or leg.time_ns > hop.leg.time_ns:
+        for before in alike:
+            one = self._option(hop, before)
+            if one is None:
                 continue
-            is_back = extra < 0
-            if is_back:
-                if not is_router:
-                    continue
-                flow, router, ids = hop.leg.flow, hop.leg.src, _in_front(before.frames, frames)
-            elif before.line.dst_kind == "ROUTER":
-                flow, router, ids = leg.flow, leg.dst, _in_front(frames, before.frames)
-            else:
-                continue
-            routing_id = self.ids.among(ids, flow, router)
-            if routing_id is None:
-                continue
-            if before.line.dst_host == host:
-                here.append(Join(before, routing_id, is_back, flow))
-            elif not elsewhere or abs(extra) <= least:
-                if abs(extra) < least:
+            extra = abs(len(hop.frames) - len(before.frames))
+            if before.line.dst_host == hop.line.src_host:
+                here.append(one)
+            elif not elsewhere or extra <= least:
+                if extra < least:
                     elsewhere.clear()
-                least = abs(extra)
-                elsewhere.append(Join(before, routing_id, is_back, flow))
+                least = extra
+                elsewhere.append(one)
         return here or elsewhere
 
     def _settle(self, hop: Hop, options: list[Join]) -> Join:

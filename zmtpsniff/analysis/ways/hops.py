@@ -3,6 +3,7 @@
 import re
 from collections import deque
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -12,11 +13,14 @@ from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
 _TOKENS_OCTETS = 4096  # of a message that are searched for tokens
 _MOST_TOKENS = 64
+_FRAMES = 1024  # whose tokens are remembered
 TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 """The ids of a trace and of a span in it (W3C Trace Context)."""
 # A word with a digit, of at least four characters: a number, an id, a UUID. Of a traceparent the id of the trace alone,
 # which all its spans have.
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
+GUESSES = frozenset({"body", "envelope"})
+"""What joins a message to the one before is no proof of anything where another join is possible."""
 _DIGIT = re.compile(rb"\d")
 
 
@@ -40,6 +44,7 @@ class Line(msgspec.Struct):
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
     answered_ns: int = 0  # when the message came that the receiver answered last
     given: dict[int, "Hop"] = {}  # messages that the sender passed on, and that are not answered
+    sends: Kind | None = "request"  # what the messages are; a reply is a part of a request
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
 
@@ -70,7 +75,7 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def is_guess(self) -> bool:
         """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
-        return self.leg.joined in ("body", "envelope") and not self.leg.certain
+        return not self.leg.certain and self.leg.joined in GUESSES
 
     @property
     def tokens(self) -> frozenset[bytes]:
@@ -81,10 +86,7 @@ class Hop(msgspec.Struct, eq=False):
             for frame in self.frames:
                 octets = at_hand(frame)[:left]
                 left -= len(octets)
-                for match in _TOKEN.finditer(octets):
-                    token = match[1] or match[3]
-                    if _DIGIT.search(token):
-                        found.add(token)
+                found.update(_tokens_in(octets))
                 if left <= 0 or len(found) >= _MOST_TOKENS:
                     break
             self.tokens_ = frozenset(found)
@@ -101,6 +103,13 @@ class Hop(msgspec.Struct, eq=False):
         self.answered = True
         self.line.given.pop(id(self), None)
         self.line.turns.answered += 1
+
+
+@lru_cache(_FRAMES)  # each leg of a way has the same body
+def _tokens_in(octets: bytes) -> tuple[bytes, ...]:
+    """The numbers and ids in a frame."""
+    words = [match[1] or match[3] for match in _TOKEN.finditer(octets)]
+    return tuple(word for word in words if _DIGIT.search(word))
 
 
 class OpenWay(msgspec.Struct, eq=False):

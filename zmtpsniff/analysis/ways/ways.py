@@ -17,10 +17,12 @@ A message without any of these begins a way. What comes later may show that it w
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from dissectors.address import host_of, is_loopback
+from dissectors.batches import MessageBatch
+from dissectors.columns import MESSAGE, ROW
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, Process
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
@@ -29,10 +31,10 @@ from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
+from zmtpsniff.analysis.ways.hops import GUESSES, Hop, Line, OpenWay, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
-from zmtpsniff.analysis.ways.records import Joined, Leg, Way
+from zmtpsniff.analysis.ways.records import Joined, Kind, Leg, Way
 from zmtpsniff.net.witness import Acknowledgment
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
@@ -42,6 +44,7 @@ _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come s
 ProcessOf = Callable[[int, str], Process | None]
 """The process that has an end of a connection, by flow and address; None while that is not known."""
 
+_PROBE = [b""]  # ZMQ_PROBE_ROUTER
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 
 
@@ -55,18 +58,20 @@ class _Connection:
         self.lines: dict[str, Line] = {}  # by sender
         self.unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
 
-    def line(self, event: Message) -> Line:
-        """The facts of the connection that hold for the messages of a sender, told by the first of these."""
+    def line(self, src: str, dst: str, socket_type: str | None) -> Line:
+        """The facts of the connection that hold for the messages of a sender, whose first one told its type."""
         dossier = self.dossier
-        line = self.lines[event.src] = Line(
-            event.socket_type or dossier.types.get(event.src, ""),
-            dossier.types.get(event.dst, ""),
-            host_of(event.src),
-            host_of(event.dst),
+        kind = socket_type or dossier.types.get(src, "")
+        line = self.lines[src] = Line(
+            kind,
+            dossier.types.get(dst, ""),
+            host_of(src),
+            host_of(dst),
             Turns(),
-            self.unseen.setdefault(event.src, deque(maxlen=_UNSEEN)),
+            self.unseen.setdefault(src, deque(maxlen=_UNSEEN)),
             dossier.start_ns,
-            dossier.round_trip_ns.get(event.dst, 0),
+            dossier.round_trip_ns.get(dst, 0),
+            sends=_sent_by(kind),
         )
         return line
 
@@ -110,10 +115,15 @@ class Ways:
         self._acknowledgments.extend(acknowledgments)
 
     def take(self, events: Sequence[AnyEvent]) -> list[OpenWay]:
-        """Look at a batch of all events. Returns the ways that are known to be over."""
+        """Look at a batch of all events. Returns the ways that are known to be over.
+
+        With a mark for each message, none of the messages may be in columns.
+        """
         for event in events:
             if type(event) is Message:
                 self.message(event)
+            elif isinstance(event, MessageBatch):
+                self.messages(event)
             elif isinstance(event, Greeting | Command):
                 self.announce(event)
             elif isinstance(event, Connection):
@@ -190,21 +200,27 @@ class Ways:
                     before.is_passed = False
                     self._held.add(before)
 
+    def _is_due(self) -> bool:
+        """Whether a way may be over."""
+        oldest = self._oldest
+        return (
+            oldest is None
+            or bool(self._answered)
+            or oldest.is_over
+            or self._now_ns >= self._due_ns
+            or len(self._ways) >= _WAYS
+        )
+
     def over(self) -> list[OpenWay]:
         """The ways of which no more will come; each is returned once."""
-        oldest = self._oldest
-        if (
-            oldest is not None
-            and not self._answered
-            and not oldest.is_over
-            and self._now_ns < self._due_ns
-            and len(self._ways) < _WAYS
-        ):
+        if not self._is_due():
             return []
         self.endings.pass_time(self._now_ns)
         found, self._answered = self._answered, []
         for way in found:
             self._close(way)
+        if not self._is_due():
+            return found
         self._oldest = None
         while self._ways:
             way = next(iter(self._ways.values()))
@@ -248,50 +264,101 @@ class Ways:
 
     def message(self, event: Message) -> None:
         """Find the way of a message."""
-        if not event.frames:
+        frames = event.frames
+        if not frames:
             return  # the capture lacks all of it
-        if event.time_ns > self._now_ns:
-            self._now_ns = event.time_ns
-        connection = self._connections.get(event.flow)
-        if connection is None:
-            connection = _Connection(self._dossiers.get(event.flow) or Dossier(event.flow))
-            self._connections[event.flow] = connection
-        line = connection.lines.get(event.src)
-        if line is None or (event.socket_type and line.src_kind != event.socket_type):
-            line = connection.line(event)
-        if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
-            self._learn_processes(line, event, self.process_of)
-        kind = line.src_kind
+        line = self._line(event.flow, event.src, event.dst, event.socket_type)
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
-        hop = Hop(leg, line, event.frames)
-        if self.endings.knows_acknowledged:
-            hop.offset = event.offset
-            line.unseen.append(hop)
-        if kind in WITH_TOPICS:
-            hop.topic = event.frames[0]
-            self._publication(hop)
-        elif kind == "PUSH":
-            self._job(hop)
-        elif (
-            kind in SUBSCRIBERS
-            or event.frames == [b""]
-            or (event.payload is not None and _is_housekeeping(event.payload))
-        ):
-            return  # a subscription in an odd form, ZMQ_PROBE_ROUTER, heartbeats of an application
-        else:
-            self._request_or_reply(hop, event)
+        hop = Hop(leg, line, frames)
+        is_idle = event.payload is not None and _is_housekeeping(event.payload)
+        self._follow(hop, event.request or 0, event.request_part, event.offset, is_idle=is_idle)
         if self._mark is not None:
             hop.mark = self._mark(event)
-        if hop.before is not None and not hop.is_guess:
-            self._note_passage(hop.before, hop)
-        self.programs.send(hop)
-        if leg.reply and not self._in_order and leg.flow == hop.way.first.leg.flow and not hop.way.is_over:
-            hop.way.is_over = True
-            self._answered.append(hop.way)
 
-    def _learn_processes(self, line: Line, event: Message, process_of: ProcessOf) -> None:
+    def messages(
+        self,
+        batch: MessageBatch,
+        wanted: Container[int] | None = None,
+        tell: Callable[[list[OpenWay]], None] | None = None,
+    ) -> None:
+        """Find the ways of the messages of a batch, perhaps of some connections alone; they have no marks.
+
+        ``tell`` is told of the ways that are over meanwhile.
+        """
+        unpack_time, row_size, rows, first_packet = ROW.unpack_from, ROW.size, batch.rows, batch.first_packet
+        sides = [side if wanted is None or side.flow in wanted else None for side in batch.senders]
+        lines: list[Line | None] = [None] * len(sides)
+        base, bodies = batch.bodies()
+        before = flow = -1
+        packet = time_ns = 0
+        for row, sender, part, first, count, request_part, _, _, _, _, offset, _, request, _, _ in MESSAGE.iter_unpack(
+            batch.columns
+        ):
+            side = sides[sender]
+            if side is None:
+                continue
+            if side.flow != flow:
+                if tell is not None and self._is_due():
+                    tell(self.over())
+                flow = side.flow
+            line = lines[sender]
+            if line is None:
+                line = lines[sender] = self._line(flow, side.src, side.dst, side.socket_type)
+            if row != before:
+                before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
+            leg = Leg(side.src, side.dst, flow, packet, time_ns, part)
+            self._follow(Hop(leg, line, bodies[first - base : first - base + count]), request, request_part, offset)
+        if tell is not None:
+            tell(self.over())
+
+    def _line(self, flow: int, src: str, dst: str, socket_type: str | None) -> Line:
+        """The facts of a connection for the messages of a sender, with its processes once they are known."""
+        connection = self._connections.get(flow)
+        if connection is None:
+            connection = _Connection(self._dossiers.get(flow) or Dossier(flow))
+            self._connections[flow] = connection
+        line = connection.lines.get(src)
+        if line is None or (socket_type and line.src_kind != socket_type):
+            line = connection.line(src, dst, socket_type)
+        if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
+            self._learn_processes(line, flow, src, dst, self.process_of)
+        return line
+
+    def _follow(self, hop: Hop, request: int, request_part: int, offset: int, *, is_idle: bool = False) -> None:
+        """Find the way of a message, which answers the one of packet ``request`` if that is not 0.
+
+        ``is_idle``: it is for a broker alone, and has no way.
+        """
+        leg, line = hop.leg, hop.line
+        if leg.time_ns > self._now_ns:
+            self._now_ns = leg.time_ns
+        if self.endings.knows_acknowledged:
+            hop.offset = offset
+            line.unseen.append(hop)
+        if line.sends == "request":
+            if is_idle or hop.frames == _PROBE:
+                return  # heartbeats of an application, ZMQ_PROBE_ROUTER
+            self._request_or_reply(hop, request, request_part)
+        elif line.sends == "publication":
+            hop.topic = hop.frames[0]
+            self._publication(hop)
+        elif line.sends == "job":
+            self._job(hop)
+        else:
+            return  # a subscription in an odd form
+        before = hop.before
+        if before is not None and (leg.certain or leg.joined not in GUESSES):
+            self._note_passage(before, hop)
+        self.programs.send(hop)
+        if leg.reply and not self._in_order:
+            way = hop.way
+            if leg.flow == way.hops[0].leg.flow and not way.is_over:
+                way.is_over = True
+                self._answered.append(way)
+
+    def _learn_processes(self, line: Line, flow: int, src: str, dst: str, process_of: ProcessOf) -> None:
         """Take each process for a host of its own, as soon as it is known."""
-        sender, receiver = process_of(event.flow, event.src), process_of(event.flow, event.dst)
+        sender, receiver = process_of(flow, src), process_of(flow, dst)
         if sender is not None:
             line.src_host, line.knows_sender = f"process {sender.pid}", True
             self._lanes.expect(line.src_host)
@@ -302,7 +369,9 @@ class Ways:
     def _note_passage(self, before: Hop, hop: Hop) -> None:
         """A program had a message for some time. The network cannot have taken longer."""
         line = before.line
-        total_ns = max(hop.leg.time_ns - before.leg.time_ns, 0)
+        total_ns = hop.leg.time_ns - before.leg.time_ns
+        if total_ns < 0:
+            total_ns = 0
         if line.dst_host == hop.line.src_host or len(hop.frames) == len(before.frames) + (-1 if hop.leg.reply else 1):
             self.programs.pass_on(before, hop, total_ns)  # else the capture may lack a leg in between
         if total_ns < line.round_trip_ns:
@@ -362,14 +431,13 @@ class Ways:
         self._held.remove(before)
         before.way.add(hop, before, joined, certain=is_certain)
 
-    def _request_or_reply(self, hop: Hop, event: Message) -> None:
-        job = self._jobs.get(hop.leg.flow)
-        if job is not None and job.leg.dst == hop.leg.src and job.line.dst_kind == "REQ" and not job.answered:
+    def _request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
+        leg = hop.leg
+        job = self._jobs.get(leg.flow)
+        if job is not None and job.line.dst_kind == "REQ" and job.leg.dst == leg.src and not job.answered:
             self._answer(hop, job)  # of a REQ that works for a broker: what it sends next
         else:
-            asked = None
-            if event.request is not None:
-                asked = self._hops.get((event.flow, event.request, event.request_part))
+            asked = self._hops.get((leg.flow, request, request_part)) if request else None
             join = self._envelopes.find(hop, asked)
             is_certain = join is not None and not join.before.is_doubtful
             if self._envelopes.has_learnt:
@@ -381,7 +449,7 @@ class Ways:
                 self._answer(hop, asked)
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
                 self._answer(hop, orphan)
-            elif job is not None and job.leg.dst == hop.leg.src and job.routing_id in hop.frames[:-1]:
+            elif job is not None and job.leg.dst == leg.src and job.routing_id in hop.frames[:-1]:
                 job.way.add(hop, job, "envelope", certain=True, reply=True)  # one more part of the answer
             else:
                 self._ask(hop)
@@ -481,6 +549,15 @@ class Ways:
 
     def _begin(self, way: OpenWay) -> None:
         self._ways[id(way)] = way
+
+
+def _sent_by(kind: str) -> Kind | None:
+    """The kind of the ways of what a socket of this type sends; None: that is for its peer alone."""
+    if kind == "PUSH":
+        return "job"
+    if kind in WITH_TOPICS:
+        return "publication"
+    return None if kind in SUBSCRIBERS else "request"
 
 
 def _proves(before: Hop, hop: Hop) -> bool:
