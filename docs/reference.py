@@ -131,7 +131,7 @@ def _table(head: str, rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 def commands_page() -> str:
     """Every command with its options and examples."""
-    lines = ["What `--help-all` shows, too; `zmtpsniff COMMAND --help` fits a screen.", ""]
+    lines = ["`--help-all` shows the same; `zmtpsniff COMMAND --help` fits a screen.", ""]
     for path, command, context in commands():
         described = describe(command)
         lines += [f"## {path}", ""]
@@ -200,7 +200,7 @@ def records_page() -> str:
 
 def fields_page() -> str:
     """The fields of display filters."""
-    lines = ["What `-Y` can ask ([Display filters](../filters.md)); `zmtpsniff fields` prints this, too.", ""]
+    lines = ["Fields for `-Y` ([Filters in five minutes](../filters.md)); `zmtpsniff fields` prints this, too.", ""]
     listed = [*list_fields(), *payload_fields(built_in())]
     rows = [(_code(field.name), _type(field), ", ".join(field.records), _cell(field.meaning)) for field in listed]
     lines += _table("Field | Type | Records | What it is", rows)

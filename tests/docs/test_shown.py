@@ -23,7 +23,8 @@ from tests.support.shown_commands import (
 from zmtpsniff.cli.main import cli
 
 _NEEDS = re.compile(r"\blive\b|tcpdump|tshark|strace|jq\b")
-_WORDS = re.compile(r"\b(COMMAND|DIR|INPUT|CAPTURE|FILE|INTERFACE|PID|PROGRAM|NAME)\b|…|\[")  # that stand for something
+# Words that stand for something.
+_WORDS = re.compile(r"\b(CODE|COMMAND|DIR|INPUT|CAPTURE|FILE|INTERFACE|PID|PROGRAM|NAME)\b|…|\[")
 
 
 # Commands take long to run; test_what_is_shown_is_right checks those of all pages quickly.

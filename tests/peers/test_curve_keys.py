@@ -252,8 +252,8 @@ def dump(pid: int, file: Path) -> None:
 
 
 def test_program_that_logs_its_keys_itself(side: Side, tmp_path: Path) -> None:
-    """The example of docs/keys.md, in front of a program that knows nothing of it."""
-    (example,) = (block for block in blocks(PROJECT / "docs" / "keys.md") if block.mark("file") == "log_keys.py")
+    """The example of docs/curve.md, in front of a program that knows nothing of it."""
+    (example,) = (block for block in blocks(PROJECT / "docs" / "curve.md") if block.mark("file") == "log_keys.py")
     code = f"{example.text}\nimport runpy; runpy.run_module('{curve_pair.__name__}', run_name='__main__')"
     command = side.command(sys.executable, "-c", code, str(PORT), "1")
     capture = tmp_path / "capture.pcapng"

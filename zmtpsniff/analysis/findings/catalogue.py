@@ -35,8 +35,8 @@ FINDINGS: dict[str, FindingKind] = {
     "endpoint-silent": FindingKind(
         "error",
         "An address that a program connects to does not answer at all.",
-        "The program repeats its SYN three times or more, and no packet comes back. What makes it certain or likely "
-        "that ZeroMQ was meant is the same as for endpoint-refused.",
+        "The program repeats its SYN three times or more, and no packet comes back. It is certain or likely that "
+        "ZeroMQ was meant for the same reasons as with endpoint-refused.",
         "The host is down or the address wrong, or a firewall drops the packets: look for DROP rules on the way "
         "(`nft list ruleset`), for security groups in a cloud, for network policies in Kubernetes.",
     ),
@@ -205,7 +205,7 @@ FINDINGS: dict[str, FindingKind] = {
         "A broker took requests or replies and did not pass them on, or a worker took jobs and nothing comes of them "
         "any more, though it passed others on before.",
         "The messages arrive at one of its sockets, and neither they nor what could come of them leaves another one. "
-        "`zmtpsniff trace --lost capture.pcap` shows the way of each. Who waits for them is not to blame.",
+        "`zmtpsniff trace --lost capture.pcap` shows the way of each. A program that waits for them is not to blame.",
         "Look at that program and its log: it may drop what it cannot parse or route, hang, or have no peer to send to "
         "(a ROUTER drops messages to an identity that it does not have).",
         waits=True,
