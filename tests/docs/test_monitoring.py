@@ -1,6 +1,7 @@
 """The examples for monitoring: a dashboard, a unit, a DaemonSet."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -53,6 +54,28 @@ def test_the_dashboard_asks_for_what_there_is(names: set[str]) -> None:
     assert {"zmtp_messages_total", "zmtp_reply_seconds_bucket", "zmtpsniff_packets_dropped_total"} <= asked
     for text in texts:
         assert text.count("(") == text.count(")")
+
+
+def _promtool() -> str | None:
+    return shutil.which("promtool", path=f"{os.environ['PATH']}:{PROJECT / '.ci/prometheus/usr/bin'}")
+
+
+def test_the_rules_ask_for_what_there_is(names: set[str]) -> None:
+    rules = yaml.safe_load((DOCS / "prometheus-rules.yml").read_text())["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"\b(?:zmtp|zmtpsniff)_\w+", rule["expr"])}
+    assert asked <= names
+    tried = yaml.safe_load((DOCS / "prometheus-rules-test.yml").read_text())["tests"]
+    alerts = {rule["alert"] for rule in rules if "alert" in rule}
+    assert {one["alertname"] for test in tried for one in test["alert_rule_test"] if one.get("exp_alerts")} == alerts
+
+
+@pytest.mark.skipif(_promtool() is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    "words", [("check", "rules", "prometheus-rules.yml"), ("test", "rules", "prometheus-rules-test.yml")]
+)
+def test_the_rules_call(words: tuple[str, ...]) -> None:
+    done = subprocess.run([str(_promtool()), *words], cwd=DOCS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_its_panels_have_places_of_their_own() -> None:

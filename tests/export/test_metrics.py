@@ -63,7 +63,10 @@ def made(events: Sequence[AnyEvent], *going_on: Connection) -> dict[tuple[str, t
         metrics.take(events[begin : begin + 10])
     list(metrics.collect())
     metrics.take([])
-    return samples(generate_latest(registry).decode())
+    found = samples(generate_latest(registry).decode())
+    price = found.pop(("zmtpsniff_cpu_seconds_total", ())), found.pop(("zmtpsniff_memory_octets", ()))
+    assert all(one > 0 for one in price)
+    return found
 
 
 def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -137,7 +140,11 @@ def test_findings_are_those_of_diagnose(name: str) -> None:
     diagnosis = Diagnosis()
     diagnosis.take(events)
     expected = Counter((each.code, each.severity) for each in diagnosis.findings())
-    found = {labels: value for (name, labels), value in made(events).items() if name == "zmtp_findings"}
+    told = {labels: value for (name, labels), value in made(events).items() if name == "zmtp_findings"}
+    found: Counter[tuple[str, ...]] = Counter()
+    for (service, code, severity), value in told.items():
+        found[code, severity] += round(value)
+        assert service in {address for each in diagnosis.findings() for address in each.endpoints}
     assert found == expected
     assert {code for code, _ in found} <= set(FINDINGS)  # nothing of the wire gets into a label
 

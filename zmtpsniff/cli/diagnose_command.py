@@ -1,19 +1,26 @@
 """``zmtpsniff diagnose``."""
 
+import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
 from zmtpsniff.cli.help import CHECKS, CommandWithHelp
+from zmtpsniff.cli.observers import end_calls, load_calls, on_finding_option, start_calls
 from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import Parsed, color, output_file, records_format, utc
 from zmtpsniff.cli.window_options import WindowSettings, window_options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dissectors.events import AnyEvent
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.findings.numbering import NumberPlace
+    from zmtpsniff.export.finding_calls import FindingCalls
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
 
@@ -28,6 +35,7 @@ class DiagnoseSettings(NamedTuple):
     capture: CaptureSettings
     window: WindowSettings
     sequence: "NumberPlace | None"
+    on_finding: str | None
 
 
 def _number_place(text: str) -> "NumberPlace":
@@ -47,6 +55,7 @@ def _number_place(text: str) -> "NumberPlace":
     metavar="PATH",
     help="Publishers number their messages there: frames[1], frames[1].uint, body.NAME. By default it is found.",
 )
+@on_finding_option
 @records_format("text", "for people")
 @output_file
 @utc
@@ -63,6 +72,8 @@ def diagnose(**options: Any) -> None:
     settings.capture.fail_on_contradiction(settings.file)
     from zmtpsniff.analysis.findings import Diagnosis
 
+    if settings.on_finding is not None and not settings.capture.is_live:
+        raise click.UsageError("--on-finding: only with --live")
     dissection, file = settings.capture.dissection, settings.file
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds, settings.sequence)
 
@@ -76,25 +87,64 @@ def diagnose(**options: Any) -> None:
             records=file,
             window=settings.window,
             batches=True,
-            load=_load_renderer,
+            load=partial(_load, settings.on_finding),
             meet=meet,
             witness=diagnosis,
         ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):
-        pump_and_write(
-            capture, dissection, diagnosis.take, lambda: _write(diagnosis, stream, settings), "findings", file
-        )
+        take: Callable[[Sequence[AnyEvent]], object] = diagnosis.take
+        calls = start_calls(settings.on_finding)
+        if settings.capture.is_live:
+            take = _Teller(diagnosis, calls, stream, settings).take
+        try:
+            pump_and_write(capture, dissection, take, lambda: _write(diagnosis, stream, settings), "findings", file)
+        finally:
+            end_calls(calls)
     if settings.sequence is not None and not diagnosis.has_sequence:
         tell(f"--sequence {settings.sequence.name}: no message of a publisher has a number there")
 
 
-def _load_renderer() -> None:
-    """Import what _write() needs: once privileges are given up, where it is kept may be out of reach."""
+class _Teller:
+    """Tells while traffic passes which findings come and which go."""
+
+    def __init__(
+        self, diagnosis: "Diagnosis", calls: "FindingCalls | None", stream: Any, settings: DiagnoseSettings
+    ) -> None:
+        """``stream`` gets a line for each, and ``calls`` the same."""
+        from zmtpsniff.analysis.findings.finding_watch import FindingWatch
+
+        self._diagnosis = diagnosis
+        self._watch = FindingWatch(diagnosis.findings)
+        self._calls = calls
+        self._stream = stream
+        self._settings = settings
+
+    def take(self, events: "Sequence[AnyEvent]") -> None:
+        """Look at events, and tell if it is time."""
+        self._diagnosis.take(events)
+        told = self._watch.look(time.time_ns()) if self._diagnosis.capture is None else self._watch.finish()
+        if not told:
+            return
+        if self._settings.output_format == "json":
+            write_structs(self._stream, told)
+        else:
+            from zmtpsniff.render.findings_text import draw_changes
+
+            draw_changes(told, self._stream, self._settings.utc, self._settings.color)
+        self._stream.flush()
+        if self._calls is not None:
+            self._calls.call(told)
+
+
+def _load(command: str | None) -> None:
+    """Import what is needed while traffic passes: once privileges are given up, it may be out of reach."""
     import io
 
+    import zmtpsniff.analysis.findings.finding_watch  # noqa: F401
     from zmtpsniff.render.findings_text import draw
 
+    load_calls(command)
     draw([], None, io.StringIO(), color="always")
     write_structs(io.BytesIO(), [])
 

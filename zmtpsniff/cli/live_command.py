@@ -66,7 +66,6 @@ def live(
     \b
     zmtpsniff live -i lo
     zmtpsniff live -i any -f 'tcp port 5555' -T json | jq -c .frames
-    zmtpsniff live -i eth0 -a duration:60 -T summary
     zmtpsniff live -i eth0 -w day.pcapng -b filesize:100000 -b files:10
     sudo zmtpsniff live -i any --curve-keys auto
     zmtpsniff live -- python worker.py

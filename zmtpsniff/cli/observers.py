@@ -1,5 +1,7 @@
-"""Options of commands that give other programs what passes: ``--metrics``, ``--otlp``."""
+"""Options of commands that give other programs what passes: ``--metrics``, ``--otlp``, ``--on-finding``."""
 
+import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -10,27 +12,39 @@ from zmtpsniff.cli.shared_options import OptionGroup
 from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
+    from dissectors.events import AnyEvent
     from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.analysis.findings.finding_watch import FindingWatch
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.settings import Settings
     from zmtpsniff.export import Observer
+    from zmtpsniff.export.finding_calls import FindingCalls
 
 
 class ObserverSettings(NamedTuple):
-    """Where metrics and spans go."""
+    """Where metrics, spans and findings go."""
 
     metrics: str | None  # ADDR:PORT
     otlp: str | None  # a URL
+    on_finding: str | None = None  # a program with arguments
 
 
 otlp_option = MONITORS.rare(
     "--otlp", metavar="URL", help="Send spans of requests to an OTLP collector: http://127.0.0.1:4318."
+)
+on_finding_option = MONITORS.rare(
+    "--on-finding",
+    metavar="PROGRAM",
+    help="Run PROGRAM when a finding comes, and when it has not happened for a minute. It gets the finding as JSON on "
+    "standard input, and 10 seconds.",
 )
 observer_options = OptionGroup(
     "observer",
     ObserverSettings,
     MONITORS.rare("--metrics", metavar="ADDR:PORT", help="Serve metrics for Prometheus there: 127.0.0.1:9464."),
     otlp_option,
+    on_finding_option,
 )
 
 
@@ -48,11 +62,18 @@ def load_observers(settings: ObserverSettings) -> None:
                 raise Error(message) from None
     if settings.metrics is not None:
         parse_address(settings.metrics)
+    load_calls(settings.on_finding)
+
+
+def load_calls(command: str | None) -> None:
+    """Import the modules of ``--on-finding``."""
+    if command is not None:
+        import zmtpsniff.export.finding_calls  # noqa: F401
 
 
 def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagnosis | None":
     """The witness that a dissection needs for the observers, None if they need none."""
-    if settings.metrics is None:
+    if settings.metrics is None and settings.on_finding is None:
         return None
     from zmtpsniff.analysis.findings import Diagnosis
 
@@ -67,17 +88,68 @@ def start_observers(
     ``diagnosis`` comes from make_diagnosis() and is the witness of ``capture``.
     """
     observers = start_spans(settings.otlp, waits=False)
-    if settings.metrics is not None and diagnosis is not None:
+    if diagnosis is None:
+        return observers
+    from zmtpsniff.analysis.findings.finding_watch import FindingWatch
+
+    watch = FindingWatch(diagnosis.findings)
+    if settings.metrics is not None:
         from zmtpsniff.export.metrics import Metrics
 
         address, port = parse_address(settings.metrics)
-        metrics = Metrics(capture, diagnosis)
+        metrics = Metrics(capture, diagnosis, watch.active)
         served = metrics.serve(address, port)
         observers.append(metrics)
         if served != port:
             shown = f"[{address}]" if ":" in address else address
             tell(f"metrics at http://{shown}:{served}/metrics")
+    observers.append(_Caller(diagnosis if settings.metrics is None else None, watch, start_calls(settings.on_finding)))
     return observers
+
+
+def start_calls(command: str | None) -> "FindingCalls | None":
+    """The calls of the program of ``--on-finding``, if there is one; raises Error."""
+    if command is None:
+        return None
+    from zmtpsniff.export.finding_calls import FindingCalls
+
+    return FindingCalls(command)
+
+
+def end_calls(calls: "FindingCalls | None") -> None:
+    """Make the calls that wait, and say which were not made."""
+    if calls is None:
+        return
+    calls.close()
+    for reason in calls.failures:
+        tell(f"--on-finding: {reason}")
+    if calls.missed:
+        tell(f"--on-finding: {calls.missed:,} findings were not passed on, since the program took too long")
+
+
+class _Caller:
+    """Looks for findings that come and go while events pass, and calls the program of ``--on-finding``."""
+
+    def __init__(self, diagnosis: "Diagnosis | None", watch: "FindingWatch", calls: "FindingCalls | None") -> None:
+        """``diagnosis`` gets the events; None if it has them from others."""
+        self._diagnosis = diagnosis
+        self._watch = watch
+        self._calls = calls
+
+    def take(self, events: "Sequence[AnyEvent]") -> None:
+        """Look at events, and call if it is time."""
+        if self._diagnosis is not None:
+            self._diagnosis.take(events)
+        self._pass_on(self._watch.look(time.time_ns()))
+
+    def close(self) -> None:
+        """Pass on the findings that the end shows, and wait for the calls."""
+        self._pass_on(self._watch.finish())
+        end_calls(self._calls)
+
+    def _pass_on(self, findings: "Sequence[Finding]") -> None:
+        if self._calls is not None:
+            self._calls.call(findings)
 
 
 def start_spans(url: str | None, *, waits: bool) -> "list[Observer]":

@@ -3,7 +3,9 @@
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from os import sysconf
 from threading import Event
+from time import process_time
 from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
@@ -27,6 +29,9 @@ _PATH = "/metrics"
 _PATIENCE = 1.5  # seconds; a live capture gives a batch once a second at least, empty or not
 _SOCKET = ("service", "sender", "socket_type")
 _PEER = ("service", "host")
+_FINDING = ("code", "severity", "service")
+_EPHEMERAL = 32_768  # the first port that Linux gives to clients by default
+_PAGE = sysconf("SC_PAGE_SIZE")
 _METRICS: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 
@@ -43,7 +48,8 @@ _FAMILIES: tuple[tuple[Any, str, str, Sequence[str]], ...] = (  # kind, name, me
     (GaugeMetricFamily, "zmtp_subscriptions_active", "Topics subscribed to now.", ["service"]),
     (CounterMetricFamily, "zmtp_subscriptions", "Topics subscribed to or cancelled.", ["action"]),
     (CounterMetricFamily, "zmtp_problems", "Problems; zmtpsniff explain CODE says more.", ["code", "severity"]),
-    (GaugeMetricFamily, "zmtp_findings", "Findings so far; zmtpsniff explain CODE says more.", ["code", "severity"]),
+    (GaugeMetricFamily, "zmtp_findings", "Findings so far; zmtpsniff explain CODE says more.", _FINDING),
+    (GaugeMetricFamily, "zmtp_findings_active", "Findings that happened in the last minute.", _FINDING),
     *((_METRICS[one.metric], _peer_family(one), one.meaning, _PEER) for one in PEER_FIGURES if one.metric),
 )
 
@@ -83,7 +89,7 @@ class MetricsSource(Protocol):
 
 
 class CodedFinding(Protocol):
-    """The part of a finding that Metrics tells; its words and endpoints are for people."""
+    """The part of a finding that Metrics tells; its words are for people."""
 
     @property
     def code(self) -> str:
@@ -92,6 +98,10 @@ class CodedFinding(Protocol):
     @property
     def severity(self) -> str:
         """How bad it is."""
+
+    @property
+    def endpoints(self) -> Sequence[str]:
+        """The sockets concerned."""
 
 
 class FindingsSource(Protocol):
@@ -114,8 +124,14 @@ class Metrics:
     When somebody asks for samples, it asks for the summaries of open connections.
     """
 
-    def __init__(self, capture: MetricsSource, diagnosis: FindingsSource) -> None:
-        """``capture`` knows the open connections, ``diagnosis`` the findings."""
+    def __init__(
+        self,
+        capture: MetricsSource,
+        diagnosis: FindingsSource,
+        active: Callable[[], Sequence[CodedFinding]] = lambda: (),
+    ) -> None:
+        """``capture`` knows the open connections, ``diagnosis`` the findings, ``active`` those of the last minute."""
+        self._active = active
         self._capture = capture
         self._diagnosis = diagnosis
         self._services: set[str] = set()
@@ -184,7 +200,8 @@ class Metrics:
     def _look(self) -> None:
         """Add up the connections that are over and those that are open, and count the findings."""
         now = {name: counts.copy() for name, counts in self._over.items()}
-        now["zmtp_findings"].update((each.code, each.severity) for each in self._diagnosis.findings())
+        for name, findings in (("zmtp_findings", self._diagnosis.findings()), ("zmtp_findings_active", self._active())):
+            now[name].update((each.code, each.severity, self._place(each)) for each in findings)
         self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():
             self._count(now, connection, is_open=True)
@@ -220,6 +237,12 @@ class Metrics:
         service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=port_of))
         return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 
+    def _place(self, finding: CodedFinding) -> str:
+        """The service that a finding is about."""
+        known = next((one for one in finding.endpoints if one in self._services), None)
+        bound = next((one for one in finding.endpoints if port_of(one) < _EPHEMERAL), None)
+        return known or (OTHER if bound is None else self._label(bound))
+
     def _label(self, server: str) -> str:
         if server not in self._services:
             if len(self._services) >= MOST_SERVICES:
@@ -247,6 +270,17 @@ class Metrics:
         yield CounterMetricFamily(
             "zmtpsniff_packets_dropped", "Packets that the capture lost.", value=self._capture.dropped
         )
+        yield CounterMetricFamily("zmtpsniff_cpu_seconds", "Processor time of zmtpsniff itself.", value=process_time())
+        yield GaugeMetricFamily("zmtpsniff_memory_octets", "Memory of zmtpsniff itself.", value=_memory_octets())
+
+
+def _memory_octets() -> int:
+    """The memory that this process has now; 0 where the system does not say it as Linux does."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * _PAGE
+    except OSError:
+        return 0
 
 
 def _nothing() -> None:

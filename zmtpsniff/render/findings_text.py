@@ -50,6 +50,20 @@ def draw(
     stream.write(encodable(getattr(stream, "encoding", None))(text))
 
 
+def draw_changes(findings: Sequence[Finding], stream: TextIO, utc: bool = False, color: Color = "auto") -> None:
+    """Write a line for each finding that comes or goes, with ``state``."""
+    palette = make_palette(stream, color)
+    clock = Clock(utc, digits=0)
+    lines = []
+    for one in findings:
+        time_ns = one.first_ns if one.state == "comes" else one.last_ns
+        when = f"{clock.time(time_ns)} " if time_ns is not None else ""
+        often = f", {one.count:,} times" if one.count > 1 else ""
+        severity = palette.paint(getattr(palette, one.severity), f"{one.severity:<7}")
+        lines.append(f"{when}{one.state:<5} {severity} {escape(one.summary)} [{one.name}]{often}\n")
+    stream.write(encodable(getattr(stream, "encoding", None))("".join(lines)))
+
+
 def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clock: Clock, columns: int) -> list[str]:
     style = getattr(palette, finding.severity)
     certainty = "" if finding.certainty == "certain" else f" ({finding.certainty})"

@@ -40,6 +40,10 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     last_ns: Annotated[int | None, meaning("When it happened last.", "ns")] = None
     suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
     peers: Annotated[list[PeerRow], meaning("Of work that peers of one socket share: what each of them did.")] = []
+    state: Annotated[
+        Literal["comes", "goes"] | None,
+        meaning("While traffic passes: whether it is new, or has not happened for a minute."),
+    ] = None
 
     problem: Annotated[str | None, internal()] = None  # protocol-violated: the code of the problem
 

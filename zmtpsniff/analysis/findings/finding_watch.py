@@ -1,0 +1,96 @@
+"""When findings come and go, for who is called then: ``diagnose --live``, ``--on-finding``, metrics.
+
+A Diagnosis tells of all that was wrong so far. A finding *comes* when it is told for the first time, or happens again
+after it went. It *goes* when it has not happened again for a while, or is not told any more. So a fault that happens a
+thousand times in a minute calls twice.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from zmtpsniff.analysis.findings.finding import Finding
+
+QUIET_NS = 60_000_000_000
+"""A finding that has not happened again for so long is over."""
+_LOOK_NS = 2_000_000_000  # between two looks
+_MOST_COST = 0.01  # of the time for looks: a system with many connections is looked at less often
+_MOST = 10_000  # findings at a time
+
+_Key = tuple[str, str]
+
+
+class _Current(NamedTuple):
+    """A finding that came: as it was told last, and when it last was new."""
+
+    finding: Finding
+    earlier: int  # how often it happened before it came
+    changed_ns: int
+    is_over: bool
+
+
+class FindingWatch:
+    """Asks a Diagnosis again and again, and says which findings came and which went."""
+
+    def __init__(self, findings: Callable[[], Sequence[Finding]]) -> None:
+        """``findings`` gives all findings so far, as those of a Diagnosis; none has come yet."""
+        self._findings = findings
+        self._current: dict[_Key, _Current] = {}
+        self._next_ns = 0
+
+    def look(self, now_ns: int) -> list[Finding]:
+        """The findings that came or went since the last look, with ``state``; none if the last look was just now."""
+        if now_ns < self._next_ns:
+            return []
+        begin = time.perf_counter_ns()
+        told = self._compare(_by_place(self._findings()), now_ns)
+        self._next_ns = now_ns + max(_LOOK_NS, round((time.perf_counter_ns() - begin) / _MOST_COST))
+        return told
+
+    def active(self) -> list[Finding]:
+        """The findings that came and have not gone."""
+        return [one.finding for one in self._current.values() if not one.is_over]
+
+    def finish(self) -> list[Finding]:
+        """At the end: those that came since the last look. What has not gone by then is not known to go."""
+        return [one for one in self._compare(_by_place(self._findings()), self._next_ns) if _has_come(one)]
+
+    def _compare(self, found: dict[_Key, Finding], now_ns: int) -> list[Finding]:
+        told = []
+        for key, finding in found.items():
+            before = self._current.get(key)
+            if before is None and len(self._current) >= _MOST:
+                continue
+            if before is None or (before.is_over and finding.count > before.finding.count):
+                earlier = 0 if before is None else before.finding.count
+                self._current[key] = _Current(finding, earlier, now_ns, is_over=False)
+                told.append(_stated(finding, "comes", finding.count - earlier))
+            elif finding.count > before.finding.count or finding.last_ns != before.finding.last_ns:
+                self._current[key] = before._replace(finding=finding, changed_ns=now_ns)
+        for key, one in list(self._current.items()):
+            is_told = key in found
+            if not one.is_over and (not is_told or now_ns - one.changed_ns >= QUIET_NS):
+                self._current[key] = one._replace(is_over=True)
+                told.append(_stated(one.finding, "goes", one.finding.count - one.earlier))
+            if not is_told:
+                del self._current[key]
+        return told
+
+
+def _has_come(finding: Finding) -> bool:
+    return finding.state == "comes"
+
+
+def _stated(finding: Finding, state: str, count: int) -> Finding:
+    """The finding as it is told when it comes or goes: with how often it happened since it came."""
+    return msgspec.structs.replace(finding, state=state, count=count)
+
+
+def _by_place(findings: Iterable[Finding]) -> dict[_Key, Finding]:
+    """Findings by code and place: the socket that they are about. Of several of one place the first is told."""
+    found: dict[_Key, Finding] = {}
+    for one in findings:
+        found.setdefault((one.name, one.endpoints[0] if one.endpoints else ""), one)
+    return found
