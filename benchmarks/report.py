@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from measure import Run
-from tools import EK, FIELDS, JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, TREE
+from tools import BEFORE, EK, FIELDS, JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, TREE
 from traffic import Recording
 
 MEMORY_LIMIT_MIB = 100
 PATTERNS_COST = 0.25  # of the time without them
 PAYLOAD_COST = 0.15  # of the time without looking for it
-TREE_COST = 3
+PEOPLE_COST = 0.6  # of the time of version 0.9.0
 LINEAR_TOLERANCE = 1.15  # of the time that a file twice, four times as large may take
 
 
@@ -130,8 +130,7 @@ def targets(measurements: Measurements) -> list[Target]:
         _cost(round_trip, "patterns cost", NO_PATTERNS, PATTERNS_COST),
         _cost(push, "looking for payloads costs", NO_PAYLOAD, PAYLOAD_COST),
         _cost(round_trip, "looking for payloads costs", NO_PAYLOAD, PAYLOAD_COST),
-        _tree(push),
-        _tree(round_trip),
+        *[_for_people(comparison, tool) for comparison in (push, round_trip) for tool in (SUMMARY, TREE)],
         _memory(measurements),
         _linear(measurements.growth),
         *map(_start_up, measurements.start_up),
@@ -162,12 +161,15 @@ def _cost(comparison: Comparison, what: str, without: str, most: float) -> Targe
     return Target(wanted, f"{1 / ratio - 1:.0%}", 1 / ratio - 1 < most)
 
 
-def _tree(comparison: Comparison) -> Target:
-    wanted = f"{comparison.title.lower()}: the tree in at most {TREE_COST} times the time of JSON Lines"
-    ratio = comparison.ratio(TREE)
-    if ratio is None:
+def _for_people(comparison: Comparison, tool: str) -> Target:
+    wanted = f"{comparison.title.lower()}: `{tool}` in at most {PEOPLE_COST} of the time of version 0.9.0"
+    before = next((row for row in comparison.rows if row.tool == BEFORE.format(tool)), None)
+    if before is None:
+        return Target(wanted, "that version is not here", None)
+    times = comparison.row(tool).best, before.best
+    if times[0] is None or times[1] is None:
         return Target(wanted, "failed", None)
-    return Target(wanted, f"{ratio:.2f} times", ratio <= TREE_COST)
+    return Target(wanted, f"{times[0] / times[1]:.2f}", times[0] / times[1] <= PEOPLE_COST)
 
 
 def _memory(measurements: Measurements) -> Target:

@@ -36,6 +36,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     beside = shlex.quote(str(Path(sys.executable).with_name("zmtpsniff")))
     parser.add_argument("--zmtpsniff", default=beside, metavar="COMMAND", help="default: the one of this Python")
+    parser.add_argument("--before", default="", metavar="COMMAND", help="the zmtpsniff of version 0.9.0")
     parser.add_argument("--tshark", default="tshark", metavar="COMMAND", help='e.g. "chroot /opt/trixie tshark"')
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="runs of each command (default: 3)")
     parser.add_argument(
@@ -73,7 +74,8 @@ def main() -> int:
 
     without = [tools.in_python(zmtpsniff), tools.without_patterns(zmtpsniff), tools.without_payload(zmtpsniff)]
     without += [tools.totals(name, zmtpsniff) for name in (tools.STATS, tools.DIAGNOSE)]
-    with_cost = [commands[0], *without, *commands[1:]]
+    before = tools.of_before(shlex.split(options.before)) if options.before else []
+    with_cost = [commands[0], *without, *commands[1:3], *before, *commands[3:]]
     push, round_trip, large, connections = (
         compare(title, recording, chosen)
         for title, recording, chosen in zip(

@@ -25,6 +25,7 @@ JSON, PYTHON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, SUMMARY, TREE, FIELDS, E
     "tshark -T ek",
     "tcpdump -nr",
 )
+BEFORE = "{}, version 0.9.0"
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,14 @@ def compared(zmtpsniff: Sequence[str], tshark: Tshark) -> list[Tool]:
         _for_people(TREE, zmtpsniff, "-T", "tree", "--color", "always"),
         *_tshark_tools(tshark),
         Tool(TCPDUMP, lambda capture: ["tcpdump", "-nr", str(capture)], _verify_tcpdump),
+    ]
+
+
+def of_before(before: Sequence[str]) -> list[Tool]:
+    """Return the commands for people of an earlier version, to tell whether they take less time now."""
+    return [
+        _for_people(BEFORE.format(SUMMARY), before, "-T", "summary"),
+        _for_people(BEFORE.format(TREE), before, "-T", "tree", "--color", "always"),
     ]
 
 
