@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import random
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine import settled, sniffer
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
+from zmtpsniff.native import VARIABLE, WAY
 from zmtpsniff.render import batch_text, jsonl
 from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
@@ -98,6 +100,12 @@ def test_fixtures_say_the_same_in_pieces_of_any_size(
         assert records(open_captures([str(path)]), batches=False) == expected, path
     assert both.packets > 1000
     assert both.messages > 500
+
+
+def test_these_tests_go_the_way_that_is_meant() -> None:
+    """Native, unless plain Python is asked for."""
+    built_core()  # it was built
+    assert ("python" if os.environ.get(VARIABLE) == "0" else "native") == WAY
 
 
 def test_several_requests_at_once_are_paired_in_columns(both: BothCores) -> None:

@@ -16,6 +16,7 @@ import zmtpsniff
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Peer, Problem, Sides, Subscription
 from dissectors.zmtp import usual
+from tests.support.both_cores import built_core
 from tests.support.live_program import live, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
 from tests.support.ports import free_port
@@ -24,11 +25,10 @@ from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files
-from zmtpsniff.engine import settled
+from zmtpsniff.engine import settled, sniffer
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error
 from zmtpsniff.export.metrics import MOST_SERVICES, Metrics
-from zmtpsniff.native import core
 
 LABELS = ("service", "host", "sender", "socket_type", "action", "code", "severity", "le")
 CAPTURES = ["m31_req_rep.pcap", "m31_pub_sub.pcap", "rec_proxy.pcap", "rec_odd_subscriptions.pcap", "app_jupyter.pcap"]
@@ -108,12 +108,13 @@ def test_they_are_what_the_records_say(name: str) -> None:
     assert (total(found, "zmtpsniff_packets_total"), total(found, "zmtpsniff_packets_dropped_total")) == (7, 1)
 
 
-@pytest.mark.skipif(core is None, reason="without the native core no message comes in columns")
 @pytest.mark.parametrize("name", ["m31_req_rep.pcap", "rec_closing_worker.pcap", "rec_growing_connections.pcap"])
 def test_messages_in_columns_count_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(settled, "LEAST", 0)
     monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)
     monkeypatch.setattr(usual, "MOST_PIECES", 6)  # of a handshake
+    for module in (sniffer, patterns_module):
+        monkeypatch.setattr(module, "core", built_core())
     monkeypatch.setattr(files, "CHUNK", 400)  # octets: messages in the block of a handshake are objects
     events = list(open_files([FIXTURES / name], Settings(batches=True, payload=False)))
     assert any(isinstance(event, MessageBatch) for event in events)

@@ -1,6 +1,6 @@
 /*
  * A libFuzzer target for the native core: its functions on any octets, under sanitizers. The first octet of an input
- * says which function. CONTRIBUTING.md has the command; tests/native/test_sanitizers.py runs it for a moment.
+ * says which function. CONTRIBUTING.md has the command; tests/native/test_core_fuzzer.py runs it for a moment.
  *
  * The sanitizers see what is read outside; CHECK sees results that point outside.
  */

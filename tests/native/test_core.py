@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from dissectors import columns
 from dissectors.zmtp import buffer, session, wire
-from tests.support.both_cores import BothCores
+from tests.support.both_cores import BothCores, built_core
 from tests.support.paths import PROJECT
 from zmtpsniff.analysis.findings import exchanges
 from zmtpsniff.analysis.patterns import pending, proxies
-from zmtpsniff.native import core, reference
+from zmtpsniff.native import reference
 from zmtpsniff.net import reassembly
 from zmtpsniff.net import segment as net_segment
 
@@ -29,7 +29,7 @@ SOURCE = PROJECT / "zmtpsniff" / "native" / "core.c"
 LINK = 101
 PAUSE = 10**12
 LAST = 2**63 - 1
-NATIVE: Any = core
+NATIVE: Any = built_core()  # also where ZMTPSNIFF_NATIVE switches it off
 
 
 def side(

@@ -570,7 +570,7 @@ def test_rich_is_not_imported(output: str) -> None:
         f"zmtpsniff.render.make_renderer({output!r}, sys.stdout)\n"
         "assert not any(name.split('.')[0] == 'rich' for name in sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
 
 
 def test_unknown_format_is_refused() -> None:
