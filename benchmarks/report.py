@@ -89,6 +89,7 @@ class Measurements:
     round_trip: Comparison
     large: Comparison
     connections: Comparison
+    brokers: Comparison
     growth: list[Comparison]
     start_up: list[StartUp]
     when: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -100,7 +101,8 @@ class Measurements:
 
     def failures(self) -> list[str]:
         """Return what could not be run, one line each."""
-        rows = [(comparison, row) for comparison in [*self.comparisons, *self.growth] for row in comparison.rows]
+        compared = [*self.comparisons, self.brokers, *self.growth]
+        rows = [(comparison, row) for comparison in compared for row in comparison.rows]
         failed = [
             f"{row.tool} on {comparison.recording.path.name}: {row.failure}" for comparison, row in rows if row.failure
         ]
@@ -206,7 +208,7 @@ def _start_up(start: StartUp) -> Target:
 def markdown(measurements: Measurements) -> str:
     """Return the whole report, without a heading, so that it fits into any document."""
     parts = [_preface(measurements), targets_table(targets(measurements))]
-    for comparison in measurements.comparisons:
+    for comparison in [*measurements.comparisons, measurements.brokers]:
         parts += [_caption(comparison), _comparison_table(comparison)]
     parts += ["**Growing files**: pushed small messages, more and more of them.", _growth_table(measurements.growth)]
     parts += [

@@ -25,7 +25,7 @@ README = HERE.parent / "README.md"
 RESULTS = HERE / "RESULTS.md"
 WORK = HERE / "work"
 
-PUSHED, ROUND_TRIPS, LARGE, CONNECTIONS = 1_000_000, 100_000, 1_000, 5_000
+PUSHED, ROUND_TRIPS, LARGE, CONNECTIONS, OVER_BROKERS = 1_000_000, 100_000, 1_000, 5_000, 10_000
 GROWTH = (1, 2, 4)
 QUICK_PART = 20
 SMALL_ROUND_TRIPS = 5
@@ -58,7 +58,7 @@ def main() -> int:
     # An installed program has bytecode. Where none may be written, Python compiles all modules anew in each run.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
-        recordings, growing, small = _record(QUICK_PART if options.quick else 1, options.renew)
+        recordings, brokers, growing, small = _record(QUICK_PART if options.quick else 1, options.renew)
     except traffic.CannotRecordError as reason:
         print(f"run.py: {reason}", file=sys.stderr)
         return 1
@@ -100,14 +100,17 @@ def main() -> int:
         round_trip=round_trip,
         large=large,
         connections=connections,
+        brokers=compare("Requests over three brokers", brokers, tools.of_brokers(zmtpsniff)),
         growth=[compare("Growing files", recording, own) for recording in growing],
         start_up=_start_up(zmtpsniff, small),
     )
     return _publish(measurements, options.quick)
 
 
-def _record(part: int, renew: bool) -> tuple[list[traffic.Recording], list[traffic.Recording], traffic.Recording]:
-    """Return the captures to compare on, those that grow, and the small one."""
+def _record(
+    part: int, renew: bool
+) -> tuple[list[traffic.Recording], traffic.Recording, list[traffic.Recording], traffic.Recording]:
+    """Return the captures to compare on, the one of brokers, those that grow, and the small one."""
     done: dict[tuple[str, int], traffic.Recording] = {}
 
     def recording(scenario: str, count: int) -> traffic.Recording:
@@ -123,7 +126,7 @@ def _record(part: int, renew: bool) -> tuple[list[traffic.Recording], list[traff
         recording("connections", CONNECTIONS // part),
     ]
     growing = [recording("push", PUSHED // part * size) for size in GROWTH]
-    return compared, growing, recording("round-trip", SMALL_ROUND_TRIPS)
+    return compared, recording("brokers", OVER_BROKERS // part), growing, recording("round-trip", SMALL_ROUND_TRIPS)
 
 
 def _compare(

@@ -12,13 +12,14 @@ from pathlib import Path
 import measure
 from traffic import PORT, Recording
 
-JSON, PYTHON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, SUMMARY, TREE, FIELDS, EK, TCPDUMP = (
+JSON, PYTHON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, TRACE, SUMMARY, TREE, FIELDS, EK, TCPDUMP = (
     "zmtpsniff -T json",
     "zmtpsniff -T json, without the native core",
     "zmtpsniff -T json --no-patterns",
     "zmtpsniff -T json --no-payload",
     "zmtpsniff stats",
     "zmtpsniff diagnose",
+    "zmtpsniff trace",
     "zmtpsniff -T summary",
     "zmtpsniff -T tree --color always",
     "tshark -T fields",
@@ -26,6 +27,9 @@ JSON, PYTHON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, SUMMARY, TREE, FIELDS, E
     "tcpdump -nr",
 )
 BEFORE = "{}, version 0.9.0"
+
+
+BROKERS_LEGS = 8  # messages of each request, over three brokers and back
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,20 @@ def totals(name: str, zmtpsniff: Sequence[str]) -> Tool:
         lambda capture: [*zmtpsniff, word, "-T", "json", str(capture)],
         _verify_json(zmtpsniff, "-T", "json", command=word),
     )
+
+
+def of_brokers(zmtpsniff: Sequence[str]) -> list[Tool]:
+    """Return what is measured on requests that brokers pass on."""
+    command = [*zmtpsniff, "trace", "-T", "json"]
+
+    def verify(recording: Recording) -> str:
+        output = measure.count([*command, str(recording.path)])
+        _expect("ways", output.lines, recording.messages // BROKERS_LEGS)
+        return f"{output.lines:,} ways"
+
+    read = Tool(JSON, lambda capture: [*zmtpsniff, "read", "-T", "json", str(capture)], _verify_json(zmtpsniff))
+    trace = Tool(TRACE, lambda capture: [*command, str(capture)], verify)
+    return [read, trace, *(totals(name, zmtpsniff) for name in (STATS, DIAGNOSE))]
 
 
 def _verify_json(zmtpsniff: Sequence[str], *options: str, command: str = "read") -> Callable[[Recording], str]:

@@ -18,6 +18,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -29,6 +30,7 @@ ATTEMPTS = 3
 KERNEL_BUFFER_KIB = 256 * 1024
 LONGEST_TRAFFIC_S = 600
 LISTENING_WAIT_S = 30
+UNDER_WAY = 20  # requests of one client
 # tcpdump is handed packets a block at a time, at the latest after its read timeout of one second: whoever stops it
 # earlier loses the last block.
 SETTLE_S = 2.0
@@ -144,12 +146,44 @@ def _connect_often(count: int) -> None:
                 request.recv()
 
 
+def _serve_behind_brokers(count: int) -> None:
+    """Answer requests that come over three brokers, each in a thread and with addresses of its own."""
+    import zmq
+
+    context = zmq.Context()
+    backs = [f"tcp://127.0.0.{number}:{PORT}" for number in range(2, 5)]
+    for place in reversed(range(3)):  # whoever connects finds somebody who listens
+        router, dealer = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
+        router.bind([ENDPOINT, *backs][place])
+        (dealer.bind if place == 2 else dealer.connect)(backs[place])
+        threading.Thread(target=zmq.proxy, args=(router, dealer), daemon=True).start()
+    with context.socket(zmq.REP) as reply:
+        reply.connect(backs[-1])
+        for _ in range(count):
+            reply.send(reply.recv())
+        time.sleep(SETTLE_S)  # the brokers, which end with this process, pass the last replies back
+
+
+def _ask_several(count: int) -> None:
+    """Ask without waiting for each reply; a number in front of each request says which one a reply answers."""
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.DEALER) as dealer:
+        dealer.connect(ENDPOINT)
+        for number in range(count + UNDER_WAY):
+            if number >= UNDER_WAY:
+                dealer.recv_multipart()
+            if number < count:
+                dealer.send_multipart([b"%d" % number, b"", _text(number, 64)])
+
+
 SCENARIOS = {
     "push": Scenario(_pull, _push, 1),
     "round-trip": Scenario(_reply, _request, 2),
     "ping-pong": Scenario(_throw_back, _throw, 2),
     "large": Scenario(_pull, _push_large, 1),
     "connections": Scenario(_reply, _connect_often, 2),
+    "brokers": Scenario(_serve_behind_brokers, _ask_several, 8),
 }
 
 
