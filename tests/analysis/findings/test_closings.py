@@ -17,7 +17,7 @@ from zmtpsniff.net.witness import Cause, Stall
 SECOND = 1_000_000_000
 
 
-def told(
+def every(
     name: str, *before: AnyEvent, stall: Callable[[Connection], Stall] | None = None, **changes: object
 ) -> list[Finding]:
     """Findings of a fixture whose connection ends in another way, with other events and a stall before that."""
@@ -29,7 +29,13 @@ def told(
             diagnosis.take([*before, msgspec.structs.replace(event, **changes)])
         else:
             diagnosis.take([event])
-    return [one for one in diagnosis.findings() if one.code in ("message-cut", "unsent-at-end", "handshake-timer")]
+    return diagnosis.findings()
+
+
+def told(name: str, *before: AnyEvent, **changes: Any) -> list[Finding]:
+    """Those of them that say how a connection ends."""
+    found = every(name, *before, **changes)
+    return [one for one in found if one.code in ("message-cut", "unsent-at-end", "handshake-timer")]
 
 
 GAP = Problem("error", "capture-gap", "", None, None, 1)
@@ -99,6 +105,15 @@ def test_what_was_never_sent_is_lost(
     assert all(one.summary.endswith(f" {how}") for one in found)
     assert told(name, GAP, stall=stall, closed_by=closed_by, end="rst") == []
     assert told(name, stall=stall, closed_by=closed_by, end="open") == []
+
+
+@pytest.mark.parametrize(
+    ("closed_by", "codes"), [("server", ["unsent-at-end"]), ("client", ["unsent-at-end", "subscriber-slow"])]
+)
+def test_one_finding_says_that_a_receiver_is_behind_and_closes(closed_by: str, codes: list[str]) -> None:
+    """If its sender closes, the receiver was slow, and the sender lost what waited."""
+    stall = waits("server")
+    assert [one.code for one in every("m31_push_pull", stall=stall, closed_by=closed_by, end="rst")] == codes
 
 
 @pytest.mark.parametrize("changes", [{"closed_by": None}, {"end": "open"}, {"end": "timeout"}])

@@ -60,6 +60,7 @@ class Closings(Inquiry):
         self._unfinished: Ledger[tuple[int, str], Problem | None] = Ledger(lambda: None)  # sides that end in a message
         self._waiting: Ledger[tuple[int, str], Stall | None] = Ledger(lambda: None)  # senders that waited to the end
         self._unsent: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
+        self._behind: Ledger[tuple[int, str], None] = Ledger(lambda: None)  # receivers that lost what waited for them
         self._cut: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
         self._timed: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
 
@@ -126,6 +127,12 @@ class Closings(Inquiry):
             closed.detail = f"{stall.receiver} had had no room for {lasted}, and was asked for it {asked}"
         closed.is_note = had_room or (by_receiver and closer.socket_type not in _WORKERS)
         closed.seen.add(event.end_ns, stall.packet, event.flow)
+        if by_receiver and not closed.is_note:
+            self._behind.put((event.flow, stall.receiver), None)
+
+    def tells_of(self, flow: int, receiver: str) -> bool:
+        """Whether a finding says that a receiver closed a connection while messages waited for it."""
+        return (flow, receiver) in self._behind.entries
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Connections that ended too early."""

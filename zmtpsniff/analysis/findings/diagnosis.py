@@ -50,7 +50,7 @@ class Diagnosis:
 
         ``sequence`` is where publishers number their messages; None: that is found.
         """
-        relays, idle = Relays(), IdleConnections()
+        relays, idle, closings = Relays(), IdleConnections(), Closings()
         self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering = Numbering(sequence)
@@ -65,12 +65,12 @@ class Diagnosis:
             relays,
             SealedRequests(timeout_seconds),
             idle,
-            Receivers(idle.is_forgotten),
+            Receivers(idle.is_forgotten, closings.tells_of),
             Topics(),
             Copies(),
             self._numbering,
             Identities(),
-            Closings(),
+            closings,
             Growth(),
             Resubscriptions(),
             UnevenWork(),

@@ -62,9 +62,13 @@ class _Receiver:
 class Receivers(Inquiry):
     """Receivers that stop for a while."""
 
-    def __init__(self, is_forgotten: Callable[[int], bool]) -> None:
-        """``is_forgotten`` says of a connection that is over whether something between its hosts forgot it."""
+    def __init__(self, is_forgotten: Callable[[int], bool], closed_behind: Callable[[int, str], bool]) -> None:
+        """``is_forgotten`` says of a connection that is over whether something between its hosts forgot it.
+
+        ``closed_behind`` says of a receiver whether another finding tells that it closed while messages waited.
+        """
         self._is_forgotten = is_forgotten
+        self._closed_behind = closed_behind
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
@@ -104,6 +108,8 @@ class Receivers(Inquiry):
             kind = self._kinds.get(key)
             if kind is None or receiver.total_ns < _LEAST_NS:
                 continue  # of another protocol, or only for a moment
+            if self._closed_behind(*key) and 2 * receiver.last_ns >= receiver.total_ns:
+                continue  # one finding says it
             known = f"its TCP window was closed, {plural(receiver.seen.count, 'time')}, while there was more to send"
             yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
         told = yield from self._silent_hosts()
