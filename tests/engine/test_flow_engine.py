@@ -4,12 +4,13 @@ from random import Random
 
 import pytest
 
-from dissectors.events import AnyEvent, Message
+from dissectors.events import AnyEvent, Connection, Greeting, Message
 from tests.support.paths import FIXTURES
 from tests.world.conversation import request_reply
 from tests.world.network import packets, segments
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.engine.flow_engine import FlowEngine, StateError
+from zmtpsniff.dissection import open_files
+from zmtpsniff.engine.flow_engine import FlowEngine, StateError, in_sample
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.packets import HeaderDecoder
@@ -58,3 +59,27 @@ def test_a_batch_may_have_segments_and_datagrams() -> None:
     assert {getattr(event, "flow", None) for event in events} == {number for number, _ in begun}
     beacons = [event.packet for event in events if type(event).__name__ == "Beacon"]  # type: ignore[union-attr]
     assert [packet for packet, _ in found] == beacons
+
+
+@pytest.mark.parametrize("sample", [2, 3, 7])
+def test_a_sample_has_whole_connections(sample: int) -> None:
+    """Each connection that is looked at gives the records that it gives among all."""
+
+    def told(settings: Settings) -> dict[str, list[AnyEvent]]:
+        found: dict[str, list[AnyEvent]] = {}
+        for event in open_files([FIXTURES / "rec_growing_connections.pcap"], settings):
+            if isinstance(event, Connection | Message | Greeting):
+                ends = (
+                    (event.client.address, event.server.address)
+                    if isinstance(event, Connection)
+                    else (event.src, event.dst)
+                )
+                found.setdefault(" ".join(sorted(ends)), []).append(event)
+        return found
+
+    whole, some = told(Settings()), told(Settings(sample=sample))
+    assert 0 < len(some) < len(whole)
+    for ends in whole:
+        one, other = ends.split()
+        assert in_sample(one, other, sample) == in_sample(other, one, sample) == (ends in some)
+    assert all(some[ends] == whole[ends] for ends in some)

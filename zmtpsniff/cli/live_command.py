@@ -10,6 +10,7 @@ from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
 from zmtpsniff.cli.live_host import pass_keys, started_host
 from zmtpsniff.cli.observers import ObserverSettings, load_observers, make_diagnosis, observer_options, start_observers
+from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.run import keeping, load_dissection, load_renderer, reads_columns, run
 from zmtpsniff.cli.saver_options import (
     SaverSettings,
@@ -40,6 +41,11 @@ from zmtpsniff.engine.settings import Settings
     "--processes/--no-processes", default=sys.platform == "linux",
     help="Say which processes of this machine have the connections (Linux).",
 )  # fmt: skip
+@PACKETS.rare(
+    "--sample", type=IntRange(1), default=1, metavar="N",
+    help="Look at one of N connections, each whole, and the same on every host. Nothing is said then of messages that "
+    "cross several connections. -w without -Y saves all packets.",
+)  # fmt: skip
 @observer_options
 @tshark_options
 @saver_options
@@ -53,6 +59,7 @@ def live(
     live: LiveSettings,
     status: bool | None,
     processes: bool,
+    sample: int,
     observer: ObserverSettings,
     tshark: TsharkSettings,
     saver: SaverSettings,
@@ -77,6 +84,14 @@ def live(
 
     fail_if_nothing_to_select(saver, output.passes, packets_only)
     live = live._replace(pids=pids, command=command)
+    if sample > 1:
+        if observer.otlp is not None:
+            raise click.UsageError("--otlp: not with --sample, since spans follow messages over connections")
+        dissection = dissection._replace(sample=sample)
+        tell(
+            f"one of {sample:,} connections is looked at; what compares connections is not told: "
+            "relays, uneven work, copies for several subscribers, shared identities, growth"
+        )
     dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)

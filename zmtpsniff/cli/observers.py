@@ -77,7 +77,7 @@ def make_diagnosis(settings: ObserverSettings, dissection: "Settings") -> "Diagn
         return None
     from zmtpsniff.analysis.findings import Diagnosis
 
-    return Diagnosis(dissection.decode_as, dissection.reply_seconds)
+    return Diagnosis(dissection.decode_as, dissection.reply_seconds, sampled=dissection.sample > 1)
 
 
 def start_observers(

@@ -8,6 +8,7 @@ from bisect import bisect
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
+from zlib import crc32
 
 from dissectors.beacon import Beacons, is_beacon
 from dissectors.events import AnyEvent
@@ -64,6 +65,7 @@ class FlowEngine:
         self._limits = settings.limits
         self._rules = settings.decode_as
         self._greeted = settings.greeted
+        self._sample = settings.sample
         self._curve = curve
         self._tls = tls
         self._begin = begin
@@ -147,8 +149,10 @@ class FlowEngine:
 
     def _connect(
         self, number: int, client: Address, server: Address, starts: tuple[bool, bool]
-    ) -> "ZmtpConnection | UsualConnection | TlsConnection":
-        """The dissector of a flow of TCP, by its addresses and the user's rules."""
+    ) -> "ZmtpConnection | UsualConnection | TlsConnection | None":
+        """The dissector of a flow of TCP, by its addresses and the user's rules; None if it is not in the sample."""
+        if self._sample > 1 and not in_sample(client.text, server.text, self._sample):
+            return None
         if self._begin is not None:
             self._begin(number, client.transport, client, server)
         rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
@@ -206,6 +210,11 @@ class FlowEngine:
     def _notify(self, notice: Notice) -> None:
         """Keep a notice with its place among the events."""
         self._notices.append((len(self.events), notice))
+
+
+def in_sample(one: str, other: str, sample: int) -> bool:
+    """Whether the connection of two addresses is one of ``sample`` that are looked at: the same on every host."""
+    return crc32(" ".join(sorted((one, other))).encode()) % sample == 0
 
 
 def _save(dissection: FlowDissection) -> bytes:

@@ -28,6 +28,7 @@ class Settings(NamedTuple):
     window: "TimeWindow | None" = None  # the times of the packets to read
     # What sockets said in their greetings before that: by own address and that of the peer, the socket type.
     greeted: Mapping[tuple[str, str], str] = _NOBODY
+    sample: int = 1  # look at one of so many connections of TCP
     limits: Limits = Limits()
     flow_limits: FlowLimits = FlowLimits()
     patterns: bool = True  # add what messages mean to each other

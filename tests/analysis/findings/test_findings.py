@@ -213,3 +213,10 @@ def test_packets_cut_short_accuse_nobody(name: str, snaplen: int) -> None:
     for events in Sniffer(Cut(cut), Settings(), Collaborators(witness=diagnosis)).events():
         diagnosis.take(events)
     assert alarms(diagnosis.findings()) == []
+
+
+@pytest.mark.parametrize(("name", "is_left"), [("rec_same_identity", False), ("rec_reconnect_storm", True)])
+def test_a_sample_of_connections_is_not_compared(name: str, is_left: bool) -> None:
+    diagnosis = Diagnosis(sampled=True)
+    diagnosis.take(list(zmtpsniff.open(FIXTURES / f"{name}.pcap")))
+    assert ([one.code for one in diagnosis.findings() if one.severity != "note"] == FAULTY[name]) == is_left

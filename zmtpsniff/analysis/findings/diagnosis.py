@@ -34,6 +34,7 @@ from zmtpsniff.net.witness import Attempt, Pause, Stall
 
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
+_COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
 
@@ -45,10 +46,12 @@ class Diagnosis:
         rules: Sequence[DecodeAs] = (),
         timeout_seconds: float = REPLY_SECONDS,
         sequence: NumberPlace | None = None,
+        sampled: bool = False,
     ) -> None:
         """``rules`` are those of ``-d``, ``timeout_seconds`` is how long a request may wait for its reply.
 
-        ``sequence`` is where publishers number their messages; None: that is found.
+        ``sequence`` is where publishers number their messages; None: that is found. ``sampled``: most connections are
+        not looked at, so findings that compare connections are left out.
         """
         relays, idle, closings = Relays(), IdleConnections(), Closings()
         self._relays = relays
@@ -77,6 +80,8 @@ class Diagnosis:
             Violations(),
             Vantage(),
         ]
+        if sampled:
+            self.inquiries = [one for one in self.inquiries if not isinstance(one, _COMPARING)]
         self._greeting = self._hearers("greeting")
         self._command = self._hearers("command")
         self._sealed = self._hearers("sealed")
