@@ -1,8 +1,13 @@
 """The queue between an engine and those who dissect: bounded, and honest about what it drops."""
 
+import re
 import threading
+import time
 from collections.abc import Iterator
 
+import pytest
+
+from zmtpsniff.capture import live
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.engines.engine import Piece, piece_of
 from zmtpsniff.capture.live import LiveSource
@@ -81,3 +86,24 @@ def test_a_second_stop_drops_what_waits_and_counts_it() -> None:
     seen += sum(map(len, batches))
     assert seen + source.overrun == 500
     assert source.overrun >= 480
+
+
+class Losing(Burst):
+    """An engine that loses a packet every ten milliseconds for about a second."""
+
+    def pieces(self) -> Iterator[Piece]:
+        for _ in range(100):
+            time.sleep(0.01)
+            self.dropped += 1
+            yield piece_of(Block.of([PACKET]))
+
+
+def test_losses_are_told_at_once_and_then_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "_TELL_SECONDS", 0.25)
+    begin = time.monotonic()
+    source = LiveSource(Losing(0))
+    for _ in source.batches():
+        pass
+    lost = [int(re.findall(r"\d+", fault.detail)[0]) for fault in source.faults]
+    assert sum(lost) == source.dropped == 100
+    assert 2 <= len(lost) <= (time.monotonic() - begin) / 0.25 + 2

@@ -121,8 +121,11 @@ def test_the_unit(tmp_path: Path) -> None:
 def test_the_units_command() -> None:
     import shlex
 
-    line = re.search(r"^ExecStart=(.*)$", (DOCS / "zmtpsniff.service").read_text(), re.M)
+    text = (DOCS / "zmtpsniff.service").read_text()
+    line = re.search(r"^ExecStart=(.*)$", text, re.M)
     assert line
+    assert re.search(r"^CPUQuota=\d+%$", text, re.M)
+    assert re.search(r"^MemoryMax=\d+[MG]$", text, re.M)
     words = shlex.split(line[1])
     _options_are_known([Path(words[0]).name, *words[1:]])
 
@@ -135,6 +138,7 @@ def test_the_daemonset() -> None:
     assert labels.items() <= template["metadata"]["labels"].items()
     (container,) = template["spec"]["containers"]
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["NET_RAW"]}
+    assert container["resources"]["limits"].keys() == {"cpu", "memory"}
     port = container["ports"][0]["containerPort"]
     assert template["metadata"]["annotations"]["prometheus.io/port"] == str(port)
     assert f"$(NODE_IP):{port}" in container["command"]

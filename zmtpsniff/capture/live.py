@@ -15,7 +15,8 @@ from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Fault, tick_seconds
 
-_LOSS_SECONDS = 1.0  # between two reports that packets were dropped
+_LOSS_SECONDS = 1.0  # between two looks at how many packets the kernel dropped
+_TELL_SECONDS = 60.0  # between two reports of that
 _STOP_SECONDS = 1.0  # that an engine has for ending by itself
 
 
@@ -48,7 +49,7 @@ class LiveSource:
         self._octets_in = 0
         self._octets_out = 0
         self._told = (0, 0)
-        self._told_at = 0.0
+        self._told_at = float("-inf")
         self._asked_at = self._came_at = time.monotonic()
         self._told_faults = 0
         self._told_saving = False
@@ -176,7 +177,7 @@ class LiveSource:
             self._engine.count_drops()
         kernel, here = self._engine.dropped, self.overrun
         self.dropped = kernel + here
-        if (kernel, here) == self._told or not (at_end or now - self._told_at > _LOSS_SECONDS):
+        if (kernel, here) == self._told or not (at_end or now - self._told_at > _TELL_SECONDS):
             return
         if kernel > self._told[0]:
             detail = f"the kernel dropped {kernel - self._told[0]} packets, {kernel} in all"
