@@ -333,6 +333,7 @@ class Process(msgspec.Struct, omit_defaults=True, frozen=True, gc=False):
     container: Annotated[
         str | None, meaning("The container that it runs in: its name, or the first digits of its id.")
     ] = None
+    pod: Annotated[str | None, meaning("The pod of Kubernetes that it runs in, as namespace/name.")] = None
 
 
 class Peer(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False):

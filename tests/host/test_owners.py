@@ -41,6 +41,7 @@ def answer(flow: int, local: str, time_ns: int, pid: int) -> dict[str, Any]:
         "pid": pid,
         "name": "python",
         "container": None,
+        "pod": None,
     }
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.namespaces import joined_namespaces, needs_namespaces
-from zmtpsniff.host.processes import container_of, look_up, process_of
+from zmtpsniff.host import processes
+from zmtpsniff.host.processes import container_of, look_up, pod_of, process_of
 from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
@@ -125,3 +126,25 @@ ID = "8f3ab2c41d90" + "0123456789abcdef" * 3 + "0123"
 )
 def test_containers(groups: str, container: str | None) -> None:
     assert container_of(groups) == container
+
+
+UID = "0f4c1d3e-9a8b-4c7d-8e6f-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("groups", "pod"),
+    [
+        (f"0::/kubepods.slice/kubepods-pod{UID.replace('-', '_')}.slice/cri-containerd-{ID}.scope\n", "shop/orders-0"),
+        (f"0::/kubepods/burstable/pod{UID}/{ID}\n", "shop/orders-0"),
+        (f"0::/kubepods/pod{'a' * 32}/{ID}\n", "kube-system/etcd-one"),  # a static pod
+        (f"0::/kubepods/pod{UID[:-1]}0/{ID}\n", None),
+        (f"0::/docker/{ID}\n", None),
+    ],
+)
+def test_pods(groups: str, pod: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (f"shop_orders-0_{UID}", f"shop_orders-1_{UID[:-1]}f", f"kube-system_etcd-one_{'a' * 32}", "odd"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.setattr(processes, "_PODS", str(tmp_path))
+    assert pod_of(groups) == pod
+    monkeypatch.setattr(processes, "_PODS", str(tmp_path / "nothing"))
+    assert pod_of(groups) is None

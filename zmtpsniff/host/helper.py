@@ -13,7 +13,8 @@ the end of its input, so that it goes when who started it is gone, however that 
     {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [{"client": hex or null, "boxes": [[hex, hex]]}]}
         {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
     {"do": "owners", "id": N, "ends": [[local, remote]]}
-        {"is": "owner", "id": N, "local": text, "pid": N, "name": text, "container": text or null, "time_ns": N}
+        {"is": "owner", "id": N, "local": text, "pid": N, "name": text, "container": text or null,
+         "pod": text or null, "time_ns": N}
         {"is": "looked", "id": N}                           there was a first look, and what it found has been told
 
 Nothing of the network is parsed here: what a capture held comes as keys and boxes of octets, which are compared with

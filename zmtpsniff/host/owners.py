@@ -48,7 +48,7 @@ class ConnectionOwners:
         """Take an answer of the helper."""
         answers = self._answers.get(reply["id"])
         if answers is not None:  # else it is over already
-            process = Process(reply["pid"], reply["name"], reply["container"])
+            process = Process(reply["pid"], reply["name"], reply["container"], reply["pod"])
             answers.setdefault(reply["local"], (reply["time_ns"], process))
 
     def note_look(self, flow: int) -> None:

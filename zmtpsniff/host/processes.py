@@ -12,6 +12,9 @@ _CONTAINER = re.compile(
     r"(?:docker|cri-containerd|crio|libpod|containerd|garden|machine|lxc)[-/:.]?.*?([0-9a-f]{12,64})"
 )
 _PLAIN_CONTAINER = re.compile(r"/(?:lxc(?:\.payload)?[./]|machine\.slice/machine-)([^/]+)")
+# A uid, as systemd or cgroupfs writes it; that of a static pod has no dashes.
+_POD = re.compile(r"pod([0-9a-f]{8}(?:[-_]?[0-9a-f]{4}){3}[-_]?[0-9a-f]{12})\b")
+_PODS = "/var/log/pods"  # where the kubelet has a folder for each pod of this machine: NAMESPACE_NAME_UID
 _ID_SHOWN = 12  # digits, as container tools show them
 
 
@@ -88,7 +91,7 @@ def look_up(pid: int) -> Process | None:
             groups = file.read()
     except OSError:
         return None
-    return Process(pid, name, container_of(groups))
+    return Process(pid, name, container_of(groups), pod_of(groups))
 
 
 def container_of(groups: str) -> str | None:
@@ -97,4 +100,22 @@ def container_of(groups: str) -> str | None:
         return found[1][:_ID_SHOWN]
     if found := _PLAIN_CONTAINER.search(groups):
         return found[1]
+    return None
+
+
+def pod_of(groups: str) -> str | None:
+    """The pod that control groups name, as namespace/name; None without one, or without the folders of the kubelet."""
+    found = _POD.search(groups)
+    if found is None:
+        return None
+    uid = found[1].replace("_", "-")
+    try:
+        folders = os.listdir(_PODS)
+    except OSError:
+        return None
+    for folder in folders:
+        namespace, _, rest = folder.partition("_")
+        name, _, its_uid = rest.rpartition("_")
+        if its_uid == uid:
+            return f"{namespace}/{name}"
     return None

@@ -148,7 +148,8 @@ def program(process: Process | None) -> str:
     """A process in words; empty for none."""
     if process is None:
         return ""
-    place = f" in {escape(process.container)}" if process.container is not None else ""
+    where = process.pod or process.container
+    place = f" in {escape(where)}" if where is not None else ""
     return f"{escape(process.name)} [{process.pid}]{place}"
 
 
