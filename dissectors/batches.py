@@ -4,10 +4,10 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import groupby, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from dissectors.columns import FRAME, MESSAGE, PAIRED, ROW
-from dissectors.events import Envelope, Message, Octets, Place
+from dissectors.events import AnyEvent, Envelope, Message, Octets, Place
 
 _SENDER, _FIRST, _COUNT, _REQUEST, _LATENCY = 1, 3, 4, 12, 13  # places in a MESSAGE
 
@@ -199,6 +199,16 @@ class MessageBatch:
                 single = end
             begin = end
         yield from ((message, None) for message in self.part(single, count).messages())
+
+
+def split_batches(events: list[AnyEvent], stays: Callable[[BatchSide], bool]) -> list[AnyEvent]:
+    """The events, with an object for each message whose sender does not stay in a batch."""
+    if MessageBatch not in map(type, events):
+        return events
+    found: list[Any] = []
+    for event in events:
+        found += event.split(stays) if isinstance(event, MessageBatch) else [event]
+    return found
 
 
 def _runs(flags: Sequence[bool]) -> list[tuple[int, int]]:

@@ -201,6 +201,7 @@ ALLOWED = {
         "zmtpsniff.net.packets",
         "zmtpsniff.net.pgm",
         "zmtpsniff.net.segment",
+        "zmtpsniff.net.witness",
         "zmtpsniff.__version__",
         "dissectors",
     },

@@ -31,7 +31,7 @@ _COMMANDS: dict[bytes, dict[bytes, str]] = {
 }
 # Majortomo numbers the commands of clients as 18/MDP numbers those of workers. Its replies name no service.
 _OTHER_CLIENT: dict[bytes, str] = {b"\2": "REQUEST", b"\3": "PARTIAL", b"\4": "FINAL"}
-_OTHER = object()  # in the state of connections of that kind
+_OTHER = ("other",)  # in the state of connections of that kind, whose other keys are no tuples
 _LAST = frozenset({"REPLY", "FINAL"})  # after which nothing follows to a request
 _WAITING = 1000  # requests of a connection that nobody answers
 

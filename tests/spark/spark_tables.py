@@ -13,21 +13,24 @@ from deltalake import DeltaTable
 
 from dissectors.events import Cut, Hidden
 from tests.support import records
-from tests.support.settings import RELATIONS
 from tests.world.tap import load
+from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.locations import delta_options
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.dissection import open_files
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.render.json_form import octets_object
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.spark.connections import local_id
-from zmtpsniff.spark.tables import OCTETS, TABLES
+from zmtpsniff.spark.tables import OCTETS, TABLES, WHOLE
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
 _PLACE = ("date", "series", "conn_id", "time", "offset")
-_OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind")
+_OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind", "server", "from_client")
 # Told of a run as a whole.
 _OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ")
 # Counted in a sentence, a file each.
@@ -58,11 +61,17 @@ def later(path: Path, by_ns: int, target: Path) -> Path:
 
 
 def expected(files: "Sequence[Path] | Sequence[str]", decode_as: tuple[DecodeAs, ...] = ()) -> Counter[str]:
-    """The records of `read -T json --no-payload` on files, as comparable() has them."""
+    """The records of `read -T json` on files without payloads, and the findings on them, as comparable() has them."""
     stream = BytesIO()
     renderer = JsonlRenderer(stream)
-    for events in open_files(files, RELATIONS._replace(decode_as=decode_as)).batches():
+    for events in open_files(files, Settings(decode_as=decode_as)).batches():
         renderer.write(events)
+    settings = Settings(decode_as=decode_as, batches=True)
+    diagnosis = Diagnosis(decode_as)
+    sniffer = Sniffer(open_captures(list(map(str, files))), settings, Collaborators(witness=diagnosis))
+    for events in sniffer.events():
+        diagnosis.take(events)
+    renderer.write(diagnosis.findings())  # type: ignore[arg-type]
     return comparable([json.loads(line) for line in stream.getvalue().splitlines()], _packets(files))
 
 
@@ -85,7 +94,7 @@ def comparable(records: list[dict[str, Any]], packets: Sequence[tuple[str, int]]
             ids[record["flow"]] = local_id(transport, *ends, record["start_ns"]).name
     out: Counter[str] = Counter()
     for record in records:
-        if record["type"] in ("capture", "comment") or record.get("code") in _OF_A_RUN:
+        if record["type"] in ("capture", "comment") or record.get("code") in _OF_A_RUN or _is_on_order(record):
             continue
         if (flow := record.pop("flow", None)) is not None:
             if record["type"] == "beacon":
@@ -100,6 +109,12 @@ def comparable(records: list[dict[str, Any]], packets: Sequence[tuple[str, int]]
         if via := record.get("forwards"):
             file, number = packets[via["packet"] - 1]
             via |= {"conn_id": ids[via.pop("flow")], "file": file, "packet": number, "part": via.get("part", 1)}
+        for one in record.get("evidence", ()):
+            one["file"], one["packet"] = packets[one["packet"] - 1]
+            del one["flow"]
+        if peers := record.pop("peers", None):
+            record["peers"] = [_said(peer) for peer in peers]
+        record.pop("payload", None)
         for side in ("client", "server"):
             if record["type"] == "connection" and (beacon := record[side].get("beacon")):
                 record[side]["beacon_file"], record[side]["beacon"] = packets[beacon - 1]
@@ -131,7 +146,7 @@ def assert_places(tables: dict[str, list[dict[str, Any]]]) -> None:
     count = 0
     for table, rows in tables.items():
         for row in rows:
-            if table in ("connections", "captures") or row["packet"] is None:
+            if table in ("connections", *WHOLE) or row["packet"] is None:
                 assert row.get("offset") is None
                 continue
             count += 1
@@ -161,8 +176,10 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
                 out.setdefault(row["series"], Counter())
             continue
         for row in tables[table]:
-            if table == "work":
+            if table in WHOLE:
                 found = out.setdefault(row["series"], Counter())
+                for one in row.get("evidence", ()):
+                    del one["conn_id"]
                 found[json.dumps(_record(table, row), sort_keys=True)] += 1
                 continue
             names = ("client", "server") if table == "connections" else ("src", "dst")
@@ -180,7 +197,18 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
     return out
 
 
-_LEFT_OUT = {"encrypted": False, "incomplete": False, "part": 1, "request_part": 1}  # of records
+# Of records.
+_LEFT_OUT = {"certainty": "certain", "encrypted": False, "incomplete": False, "part": 1, "request_part": 1}
+
+
+def _is_on_order(record: dict[str, Any]) -> bool:
+    """Whether a finding only says what one of _OF_A_RUN does."""
+    return record.get("summary") == "the capture is out of order, or its clocks differ"
+
+
+def _said(peer: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a peer in a finding that say something."""
+    return {name: value for name, value in peer.items() if value and name != "type"}
 
 
 def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -190,10 +218,13 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
         record["conn_id"] = row["conn_id"]
     if table == "connections":
         return record | _connection(row)
+    if table == "findings":
+        peers = [_said(peer) for peer in row["peers"]]
+        row = {**row, "first": None, "last": None, "peers": peers or None}
     if special:
         row = {**row, "name": None}
     for name, value in row.items():
-        if name in _OURS or value is None or value == _LEFT_OUT.get(name):
+        if name in _OURS or (table == "messages" and name == "topic") or value is None or value == _LEFT_OUT.get(name):
             continue
         if name in _OCTETS[table]:
             value = _octets(value)

@@ -65,7 +65,7 @@ def stats() -> Lines:
     found = []
     for name in NAMES:
         one = Statistics()
-        for events in zmtpsniff.open(FIXTURES / name, payload=False).batches():
+        for events in zmtpsniff.open(FIXTURES / name).batches():
             one.take(events)
         statistics.merge(one)
     found += report_of(statistics, TOP)
@@ -270,7 +270,7 @@ def comparable(results: Results) -> dict[str, Any]:
 def test_of_one_capture_it_is_the_same(name: str, tmp_path: Path) -> None:
     """Computed while the capture is read, and from its table."""
     counted = CaptureReport(TOP)
-    for events in zmtpsniff.open(FIXTURES / name, payload=False).batches():
+    for events in zmtpsniff.open(FIXTURES / name).batches():
         counted.take(events)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / name).write_bytes((FIXTURES / name).read_bytes())

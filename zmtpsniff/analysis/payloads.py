@@ -31,7 +31,7 @@ class _Track:
         self.known: list[PayloadDissector] = []  # dissectors that knew messages of the connection
         self.unknown = 0  # messages in a row that no dissector knew
         self.times: dict[Place, int] = {}  # of the last known messages
-        self.states: dict[int, dict[Any, Any]] = {}  # id() of a dissector to its state
+        self.states: dict[str, dict[Any, Any]] = {}  # name of a dissector to its state
 
 
 class Payloads:
@@ -194,7 +194,7 @@ class Payloads:
         best, most = None, 0.0
         connection, states = track.connection, track.states
         for dissector in dissectors:
-            connection.state = states.get(id(dissector), {}) if states else {}
+            connection.state = states.get(dissector.name, {}) if states else {}
             try:
                 certainty = dissector.match(event, connection)
             except Exception as error:  # a plug-in may raise anything
@@ -212,7 +212,7 @@ class Payloads:
         dissector: PayloadDissector,
         event: Message,
     ) -> bool:
-        track.connection.state = track.states.setdefault(id(dissector), {})
+        track.connection.state = track.states.setdefault(dissector.name, {})
         try:
             payload = dissector.dissect(event, track.connection)
         except Exception as error:

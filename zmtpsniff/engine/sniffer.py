@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from dissectors.batches import BatchSide, MessageBatch
+from dissectors.batches import MessageBatch, split_batches
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.payloads import PayloadDissector
 from dissectors.problems import PROBLEMS
@@ -284,9 +284,9 @@ class Sniffer:
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:
-            events = self._payloads.take(_without(events, attrgetter("has_payload")))
+            events = self._payloads.take(split_batches(events, attrgetter("has_payload")))
         if not self._keeps_batches:
-            events = _without(events, lambda _: False)
+            events = split_batches(events, lambda _: False)
         if comments := self._source.comments[self._comments :]:  # on the whole capture
             events = [*map(Comment, comments), *events]
             self._comments += len(comments)
@@ -302,16 +302,6 @@ class Sniffer:
             self._problems += kinds.count(Problem)
             self._connections += kinds.count(Connection)
         return events
-
-
-def _without(events: list[AnyEvent], stays: Callable[[BatchSide], bool]) -> list[AnyEvent]:
-    """The events, with an object for each message whose sender does not stay in a batch."""
-    if MessageBatch not in map(type, events):
-        return events
-    found: list[Any] = []
-    for event in events:
-        found += event.split(stays) if isinstance(event, MessageBatch) else [event]
-    return found
 
 
 def _make_payloads(settings: Settings, collaborators: Collaborators) -> Payloads:

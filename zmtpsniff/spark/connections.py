@@ -21,17 +21,19 @@ from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow import FlowDirection
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.segment import Datagram, Segment
+from zmtpsniff.net.witness import Witness
 from zmtpsniff.spark.groups import is_unix
 
 
 class ConnectionId(NamedTuple):
     """The name of a connection, 16 hexadecimal digits, the same in all files and runs.
 
-    If it ``is_shared`` it is the same wherever the connection was captured.
+    If it ``is_shared`` it is the same wherever the connection was captured. ``server`` is the address of its server.
     """
 
     name: str
     is_shared: bool
+    server: str = ""
 
 
 def shared_id(client: int, server: int) -> ConnectionId:
@@ -83,13 +85,14 @@ class Connections:
         state: bytes | None = None,
         count: FlowCount | None = None,
         curve: Curve | None = None,
+        witness: Witness | None = None,
     ) -> None:
         """Begin from a :meth:`state`, or from nothing. ``count`` numbers new flows.
 
-        ``curve`` opens boxes of CURVE. Raises StateError.
+        ``curve`` opens boxes of CURVE, ``witness`` hears of attempts and stalls. Raises StateError.
         """
         self._count = count or FlowCount()
-        self._engine = FlowEngine(settings, curve, begin=self._name)
+        self._engine = FlowEngine(settings, curve, witness=witness, begin=self._name)
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._datagram_ns: int | None = None  # time of the last datagram
         self.conn_ids: dict[int, ConnectionId] = {}  # of all flows so far, by their numbers
@@ -191,11 +194,9 @@ class Connections:
     def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
         """Give a new flow its id."""
         if self._datagram_ns is not None:
-            self.conn_ids[number] = local_id(transport, client.text, server.text, self._datagram_ns)
-            return
-        numbers = self._engine.flows.initial_numbers(number)
-        if numbers is not None:
-            self.conn_ids[number] = shared_id(*numbers)
+            found = local_id(transport, client.text, server.text, self._datagram_ns)
+        elif numbers := self._engine.flows.initial_numbers(number):
+            found = shared_id(*numbers)
         else:
-            start_ns = self._engine.flows.started_ns(number)
-            self.conn_ids[number] = local_id(transport, client.text, server.text, start_ns)
+            found = local_id(transport, client.text, server.text, self._engine.flows.started_ns(number))
+        self.conn_ids[number] = found._replace(server=server.text)

@@ -34,6 +34,7 @@ from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import MOST_FILES, Options, check_series, parse_ports
 from zmtpsniff.spark.series import by_series, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.stages import Stages
 from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.tables import ddl, tables_of
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
@@ -106,7 +107,7 @@ def _request(options: Mapping[str, str]) -> _Request:
     check_series(request.series)
     if not any(request.inputs):
         raise ValueError("name a folder or files: load(PATH)")
-    request.options  # noqa: B018  # raises here for wrong values
+    Stages(request.options.settings)  # raises here for wrong values
     return request
 
 

@@ -10,6 +10,7 @@ from zmtpsniff.spark import job
 from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.series import by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.stages import Stages
 from zmtpsniff.spark.state_log import STATES, StateLog
 from zmtpsniff.spark.store import ConflictError, Store
 from zmtpsniff.spark.tables import tables_of
@@ -60,7 +61,8 @@ def ingest(session: "SparkSession", inputs: Sequence[str], run: IngestRun) -> In
 
     The files of these tables do not count, wherever they are. If a new file belongs to a known series, connections go
     on where they were left. If the file is older than the known files of its series, or if a file has changed, all of
-    the series is dissected anew. Raises SparkError, LocationError, and ValueError for a wrong rule of series.
+    the series is dissected anew. Raises SparkError, LocationError, and ValueError for a wrong rule of series, or
+    of ``-d``.
     """
     return add(session, list_files(inputs, tables_of(run.output)), run)
 
@@ -96,6 +98,7 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, mos
 
 def _until_done(run: IngestRun, attempt: Callable[["Base"], _Outcome]) -> _Outcome:
     """The result of the first attempt that no other run disturbs."""
+    Stages(run.options.settings)  # raises for rules that name unknown protocols
     store = Store(run.output)
     store.open()
     lost: set[str] = set()

@@ -10,7 +10,7 @@ from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
 
 # By which rows are in order; else time_ns.
-_ORDER = {"connections": "start_ns", "captures": "first_ns", "work": "address"}
+_ORDER = {"connections": "start_ns", "captures": "first_ns", "work": "address", "findings": "code"}
 _LARGE = 64 << 20  # octets of a file that stays as it is
 _TARGET = 256 << 20
 

@@ -33,12 +33,11 @@ class Options(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """The settings of a dissection. Payloads are left to queries of the tables."""
+        """The settings of a dissection."""
         return Settings(
             decode_as=self.rules,
             limits=Limits(self.max_bytes, self.show_secrets),
             flow_limits=FlowLimits(idle_seconds=self.idle_seconds),
-            payload=False,
             curve_keys=self.curve_keys,
         )
 

@@ -33,12 +33,24 @@ from dissectors.events import (
     Problem,
     Subscription,
     Work,
+    text,
 )
+from dissectors.zmtp.sockets import WITH_TOPICS
+from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.native import core, reference
 from zmtpsniff.spark.connections import ConnectionId
 from zmtpsniff.spark.packet_names import NOWHERE, PacketName, PacketNames
-from zmtpsniff.spark.tables import OCTETS, OCTETS_LIST, PACKET_FIELDS, PROPERTIES, TABLES, arrow_schema, field_columns
+from zmtpsniff.spark.tables import (
+    OCTETS,
+    OCTETS_LIST,
+    PACKET_FIELDS,
+    PEER_COLUMNS,
+    PROPERTIES,
+    TABLES,
+    arrow_schema,
+    field_columns,
+)
 
 _TEXT = pa.dictionary(pa.int32(), pa.string())
 
@@ -52,6 +64,7 @@ SCHEMAS = {table: _with_dictionaries(arrow_schema(table)) for table in TABLES}
 _OCTETS_LIST = SCHEMAS["messages"].field("frames").type
 _OCTETS_TYPE = _OCTETS_LIST.value_type
 _ENVELOPE, _PLACE = (SCHEMAS["messages"].field(name).type for name in ("envelope", "forwards"))
+
 _PAIRED = (*PAIRED, "forwards")
 _NO_PLACE = Place(0, 0, 0)
 _NO_LATENCY = array("q", [-1])
@@ -80,7 +93,7 @@ class RowOrigin(NamedTuple):
     conn_ids: Mapping[int, ConnectionId]
 
 
-_Kind = tuple[int, str, str, str, str | None, bool, bool]  # file, conn_id, src, dst, type, incomplete, encrypted
+_Kind = tuple[int, ConnectionId, str, str, str | None, bool, bool]  # file, src, dst, type, incomplete, encrypted
 
 
 class OctetsBuilder:
@@ -159,7 +172,7 @@ class Messages:
                 incomplete, encrypted = message.incomplete, message.encrypted
                 file, number, offset = origin.packets.name(packet)
                 time_ns = max(min(message.time_ns, _MOST), -_MOST)
-                conn_id = origin.conn_ids[message.flow].name
+                conn_id = origin.conn_ids[message.flow]
                 code = self.kinds[file, conn_id, src, message.dst, socket_type, incomplete, encrypted]
             times.append(time_ns)
             packets.append(number)
@@ -173,7 +186,7 @@ class Messages:
     def take_batch(self, batch: MessageBatch, origin: "BatchOrigin", conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take messages in columns."""
         codes = [
-            self.kinds[origin.file, conn_ids[one.flow].name, one.src, one.dst, one.socket_type, False, False]
+            self.kinds[origin.file, conn_ids[one.flow], one.src, one.dst, one.socket_type, False, False]
             if one.flow
             else 0
             for one in batch.senders
@@ -196,7 +209,9 @@ class Messages:
     def columns(self, origin: RowOrigin) -> dict[str, Any]:
         """The columns of all messages."""
         files, conn_ids, senders, receivers, types, incomplete, encrypted = zip(*self.kinds, strict=True)
-        few = {"conn_id": _texts(conn_ids), "socket_type": _texts(types)}
+        few = {"conn_id": _texts([one.name for one in conn_ids]), "socket_type": _texts(types)}
+        few["server"] = _texts([one.server for one in conn_ids])
+        few["from_client"] = pa.array([one.server != src for one, src in zip(conn_ids, senders, strict=True)])
         few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
         few |= {"file": _texts([origin.files.get(file, "") for file in files])}
         few |= _ends("src", senders) | _ends("dst", receivers)
@@ -210,8 +225,19 @@ class Messages:
             "part": _integers(self.parts).cast(pa.int64()),
             "size": _sizes(frames),
             "frames": frames,
+            "topic": self._topics(frames, pa.array([kind in WITH_TOPICS for kind in types]).take(codes)),
             **self.relations.columns(origin, self.most),
         }
+
+    def _topics(self, frames: pa.Array, have: pa.Array) -> pa.Array | None:
+        """The first frames of those messages that ``have`` topics, as text; None if there are none, or no bodies."""
+        if not self.most or not pc.any(have).as_py():
+            return None
+        firsts = pc.if_else(have, frames.values.field(1).take(frames.offsets[:-1]), None)
+        try:
+            return firsts.cast(pa.string()).dictionary_encode()
+        except pa.ArrowInvalid:
+            return _texts([one if one is None else text(one) for one in firsts.to_pylist()])
 
 
 class Relations:
@@ -507,6 +533,25 @@ def _of_work(events: list[Work], _: Sequence[PacketName], origin: RowOrigin) -> 
     return {"series": _repeated(origin.series, len(events)), "workers": workers}
 
 
+def _of_findings(events: list[Finding], _: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
+    return {
+        "date": _dates([event.first_ns for event in events]),
+        "series": _repeated(origin.series, len(events)),
+        "first": _times([event.first_ns for event in events]),
+        "last": _times([event.last_ns for event in events]),
+        "evidence": [[_evidence(one, origin) for one in event.evidence] for event in events],
+        "endpoints": [event.endpoints for event in events],
+        "peers": [[{name: getattr(peer, name) for name in PEER_COLUMNS} for peer in event.peers] for event in events],
+    }
+
+
+def _evidence(one: Evidence, origin: RowOrigin) -> dict[str, Any]:
+    """The evidence of a finding, as a table has it."""
+    file, number = origin.packets.find(one.packet)
+    conn_id = origin.conn_ids.get(one.flow)
+    return {"conn_id": conn_id and conn_id.name, "file": origin.files.get(file), "packet": number or None}
+
+
 def _ends(name: str, addresses: Sequence[str | None]) -> dict[str, Any]:
     """The columns of an address: it, and its port."""
     texts = _texts(addresses)
@@ -577,6 +622,7 @@ _OWN: dict[type, tuple[str, Callable[..., dict[str, Any]]]] = {
     Problem: ("problems", _wire),
     Connection: ("connections", _of_connections),
     Work: ("work", _of_work),
+    Finding: ("findings", _of_findings),
 }
 """For each other type of event its table, and what makes its columns that are no fields, or not as they are there."""
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from dissectors.batches import MessageBatch
 from dissectors.columns import MESSAGE
-from dissectors.events import AnyEvent
+from dissectors.events import AnyEvent, Capture, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
@@ -121,6 +121,7 @@ class Shard:
         self.packets = PacketNames(kept.packets, kept.runs, lambda file: File(self.files[file]).offsets())
         self.captures: list[CaptureRow] = []
         self.conn_ids = kept.conn_ids  # by the numbers of flows
+        self._dropped = kept.dropped
         self._flows = FlowCount(kept.flows)
         self._horizons = kept.horizons  # of groups with flows that lack octets
         self._curve = Curve(KeyRing(options.curve_keys))
@@ -129,8 +130,11 @@ class Shard:
         self._events: list[AnyEvent] = []  # of the packets at hand
         self._notices: list[tuple[int, Notice]] = []  # with their places among these
         self._touched: dict[bytes, _Group] = {}  # by these packets
-        self._settling = _Settling(self._sorted.of, self._of, Connections(self._settings).pause_ns)
-        self._settled = None if core is None else SettledFlows(core, self._settling, self._events, self.stages.patterns)
+        self._settling = _Settling(self._sorted.of, self._of, self._connections(None).pause_ns)
+        self._settled = None
+        if core is not None:
+            stages = self.stages
+            self._settled = SettledFlows(core, self._settling, self._events, stages.patterns, stages.payloads)
         self._groups: dict[bytes, _Group] = {}  # the one with the latest packet is the last one
         self._held_octets = 0
         self._octets = 0
@@ -142,10 +146,18 @@ class Shard:
         """The state of the series, and its stages."""
         try:
             kept = self._states.series()
-            return kept, Stages(self._settings, kept.stages)
+            return kept, Stages(self._settings, kept.stages, self._diagnoses)
         except StateError:
             self.has_unreadable_states = True
-            return SeriesState(), Stages(self._settings)
+            return SeriesState(), Stages(self._settings, b"", self._diagnoses)
+
+    @property
+    def _diagnoses(self) -> bool:
+        """Whether it has the findings, which one shard has for all."""
+        return self.spec.number == 0
+
+    def _connections(self, state: bytes | None) -> Connections:
+        return Connections(self._settings, state, self._flows, self._curve, self.stages.diagnosis)
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
@@ -189,17 +201,27 @@ class Shard:
             elif name in over:
                 self._states.put(name, None)
         yield from self._tell(final)
+        faults = [problem for capture in self.captures for problem in capture.problems]
+        self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for _, code, detail in faults])
+        self._dropped += sum(capture.dropped for capture in self.captures)
+        self._keep()
+        yield from self._tell(provisional, provisional=True)
+        if self._options.tells_open:
+            yield Events(self.stages.finish(self._now_ns), provisional=True)
+        totals = Capture(self.packets.count, self._dropped, self._flows.value, 0, 0, 0, 0, self._now_ns)
+        yield Events(self.stages.findings(totals), provisional=True)  # type: ignore[arg-type]
+
+    def _keep(self) -> None:
+        """Keep the state that all groups share for the next run."""
         conn_ids = dict(list(self.conn_ids.items())[-_KEPT_IDS:])
         runs = self.packets.runs()
         files = {file: self.files[file] for _, file, _ in runs}
         self._states.put_series(
             SeriesState(
-                self.packets.count, self._flows.value, runs, files, conn_ids, self._horizons, self.stages.state()
+                self.packets.count, self._dropped, self._flows.value, runs, files, conn_ids, self._horizons,
+                self.stages.state(),
             )
-        )
-        yield from self._tell(provisional, provisional=True)
-        if self._options.tells_open:
-            yield Events(self.stages.finish(self._now_ns), provisional=True)
+        )  # fmt: skip
 
     def _end(
         self, name: bytes, group: _Group, final: list[Last], provisional: list[Last], is_changed: bool = True
@@ -395,10 +417,10 @@ class Shard:
                 return self._restored(state)
         except StateError:
             self.has_unreadable_states = True
-        return _Group(Connections(self._settings, None, self._flows, self._curve))
+        return _Group(self._connections(None))
 
     def _restored(self, state: State) -> _Group:
-        connections = Connections(self._settings, state.connections, self._flows, self._curve)
+        connections = self._connections(state.connections)
         self._held_octets += len(state.connections)
         return _Group(connections, len(state.connections))
 

@@ -8,25 +8,61 @@ import io
 import pickle
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
+from operator import attrgetter
+from types import FunctionType, NoneType
 from typing import Any
 
-from dissectors.events import AnyEvent
+import msgspec
+
+from dissectors.batches import split_batches
+from dissectors.events import AnyEvent, Capture, Problem
+from dissectors.payloads.dafka import DAFKA
+from dissectors.payloads.registry import built_in
+from dissectors.payloads.zgossip import ZGOSSIP
+from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.conversation import NO_RULES
+from zmtpsniff.analysis.payloads import Payloads
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.notices import Notice
 
-_PACKAGES = ("zmtpsniff.analysis.", "dissectors.")
+_PACKAGES = (
+    "zmtpsniff.analysis.patterns.", "zmtpsniff.analysis.findings.", "zmtpsniff.analysis.ways.",
+    "zmtpsniff.analysis.statistics.", "zmtpsniff.analysis.payloads", "zmtpsniff.analysis.dossier",
+    "zmtpsniff.analysis.insertions", "zmtpsniff.check.numbers", "zmtpsniff.decode_as", "zmtpsniff.net.notices",
+    "zmtpsniff.net.witness", "dissectors.",
+)  # fmt: skip
 _OTHERS = {
-    ("collections", "Counter"), ("collections", "OrderedDict"), ("collections", "defaultdict"),
-    ("collections", "deque"), ("functools", "partial"), ("zmtpsniff.net.notices", "Delay"),
-    ("zmtpsniff.net.notices", "Doubt"), ("zmtpsniff.net.notices", "Refusal"), ("builtins", "dict"),
-    ("builtins", "list"), ("builtins", "set"), ("builtins", "frozenset"), ("builtins", "bytearray"),
-    ("copyreg", "_reconstructor"), ("builtins", "object"),
-}  # fmt: skip
-_FUNCTIONS = ("_all_of_them", "_name_sender")  # that states hold with some of their arguments
-_SHARED = {"no rules": NO_RULES}
+    "builtins": {
+        "bool",
+        "bytearray",
+        "bytes",
+        "dict",
+        "float",
+        "frozenset",
+        "int",
+        "list",
+        "object",
+        "set",
+        "str",
+        "tuple",
+    },
+    "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
+    "copyreg": {"_reconstructor"},
+    "functools": {"partial"},
+    "re": {"_compile"},
+}
+_SHARED: dict[str, Any] = {
+    "no rules": NO_RULES,
+    "nothing": NoneType,
+    "zgossip": ZGOSSIP,
+    "dafka": DAFKA,
+}
+_NAMES = {id(one): name for name, one in _SHARED.items()}
+_LINKED = (Hop, OpenWay)  # that refer to each other in chains, which would be as many calls in each other
 # Stages know contents by Python's hash(), which is another one in each process unless PYTHONHASHSEED is set, as Spark
 # does for its workers.
 _SEED = hash("zmtpsniff")
@@ -45,40 +81,79 @@ class _Pickler(pickle.Pickler):
             return method, (value.__self__, value.__name__)
         return NotImplemented
 
-    def persistent_id(self, value: Any) -> str | None:
-        return next((name for name, one in _SHARED.items() if one is value), None)
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._numbers: dict[Any, int] = {}  # of linked objects
+        self._waiting: list[Any] = []
+
+    def persistent_id(self, value: Any) -> Any:
+        if not isinstance(value, _LINKED):
+            return _NAMES.get(id(value))
+        if value not in self._numbers:
+            self._numbers[value] = len(self._numbers)
+            self._waiting.append(value)
+        return _LINKED.index(type(value)), self._numbers[value]
+
+    def dump_all(self, value: Any) -> None:
+        """Save an object, and behind it the fields of linked ones."""
+        self.dump(value)
+        while self._waiting:
+            one = self._waiting.pop()
+            self.dump((one, msgspec.structs.astuple(one)))
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self._linked: dict[Any, Any] = {}
+        self._waits = 0  # those whose fields are still to come
+
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == (__name__, "method"):
             return method
         is_ours = module.startswith(_PACKAGES)
-        found = super().find_class(module, name) if is_ours or (module, name) in _OTHERS else None
-        if not callable(found) or (is_ours and not isinstance(found, type) and name not in _FUNCTIONS):
+        found = super().find_class(module, name) if is_ours or name in _OTHERS.get(module, ()) else None
+        if not callable(found) or (is_ours and not isinstance(found, type | FunctionType)):
             raise pickle.UnpicklingError(f"{module}.{name} has no state")
         return found
 
-    def persistent_load(self, name: str) -> Any:
-        return _SHARED[name]
+    def persistent_load(self, name: Any) -> Any:
+        if isinstance(name, str):
+            return _SHARED[name]
+        if name not in self._linked:
+            kind: Any = _LINKED[name[0]]
+            self._linked[name] = kind(*[None] * len(kind.__struct_fields__))
+            self._waits += 1
+        return self._linked[name]
+
+    def load_all(self) -> Any:
+        """Load an object that dump_all() saved."""
+        value = self.load()
+        while self._waits:
+            one, fields = self.load()
+            self._waits -= 1
+            for field, content in zip(one.__struct_fields__, fields, strict=True):
+                setattr(one, field, content)
+        return value
 
 
 class Stages:
     """The stages that follow on the dissection of a series."""
 
-    def __init__(self, settings: Settings, state: bytes = b"") -> None:
-        """Go on from a :meth:`state`, or begin; raises StateError."""
-        self.patterns = Patterns(settings.reply_seconds, settings.decode_as)
-        if not state:
-            return
-        if sha256(state[32:]).digest() != state[:32]:
-            raise StateError("not a state of stages")
-        try:
-            seed, self.patterns = _Unpickler(io.BytesIO(state[32:])).load()
-        except Exception as error:  # whatever objects of another version make of it
-            raise StateError(f"not a state of this version: {error}") from error
-        if seed != _SEED:
-            raise StateError("a state of a process with another PYTHONHASHSEED")
+    def __init__(self, settings: Settings, state: bytes = b"", diagnoses: bool = True) -> None:
+        """Go on from a :meth:`state`, or begin; raises StateError.
+
+        There are findings only if it ``diagnoses``.
+        """
+        self.diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds) if diagnoses else None
+        if state:
+            others, diagnosis = _opened(state)
+            self.patterns, self.payloads = _loaded(others)
+            if diagnoses:
+                self.diagnosis = _loaded(diagnosis)
+        else:
+            self.patterns = Patterns(settings.reply_seconds, settings.decode_as)
+            self.payloads = Payloads(built_in(), settings.decode_as, settings.limits.show_secrets)
 
     def take(
         self,
@@ -88,16 +163,55 @@ class Stages:
         horizons: Mapping[int, int],
     ) -> list[AnyEvent]:
         """The events of a batch with what stages add, as :meth:`Patterns.take` has it."""
-        return self.patterns.take(events, horizon_ns, notices, horizons)
+        return self._diagnosed(self.patterns.take(events, horizon_ns, notices, horizons))
+
+    def _diagnosed(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        events = self.payloads.take(split_batches(events, attrgetter("has_payload")))
+        if self.diagnosis is not None:
+            self.diagnosis.take(events)
+        return events
 
     def finish(self, now_ns: int) -> list[AnyEvent]:
         """The last events: it is ``now_ns``, and the files end."""
         self.patterns.settle(now_ns)
-        return self.patterns.take([]) + self.patterns.finish()
+        return self._diagnosed(self.patterns.take([]) + self.patterns.finish())
+
+    def learn(self, faults: Sequence[Problem]) -> None:
+        """Learn of faults of the files."""
+        if self.diagnosis is not None:
+            self.diagnosis.take(faults)
+
+    def findings(self, totals: Capture) -> list[Finding]:
+        """The findings so far, with these totals. It is the last call to the stages."""
+        if self.diagnosis is None:
+            return []
+        self.diagnosis.take([totals])
+        return self.diagnosis.findings()
 
     def state(self) -> bytes:
         """The state for the next run."""
-        out = io.BytesIO()
-        _Pickler(out, pickle.HIGHEST_PROTOCOL).dump((_SEED, self.patterns))
-        octets = out.getvalue()
+        octets = msgspec.msgpack.encode((_SEED, _saved((self.patterns, self.payloads)), _saved(self.diagnosis)))
         return sha256(octets).digest() + octets
+
+
+def _saved(stage: Any) -> bytes:
+    out = io.BytesIO()
+    _Pickler(out).dump_all(stage)
+    return out.getvalue()
+
+
+def _loaded(octets: bytes) -> Any:
+    try:
+        return _Unpickler(io.BytesIO(octets)).load_all()
+    except Exception as error:  # whatever objects of another version make of it
+        raise StateError(f"not a state of this version: {error}") from error
+
+
+def _opened(state: bytes) -> tuple[bytes, bytes]:
+    """The states of the diagnosis, and of what is before it."""
+    if sha256(state[32:]).digest() != state[:32]:
+        raise StateError("not a state of stages")
+    seed, patterns, diagnosis = msgspec.msgpack.decode(state[32:], type=tuple[int, bytes, bytes])
+    if seed != _SEED:
+        raise StateError("a state of a process with another PYTHONHASHSEED")
+    return patterns, diagnosis

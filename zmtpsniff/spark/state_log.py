@@ -54,11 +54,13 @@ class State(msgspec.Struct, array_like=True):
 class SeriesState(msgspec.Struct, array_like=True):
     """The state that all groups of a series share.
 
-    It has the numbers of packets and of flows so far, the last runs of packets and their files (see PacketNames), the
-    ids of the last connections, times up to which flows have all octets, by their groups, and the state of the stages.
+    It has the numbers of packets, of those that were dropped, and of flows so far, the last runs of packets and their
+    files (see PacketNames), the ids of the last connections, times up to which flows have all octets, by their groups,
+    and the state of the stages.
     """
 
     packets: int = 0
+    dropped: int = 0
     flows: int = 0
     runs: list[Run] = []
     files: dict[int, str] = {}

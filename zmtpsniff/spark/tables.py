@@ -36,6 +36,8 @@ from dissectors.events import (
     Work,
 )
 from dissectors.records import RecordField, joint_meaning, record_fields, without_none
+from zmtpsniff.analysis.findings.finding import Evidence, Finding
+from zmtpsniff.analysis.statistics.records import PeerRow
 from zmtpsniff.capture.locations import canonical, local_path
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Column(NamedTuple):
     unit: str = ""
 
 
+_NUMBERS = {int: "BIGINT", float: "DOUBLE"}
 OCTETS = "STRUCT<length: BIGINT, data: BINARY>"
 """Octets from the wire: how many there were, and those of them that are at hand.
 
@@ -64,6 +67,13 @@ PROPERTIES = f"ARRAY<STRUCT<name: STRING, value: {OCTETS}>>"
 ENVELOPE = "STRUCT<identities: BIGINT, delimiter: BOOLEAN>"
 PLACE = "STRUCT<conn_id: STRING, file: STRING, packet: BIGINT, part: BIGINT>"
 """Another message."""
+EVIDENCE = "ARRAY<STRUCT<conn_id: STRING, file: STRING, packet: BIGINT>>"
+PEER_COLUMNS = {
+    field.name: _NUMBERS.get(without_none(field.type)[0], "STRING")
+    for field in record_fields(PeerRow)
+    if field.name != "process"
+}
+PEERS = f"ARRAY<STRUCT<{', '.join(f'{name}: {sql}' for name, sql in PEER_COLUMNS.items())}>>"
 SHARES = "ARRAY<STRUCT<address: STRING, messages: BIGINT, share: DOUBLE>>"
 
 _SQL: Mapping[Any, str] = {
@@ -76,6 +86,9 @@ _SQL: Mapping[Any, str] = {
     Envelope: ENVELOPE,
     Place: PLACE,
     list[Share]: SHARES,
+    list[str]: "ARRAY<STRING>",
+    list[Evidence]: EVIDENCE,
+    list[PeerRow]: PEERS,
 }
 PACKET_FIELDS = ("request", "beacon")
 """Fields that name another packet."""
@@ -112,7 +125,7 @@ def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
         yield FieldColumn(field.name, field, Column(field.name, sql, optional, field.meaning, field.unit))
 
 
-def _table(records: tuple[type[Event], ...], *entries: Column | str | EllipsisType) -> tuple[Column, ...]:
+def _table(records: tuple[type[Event | Finding], ...], *entries: Column | str | EllipsisType) -> tuple[Column, ...]:
     """The columns of a table of such records.
 
     An entry is a column that no field has, the name of one that a field has, or ``...`` for those of all other fields.
@@ -208,7 +221,10 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "messages": _table(
         (Message,),
         *_WIRE,
+        Column("server", "STRING", False, "The server of its connection; of datagrams the receiver."),
+        Column("from_client", "BOOLEAN", False, "Whether the client sent it."),
         "socket_type",
+        Column("topic", "STRING", True, "Of a PUB, XPUB or RADIO: the first frame, as text, with --max-bytes of it."),
         "frames",
         Column("size", "BIGINT", False, "All frames together on the wire.", "octets"),
         ...,
@@ -237,6 +253,23 @@ TABLES: dict[str, tuple[Column, ...]] = {
         _OPEN,
     ),
     "work": _table((Work,), *_PART, ..., _OPEN),
+    "findings": _table(
+        (Finding,),
+        *_PART,
+        "severity",
+        "code",
+        "summary",
+        "known",
+        "advice",
+        "count",
+        "certainty",
+        _time("first_ns", nullable=True),
+        "first_ns",
+        _time("last_ns", nullable=True),
+        "last_ns",
+        ...,
+        _OPEN,
+    ),
     "captures": (
         *_PART,
         Column("file", "STRING", False, "Path or URL."),
@@ -254,7 +287,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
 }
 """The columns of each table, in order."""
 
-WHOLE = ("captures", "work")
+WHOLE = ("captures", "work", "findings")
 """Tables whose rows are of no connection."""
 
 PARTITION = "date"
@@ -283,6 +316,7 @@ def arrow_schema(table: str) -> "pa.Schema":
 
     octets = pa.struct([("length", pa.int64()), ("data", pa.binary())])
     named = pa.struct([("name", pa.string()), ("value", octets)])
+    plain = {"BIGINT": pa.int64(), "DOUBLE": pa.float64(), "STRING": pa.string()}
     share = pa.struct([("address", pa.string()), ("messages", pa.int64()), ("share", pa.float64())])
     types = {
         "BIGINT": pa.int64(),
@@ -296,6 +330,8 @@ def arrow_schema(table: str) -> "pa.Schema":
         "ARRAY<STRING>": pa.list_(pa.string()),
         PROPERTIES: pa.list_(named),
         SHARES: pa.list_(share),
+        EVIDENCE: pa.list_(pa.struct([("conn_id", pa.string()), ("file", pa.string()), ("packet", pa.int64())])),
+        PEERS: pa.list_(pa.struct([(name, plain[sql]) for name, sql in PEER_COLUMNS.items()])),
         ENVELOPE: pa.struct([("identities", pa.int64()), ("delimiter", pa.bool_())]),
         PLACE: pa.struct(
             [("conn_id", pa.string()), ("file", pa.string()), ("packet", pa.int64()), ("part", pa.int64())]

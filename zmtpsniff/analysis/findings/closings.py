@@ -20,6 +20,7 @@ the other side speaks ZMTP 1.0 or 2.0, so that they close each such connection a
 """
 
 from collections.abc import Iterable
+from types import NoneType
 
 from dissectors.address import host_of
 from dissectors.events import Connection, Peer, Problem
@@ -57,10 +58,10 @@ class Closings(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._unfinished: Ledger[tuple[int, str], Problem | None] = Ledger(lambda: None)  # sides that end in a message
-        self._waiting: Ledger[tuple[int, str], Stall | None] = Ledger(lambda: None)  # senders that waited to the end
+        self._unfinished: Ledger[tuple[int, str], Problem | None] = Ledger(NoneType)  # sides that end in a message
+        self._waiting: Ledger[tuple[int, str], Stall | None] = Ledger(NoneType)  # senders that waited to the end
         self._unsent: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
-        self._behind: Ledger[tuple[int, str], None] = Ledger(lambda: None)  # receivers that lost what waited for them
+        self._behind: Ledger[tuple[int, str], None] = Ledger(NoneType)  # receivers that lost what waited for them
         self._cut: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
         self._timed: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
 

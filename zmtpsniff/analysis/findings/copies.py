@@ -27,6 +27,7 @@ two comparisons have nothing in common, no message is in both: what they count a
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 from dissectors.events import Connection, Subscription
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
@@ -45,7 +46,7 @@ class Copies(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         room = CopyRoom()
-        self._publishers: Ledger[str, ComparedPublisher] = Ledger(lambda: ComparedPublisher(room), 1000)
+        self._publishers: Ledger[str, ComparedPublisher] = Ledger(partial(ComparedPublisher, room), 1000)
         self._streams: dict[int, CopyStream] = {}
         self._stalled: set[int] = set()  # flows whose subscriber took nothing in the end
         self._unheard: set[int] = set()  # flows whose subscriber is not heard: it is not the one that is slow

@@ -24,6 +24,7 @@ before its clients is a note, too.
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from types import NoneType
 from typing import NamedTuple
 
 from dissectors.address import host_of, port_of
@@ -116,8 +117,8 @@ class Endpoints(Inquiry):
         """``rules`` are those of the user, which name ports of ZMTP."""
         self._rules = rules
         self._endpoints: Ledger[str, _Endpoint] = Ledger(_Endpoint)
-        self._servers: Ledger[str, None] = Ledger(lambda: None)  # addresses where ZMTP was spoken
-        self._hosts: Ledger[str, None] = Ledger(lambda: None)  # hosts that spoke it
+        self._servers: Ledger[str, None] = Ledger(NoneType)  # addresses where ZMTP was spoken
+        self._hosts: Ledger[str, None] = Ledger(NoneType)  # hosts that spoke it
 
     def attempt(self, attempt: Attempt) -> None:
         """Count an attempt."""

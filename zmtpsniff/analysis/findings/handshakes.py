@@ -21,6 +21,7 @@ that it connects to. Many connections that end soon for none of these reasons ar
 """
 
 from collections.abc import Iterable
+from types import NoneType
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Octets, Problem, Severity, at_hand
@@ -115,7 +116,7 @@ class Handshakes(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         self._handshakes: dict[int, _Handshake] = {}
-        self._broken: Ledger[int, None] = Ledger(lambda: None)  # flows on which a side breaks the rules
+        self._broken: Ledger[int, None] = Ledger(NoneType)  # flows on which a side breaks the rules
         self._failures: Ledger[tuple[str, str, str], _Failures] = Ledger(_Failures)
         self._short: Ledger[tuple[str, str], _Short] = Ledger(_Short)
         self._kinds: Ledger[str, dict[str, None]] = Ledger(dict)  # socket types of bound sockets

@@ -12,6 +12,7 @@ back does (:mod:`zmtpsniff.analysis.patterns.connections`).
 """
 
 from collections.abc import Iterable
+from types import NoneType
 
 from dissectors.events import Connection, Problem
 from zmtpsniff.analysis.dossier import Dossier
@@ -50,7 +51,7 @@ class Identities(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._members: Ledger[int, _Member | None] = Ledger(lambda: None)  # by flow; those of connections that are over
+        self._members: Ledger[int, _Member | None] = Ledger(NoneType)  # by flow; those of connections that are over
         self._open: Ledger[_Key, dict[int, _Member]] = Ledger(dict)
         self._sharers: Ledger[_Key, _Sharers] = Ledger(_Sharers)
 

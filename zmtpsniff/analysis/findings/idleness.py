@@ -13,6 +13,7 @@ quiet for long. Between two programs on one host there is nothing that forgets.
 """
 
 from collections.abc import Iterable
+from types import NoneType
 
 from dissectors.address import host_of
 from dissectors.events import Capture, Connection
@@ -45,10 +46,10 @@ class IdleConnections(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._pauses: Ledger[int, Pause | None] = Ledger(lambda: None)  # the last long one of each flow
-        self._stalls: Ledger[int, Stall | None] = Ledger(lambda: None)  # behind it
+        self._pauses: Ledger[int, Pause | None] = Ledger(NoneType)  # the last long one of each flow
+        self._stalls: Ledger[int, Stall | None] = Ledger(NoneType)  # behind it
         self._forgotten: list[Claim] = []
-        self._dead: Ledger[int, None] = Ledger(lambda: None)
+        self._dead: Ledger[int, None] = Ledger(NoneType)
         self._idle: Ledger[tuple[str, str], _Idle] = Ledger(_Idle)
         self._is_whole = True
 

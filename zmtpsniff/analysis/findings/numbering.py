@@ -21,6 +21,7 @@ connection on which they came first.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from types import NoneType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -360,7 +361,7 @@ class Numbering(Inquiry):
     def __init__(self, place: NumberPlace | None = None) -> None:
         """Numbers are at ``place``; None: wherever they count."""
         self._place = place
-        self._open: Ledger[int, _Numbered | None] = Ledger(lambda: None)
+        self._open: Ledger[int, _Numbered | None] = Ledger(NoneType)
         self._stalled: Ledger[int, int] = Ledger(int)  # when the window closed first, by flow
         self._ended: list[_Ended] = []
         self.has_numbers = False  # at the place that the user has named

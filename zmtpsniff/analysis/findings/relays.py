@@ -20,6 +20,7 @@ socket that takes messages and another one that sends them, to a third.
 from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Sequence, Set
 from heapq import heappush, heappushpop
+from types import NoneType
 from typing import NamedTuple
 
 from dissectors.address import host_of
@@ -245,7 +246,7 @@ class Relays(Inquiry):
         # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int)
         self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
-        self._waited: Ledger[str, None] = Ledger(lambda: None)  # sockets whose receivers had no room
+        self._waited: Ledger[str, None] = Ledger(NoneType)  # sockets whose receivers had no room
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""

@@ -18,8 +18,10 @@ the queue stops, too, the whole system was stopped, and nobody is to blame.
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Set
+from functools import partial
 from heapq import heappush, heappushpop
 from struct import iter_unpack
+from types import NoneType
 
 from dissectors.address import host_of
 from dissectors.batches import MessageBatch
@@ -70,11 +72,11 @@ class Requests(Inquiry):
         self._asked_by_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._asks_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._unanswered: Ledger[tuple[str, str], UnansweredRequests] = Ledger(UnansweredRequests)
-        self._ended: Ledger[int, tuple[int, bool]] = Ledger(lambda: (0, False), 1000)  # flows, and whether of a worker
-        self._answering: Ledger[str, None] = Ledger(lambda: None)  # addresses that have answered
+        self._ended: Ledger[int, tuple[int, bool]] = Ledger(_not_ended, 1000)  # flows, and whether of a worker
+        self._answering: Ledger[str, None] = Ledger(NoneType)  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
-        self._unreached: Ledger[tuple[int, str], None] = Ledger(lambda: None)  # each flow, and who is silent
-        self._pauses: Ledger[int, deque[Pause]] = Ledger(lambda: deque(maxlen=_PAUSES), _PAUSED)
+        self._unreached: Ledger[tuple[int, str], None] = Ledger(NoneType)  # each flow, and who is silent
+        self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
         """Learn how long the way to a service and back takes."""
@@ -302,3 +304,7 @@ class Requests(Inquiry):
         known = "; ".join(unanswered.details) + not_reached
         advice = _UNREACHED_ADVICE if not_reached else None
         return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
+
+
+def _not_ended() -> tuple[int, bool]:
+    return 0, False

@@ -12,6 +12,7 @@ and no others, in the order of their octets, and must have cancelled none.
 """
 
 from collections.abc import Iterable
+from types import NoneType
 from typing import NamedTuple
 
 from dissectors.address import host_of
@@ -48,7 +49,7 @@ class Resubscriptions(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         self._pairs: Ledger[tuple[str, str], list[_Subscribed]] = Ledger(list)
-        self._cancelled: Ledger[int, None] = Ledger(lambda: None)
+        self._cancelled: Ledger[int, None] = Ledger(NoneType)
         self._count = 0
 
     def subscription(self, dossier: Dossier, event: Subscription) -> None:

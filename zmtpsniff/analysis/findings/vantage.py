@@ -1,6 +1,7 @@
 """Faults of the capture itself, and how to capture better: capture-lossy, capture-late."""
 
 from collections.abc import Iterable
+from types import NoneType
 from typing import NamedTuple
 
 from dissectors.events import Capture, Connection, Problem
@@ -59,7 +60,7 @@ class Vantage(Inquiry):
     def __init__(self) -> None:
         """Start with a capture that has everything."""
         self._losses: Ledger[str, Occurrences] = Ledger(Occurrences)
-        self._begun: Ledger[int, None] = Ledger(lambda: None, _FLOWS)  # flows whose beginning is in the capture
+        self._begun: Ledger[int, None] = Ledger(NoneType, _FLOWS)  # flows whose beginning is in the capture
         self._late = Occurrences()
         self._late_servers: dict[str, None] = {}
         self._zmtp = 0

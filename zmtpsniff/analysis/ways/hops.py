@@ -43,7 +43,7 @@ class Line(msgspec.Struct):
     connected_ns: int = 0  # when the connection was made
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
     answered_ns: int = 0  # when the message came that the receiver answered last
-    given: dict[int, "Hop"] = {}  # messages that the sender passed on, and that are not answered
+    given: dict["Hop", None] = {}  # messages that the sender passed on, and that are not answered
     sends: Kind | None = "request"  # what the messages are; a reply is a part of a request
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
@@ -101,7 +101,7 @@ class Hop(msgspec.Struct, eq=False):
     def note_answer(self) -> None:
         """Its receiver answered."""
         self.answered = True
-        self.line.given.pop(id(self), None)
+        self.line.given.pop(self, None)
         self.line.turns.answered += 1
 
 

@@ -70,7 +70,7 @@ class _Service:
     __slots__ = ("lanes", "requests", "taken", "turns")
 
     def __init__(self) -> None:
-        self.requests: OrderedDict[int, Hop] = OrderedDict()
+        self.requests: OrderedDict[Hop, None] = OrderedDict()
         self.taken = 0
         self.lanes: OrderedDict[int, _Lane] = OrderedDict()  # by connection
         self.turns: Counter[tuple[int, int]] = Counter()  # by connection and turn
@@ -86,18 +86,18 @@ class _Service:
 
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""
-        return any(request.way.first.leg.src != asker for request in islice(self.requests.values(), _LOOKED_AT))
+        return any(request.way.first.leg.src != asker for request in islice(self.requests, _LOOKED_AT))
 
     def open_request(self) -> Hop | None:
         """The only request that it has taken and not answered; None if there are several."""
-        return next(iter(self.requests.values())) if len(self.requests) == 1 else None
+        return next(iter(self.requests)) if len(self.requests) == 1 else None
 
     def only_request(self, asker: str) -> Hop | None:
         """The one request that neither this socket sent nor another lane works on; None if there are more."""
         if len(self.requests) > _LOOKED_AT:
             return None
         taken = [lane.reason for lane in self.lanes.values() if lane.pieces]
-        free = [one for one in self.requests.values() if one.way.first.leg.src != asker and one not in taken]
+        free = [one for one in self.requests if one.way.first.leg.src != asker and one not in taken]
         return free[0] if len(free) == 1 else None
 
 
@@ -121,7 +121,7 @@ class Lanes:
         service = self._services.get(hop.line.dst_host)
         if service is None:
             return
-        service.requests[id(hop)] = hop
+        service.requests[hop] = None
         hop.number = service.taken
         service.taken += 1
         if len(service.requests) > _REQUESTS:
@@ -132,7 +132,7 @@ class Lanes:
         """A request is answered, or passed on by its envelope."""
         service = self._services.get(hop.line.dst_host)
         if service is not None:
-            service.requests.pop(id(hop), None)
+            service.requests.pop(hop, None)
 
     def related(self, hop: Hop) -> Hop | None:
         """The request at the host of a sender that alone has a number or id that the message has, too."""
@@ -154,7 +154,7 @@ class Lanes:
             return None
         hop.free_ns = lane.free_ns
         related = self.related(hop)
-        if related is not None and id(related) in service.requests:
+        if related is not None and related in service.requests:
             return Inner(_last_at(related.way, related), "correlation", True)
         if hop.line.knows_sender and (only := service.open_request()) is not None:
             return Inner(_last_at(only.way, only), "process", True)
@@ -248,7 +248,7 @@ def _give_up(service: _Service, lane: _Lane) -> None:
         and lane.pieces
         and not lane.is_client
         and (reason.line.knows_receiver or not is_loopback(reason.leg.dst))  # where all programs have one address
-        and id(reason) in service.requests
+        and reason in service.requests
         and not reason.way.is_over
         and not any(piece.is_over for piece in lane.pieces)
         and _last_at(reason.way, reason) is reason

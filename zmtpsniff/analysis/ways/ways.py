@@ -99,7 +99,7 @@ class Ways:
         # By host and envelope: those that a broker passed on over a connection that has ended since.
         self._orphans: OrderedDict[tuple[str, int], Hop] = OrderedDict()
         self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
-        self._ways: dict[int, OpenWay] = {}  # by their id(), in the order of their beginnings
+        self._ways: dict[OpenWay, None] = {}  # in the order of their beginnings
         self._oldest: OpenWay | None = None  # of those that are open, as far as that is known
         self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
         self._in_order = in_order
@@ -191,7 +191,7 @@ class Ways:
     def _take_back(self, connection: _Connection) -> None:
         """A connection is over: a sender may send again what had not arrived, and a receiver may answer on another."""
         for line in connection.lines.values():
-            for hop in line.given.values():
+            for hop in line.given:
                 self._orphans[line.dst_host, _envelope_of(hop)] = hop
                 if len(self._orphans) > _WAYS:
                     self._orphans.popitem(last=False)
@@ -223,13 +223,13 @@ class Ways:
             return found
         self._oldest = None
         while self._ways:
-            way = next(iter(self._ways.values()))
+            way = next(iter(self._ways))
             patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
             if not way.is_over and self._now_ns - way.last_ns < patience_ns and len(self._ways) < _WAYS:
                 self._oldest, self._due_ns = way, way.last_ns + _GRACE_NS
                 break
             if way.is_over:
-                del self._ways[id(way)]
+                del self._ways[way]
             else:
                 self._close(way)
                 found.append(way)
@@ -240,7 +240,7 @@ class Ways:
         self._now_ns = max(self._now_ns, now_ns)
         self.endings.pass_time(self._now_ns)
         self._lanes.finish()
-        return [*self._answered, *(way for way in self._ways.values() if not way.is_over)]
+        return [*self._answered, *(way for way in self._ways if not way.is_over)]
 
     def record(self, way: OpenWay) -> Way | None:
         """The record of a way that is over; None if no mark wants it."""
@@ -252,7 +252,7 @@ class Ways:
 
     def _close(self, way: OpenWay) -> None:
         way.is_over = True
-        self._ways.pop(id(way), None)
+        self._ways.pop(way, None)
         for hop in way.hops:
             if hop.held_as is not None:
                 self._held.remove(hop)
@@ -480,7 +480,7 @@ class Ways:
             self._mark_answered(hop)
             return
         hop.routing_id = join.routing_id
-        hop.line.given[id(hop)] = hop
+        hop.line.given[hop] = None
         self._jobs[hop.leg.flow] = hop
         if hop.line.dst_kind == "REQ":
             self._drop_ready(hop)
@@ -494,7 +494,7 @@ class Ways:
 
     def _drop_ready(self, job: Hop) -> None:
         """A broker gives a request to a REQ: what that one said before, READY, is no request."""
-        for way in reversed(self._ways.values()):
+        for way in reversed(self._ways):
             first = way.first
             if first.leg.flow == job.leg.flow and first.line.src_kind == "REQ" and len(way.hops) == 1:
                 way.is_over = True
@@ -548,7 +548,7 @@ class Ways:
         way.earlier = last
 
     def _begin(self, way: OpenWay) -> None:
-        self._ways[id(way)] = way
+        self._ways[way] = None
 
 
 def _sent_by(kind: str) -> Kind | None:

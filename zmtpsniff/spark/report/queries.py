@@ -113,7 +113,7 @@ GROUP BY ALL
 TIMELINE = f"""
 SELECT server AS service, time_ns // $interval * $interval AS start_ns, count(*) AS messages,
     {_sum("size")} AS octets
-FROM messages JOIN (SELECT DISTINCT series, conn_id, server FROM connections) USING (series, conn_id)
+FROM messages
 WHERE server IN (SELECT unnest($services::VARCHAR[]))
 GROUP BY ALL
 UNION ALL
@@ -161,7 +161,7 @@ Spark's SQL takes it, too: docs/spark-notebook.ipynb asks it there."""
 
 REPLIES = """
 SELECT server AS service, time_ns, latency_ns
-FROM messages JOIN (SELECT DISTINCT series, conn_id, server FROM connections) USING (series, conn_id)
+FROM messages
 WHERE latency_ns IS NOT NULL
 """
 """Each reply with its service (the bound address) and how long it took."""

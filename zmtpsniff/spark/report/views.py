@@ -71,6 +71,7 @@ def conditions(table: str, since_ns: int | None, until_ns: int | None) -> list[s
     begin, end = {
         "connections": ("start_ns", "end_ns"),
         "captures": ("first_ns", "last_ns"),
+        "findings": ("first_ns", "last_ns"),
     }.get(table, ("time_ns", "time_ns"))
     conditions: list[str] = []
     if table == "work":  # which has no time
