@@ -40,6 +40,9 @@ _LONGEST_PIECE = 1024  # so a message in it has no more frames than need no look
 _MECHANISM = "NULL"
 _BEHIND_REVISION = wire.SIGNATURE_SIZE + 1
 
+Make = Callable[[list[AnyEvent], int, str, str], ZmtpConnection]
+"""Makes a ZmtpConnection with these first arguments."""
+
 
 class _Announced(NamedTuple):
     """The greeting of a side."""
@@ -50,15 +53,21 @@ class _Announced(NamedTuple):
 
 
 class _Ready(NamedTuple):
-    """The READY of a side."""
+    """The READY of a side: the fields of its Command."""
 
-    fields: commands.Fields
+    name: str
+    properties: dict[str, Octets]
     socket_type: str
     identity: Octets | None
 
 
 class UsualSide:
     """One side of such a connection; it takes octets as a :class:`~dissectors.zmtp.half.Half` does."""
+
+    __slots__ = (
+        "_connection", "_counted", "_part", "_receiver", "address", "announced", "feed", "messages", "octets", "other",
+        "ready",
+    )  # fmt: skip
 
     def __init__(self, connection: "UsualConnection", address: str, receiver: str) -> None:
         """Begin without octets of the side at this address, which sends to ``receiver``."""
@@ -134,7 +143,9 @@ class UsualSide:
             theirs = self.other.ready
             if ready is None or (theirs is not None and not sockets.may_talk(ready.socket_type, theirs.socket_type)):
                 return False
-            found.append(Command(time_ns, packet, flow, src, dst, offset=begin, seen=seen, **ready.fields))  # type: ignore[arg-type]
+            command = Command(time_ns, packet, flow, src, dst, *ready)
+            command.offset, command.seen = begin, seen
+            found.append(command)
         elif packet != self._counted:
             self._part = 0
         self._counted = packet
@@ -193,11 +204,10 @@ class UsualSide:
 class UsualConnection:
     """A connection as long as it goes as most do, and what stands in front of the one that is opened after that."""
 
-    def __init__(self, out: list[AnyEvent], flow: int, client: str, server: str, make: Callable[..., ZmtpConnection]):
-        """Append the events of a connection between these addresses, captured from its start, to ``out``.
+    __slots__ = ("_make", "client", "flow", "out", "pieces", "server", "whole")
 
-        ``make`` makes a new ZmtpConnection of the same that appends its events to the list it is given.
-        """
+    def __init__(self, out: list[AnyEvent], flow: int, client: str, server: str, make: Make) -> None:
+        """Append the events of a connection between these addresses, captured from its start, to ``out``."""
         self.out = out
         self.flow = flow
         self._make = make
@@ -212,7 +222,7 @@ class UsualConnection:
         """The connection that takes everything from now on; it knows what came so far."""
         if self.whole is None:
             known: list[AnyEvent] = []
-            whole = self.whole = self._make(known)
+            whole = self.whole = self._make(known, self.flow, self.client.address, self.server.address)
             for side, data, time_ns, packet, begin, seen in self.pieces:
                 half = whole.client if side is self.client else whole.server
                 half.feed(data, time_ns, packet, begin, seen)
@@ -285,7 +295,6 @@ def _announced(octets: bytes) -> _Announced | None:
 def _ready(body: bytes) -> _Ready | None:
     """The READY in the body of a command; None if it is none, or not a usual one."""
     name, fields, faults = commands.parse_command(body, _MECHANISM)
-    kind, identity = fields.get("socket_type"), fields.get("identity")
-    if name != "READY" or faults or kind not in sockets.PEERS:
+    if name != "READY" or faults or fields["socket_type"] not in sockets.PEERS:
         return None
-    return _Ready({"name": name, **fields}, str(kind), identity)  # type: ignore[arg-type]
+    return _Ready(name, **fields)  # type: ignore[arg-type]

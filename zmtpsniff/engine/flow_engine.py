@@ -158,21 +158,10 @@ class FlowEngine:
         rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
         if rule is None and (client.text, server.text) in self._greeted and not any(starts):
             rule = _GREETED
-
-        def make(events: list[AnyEvent]) -> ZmtpConnection:
-            return self._make(events, number, client, server, starts, rule)
-
-        if rule is None and self._tls is None and self._wanted is None and all(starts) and client.transport == "tcp":
-            return UsualConnection(self.events, number, client.text, server.text, make)
-        connection = make(self.events)
-        return connection if self._tls is None else self._tls.connect(connection, client, server)
-
-    def _make(
-        self, events: list[AnyEvent], number: int, client: Address, server: Address, starts: tuple[bool, bool],
-        rule: DecodeAs | None,
-    ) -> ZmtpConnection:  # fmt: skip
-        return ZmtpConnection(
-            events,
+        if rule is None and self._tls is None and self._wanted is None and client.transport == "tcp" and all(starts):
+            return UsualConnection(self.events, number, client.text, server.text, self._open)
+        connection = ZmtpConnection(
+            self.events,
             number,
             client.text,
             server.text,
@@ -183,6 +172,11 @@ class FlowEngine:
             self._doubts if client.transport == "tcp" else None,  # what they advise is a rule, which names a port
             self._wanted,
         )
+        return connection if self._tls is None else self._tls.connect(connection, client, server)
+
+    def _open(self, events: list[AnyEvent], number: int, client: str, server: str) -> ZmtpConnection:
+        """The dissector of a flow whose beginning is not the usual one."""
+        return ZmtpConnection(events, number, client, server, limits=self._limits, doubts=self._doubts)
 
     def _load(self, snapshot: bytes) -> ZmtpConnection:
         return ZmtpConnection.restore(snapshot, self.events, self._limits, self._doubts, self._wanted)

@@ -196,16 +196,16 @@ class Flow(Part):
     @property
     def closed_by(self) -> Side | None:
         """Which side closed first; None if octets are missing that may be the other side's FIN."""
-        has_fin = any(end.fin is not None for end in self.directions)
-        first = self.first_fin if has_fin else self.first_reset
-        if first is None or not all(end.seen for end in self.directions):
+        client, server = self.client, self.server
+        first = self.first_reset if client.fin is None and server.fin is None else self.first_fin
+        if first is None or not (client.seen and server.seen):
             return None
         closer, ack = self.direction(first[0]), first[1]
         if closer.other.fin is None and ack is not None:
             acknowledged = closer.other.place(ack)
             if acknowledged is None or acknowledged > closer.other.offset:
                 return None
-        return "client" if closer is self.client else "server"
+        return "client" if closer is client else "server"
 
     @property
     def waiting_octets(self) -> int:

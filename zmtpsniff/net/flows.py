@@ -573,8 +573,9 @@ class FlowTable(Part):
     def _close_if_over(self, flow: Flow) -> None:
         """End a flow once everything up to its FINs, or its RST, has been delivered."""
         if flow.is_over:
-            behind = [*flow.client.behind_end(), *flow.server.behind_end()]
-            self._retake(sorted(behind, key=in_capture_order))
+            if flow.client.waiting or flow.server.waiting:
+                behind = [*flow.client.behind_end(), *flow.server.behind_end()]
+                self._retake(sorted(behind, key=in_capture_order))
             self._end(flow, flow.closing or "open")
         else:
             self._attend(flow)

@@ -11,6 +11,7 @@ from dissectors.events import AnyEvent, Connection, Greeting, Message
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.usual import UsualConnection
 from tests.support.dissector_calls import Call, calls
+from tests.support.examples import examples
 from tests.world.events import CLIENT, SERVER
 from tests.world.octets import COMMAND, MORE, command, frame, greeting, message, prop, ready
 
@@ -18,7 +19,7 @@ KINDS = (b"REQ", b"REP", b"DEALER", b"ROUTER", b"PUB", b"SUB", b"XPUB", b"PUSH",
 
 
 def usual(out: list[AnyEvent]) -> UsualConnection:
-    return UsualConnection(out, 1, CLIENT, SERVER, lambda events: ZmtpConnection(events, 1, CLIENT, SERVER))
+    return UsualConnection(out, 1, CLIENT, SERVER, ZmtpConnection)
 
 
 def compare(made: list[Call], end: Any = "fin") -> UsualConnection:
@@ -153,7 +154,7 @@ def _cut(random: Random, sent: list[tuple[int, bytes]]) -> list[tuple[int, bytes
     return found
 
 
-@settings(max_examples=1500)
+@settings(max_examples=examples(2000))
 @given(st.integers(0, 2**64))
 def test_any_beginning_has_the_same_events(seed: int) -> None:
     random = Random(seed)
@@ -165,7 +166,7 @@ def test_any_beginning_has_the_same_events(seed: int) -> None:
     compare(made[: random.randrange(len(made) + 1)] if random.random() < 0.2 else made, random.choice(["fin", "open"]))
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(800))
 @given(st.integers(0, 2**64))
 def test_any_connection_has_the_same_events(seed: int) -> None:
     compare([call for call in calls(Random(seed)) if call[1] != "lose"])
