@@ -4,6 +4,7 @@ import pytest
 from nacl.bindings import crypto_box_beforenm, crypto_box_keypair
 
 from dissectors.zmtp.curve_keys import SecretKey, SharedKey
+from zmtpsniff.host import agreements
 from zmtpsniff.host.agreements import Agreements
 from zmtpsniff.host.uprobes import BEFORENM, INNER_BEFORENM, BeforenmCall, parse_call
 
@@ -81,6 +82,23 @@ def test_clients_with_a_wrong_key_show_the_long_term_key_of_the_server() -> None
 
 def test_public_key_of_low_order_is_no_key() -> None:
     assert Agreements().keys([call(BEFORENM, bytes(32), crypto_box_keypair()[1])]) == []
+
+
+def test_what_another_one_computes_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else two of them at once would have each other compute without end."""
+    computed: list[bytes] = []
+
+    def compute(public: bytes, secret: bytes) -> bytes:
+        computed.append(secret)
+        return crypto_box_beforenm(public, secret)
+
+    monkeypatch.setattr(agreements, "crypto_box_beforenm", compute)
+    known = Agreements()
+    handshake = Handshake(crypto_box_keypair())
+    known.keys(handshake.by_client + handshake.by_server)
+    assert len(computed) == 2
+    assert known.keys([call(BEFORENM, handshake.server, secret) for secret in computed[:1]]) == []
+    assert len(computed) == 2
 
 
 LINE = (

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.support.curve_program import PACKAGED, compiled, connect, copied, libsodium, needs_wheel, started
 from tests.support.live_program import wait_for
+from tests.support.namespaces import needs_namespaces
 from tests.support.uprobes import need_uprobes
 from zmtpsniff.host import libraries
 from zmtpsniff.host.libraries import Libraries
@@ -23,6 +25,7 @@ class Probes:
 
     def __init__(self, uprobes: Uprobes | None = None) -> None:
         self.files: dict[int, list[str]] = {}  # inodes, and the names of their probes
+        self.added: list[int] = []
         self._uprobes = uprobes
 
     @property
@@ -33,6 +36,7 @@ class Probes:
     def add(self, descriptor: int, machine: str, offsets: dict[str, int]) -> list[str]:
         names = [] if self._uprobes is None else self._uprobes.add(descriptor, machine, offsets)
         self.files[os.fstat(descriptor).st_ino] = names
+        self.added.append(os.fstat(descriptor).st_ino)
         return names
 
     def remove(self, names: Sequence[str]) -> None:
@@ -110,6 +114,28 @@ def test_a_library_that_is_replaced(watch: Callable[[], Watch], tmp_path: Path) 
             for process in (old, new):
                 connect(process)
                 seen.until(seen.sees(process.pid))
+
+
+# Runs a program in an overlay that nobody else sees, as container tools do.
+OVERLAID = 'mount -t overlay none -o "lowerdir=$1:$2" "$2" || exit; shift 2; exec "$@"'
+
+
+@needs_wheel
+@needs_namespaces
+def test_containers_of_one_image(watch: Callable[[], Watch], tmp_path: Path) -> None:
+    """Each has a mount of its own of one file, which has one probe."""
+    seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
+    point = tmp_path / "point"
+    point.mkdir()
+    prefix = ("unshare", "--mount", "sh", "-c", OVERLAID, "sh", str(folder), str(point))
+    if subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("there are no overlays here")
+    with started(program, point, prefix) as first, started(program, point, prefix) as second:
+        for process in (first, second):
+            seen.until(lambda: first.pid in seen.libraries.late)
+            connect(process)
+            seen.until(seen.sees(process.pid))
+    assert seen.probes.added.count(libsodium(folder).stat().st_ino) == 1
 
 
 @needs_wheel

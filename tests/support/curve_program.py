@@ -1,8 +1,9 @@
 """A program in C on libzmq, which makes its first key within milliseconds of loading the library."""
 
+import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,10 +41,11 @@ def compiled(folder: Path) -> Path:
 
 
 @contextmanager
-def started(program: Path, libraries: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """The program with libraries of a folder, once its first sockets have talked."""
+def started(program: Path, libraries: Path, prefix: Sequence[str] = ()) -> Iterator["subprocess.Popen[bytes]"]:
+    """The program with libraries of a folder, once its first sockets have talked; ``prefix`` is a command to run it."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
     with subprocess.Popen(
-        [program], env={"LD_LIBRARY_PATH": str(libraries)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [*prefix, program], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         try:
             connect(process, None)

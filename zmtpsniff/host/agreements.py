@@ -14,6 +14,7 @@ or a client's c.
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base
 from nacl.exceptions import CryptoError
@@ -21,7 +22,7 @@ from nacl.exceptions import CryptoError
 from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey
 from zmtpsniff.host.uprobes import BEFORENM, BeforenmCall
 
-_MOST_REMEMBERED = 1 << 14  # secret keys
+_MOST_REMEMBERED = 1 << 14  # of each kind
 _LONG_TERM_PARTNERS = 3  # s' and c' have two: one transient, one long-term
 
 
@@ -40,12 +41,20 @@ class Agreements:
     def __init__(self, *, long_term: bool = False) -> None:
         """``long_term``: also the secret keys that servers keep, which prove what is wrong with a HELLO."""
         self._secrets: OrderedDict[bytes, _Secret] = OrderedDict()
+        self._calls: OrderedDict[tuple[str, bytes, bytes], None] = OrderedDict()
         self._told: OrderedDict[Key, None] = OrderedDict()
         self._long_term = long_term
 
     def keys(self, calls: Sequence[BeforenmCall]) -> list[Key]:
         """The keys that calls are worth, each once."""
-        return self.new(key for call in calls for key in self._agreement(call))
+        found: list[Key] = []
+        for call in calls:
+            # What we compute is a call for another zmtpsniff: it must not compute it once more, as a call for us.
+            if call[1:] not in self._calls:
+                self._calls[call[1:]] = None
+                found += self._agreement(call)
+        _shorten(self._calls)
+        return self.new(found)
 
     def new(self, keys: Iterable[Key]) -> list[Key]:
         """Those keys that have not been told yet."""
@@ -54,15 +63,13 @@ class Agreements:
             if key not in self._told:
                 self._told[key] = None
                 found.append(key)
-        while len(self._told) > _MOST_REMEMBERED:
-            self._told.popitem(last=False)
+        _shorten(self._told)
         return found
 
     def _agreement(self, call: BeforenmCall) -> list[Key]:
         secret = self._secrets.setdefault(call.secret_key, _Secret())
         self._secrets.move_to_end(call.secret_key)
-        while len(self._secrets) > _MOST_REMEMBERED:
-            self._secrets.popitem(last=False)
+        _shorten(self._secrets)
         is_first = not secret.partners
         if len(secret.partners) < _LONG_TERM_PARTNERS and call.public_key not in secret.partners:
             secret.partners.append(call.public_key)
@@ -90,3 +97,8 @@ class Agreements:
         if first is None:  # its other calls were not seen; a key that is the wrong way round opens nothing
             return [as_server, as_client]
         return [as_server] if first == other else [as_client]
+
+
+def _shorten(remembered: OrderedDict[Any, Any]) -> None:
+    while len(remembered) > _MOST_REMEMBERED:
+        remembered.popitem(last=False)

@@ -1,6 +1,7 @@
 """The libraries in use that make CURVE's shared keys. Their symbol shows them, in files that processes have mapped."""
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -30,7 +31,7 @@ _File = tuple[str, int, int]
 """A file that is mapped: a device, an inode, and the generation of the inode if the kernel told it, else 0."""
 
 _Place = tuple[int, int]
-"""A file that is opened: a device and an inode. On some file systems they are others than those of what is mapped."""
+"""A file that is opened: a device (of overlays: the time of its last change) and an inode."""
 
 
 @dataclass(slots=True)
@@ -166,7 +167,7 @@ class Libraries:
                 return
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[file] = self._place(descriptor, area.path)
+            self._known[file] = self._place(descriptor, area.path, is_overlay=_is_overlay(pid, area.file[0]))
         place = self._known[file]
         if place is not None:
             library = self._libraries[place]
@@ -181,11 +182,12 @@ class Libraries:
         except OSError:
             return
 
-    def _place(self, descriptor: int, name: str, *, stays: bool = False) -> _Place | None:
+    def _place(self, descriptor: int, name: str, *, stays: bool = False, is_overlay: bool = False) -> _Place | None:
         """Place probes on the functions of a file, if it has any and none are there, and close it."""
         try:
             status = os.fstat(descriptor)
-            place = status.st_dev, status.st_ino
+            # A file below several overlays has one number and one time in all of them.
+            place = status.st_ctime_ns if is_overlay else status.st_dev, status.st_ino
             program = None if place in self._libraries else find_functions(descriptor, _FUNCTIONS)
             if program is None or program.machine != os.uname().machine:
                 return place if place in self._libraries else None
@@ -200,6 +202,17 @@ class Libraries:
         finally:
             os.close(descriptor)
         return place
+
+
+def _is_overlay(pid: int, device: str) -> bool:
+    """Whether a process sees a device, such as "00:2b", as an overlay of containers."""
+    major, minor = (int(number, 16) for number in device.split(":"))
+    mounted = re.compile(rf"^\d+ \d+ {major}:{minor} .* - overlay ", re.M)
+    try:
+        with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="replace") as file:
+            return major == 0 and mounted.search(file.read()) is not None
+    except OSError:
+        return False
 
 
 def installed() -> Iterator[str]:
