@@ -1,13 +1,14 @@
 """The other end of the helper: a process without privileges asks it for keys and processes."""
 
 import contextlib
-import json
 import queue
 import subprocess
 import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
+
+import msgspec
 
 from zmtpsniff.host.sockets import SocketEnds
 from zmtpsniff.host.targets import SearchTarget
@@ -60,19 +61,7 @@ class HelperClient:
 
     def search(self, number: int, pids: Sequence[int], targets: Sequence[SearchTarget], seconds: float) -> None:
         """Search memory. Keys come as replies, and ``searched`` with this number at the end."""
-        self._ask(
-            do="search",
-            id=number,
-            pids=pids,
-            seconds=seconds,
-            targets=[
-                {
-                    "client": None if target.client is None else target.client.hex(),
-                    "boxes": [[box.nonce.hex(), box.octets.hex()] for box in target.boxes],
-                }
-                for target in targets
-            ],
-        )
+        self._ask(do="search", id=number, pids=pids, seconds=seconds, targets=targets)
 
     def find_owners(self, number: int, ends: Sequence[SocketEnds]) -> None:
         """Look the processes of connections' ends up. Those found come as replies with this number."""
@@ -92,12 +81,12 @@ class HelperClient:
     def _ask(self, **request: Any) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(OSError, ValueError), self._lock:  # it has ended, which its replies tell
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
             self._process.stdin.flush()
 
     def _read(self) -> None:
         assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError):
             for line in self._process.stdout:
-                self.replies.put(json.loads(line))
+                self.replies.put(msgspec.json.decode(line))
         self.replies.put(None)

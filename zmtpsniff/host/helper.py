@@ -10,7 +10,7 @@ the end of its input, so that it goes when who started it is gone, however that 
         {"is": "key", "line": line of a key file}           as they are made
     {"do": "see"}
         {"is": "seen", "time_ns": N}                        all keys that were made before have been told
-    {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [{"client": hex or null, "boxes": [[hex, hex]]}]}
+    {"do": "search", "id": N, "pids": [N], "seconds": N, "targets": [SearchTarget, octets as base64]}
         {"is": "key", "line": …}, {"is": "told", "text": line}, {"is": "searched", "id": N, "octets": N, "whole": true}
     {"do": "owners", "id": N, "ends": [[local, remote]]}
         {"is": "owner", "id": N, "local": text, "pid": N, "name": text, "container": text or null,
@@ -22,7 +22,6 @@ memory and given to libsodium as they are.
 """
 
 import contextlib
-import json
 import os
 import queue
 import signal
@@ -34,10 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from dissectors.zmtp.curve_keys import KEY_SIZE, Key, NoSodiumError, format_key, sodium
+from dissectors.zmtp.curve_keys import Key, NoSodiumError, format_key, sodium
 from zmtpsniff.host.processes import look_up
 from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
-from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
+from zmtpsniff.host.targets import SearchTarget
 from zmtpsniff.host.uprobes import NoUprobesError
 
 if TYPE_CHECKING:  # it needs PyNaCl
@@ -46,7 +45,6 @@ if TYPE_CHECKING:  # it needs PyNaCl
 LONGEST_REQUEST = 16 << 20
 _MOST_TARGETS = 1024
 _MOST_PIDS = 256
-_NONCE_SIZE = 24
 # A program may make its first key a millisecond after it has loaded the library.
 _NICE = -10
 _SWITCH_SECONDS = 0.0005
@@ -90,7 +88,7 @@ class Helper:
     def _until_over(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except (OSError, ValueError):  # nobody reads, or writes sense
+        except (OSError, ValueError, msgspec.MsgspecError):  # nobody reads, or writes sense
             pass
         finally:
             self.stop()
@@ -102,14 +100,14 @@ class Helper:
             "owners": self._owners,
         }
         while line := self._requests.readline(LONGEST_REQUEST):
-            request = json.loads(line)
+            request = msgspec.json.decode(line)
             if request["do"] == "see":
                 self._wake()
             else:
                 queues[request["do"]].put(request)
 
     def _say(self, **reply: Any) -> None:
-        line = json.dumps(reply).encode() + b"\n"
+        line = msgspec.json.encode(reply) + b"\n"
         with self._lock:
             self._replies.write(line)
             self._replies.flush()
@@ -160,7 +158,7 @@ class Helper:
             request = self._searches.get()
             from zmtpsniff.host.memory import MemorySearch, SearchError  # which need PyNaCl
 
-            targets = [_target(each) for each in request["targets"][:_MOST_TARGETS]]
+            targets = msgspec.convert(request["targets"][:_MOST_TARGETS], list[SearchTarget])
             search = MemorySearch(
                 targets, float(request["seconds"]), lambda text: self._say(**{"is": "told", "text": text})
             )
@@ -204,17 +202,6 @@ class Helper:
             for request_id in {request_id for _, tries, request_id, _ in due if tries == 0}:
                 self._say(**{"is": "looked", "id": request_id})
             waiting.sort()
-
-
-def _target(given: dict[str, Any]) -> SearchTarget:
-    """A target of a request; raises ValueError."""
-    client = None if given["client"] is None else bytes.fromhex(given["client"])
-    boxes = [CapturedBox(bytes.fromhex(nonce), bytes.fromhex(octets)) for nonce, octets in given["boxes"]]
-    if client is not None and len(client) != KEY_SIZE:
-        raise ValueError("a public key has 32 octets")
-    if any(len(box.nonce) != _NONCE_SIZE or len(box.octets) > LONGEST_BOX for box in boxes):
-        raise ValueError("a box has a nonce of 24 octets")
-    return SearchTarget(client, boxes)
 
 
 def main() -> None:

@@ -34,7 +34,6 @@ _AROUND = 256  # octets on each side of C' in which its neighbours are; also how
 _ALIGNMENT = 8
 _LEAST_DISTINCT = 20  # of 32 octets; of random ones fewer are distinct in one case of 10^10
 _LEAST_DISTINCT_OF_THREE = 60  # of 96 octets; likewise
-_MOST_PLACES = 4096  # of one C' that are tried: what was received may lie about many times
 _NOT_ZERO = bytes([0]) + bytes([1]) * 255
 _SHIFTS = 0, 1  # of the keys of libzmq's clients and servers from what is aligned
 _TELL_OCTETS = 64 << 20
@@ -98,19 +97,16 @@ class MemorySearch:
             os.close(file)
 
     def _search(self, file: int, regions: Sequence[Region], title: str) -> Iterator[Key]:
-        yield from self._pass(file, regions, title, [target for target in self._left if target.client is None])
-        # Programs that are not libzmq may have their keys apart from each other.
-        missing = [target for target in self._left if target.client is not None and target.boxes]
-        if missing:
-            yield from self._pass(file, regions, title, missing)
-
-    def _pass(self, file: int, regions: Sequence[Region], title: str, unplaced: list[SearchTarget]) -> Iterator[Key]:
-        """Search all regions, also for the keys ``unplaced``, of which nothing shows the place."""
         for octets in self._slices(file, regions, title):
-            yield from self._places(octets)
-            yield from self._candidates(octets, unplaced)
+            yield from self._proven(octets)
             if not self._left:
                 return
+        # Programs that are not libzmq may have their keys apart from each other.
+        if any(target.boxes for target in self._left):
+            for octets in self._slices(file, regions, title):
+                yield from self._candidates(octets)
+                if not self._left:
+                    return
 
     def _slices(self, file: int, regions: Sequence[Region], title: str) -> Iterator[bytes]:
         """The memory of all regions, in slices that overlap, until the search has taken too long."""
@@ -134,40 +130,26 @@ class MemorySearch:
                     self._tell(f"{title}: {looked >> 20} of {whole >> 20} MiB looked through")
                 yield octets
 
-    def _places(self, octets: bytes) -> Iterator[Key]:
-        """The keys beside a C' in a slice; what is found is looked for no longer."""
-        for target in [target for target in self._left if target.client is not None]:
-            if found := self._around(octets, target):
-                self._left.remove(target)
-                yield from found
+    def _proven(self, octets: bytes) -> Iterator[Key]:
+        """The keys in a slice that libzmq has."""
+        if any(target.client is None or target.client in octets for target in self._left):
+            for key in connections(octets):
+                for target in self._left:
+                    if target.client in (None, key.client) and (not target.boxes or _is_opened(target, key.key)):
+                        self._left.remove(target)
+                        yield key
+                        break
 
-    def _candidates(self, octets: bytes, targets: Sequence[SearchTarget]) -> Iterator[Key]:
+    def _candidates(self, octets: bytes) -> Iterator[Key]:
         """The keys in a slice that open a box."""
-        left = [target for target in targets if target in self._left]
-        for key in candidates(octets) if left else ():
-            for target in left:
+        for key in candidates(octets):
+            for target in self._left:
                 if _is_opened(target, key):
                     self._left.remove(target)
-                    left.remove(target)
                     yield SharedKey(target.client, None, key)
                     break
-            if not left:
+            if not self._left:
                 return
-
-    def _around(self, octets: bytes, target: SearchTarget) -> list[Key]:
-        """The key of a connection, from what lies around the places of its C'."""
-        client = target.client
-        assert client is not None
-        at = -1
-        for _ in range(_MOST_PLACES):
-            at = octets.find(client, at + 1)
-            if at < 0:
-                break
-            for begin in (at, at - 2 * KEY_SIZE):  # of a client, of a server
-                if (pair := _pair(octets, begin)) and (not target.boxes or _is_opened(target, pair.key)):
-                    server = pair.other if begin == at else pair.own
-                    return [SharedKey(client, server, pair.key)]
-        return []
 
 
 def candidates(octets: bytes) -> Iterator[bytes]:
@@ -182,26 +164,12 @@ def connections(octets: bytes) -> Iterator[SharedKey]:
     """The keys of libzmq's connections in some octets whose first is aligned."""
     for shift in _SHIFTS:
         for at in _places(octets[shift:], 3):
-            if (pair := _pair(octets, at + shift)) is not None:
-                # A client has its long-term keys before, a server only its secret one.
-                before = (octets[at + shift - back : at + shift] for back in (2 * KEY_SIZE, 3 * KEY_SIZE))
-                is_client = any(
-                    crypto_scalarmult_base(keys[KEY_SIZE : 2 * KEY_SIZE]) == keys[:KEY_SIZE] for keys in before
-                )
-                client, server = (pair.own, pair.other) if is_client else (pair.other, pair.own)
-                yield SharedKey(client, server, pair.key)
+            if (found := _connection(octets, at + shift)) is not None:
+                yield found
 
 
-class _Pair(NamedTuple):
-    """The keys of a connection, as one of its ends has them."""
-
-    own: bytes  # public
-    other: bytes  # public
-    key: bytes
-
-
-def _pair(octets: bytes, at: int) -> _Pair | None:
-    """The keys whose own public one is at a place."""
+def _connection(octets: bytes, at: int) -> SharedKey | None:
+    """The key of a connection, if the own transient public key of one of its ends is at a place."""
     keys = octets[at : at + 4 * KEY_SIZE]
     if at < 3 * KEY_SIZE or len(keys) < 3 * KEY_SIZE:  # another slice has it whole
         return None
@@ -210,11 +178,14 @@ def _pair(octets: bytes, at: int) -> _Pair | None:
         return None
     own, secret, *others = (keys[begin : begin + KEY_SIZE] for begin in range(0, 4 * KEY_SIZE, KEY_SIZE))
     if crypto_scalarmult_base(secret) == own:
-        near = octets[max(0, at - _AROUND) : at + _AROUND]
         for other in others:
             key = _agree(other, secret) if len(other) == KEY_SIZE else None
-            if key is not None and key in near:
-                return _Pair(own, other, key)
+            if key is not None and key in octets[max(0, at - _AROUND) : at + _AROUND]:
+                # A client has its long-term keys before, a server only its secret one.
+                before = (octets[at - back : at] for back in (2 * KEY_SIZE, 3 * KEY_SIZE))
+                if any(crypto_scalarmult_base(pair[KEY_SIZE : 2 * KEY_SIZE]) == pair[:KEY_SIZE] for pair in before):
+                    return SharedKey(own, other, key)
+                return SharedKey(other, own, key)
     return None
 
 
