@@ -7,9 +7,8 @@ Both ends of a CURVE connection keep its keys for as long as it is open. libzmq 
 Older ones have others behind each other: C c S, C' c' S', the cookie, k. So a connection is a public key with its
 secret key, another public key behind, and the key near by that both are worth, which arithmetic proves.
 
-HELLO shows C'. With it, a search looks around the places of C'. If nothing is proven there, or without HELLO, a search
-tries everything that looks like a key on one box of the connection: 32 octets, aligned to 8, that look random. It only
-reads memory.
+HELLO shows C', else a box tells whose the key is. If nothing is proven, a search tries everything that looks like a key
+on one box of the connection: 32 octets, aligned to 8, that look random. It only reads memory.
 """
 
 import os
