@@ -47,11 +47,7 @@ def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
 
 
 def register(session: "SparkSession") -> None:
-    """Let ``session.read.format("zmtp")`` and ``session.readStream.format("zmtp")`` read captures.
-
-    Predicates may be pushed down to Python data sources in this session from then on.
-    """
+    """Let ``session.read.format("zmtp")`` and ``session.readStream.format("zmtp")`` read captures."""
     from zmtpsniff.spark.datasource import ZmtpSource
 
-    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(ZmtpSource)

@@ -7,20 +7,16 @@ A stream keeps in a folder of its own what is open and which files it has seen.
 """
 
 import json
-import operator
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from msgspec import Meta
 from pyarrow.fs import FileSelector
-from pyspark.sql import datasource
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
@@ -53,13 +49,6 @@ TABLES: dict[str, tuple[type, ...]] = {
 }
 """The tables that can be read so, and the events that they have rows of."""
 
-_COMPARED = {
-    datasource.EqualTo: operator.eq,
-    datasource.GreaterThan: operator.gt,
-    datasource.GreaterThanOrEqual: operator.ge,
-    datasource.LessThan: operator.lt,
-    datasource.LessThanOrEqual: operator.le,
-}
 _Offset = dict[str, Any]
 
 
@@ -76,7 +65,6 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True):
     showsecrets: bool = False
     curvekeys: str = ""  # a file of keys on the driver's machine
     idle: Annotated[float, Meta(gt=0)] = Options().idle_seconds
-    pushdown: bool = False  # of predicates, right for a data frame that is asked once
     state: str = ""  # of a stream: its folder
     maxfiles: Annotated[int, Meta(ge=1)] = MOST_FILES  # of a micro-batch
     path: str = ""
@@ -127,8 +115,7 @@ class ZmtpSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Read the files that are there."""
-        request = _request(self.options)
-        return _FilteringReader(request, schema) if request.pushdown else _Reader(request, schema)
+        return _Reader(_request(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # as Spark calls it
         """Read files as they come."""
@@ -139,43 +126,23 @@ class _Reader(DataSourceReader):
     def __init__(self, request: _Request, schema: StructType) -> None:
         self._request = request
         self._schema = schema
-        self._conditions: dict[str, pc.Expression] = {}  # by the columns
 
     def partitions(self) -> list[InputPartition]:
-        """One for each shard of each series that can have rows."""
+        """One for each shard of each series."""
         found = by_series(list_files(self._request.inputs, empty=True), self._request.series)
-        names = pa.table({"series": pa.array(found, pa.string())})
-        wanted = names.filter(self._conditions.get("series", pc.scalar(True))).column("series").to_pylist()
-        octets = {name: sum(file.size for file in found[name]) for name in wanted}
+        octets = {name: sum(file.size for file in files) for name, files in found.items()}
         counts = shard_counts(octets, os.cpu_count() or 1)
         job = Job(".", [], "", self._request.options)  # which begins with no states
         return [
             InputPartition((job, task, None))
-            for name in wanted
-            for task in ShardTask(name, ShardSpec(), found[name]).parts(self._request.shards or counts[name])
+            for name, files in found.items()
+            for task in ShardTask(name, ShardSpec(), files).parts(self._request.shards or counts[name])
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Dissect a shard."""
         if partition.value is not None:  # as where there are no files at all
-            yield from _rows(self._request, self._schema, partition, self._conditions)
-
-
-class _FilteringReader(_Reader):
-    """For a data frame that is asked once: Spark keeps it, with its filters, for the next query on the frame."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Note the filters on rows. Spark applies them again; here they only reduce how many rows go to Spark."""
-        for one in filters:
-            column = ".".join(getattr(one, "attribute", ()))
-            if isinstance(one, datasource.In):
-                condition = pc.field(column).isin([_plain(value) for value in one.value])
-            elif type(one) in _COMPARED:
-                condition = _COMPARED[type(one)](pc.field(column), _plain(one.value))  # type: ignore[attr-defined]
-            else:
-                continue
-            self._conditions[column] = condition & self._conditions.get(column, pc.scalar(True))
-        return filters
+            yield from _rows(self._request, self._schema, partition)
 
 
 class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -277,7 +244,6 @@ def _rows(
     request: _Request,
     schema: StructType,
     partition: InputPartition,
-    conditions: Mapping[str, pc.Expression] | None = None,
     writer: TableWriter | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a shard, with the columns of a schema. ``writer`` writes the states of its series.
@@ -291,9 +257,6 @@ def _rows(
     unreadable: list[str] = []
     for table, rows, provisional in rows_of(job, task, unreadable, TABLES[request.table]):
         if table == request.table and (job.options.tells_open or not provisional):
-            for name, condition in (conditions or {}).items():
-                if name in rows.schema.names:
-                    rows = rows.filter(condition)
             if rows.num_rows:
                 columns = [rows.column(field.name).cast(field.type) for field in wanted]
                 yield pa.RecordBatch.from_arrays(columns, schema=wanted)
@@ -301,8 +264,3 @@ def _rows(
             writer.take(table, rows)
     if unreadable:
         raise SparkError(f"{job.folder}: another version left this; begin with new folders")
-
-
-def _plain(value: Any) -> Any:
-    """A value as Arrow takes it. A time without a zone is in the zone of the session, UTC."""
-    return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
