@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
 
+from dissectors.zmtp import usual
 from tests.spark.spark_tables import cut
 from tests.support.both_cores import BothCores
 from tests.support.examples import examples
@@ -45,6 +46,7 @@ def with_both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
     monkeypatch.setattr(shard, "_LEAST_PIECE", 2)
+    monkeypatch.setattr(usual, "MOST_PIECES", 6)  # greetings and READYs
     return both
 
 
