@@ -14,6 +14,7 @@ from dissectors.events import AnyEvent, Message, Place
 from tests.analysis.ways.scenes import Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
+from tests.support.footprint import reachable
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.ways.hops import OpenWay
@@ -112,6 +113,25 @@ def test_a_request_without_a_broker_is_a_way_of_two_legs() -> None:
     ways, _ = traced(FIXTURES / "m31_req_rep.pcap")
     assert {len(way.legs) for way in ways} == {2}
     assert all(way.answered and way.slowest is not None and way.slowest.what == "inside" for way in ways)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_client_that_asks_on_and_on_costs_no_memory(in_order: bool) -> None:
+    """It asks again and again before a reply, too, and a worker says that it is ready."""
+    ways, kept = Ways(in_order=in_order), []
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("REQ", "REP"))
+    for _ in range(6):
+        for number in range(50):
+            if number % 9 == 0:
+                scene.say(1, b"", b"%d" % number)
+            asked = scene.say(1, b"", b"%d" % number, after_ms=1000)
+            scene.say(1, b"", b"reply", by_server=True, answers=asked)
+        for way in ways.take(scene.events):
+            ways.record(way)
+        scene.events.clear()
+        kept.append(sum(isinstance(one, OpenWay) for one in reachable(ways)))
+    assert kept[-1] == kept[3] < 200
 
 
 def of_world(world: BrokerWorld) -> list[Way]:

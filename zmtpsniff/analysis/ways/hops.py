@@ -159,9 +159,13 @@ class OpenWay(msgspec.Struct, eq=False):
         self.hops.append(hop)
         self.last_ns = max(self.last_ns, hop.leg.time_ns)
 
+    def drop(self) -> None:
+        """It becomes no record, and keeps no way before it."""
+        self.is_over, self.earlier = True, None
+
     def take_over(self, other: "OpenWay", before: Hop, joined: Joined, *, certain: bool) -> None:
         """Go on with all of another way, whose first message comes of ``before``."""
-        other.is_over = True
+        other.drop()
         other.first.before = before
         other.first.leg.joined = joined
         for hop in other.hops:

@@ -104,6 +104,7 @@ class Ways:
         self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
         self._in_order = in_order
         self._answered: list[OpenWay] = []
+        self._told: list[OpenWay] = []  # the last time
         self._first_copies = FirstCopies()
         self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
         self._now_ns = 0
@@ -212,11 +213,14 @@ class Ways:
         )
 
     def over(self) -> list[OpenWay]:
-        """The ways of which no more will come; each is returned once."""
+        """The ways of which no more will come; each is returned once, and has its record before the next call."""
         if not self._is_due():
             return []
         self.endings.pass_time(self._now_ns)
-        found, self._answered = self._answered, []
+        for way in self._told:
+            way.earlier = None  # else each way of a client would keep all those before it
+        self._told = found = self._answered
+        self._answered = []
         for way in found:
             self._close(way)
         if not self._is_due():
@@ -497,7 +501,7 @@ class Ways:
         for way in reversed(self._ways):
             first = way.first
             if first.leg.flow == job.leg.flow and first.line.src_kind == "REQ" and len(way.hops) == 1:
-                way.is_over = True
+                way.drop()
                 self._held.remove(first)
                 return
             if way.last_ns < job.leg.time_ns - _GRACE_NS:
