@@ -20,12 +20,13 @@ _TESTS = (
     "tests/program/test_fuzz.py", "-k", "not gcc and not clang",  # which analyse the source
 )  # fmt: skip
 
-# Each Python of the tests begins with this: the library must be in a program before all others are. It is in those
-# alone which load the core, for programs such as tshark stand still with it.
+# Each Python of the tests begins with this: the library must be in a program before all others are, and beside it that
+# of C++, or exceptions in other packages end the program. Python alone has them: tshark stands still with them.
+_LIBRARIES = ("libasan.so", "libstdc++.so")
 _PRELOADED = """
 import os, sys
-if os.environ.pop("LD_PRELOAD", "") != {library!r}:
-    os.execve(sys.executable, sys.orig_argv, {{**os.environ, "LD_PRELOAD": {library!r}}})
+if os.environ.pop("LD_PRELOAD", "") != {libraries!r}:
+    os.execve(sys.executable, sys.orig_argv, {{**os.environ, "LD_PRELOAD": {libraries!r}}})
 """
 _IS_SANITIZED = "import ctypes; from zmtpsniff.native import core; ctypes.CDLL(core.__file__).__asan_init"
 
@@ -42,8 +43,8 @@ def main() -> int:
         if (reason := compile_core(core.with_name("core.c"), core, *_OPTIONS)) is not None:
             print(f"tests.sanitized: {reason}", file=sys.stderr)
             return 1
-        found = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
-        Path(folder, "sitecustomize.py").write_text(_PRELOADED.format(library=found.stdout.strip()))
+        libraries = " ".join(map(_library, _LIBRARIES))
+        Path(folder, "sitecustomize.py").write_text(_PRELOADED.format(libraries=libraries))
         environment = {
             **os.environ, "ASAN_OPTIONS": "detect_leaks=0",
             "PYTHONMALLOC": "malloc",  # so that AddressSanitizer knows each block
@@ -52,6 +53,12 @@ def main() -> int:
         subprocess.run([sys.executable, "-c", _IS_SANITIZED], cwd=folder, env=environment, check=True)
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, *given]
         return subprocess.run(command, cwd=folder, env=environment, check=False).returncode
+
+
+def _library(name: str) -> str:
+    """Where a library of GCC is."""
+    command = ["gcc", f"-print-file-name={name}"]
+    return str(Path(subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()).resolve())
 
 
 def _copy(folder: Path) -> None:
