@@ -58,12 +58,14 @@ from zmtpsniff.spark.tables import TABLES
 said["columns"] = {table: {column.name: column._asdict() for column in columns} for table, columns in TABLES.items()}
 said["rows"] = None
 if find_spec("pyarrow"):
+    from zmtpsniff.spark.packet_names import PacketNames
     from zmtpsniff.spark.rows import ConnectionId, RowOrigin, Rows
 
     rows = Rows(0)
     backlog = rows.backlog()
-    backlog.take(events, {1: ConnectionId("01", False)})
-    origin = RowOrigin("series", {0: "file"})
+    ids = {1: ConnectionId("01", False)}
+    origin = RowOrigin("series", {0: "file"}, PacketNames(9, [(1, 0, 1)], lambda _: range(9)), ids)
+    backlog.take(events, origin)
     made = rows.of_events(backlog, origin)
     said["rows"] = {table: json.loads(json.dumps(batch.to_pylist(), default=repr)) for table, batch, _ in made}
 print(json.dumps(said))
