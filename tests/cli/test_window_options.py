@@ -63,8 +63,10 @@ def test_a_connection_that_is_open_keeps_its_types(tmp_path: Path) -> None:
     begin = f"{begin}.{half['time_ns'] % 10**9 // 1000:06}Z"
     found = _records("--from", begin, *names)
     assert not {"greeting", "command"} & {record["type"] for record in found}
-    messages = sorted((one["time_ns"], one["socket_type"]) for one in found if one["type"] == "message")
-    assert messages == [(one["time_ns"], one["socket_type"]) for one in whole[len(whole) // 2 :]]
+    messages = sorted((one["time_ns"], one.get("socket_type")) for one in found if one["type"] == "message")
+    kept = whole[len(whole) // 2 :]
+    assert [time_ns for time_ns, _ in messages] == [one["time_ns"] for one in kept]
+    assert [kind for _, kind in messages][-4:] == ["REQ", "REP", "REQ", "REP"], "once both sides have spoken"
     (summary,) = [one for one in found if one["type"] == "connection"]
     assert not {"lookalike"} & {*summary["client"], *summary["server"]}
     (alone,) = [one for one in _records(names[1]) if one["type"] == "connection"]
@@ -87,3 +89,18 @@ def test_what_does_not_go_together() -> None:
         done = run(*arguments)
         assert done.returncode == 2
         assert words in done.stderr
+
+
+def test_trace_knows_whose_request_had_no_reply(tmp_path: Path) -> None:
+    """A worker that has hung since yesterday: the connection began in an older file."""
+    packets = load(REQ_REP)
+    messages = [record for record in _records(REQ_REP) if record["type"] == "message"]
+    first, last = (next(one for one in messages[-place:] if one["socket_type"] == "REQ") for place in (16, 2))
+    names = [tmp_path / "one.pcap", tmp_path / "two.pcap"]
+    save(names[0], packets[: first["packet"] - 1])
+    save(names[1], packets[first["packet"] - 1 : last["packet"]])
+    begin = datetime.fromtimestamp(first["time_ns"] // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+    begin = f"{begin}.{first['time_ns'] % 10**9 // 1000:06}Z"
+    done = run("trace", "-T", "json", "--from", begin, *names)
+    ways = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [way["answered"] for way in ways][-3:] == [True, True, False]

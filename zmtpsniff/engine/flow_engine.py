@@ -18,7 +18,7 @@ from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.datagrams import Multicast, Radio
 from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.usual import UsualConnection
-from zmtpsniff.decode_as import DecodeAs, first_match
+from zmtpsniff.decode_as import first_match
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.datagrams import DatagramTable, Kind
@@ -35,7 +35,6 @@ Begin = Callable[[int, str, Address, Address], None]
 """Called with a flow's number, its transport or "beacon", its client or sender, its server or destination."""
 
 _packet = itemgetter(1)  # of a segment
-_GREETED = DecodeAs("tcp", 0, 65_535, 3)  # stands for a greeting that older files have
 
 
 class StateError(ValueError):
@@ -64,7 +63,6 @@ class FlowEngine:
         self._notices: list[tuple[int, Notice]] = []
         self._limits = settings.limits
         self._rules = settings.decode_as
-        self._greeted = settings.greeted
         self._sample = settings.sample
         self._curve = curve
         self._tls = tls
@@ -156,8 +154,6 @@ class FlowEngine:
         if self._begin is not None:
             self._begin(number, client.transport, client, server)
         rule = first_match(self._rules, "tcp", server.port, client.port) if self._rules else None
-        if rule is None and (client.text, server.text) in self._greeted and not any(starts):
-            rule = _GREETED
         if rule is None and self._tls is None and self._wanted is None and client.transport == "tcp" and all(starts):
             return UsualConnection(self.events, number, client.text, server.text, self._open)
         connection = ZmtpConnection(

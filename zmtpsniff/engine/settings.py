@@ -26,7 +26,7 @@ class Settings(NamedTuple):
     packets: int | None = None  # the most to read; None for no limit
     decode_as: tuple[DecodeAs, ...] = ()  # of several rules that match, the first holds
     window: "TimeWindow | None" = None  # the times of the packets to read
-    # What sockets said in their greetings before that: by own address and that of the peer, the socket type.
+    # The socket types that greetings said before that, by the address of the socket and that of its peer.
     greeted: Mapping[tuple[str, str], str] = _NOBODY
     sample: int = 1  # look at one of so many connections of TCP
     limits: Limits = Limits()

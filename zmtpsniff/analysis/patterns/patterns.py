@@ -22,7 +22,7 @@ from dissectors.events import (
     at_hand,
 )
 from dissectors.problems import BLINDING
-from dissectors.zmtp.sockets import PEERS, USUAL_PEER
+from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.insertions import Problems, inserted
@@ -323,12 +323,7 @@ class Patterns:
         self._infer(conversation, src, dst)
 
     def _infer(self, conversation: Conversation, one: str, other: str) -> None:
-        """Infer the socket types from the messages, unless older files or the user have told them."""
-        if (one, other) in self._greeted:
-            conversation.dossier.is_declared = True
-            told = {one: self._greeted[one, other], other: self._greeted[other, one]}
-            self._learn(conversation, {address: Guess(kind) for address, kind in told.items()})
-            return
+        """Infer the socket types from the messages, unless the user has declared them."""
         for bound, peer in ((one, other), (other, one)):
             port = port_of(bound)
             rule = first_match(self._rules_of_user, "tcp", port) if port else None
@@ -348,6 +343,11 @@ class Patterns:
         self._keep(conversation, event)
         if conversation.dossier.flow not in self._on_message:  # too much to be remembered: what comes next is enough
             self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
+        guesses = self._remembered(conversation, event)
+        if guesses is not None:
+            conversation.dossier.is_declared = True
+            self._learn(conversation, guesses)
+            return
         guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.dossier.blind)
         if guesses is None and not inference.left:
             guesses = inference.at_end()
@@ -363,6 +363,20 @@ class Patterns:
         conversation.dossier.guesses = {}
         self._on_message.pop(conversation.dossier.flow, None)
         self._forget_early(conversation)
+
+    def _remembered(self, conversation: Conversation, event: Message) -> Guesses | None:
+        """The types that older files tell of the two sides of a message.
+
+        Frames of one side may be found later than those of the other, so sockets that answer each other must both have
+        sent something: from then on a missing reply is none.
+        """
+        kinds = self._greeted.get((event.src, event.dst)), self._greeted.get((event.dst, event.src))
+        if kinds[0] is None or kinds[1] is None:
+            return None
+        answers = REQUEST_REPLY.issuperset(kinds) or "PAIR" in kinds
+        if answers and all(early.src == event.src for early in conversation.dossier.early):
+            return None
+        return {event.src: Guess(kinds[0]), event.dst: Guess(kinds[1])}
 
     def _learn(self, conversation: Conversation, guesses: Guesses | None) -> None:
         """The socket types are inferred now."""
