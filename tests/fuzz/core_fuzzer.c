@@ -219,7 +219,6 @@ static void fuzz_take(Span input)
     Output block = {0}, rows = {0};
     facts_of_flow = next_part(&input, 16);
     put_packets(input, &block, &rows);
-    Py_XDECREF(called(wanted, Py_BuildValue("(NNO)", as_bytes(&block), as_bytes(&rows), fragment)));
     Py_XDECREF(called(segments, Py_BuildValue("(NNNO)", as_bytes(&block), as_bytes(&rows), as_bytes(&block), lookup)));
     PyObject *found = called(take, Py_BuildValue("(NNILLO)", as_bytes(&block), as_bytes(&rows), 0u, 1ll, 1ll << 40, lookup));
     if (found != NULL) { /* what it made must do for lines(), tally() and cells() */

@@ -73,7 +73,6 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
         first = next((one for one in segments[begin:] if one is not None and one.key == key), None)
         return None if first is None or facts & 0xC0 == 0xC0 else _flow(facts, first)
 
-    both.wanted(octets, bytes(rows), lambda key: key[-1] & 1)
     both.segments(octets, bytes(rows), range(facts, facts + len(packets)), lambda place: place if place & 1 else None)
     sides = [_TEXTS[number % len(_TEXTS)] for number in range(2 * len(packets))]
     begin = 0

@@ -149,19 +149,6 @@ def test_segments_that_cannot_be_made(numbers: Any, packet: bytes) -> None:
         NATIVE.segments(*block(packet), numbers, fails)
 
 
-@given(given_=st.lists(st.tuples(st.integers(1, 4), st.booleans()), max_size=12))
-def test_packets_that_somebody_wants(given_: list[tuple[int, bool]]) -> None:
-    """Those of two ports, in order, whatever is no plain segment, and the last one that nobody wants."""
-    both = BothCores()
-    packets = [segment(b"x", ports=(port, 9)) if is_plain else b"\x45other" for port, is_plain in given_]
-    octets, rows = block(*packets)
-    chosen, found = both.wanted(octets, rows, lambda key: key[-3] in (1, 2))
-    places = array("I", found).tolist()
-    unwanted = [place for place, (port, is_plain) in enumerate(given_) if is_plain and port not in (1, 2)]
-    assert places == [place for place in range(len(given_)) if place not in unwanted[:-1]]
-    assert chosen == b"".join(rows[place * columns.ROW.size :][: columns.ROW.size] for place in places)
-
-
 def test_messages_of_packets_before_1970(both: BothCores) -> None:
     octets, rows = block(HELLO, time_ns=-5)
     _, messages, frames, carried, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
@@ -393,8 +380,6 @@ def test_an_error_of_a_callback_comes_out() -> None:
     octets, rows = block(HELLO, segment(b"\0\1\xff", ports=(3, 4)))
     with pytest.raises(OwnError):
         NATIVE.take(octets, rows, 0, 1, PAUSE, fails)
-    with pytest.raises(OwnError):
-        NATIVE.wanted(octets, rows, fails)
     _, messages, frames, carried, *_ = NATIVE.take(octets, rows, 0, 1, PAUSE, flow())
     with pytest.raises(OwnError):
         NATIVE.lines(octets, carried, rows, 1, messages, frames, [(b"",) * 2] * 4, 99, fails)

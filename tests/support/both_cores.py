@@ -76,9 +76,6 @@ class BothCores:
     def directions(self, *arguments: Any) -> Any:
         return self._same("directions", *arguments)
 
-    def wanted(self, *arguments: Any) -> Any:
-        return self._same("wanted", *arguments)
-
     def segments(self, *arguments: Any) -> Any:
         return self._same("segments", *arguments)
 

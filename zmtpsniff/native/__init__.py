@@ -15,7 +15,7 @@ from zmtpsniff.native import records
 VARIABLE = "ZMTPSNIFF_NATIVE"
 
 
-FORMAT = 6
+FORMAT = 7
 """The version of what the functions of the core take and return."""
 MOST_CARRY = 64 << 10
 """Octets of a message that is not over, at most; a side that has more is not settled."""

@@ -23,7 +23,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#define FORMAT 6 /* of what the functions take and return; __init__.py has the same number */
+#define FORMAT 7 /* of what the functions take and return; __init__.py has the same number */
 #define NOWHERE UINT64_MAX
 #define MOST_OUTPUT ((size_t)1 << 31)
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
@@ -431,7 +431,7 @@ static uint32_t hash(const uint8_t *key, uint32_t size)
 typedef struct {
     const uint8_t *key;
     uint32_t size;
-    bool is_known, is_unwanted;
+    bool is_known;
 } Direction;
 
 /* Directions in slots, of which at most half are taken. */
@@ -456,7 +456,7 @@ static Direction *direction_of(Directions *all, const Segment *segment)
     for (uint64_t i = hash(segment->key, segment->key_size);; i++) {
         Direction *one = &all->slots[i & all->mask];
         if (one->key == NULL) {
-            *one = (Direction){segment->key, segment->key_size, false, false};
+            *one = (Direction){segment->key, segment->key_size, false};
             return one;
         }
         one->is_known = true;
@@ -492,65 +492,6 @@ static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
     PyBuffer_Release(&octets);
     PyBuffer_Release(&rows);
     return both;
-}
-
-/* Mark the rows of packets that nobody wants, but for the last one. False: no memory, or an error is set. */
-static bool mark_unwanted(Span block, Span rows, PyObject *is_wanted, uint8_t *marks)
-{
-    uint64_t last = NOWHERE;
-    Directions all;
-    bool is_done = make_directions(&all, rows.size / sizeof(Row));
-    for (uint64_t i = 0; is_done && i < rows.size / sizeof(Row); i++) {
-        Row row;
-        Segment segment;
-        memcpy(&row, part(rows, i * sizeof row, sizeof row), sizeof row);
-        if (!headers(block, &row, &segment))
-            continue;
-        Direction *one = direction_of(&all, &segment);
-        if (!one->is_known) {
-            PyObject *answer = PyObject_CallFunction(is_wanted, "y#", (const char *)segment.key,
-                                                     (Py_ssize_t)segment.key_size);
-            int found = answer == NULL ? -1 : PyObject_IsTrue(answer);
-            Py_XDECREF(answer);
-            is_done = found >= 0;
-            one->is_unwanted = !found;
-        }
-        if (one->is_unwanted) {
-            marks[i] = 1;
-            last = i;
-        }
-    }
-    if (last != NOWHERE)
-        marks[last] = 0;
-    PyMem_Free(all.slots);
-    return is_done;
-}
-
-PyDoc_STRVAR(wanted_doc,
-"wanted(octets, rows, is_wanted) -> (rows, places)\n\n"
-"The rows of packets that somebody may want, and their places among `rows`. Those of a direction of TCP whose key is not\n"
-"wanted are left out. Only the last of these stays, since its time says how far the capture is.");
-
-static PyObject *wanted(PyObject *Py_UNUSED(module), PyObject *arguments)
-{
-    PyObject *octets, *given, *is_wanted;
-    if (!PyArg_ParseTuple(arguments, "SSO", &octets, &given, &is_wanted))
-        return NULL;
-    Span rows = span_of(given);
-    uint32_t count = (uint32_t)(rows.size / sizeof(Row));
-    Output chosen = {0}, places = {0};
-    uint8_t *marks = PyMem_Calloc((size_t)count + 1, 1);
-    bool is_put = marks != NULL && mark_unwanted(span_of(octets), rows, is_wanted, marks);
-    for (uint32_t i = 0; is_put && i < count; i++)
-        is_put = marks[i] || (put(&chosen, part(rows, i * sizeof(Row), sizeof(Row)), sizeof(Row)) &&
-                              put(&places, &i, sizeof i));
-    PyObject *found = is_put ? Py_BuildValue("(NN)", as_bytes(&chosen), as_bytes(&places)) : NULL;
-    if (!is_put && !PyErr_Occurred())
-        PyErr_NoMemory();
-    PyMem_Free(marks);
-    PyMem_Free(chosen.data);
-    PyMem_Free(places.data);
-    return found;
 }
 
 /* ------------------------------------------------------------------ segments for Python */
@@ -2558,7 +2499,6 @@ static PyMethodDef methods[] = {
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
     {"ring_rows", ring_rows, METH_VARARGS, ring_rows_doc},
     {"directions", directions, METH_VARARGS, directions_doc},
-    {"wanted", wanted, METH_VARARGS, wanted_doc},
     {"segments", segments, METH_VARARGS, segments_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},

@@ -114,27 +114,6 @@ def directions(octets: bytes, rows: bytes) -> tuple[int, int]:
     return len(found), captured
 
 
-def wanted(octets: bytes, rows: bytes, is_wanted: Callable[[bytes], bool]) -> tuple[bytes, bytes]:
-    """The rows of packets that somebody may want, and their places among ``rows``.
-
-    Those of a direction of TCP whose key is not wanted are left out. Only the last of these stays, since its time says
-    how far the capture is.
-    """
-    answers: dict[bytes, bool] = {}
-    places: list[int] = []
-    last = -1
-    for place, (_, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
-        segment = headers(octets, start, size, link)
-        if segment is not None and segment.key not in answers:
-            answers[segment.key] = is_wanted(segment.key)
-        if segment is None or answers[segment.key]:
-            places.append(place)
-        else:
-            last = place
-    places = sorted([*places, last]) if last >= 0 else places
-    return b"".join(rows[place * ROW.size :][: ROW.size] for place in places), array("I", places).tobytes()
-
-
 # ---------------------------------------------------------------------- segments for Python
 
 
