@@ -137,7 +137,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Messages passed on each, and nothing more once later ones were there. Connections from before the capture do "
         "not count.",
         "Make one socket and use it again, or close each (`with context.socket(...)`): a socket that the program "
-        "forgets stays connected. Both hosts run out of descriptors in the end (`ulimit -n`), or the program of "
+        "forgets stays connected. In the end the hosts have no more descriptors (`ulimit -n`), or the program no more "
         "sockets (ZMQ_MAX_SOCKETS, 1023).",
     ),
     "subscriptions-lost": FindingKind(
