@@ -231,8 +231,8 @@ def headline(measurements: Measurements) -> str:
         lines.append((comparison.title, f"{messages:,.0f}", f"{packets:,.0f}", f"{ratio:.2f} times", _peak(row.peak)))
     versions = ", ".join(f"{name} {number}" for name, number in measurements.versions.items() if name != "tcpdump")
     preface = (
-        f"`{JSON}`, measured on {measurements.when:%Y-%m-%d} with {versions} on {os.cpu_count()} cores; the fourth "
-        f"column says how many times as long `{FIELDS}` took."
+        f"`zmtpsniff read -T json`, measured on {measurements.when:%Y-%m-%d} with {versions} on {os.cpu_count()} cores;"
+        f" the fourth column says how many times as long `{FIELDS}` took."
     )
     return f"{preface}\n\n{table(header, lines)}\n"
 
