@@ -67,7 +67,7 @@ esac
 exec "{sys.executable}" -m zmtpsniff "$@"
 """,
     "python": f'exec "{sys.executable}" "$@"',
-    "sudo": 'exec "$@"',
+    "sudo": '[ "$1" = -v ] || exec "$@"',
     "ssh": 'shift\nexec "$@"',
     # Slow machines have their time.
     "timeout": f'seconds=$(($1 * 3))\nshift\nZMTPSNIFF_TCPDUMP=$seconds exec "{_TIMEOUT}" "$seconds" "$@"',
