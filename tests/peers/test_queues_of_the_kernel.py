@@ -44,9 +44,10 @@ def test_what_waits_at_a_worker_that_takes_nothing(side: Side) -> None:
             said, _ = program.communicate(timeout=60)
             peers.communicate("\n", timeout=60)
     found = [json.loads(line) for line in said.splitlines()]
-    (slow,) = [one for one in found if one.get("code") == "subscriber-slow" and "state" not in one]
+    # The other worker, too, is slow for a moment on a machine that does much else.
+    every = [one for one in found if one.get("code") == "subscriber-slow" and "state" not in one]
+    (slow,) = [one for one in every if "recv_q" in one["peers"][0] and one["peers"][0]["peer"] == one["endpoints"][0]]
     behind, taking = slow["peers"]
-    assert behind["peer"] == slow["endpoints"][0]
     assert behind["recv_q"] > 0
     assert behind["service_send_q"] > 0
     assert behind["window_closed_ns"] > 0

@@ -28,7 +28,7 @@ SAID: list[tuple[str, str, dict[str, Reaction]]] = [
     ),
     (
         "no-delimiter",
-        "A REP drops it",
+        "a REP drops the message",
         dict.fromkeys(
             ("request without delimiter", "request with a delimiter alone", "reply of a DEALER to a REP"), GOES_ON
         ),
