@@ -52,11 +52,7 @@ def test_a_publisher_that_says_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [
-        ("slow_worker", "takes messages too slowly"),
-        ("pausing_worker", ", then went on"),
-        ("stopped_worker", "has made no room for messages for the last "),
-    ],
+    [("slow_worker", "takes messages too slowly"), ("pausing_worker", ", then went on")],
 )
 def test_a_receiver_that_lets_messages_wait(name: str, words: str, tmp_path: Path) -> None:
     found = _found(name, tmp_path)
@@ -65,3 +61,11 @@ def test_a_receiver_that_lets_messages_wait(name: str, words: str, tmp_path: Pat
     assert one.severity == "warning"
     assert one.summary.startswith("the PULL at 127.0.0.1:")
     assert words in one.summary
+
+
+def test_a_receiver_that_stops_and_closes(tmp_path: Path) -> None:
+    [one] = _found("stopped_worker", tmp_path)
+    assert (one.severity, one.code) == ("warning", "unsent-at-end")
+    assert one.summary.startswith("the PULL at 127.0.0.1:")
+    assert " waited to send more" in one.summary
+    assert " had had no room for " in one.known

@@ -60,8 +60,15 @@ def later(path: Path, by_ns: int, target: Path) -> Path:
     return target
 
 
-def expected(files: "Sequence[Path] | Sequence[str]", decode_as: tuple[DecodeAs, ...] = ()) -> Counter[str]:
-    """The records of `read -T json` on files without payloads, and the findings on them, as comparable() has them."""
+def expected(
+    files: "Sequence[Path] | Sequence[str]",
+    decode_as: tuple[DecodeAs, ...] = (),
+    copies: Sequence[Path] | None = None,
+) -> Counter[str]:
+    """The records of `read -T json` on files without payloads, and the findings on them, as comparable() has them.
+
+    ``copies`` are the same files here, if those are elsewhere.
+    """
     stream = BytesIO()
     renderer = JsonlRenderer(stream)
     for events in open_files(files, Settings(decode_as=decode_as)).batches():
@@ -72,13 +79,13 @@ def expected(files: "Sequence[Path] | Sequence[str]", decode_as: tuple[DecodeAs,
     for events in sniffer.events():
         diagnosis.take(events)
     renderer.write(diagnosis.findings())  # type: ignore[arg-type]
-    return comparable([json.loads(line) for line in stream.getvalue().splitlines()], _packets(files))
+    return comparable([json.loads(line) for line in stream.getvalue().splitlines()], _packets(files, copies))
 
 
-def _packets(files: Sequence[Path | str]) -> list[tuple[str, int]]:
+def _packets(files: Sequence[Path | str], copies: Sequence[Path] | None) -> list[tuple[str, int]]:
     """The packets of files, merged by time as `read` does it: the file of each, and its number there."""
     found = []
-    for at, file in enumerate(files):
+    for at, file in enumerate(copies or files):
         times = accumulate((packet[0] for packet in load(Path(file))), max)
         found += [(time_ns, at, number) for number, time_ns in enumerate(times, 1)]
     return [(str(files[at]), number) for _, at, number in sorted(found)]

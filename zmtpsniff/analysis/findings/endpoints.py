@@ -146,7 +146,8 @@ class Endpoints(Inquiry):
         late: dict[str, _Tries] = {}
         away: dict[str, list[_Absence]] = {}
         stopped: dict[str, _Tries] = {}
-        for address, endpoint in self._endpoints.entries.items():
+        # By their addresses: the order in which attempts are told depends on how a capture is cut into blocks.
+        for address, endpoint in sorted(self._endpoints.entries.items()):
             tries = endpoint.refused
             if not tries.seen.count:
                 absence = _absence(address, endpoint)
