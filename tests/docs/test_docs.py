@@ -27,7 +27,7 @@ def _problems_page() -> str:
         "# Problem codes",
         "",
         "A problem is one record that something is wrong with; `zmtpsniff read` shows it where it happens. A",
-        "[finding](diagnose.md) of `zmtpsniff diagnose` is what several records and packets show together.",
+        "[finding](diagnose.md) of `diagnose` is what several records and packets show together.",
         "",
         "Each `problem` record has one of these codes, which do not change their meaning; `zmtpsniff explain CODE`",
         "shows one. `error` is against the protocol or means that octets are lost; `warning` is allowed, but something",
