@@ -92,6 +92,13 @@ class MessageBatch:
         """Messages with the frames, the packets and the senders of these."""
         return MessageBatch(self.octets, self.rows, self.first_packet, columns, self.frames, self.carried, self.senders)
 
+    def of_senders(self, wanted: Sequence[bool]) -> "MessageBatch":
+        """The messages of those senders that are wanted, by their places among the senders."""
+        size, octets = MESSAGE.size, self.columns
+        senders = array("I", octets)[_SENDER :: size // 4]
+        columns = [octets[at * size : (at + 1) * size] for at, sender in enumerate(senders) if wanted[sender]]
+        return self.with_columns(b"".join(columns))
+
     def split(
         self,
         stays: Callable[[BatchSide], bool],

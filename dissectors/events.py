@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
-from dissectors.records import internal, meaning, record_fields, relation
+from dissectors.records import internal, meaning, moment, record_fields, relation
 from dissectors.zmtp.sockets import WITH_TOPICS
 
 Severity = Literal["error", "warning", "note"]
@@ -82,7 +82,7 @@ def printable(octets: bytes) -> str | None:
 
 
 # Fields that several events have.
-_TIME = meaning("When its last packet was captured, since 1970.", "ns")
+_TIME = moment("When its last packet was captured")
 _PACKET = meaning("The number of the packet that completed it, from 1.")
 _FLOW = meaning("The number of the connection, from 1.")
 _SRC = meaning('The sender, as address and port: "10.0.0.1:5555", "[::1]:5555".')
@@ -383,8 +383,8 @@ class Connection(Event, tag="connection"):
     server: Annotated[Peer, meaning("The side that was connected to.")]
     messages: Annotated[Sides, meaning("How many message records there are of it.")]
     octets: Annotated[Sides, meaning("How many octets its streams or datagrams had, each counted once.")]
-    start_ns: Annotated[int, meaning("When its first packet was captured, since 1970.", "ns")]
-    end_ns: Annotated[int, meaning("When its last packet was captured, since 1970.", "ns")]
+    start_ns: Annotated[int, moment("When its first packet was captured")]
+    end_ns: Annotated[int, moment("When its last packet was captured")]
     end: Annotated[End, meaning("How it ended.")]
     version: Annotated[str | None, meaning('The version negotiated: "3.1".')] = None
     mechanism: Annotated[str | None, meaning("The security mechanism, if both sides agree on it.")] = None

@@ -24,6 +24,13 @@ def meaning(text: str, unit: str = "", kind: Kind = "wire") -> msgspec.Meta:
     )
 
 
+def moment(text: str) -> msgspec.Meta:
+    """The meaning of a time, in a sentence without its end. It is in nanoseconds since 1970."""
+    return msgspec.Meta(
+        description=f"{text}, since 1970.", extra_json_schema={"unit": "ns"}, extra={"kind": "wire", "is_moment": True}
+    )
+
+
 def relation(text: str, unit: str = "") -> msgspec.Meta:
     """The meaning of a field that analysis sets from other events. No dissector can set it."""
     return meaning(text, unit, "relation")
@@ -44,6 +51,7 @@ class RecordField(NamedTuple):
     text: str  # what the field means, "" if the event does not say
     unit: str  # of its numbers, "" if they have none
     kind: Kind
+    is_moment: bool  # a time since 1970, not a length of time
 
     @property
     def meaning(self) -> str:
@@ -61,14 +69,16 @@ def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
         hint, meta = field.type, msgspec.Meta()
         if typing.get_origin(hint) is Annotated:
             hint, meta = typing.get_args(hint)
-        kind: Kind = (meta.extra or {}).get("kind", "wire")
+        extra = meta.extra or {}
+        kind: Kind = extra.get("kind", "wire")
         if kind == "internal":
             continue
         default = None if field.required else field.default
         if field.default_factory is not msgspec.NODEFAULT:
             default = field.default_factory()
         unit = (meta.extra_json_schema or {}).get("unit", "")
-        found.append(RecordField(field.name, hint, field.required, default, meta.description or "", unit, kind))
+        text, is_moment = meta.description or "", "is_moment" in extra
+        found.append(RecordField(field.name, hint, field.required, default, text, unit, kind, is_moment))
     return tuple(found)
 
 

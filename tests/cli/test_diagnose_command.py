@@ -30,7 +30,7 @@ def test_a_cause_and_what_it_led_to_are_one_finding() -> None:
     done = run("diagnose", "--utc", FIXTURES / "rec_no_delimiter.pcap")
     cause, *_, last = done.stdout.splitlines()
     assert cause.startswith(
-        "warning  the ROUTER at 127.0.0.1:5568 sends no empty frame in front of the body, so the REQ"
+        "warning  the ROUTER at 127.0.0.1:5568 sent a message without the empty frame that a REQ or REP"
     )
     assert "[no-delimiter]" in done.stdout
     assert (

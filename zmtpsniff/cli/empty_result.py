@@ -54,6 +54,7 @@ class EmptyResult:
         port, kind = port_of(server.address), server.socket_type or "TYPE"
         have = "has" if self._messages == 1 else "have"
         return (
-            f"nothing passed: {plural(self._messages, 'message')} {have} no socket_type, because their connections "
-            f"began before the capture; -d tcp.port=={port},zmtp/{kind} declares that of the socket bound to a port"
+            f"nothing passed: {plural(self._messages, 'message')} {have} no socket_type, because the capture lacks the "
+            f"handshakes of their connections; -d tcp.port=={port},zmtp/{kind} declares that of the socket bound to a "
+            "port"
         )

@@ -88,10 +88,7 @@ def live(
         if observer.otlp is not None:
             raise click.UsageError("--otlp: not with --sample, since spans follow messages over connections")
         dissection = dissection._replace(sample=sample)
-        tell(
-            f"one of {sample:,} connections is looked at; what compares connections is not told: "
-            "relays, uneven work, copies for several subscribers, shared identities, growth"
-        )
+        tell(f"one of {sample:,} connections is looked at; findings that compare connections are left out")
     dissectors = load_dissection(dissection)
     load_renderer(output)
     load_observers(observer)

@@ -4,7 +4,6 @@ This module is quick to import, since every start of the command line reads the 
 """
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissectors.zmtp.limits import Limits
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from zmtpsniff.capture.time_window import TimeWindow
 
 
-_NOBODY: Mapping[tuple[str, str], str] = MappingProxyType({})
-
-
 class Settings(NamedTuple):
     """How to dissect the packets of a capture."""
 
@@ -27,7 +23,7 @@ class Settings(NamedTuple):
     decode_as: tuple[DecodeAs, ...] = ()  # of several rules that match, the first holds
     window: "TimeWindow | None" = None  # the times of the packets to read
     # The socket types that greetings said before that, by the address of the socket and that of its peer.
-    greeted: Mapping[tuple[str, str], str] = _NOBODY
+    greeted: Mapping[tuple[str, str], str] | None = None
     sample: int = 1  # look at one of so many connections of TCP
     limits: Limits = Limits()
     flow_limits: FlowLimits = FlowLimits()

@@ -44,10 +44,7 @@ def to_table(kind: type[_AnyEvent], events: Iterable[_AnyEvent]) -> "pa.Table":
     except ImportError:
         raise Error("pyarrow is not installed: pip install 'zmtpsniff[arrow]'") from None
     time = _ArrowField(pa.timestamp("ns", tz="UTC"), None)
-    fields = [
-        (field.name, time if field.text.endswith("since 1970.") else _arrow_field(field.type))
-        for field in record_fields(kind)
-    ]
+    fields = [(field.name, time if field.is_moment else _arrow_field(field.type)) for field in record_fields(kind)]
     if issubclass(kind, Message):
         fields.append(("topic", _ArrowField(pa.string(), _text)))
         fields.append(("text", _ArrowField(pa.list_(pa.string()), lambda frames: list(map(_text, frames)))))

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from dissectors.address import host_of, port_of
+from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
@@ -30,7 +30,6 @@ _PATIENCE = 1.5  # seconds; a live capture gives a batch once a second at least,
 _SOCKET = ("service", "sender", "socket_type")
 _PEER = ("service", "host")
 _FINDING = ("code", "severity", "service")
-_EPHEMERAL = 32_768  # the first port that Linux gives to clients by default
 _PAGE = sysconf("SC_PAGE_SIZE")
 _METRICS: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
@@ -240,7 +239,7 @@ class Metrics:
     def _place(self, finding: CodedFinding) -> str:
         """The service that a finding is about."""
         known = next((one for one in finding.endpoints if one in self._services), None)
-        bound = next((one for one in finding.endpoints if port_of(one) < _EPHEMERAL), None)
+        bound = next((one for one in finding.endpoints if port_of(one) < FIRST_CLIENT_PORT), None)
         return known or (OTHER if bound is None else self._label(bound))
 
     def _label(self, server: str) -> str:

@@ -49,7 +49,7 @@ class Agreements:
         """The keys that calls are worth, each once."""
         found: list[Key] = []
         for call in calls:
-            # What we compute is a call for another zmtpsniff: it must not compute it once more, as a call for us.
+            # A key that we compute is a call for another zmtpsniff, and its key one for us: each call counts once.
             if call[1:] not in self._calls:
                 self._calls[call[1:]] = None
                 found += self._agreement(call)

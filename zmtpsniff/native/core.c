@@ -2250,7 +2250,7 @@ static bool follow_request(const Pairing *pairing, const Requests *flow, const E
     return enter_place(of_relayed(pairing, "forwarded_place", flow, event, flow->addresses[event->side]), event->message);
 }
 
-/* What a message of DEALER and ROUTER does: 1 asks, 0 replies, NEITHER: nobody knows. */
+/* The role of a message of DEALER and ROUTER: 1: it asks; 0: it replies; NEITHER: that is not known. */
 static unsigned role_of(Requests *flow, const Event *event)
 {
     if (!event->envelope || !flow->pairs)
@@ -2375,8 +2375,9 @@ static bool enter_waiting(PyObject *waiting, PyObject *taken, Requests *flow)
 }
 
 /*
- * Take the facts of a flow: (kind, flow, address, address, facts). Those of ENVELOPES: (pairs, relays, routers, asker, asker with
- * identities, requests that wait, those taken); IN_TURN: (asker, timeout, requests that wait, none); STEPS: as enter_step().
+ * Take the facts of a flow: (kind, flow, address, address, facts). Those of ENVELOPES: (pairs, relays, routers, asker,
+ * asker with identities, requests that wait, those taken); IN_TURN: (asker, timeout, requests that wait, none); STEPS: as
+ * enter_step().
  */
 static bool enter_requests(PyObject *facts, Requests *flow)
 {
@@ -2399,7 +2400,8 @@ static bool enter_requests(PyObject *facts, Requests *flow)
     }
     if (kind != ENVELOPES)
         return is_nonsense("there are three kinds of facts");
-    if (!PyArg_ParseTuple(rest, "ppIIISS", &pairs, &relays, &flow->routers, &flow->askers[0], &flow->askers[1], &waiting, &taken))
+    if (!PyArg_ParseTuple(rest, "ppIIISS", &pairs, &relays, &flow->routers, &flow->askers[0], &flow->askers[1],
+                          &waiting, &taken))
         return false;
     flow->pairs = pairs;
     flow->relays = relays;

@@ -43,8 +43,8 @@ class BatchWidths(NamedTuple):
 class BatchText:
     """Makes the lines of batches of messages.
 
-    What is unusual a renderer shows: it is the specification. ``add`` adds the lines of a message, and ``begin`` says
-    how a line of the same second begins. ``body`` makes the lines of a body that is no plain text.
+    A renderer shows all that is unusual: it is the specification. ``add`` adds the lines of a message, and ``begin``
+    says how a line of the same second begins. ``body`` makes the lines of a body that is no plain text.
     """
 
     def __init__(

@@ -94,11 +94,16 @@ def _effects(findings: Sequence[Finding]) -> dict[int, list[Finding]]:
     found: dict[int, list[Finding]] = {}
     for cause in findings:
         if cause.problem == "no-delimiter":
-            flows = {one.flow for one in cause.evidence}
-            found[id(cause)] = [
-                effect for effect in unanswered if flows.issuperset(one.flow for one in effect.evidence)
-            ]
+            found[id(cause)] = [one for one in unanswered if _led_to(cause, one)]
     return found
+
+
+def _led_to(cause: Finding, effect: Finding) -> bool:
+    """Whether each request of ``effect``, or a message behind it on its connection, is what ``cause`` is about."""
+    last: dict[int | None, int] = {}
+    for one in cause.evidence:
+        last[one.flow] = max(last.get(one.flow, 0), one.packet)
+    return all(one.packet <= last.get(one.flow, 0) for one in effect.evidence)
 
 
 def _peer(row: PeerRow) -> str:

@@ -65,7 +65,6 @@ _OCTETS_LIST = SCHEMAS["messages"].field("frames").type
 _OCTETS_TYPE = _OCTETS_LIST.value_type
 _ENVELOPE, _PLACE = (SCHEMAS["messages"].field(name).type for name in ("envelope", "forwards"))
 
-_PAIRED = (*PAIRED, "forwards")
 _NO_PLACE = Place(0, 0, 0)
 _NO_LATENCY = array("q", [-1])
 _SMALL, _LARGE = MESSAGE.size // 4, MESSAGE.size // 8  # integers in columns of messages
@@ -260,7 +259,7 @@ class Relations:
         self._requests.append(message.request or 0)
         self._request_parts.append(message.request_part)
         self._latencies.append(-1 if message.latency_ns is None else message.latency_ns)
-        self._paired.append(_PAIRED.index(message.paired))
+        self._paired.append(PAIRED.index(message.paired))
         envelope, via = message.envelope, message.forwards or _NO_PLACE
         self._envelopes.append(0 if envelope is None else (envelope.identities + 1) * (1 if envelope.delimiter else -1))
         for column, value in zip(self._forwards, (via.flow, via.packet, via.part), strict=True):
@@ -292,7 +291,7 @@ class Relations:
             found["request_part"] = pc.if_else(pc.is_valid(found["request"]), parts, None)
             found["latency_ns"] = _without(_longs(self._latencies), -1)
         if any(self._paired):
-            found["paired"] = _texts(_PAIRED).take(_integers(self._paired))
+            found["paired"] = _texts(PAIRED).take(_integers(self._paired))
         if any(self._envelopes):
             envelopes = _integers(self._envelopes).cast(pa.int64())
             identities = pc.subtract(pc.abs(envelopes), 1)

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from dissectors.batches import MessageBatch
-from dissectors.columns import MESSAGE
 from dissectors.events import AnyEvent, Capture, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
@@ -517,9 +516,10 @@ class ShardRows:
         for event in events:
             if isinstance(event, MessageBatch):
                 own = [spec.has(side.flow) for side in event.senders]
-                rows = MESSAGE.iter_unpack(event.columns)
-                columns = [MESSAGE.pack(*row) for row in rows if own[row[1]]]
-                found += [event.with_columns(b"".join(columns))] if columns else []  # type: ignore[list-item]
+                if all(own):
+                    found.append(event)
+                elif any(own) and len(mine := event.of_senders(own)):
+                    found.append(mine)  # type: ignore[arg-type]
             elif spec.has(getattr(event, "flow", None)):
                 found.append(event)
         return found

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from dissectors.events import SEVERITIES, Severity
-from dissectors.records import internal, meaning
+from dissectors.records import internal, meaning, moment
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.statistics.records import PeerRow
 
@@ -36,8 +36,8 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     evidence: Annotated[list[Evidence], meaning("Packets to look at, the first ones and the last one.")]
     endpoints: Annotated[list[str], meaning("The sockets concerned, as address and port.")]
     certainty: Annotated[Certainty, meaning("How certain it is.")] = "certain"
-    first_ns: Annotated[int | None, meaning("When it happened first, since 1970.", "ns")] = None
-    last_ns: Annotated[int | None, meaning("When it happened last.", "ns")] = None
+    first_ns: Annotated[int | None, moment("When it happened first")] = None
+    last_ns: Annotated[int | None, moment("When it happened last")] = None
     suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
     peers: Annotated[list[PeerRow], meaning("Of work that peers of one socket share: what each of them did.")] = []
     state: Annotated[

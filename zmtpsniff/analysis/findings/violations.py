@@ -98,18 +98,18 @@ class Violations(Inquiry):
                 self._closed.add((one.address, other.address))
 
     def _without_delimiter(self, breach: _Breach) -> str | None:
-        """What happened to the one socket whose peer sends no delimiter; None if there are several, or of odd types."""
+        """The fate of the one socket whose peer sends no delimiter; None if there are several, or of odd types."""
         if len(breach.places) != 1:
             return None
         (sender, receiver) = next(iter(breach.places))
         kinds = [kind for end in (sender, receiver) for kind in self._types.entries.get(end, ())]
         if len(kinds) != 2 or kinds[1] not in ("REQ", "REP"):
             return None
-        sends = f"the {kinds[0]} at {sender} sends no empty frame in front of the body"
+        sent = f"the {kinds[0]} at {sender} sent {breach.detail}"
         if kinds[1] == "REP":
-            return f"{sends}, so the REP at {receiver} drops the message"
-        ends = "closes the connection" if (receiver, sender) in self._closed else "does not take the reply"
-        return f"{sends}, so the REQ at {receiver} {ends}"
+            return f"{sent}, so the REP at {receiver} drops it"
+        ends = "closes the connection" if (receiver, sender) in self._closed else "does not take it"
+        return f"{sent}, so the REQ at {receiver} {ends}"
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Losses, and breaches of the protocol."""

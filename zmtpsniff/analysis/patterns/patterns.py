@@ -48,7 +48,6 @@ _EVENT_COST = 400  # octets of memory that an event takes beside its content
 
 
 NO_HORIZONS: Mapping[int, int] = {}
-NOBODY: Mapping[tuple[str, str], str] = {}
 
 
 class Patterns:
@@ -61,14 +60,14 @@ class Patterns:
         self,
         timeout_seconds: float = REPLY_SECONDS,
         rules: Sequence[DecodeAs] = (),
-        greeted: Mapping[tuple[str, str], str] = NOBODY,
+        greeted: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
         """Report requests that wait for more than ``timeout_seconds``.
 
         ``rules`` may declare the type of a bound socket, for connections that do not announce it. ``greeted`` are the
         types that sockets announced before the first event, by their own address and that of the peer.
         """
-        self._greeted = greeted
+        self._greeted = greeted or {}
         self._rules_of_user = [rule for rule in rules if rule.socket_type]
         self._senders = Senders()
         self._bound = BoundSockets()

@@ -109,10 +109,9 @@ class RequestReply(Rules):
         """The facts of this connection before ``most`` messages in columns; None if they need a closer look.
 
         They are: their kind, the flow, the ``client`` and its peer, and of requests to a REP: the side that asks, how
-        long one may wait, and the requests that do. Of others: whether they are paired, whether one side is
-        known to pass requests on, which sides are ROUTERs, the
-        side that asks with a delimiter alone, that with identities (2: not known yet), the requests that wait, and how
-        many of those with one envelope are taken.
+        long one may wait, and the requests that do. Of others: whether they are paired, whether one side is known to
+        pass requests on, which sides are ROUTERs, the side that asks with a delimiter alone, that with identities (2:
+        not known yet), the requests that wait, and how many of those with one envelope are taken.
         """
         held = self._held()
         if held is None or self._exchange.room.left < 2 * most * _REQUEST_COST:

@@ -20,7 +20,7 @@ TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 # which all its spans have.
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
 GUESSES = frozenset({"body", "envelope"})
-"""What joins a message to the one before is no proof of anything where another join is possible."""
+"""Joins to the message before that prove nothing where another join is possible."""
 _DIGIT = re.compile(rb"\d")
 
 

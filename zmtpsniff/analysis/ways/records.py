@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from dissectors.records import meaning
+from dissectors.records import meaning, moment
 
 Kind = Literal["request", "job", "publication"]
 Joined = Literal["envelope", "correlation", "body", "process", "order"]
@@ -27,11 +27,11 @@ class Leg(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False)
     dst: Annotated[str, meaning("The receiver's address and port.")]
     flow: Annotated[int, meaning("The connection.")]
     packet: Annotated[int, meaning("The packet with the last octet of the message.")]
-    time_ns: Annotated[int, meaning("When that packet was captured, since 1970.", "ns")]
+    time_ns: Annotated[int, moment("When that packet was captured")]
     part: Annotated[
         int, meaning("Which of the messages of this flow and sender that end in this packet. JSON leaves a 1 out.")
     ] = 1
-    seen_ns: Annotated[int | None, meaning("When the receiver acknowledged the last octet, since 1970.", "ns")] = None
+    seen_ns: Annotated[int | None, moment("When the receiver acknowledged the last octet")] = None
     reply: Annotated[bool, meaning("The leg is on the way back.")] = False
     joined: Annotated[Joined | None, meaning("What joins the leg to the one before.")] = None
     certain: Annotated[bool, meaning("False where another join is possible.")] = True
@@ -61,7 +61,7 @@ class Way(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, tag_field
     """The way of one request, job or publication, over any number of brokers and services."""
 
     kind: Annotated[Kind, meaning("Whether a sender waits for a reply, pushes, or publishes.")]
-    time_ns: Annotated[int, meaning("When its first message was sent, since 1970.", "ns")]
+    time_ns: Annotated[int, moment("When its first message was sent")]
     duration_ns: Annotated[
         int, meaning("Until the first sender had the reply, or until the last leg that is known.", "ns")
     ]

@@ -1,0 +1,48 @@
+"""Breaches of the protocol, told by what was seen, and the findings that follow from them."""
+
+from pathlib import Path
+
+import pytest
+
+from dissectors.events import Connection, Peer, Problem, Sides
+from zmtpsniff.analysis.findings.finding import Evidence, Finding
+from zmtpsniff.analysis.findings.violations import Violations
+from zmtpsniff.render.findings_text import draw
+
+CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
+NOTHING_BEHIND = "a message in which nothing follows the empty frame that a REQ or REP socket needs"
+
+
+def told(detail: str) -> str:
+    violations = Violations()
+    violations.problem(Problem("warning", "no-delimiter", detail, time_ns=1, packet=7, flow=1, src=SERVER, dst=CLIENT))
+    client, server = Peer(CLIENT, "3.1", "REQ"), Peer(SERVER, "3.1", "ROUTER")
+    end = Connection(1, "tcp", client, server, Sides(1, 1), Sides(9, 9), 0, 9, "fin", "3.1", "NULL", "complete")
+    end.closed_by = "client"
+    violations.end(None, end, 9)
+    (claim,) = violations.claims(9)
+    return claim.summary
+
+
+@pytest.mark.parametrize("detail", ["a message without the empty frame that a REQ or REP socket needs", NOTHING_BEHIND])
+def test_a_message_that_a_req_cannot_take_is_told_as_it_was(detail: str) -> None:
+    """A frame that is there is not called missing."""
+    assert told(detail) == f"the ROUTER at {SERVER} sent {detail}, so the REQ at {CLIENT} closes the connection"
+
+
+def made(code: str, packet: int, problem: str | None = None) -> Finding:
+    evidence = [Evidence(packet, 1)]
+    return Finding(
+        "warning", code, f"summary of {code}", "known", "advice",
+        count=1, certainty="certain", evidence=evidence, endpoints=[SERVER], problem=problem,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "effects"), [(6, 1), (7, 1), (8, 0)])
+def test_only_a_request_before_the_breach_follows_from_it(request_: int, effects: int, tmp_path: Path) -> None:
+    """One that comes later may be unanswered for another reason."""
+    cause, lost = made("protocol-violated", 7, "no-delimiter"), made("request-unanswered", request_)
+    with open(tmp_path / "text", "w+", encoding="utf-8") as stream:
+        draw([cause, lost], None, stream, color="never")
+        stream.seek(0)
+        assert stream.read().count("so: ") == effects
