@@ -1,4 +1,4 @@
-"""Measure what each kind of traffic costs on Spark, and write the tables of docs/spark-layout.md.
+"""Measure what each kind of traffic costs on Spark, and write the tables of benchmarks/LAYOUT.md.
 
     python benchmarks/layout.py
 
@@ -18,7 +18,7 @@ import traffic
 from ingests import FailedError, Run, ingest, start_up
 
 HERE = Path(__file__).resolve().parent
-PAGE = HERE.parent / "docs" / "spark-layout.md"
+PAGE = HERE / "LAYOUT.md"
 WORK = HERE / "work"
 MARK = "layout benchmarks"
 ZMTPSNIFF = [str(Path(sys.executable).with_name("zmtpsniff"))]

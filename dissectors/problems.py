@@ -1,7 +1,7 @@
 """All problems: their codes, how severe they are, whom they are about, and what they mean.
 
-A code never changes its meaning, because scripts and policies compare it. ``docs/problems.md`` is made from this
-table.
+A code never changes its meaning, because scripts and policies compare it. ``docs/reference/problems.md`` is made from
+this table.
 """
 
 from typing import Literal, NamedTuple

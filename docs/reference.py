@@ -13,8 +13,10 @@ import click
 
 from dissectors.events import AnyEvent
 from dissectors.payloads.registry import built_in
+from dissectors.problems import PROBLEMS
 from dissectors.records import record_fields, summary
 from zmtpsniff import __version__
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.check import endpoint_reader, policy
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER
@@ -22,6 +24,7 @@ from zmtpsniff.cli.help import describe, details, sections, synopsis
 from zmtpsniff.cli.main import cli
 from zmtpsniff.filters.filter_fields import PART_MEANINGS, FieldInfo, fields_of_event, list_fields, payload_fields
 from zmtpsniff.render.json_schema import VERSION
+from zmtpsniff.spark.tables import OCTETS, TABLES
 
 DOCS = Path(__file__).parent
 EXIT = (
@@ -261,6 +264,68 @@ def policy_page() -> str:
     return _page("Policy rules", *lines)
 
 
+def problems_page() -> str:
+    """Each problem code: its severity on a line of its own, what was seen, what to do."""
+    lines = [
+        "A problem is one record that something is wrong with; `zmtpsniff read` shows it where it happens. A",
+        "[finding](findings.md) of `diagnose` is what several records and packets show together.",
+        "`zmtpsniff explain CODE` prints an entry of either. A code never changes its meaning.",
+        "",
+        *_table(
+            "Word | What it means",
+            [
+                ("error", "it breaks the protocol, or octets are lost"),
+                ("warning", "it is allowed, but something is wrong"),
+                ("note", "it is normal, but worth knowing"),
+                ("about", "a peer, the network, the capture, or what zmtpsniff can read; `diagnose` accuses nobody for "
+                          "the last two"),
+                ("hides: beginning", "what came on the connection before the problem may not all be shown"),
+                ("hides: rest", "anything on the connection may not be shown; in the capture, if the record names no "
+                                "connection"),
+            ],
+        ),
+    ]  # fmt: skip
+    for code, kind in PROBLEMS.items():
+        about = kind.about if kind.about == "zmtpsniff" else f"the {kind.about}"
+        hides = f" · hides: {kind.blinds}" if kind.blinds else ""
+        lines += [f"## {code}", "", f"*{kind.severity} · about {about}{hides}*", ""]
+        lines += [f"- Seen: {_cell(kind.meaning)}", f"- What to do: {_cell(kind.advice)}"]
+        lines += [f"- [The finding](findings.md#{code})"] * (code in FINDINGS) + [""]
+    return _page("Problem codes", *lines)
+
+
+def findings_page() -> str:
+    """Each finding, the most harmful first."""
+    lines = [
+        "`diagnose` shows [findings](../diagnose.md), here in the order of the harm that they do. A",
+        "[problem](problems.md) is one record that something is wrong with; a problem that no finding explains is the",
+        "finding `protocol-violated`. `zmtpsniff explain CODE` prints an entry. The severity is the usual one.",
+        "",
+    ]
+    for code, kind in FINDINGS.items():
+        lines += [f"## {code}", "", f"*{kind.severity}*", "", _cell(kind.meaning), ""]
+        lines += [f"- How it is known: {_cell(kind.known)}", f"- What to do: {_cell(kind.advice)}"]
+        lines += [f"- [The problem](problems.md#{code})"] * (code in PROBLEMS) + [""]
+    return _page("Findings", *lines)
+
+
+def tables_page() -> str:
+    """The tables that ``zmtpsniff spark`` writes."""
+    lines = [
+        "`zmtpsniff spark ingest` writes these tables of Delta Lake ([Many captures on Spark](../spark.md)).",
+        f"`OCTETS` is `{OCTETS}`: how many there were on the wire, and those at hand.",
+        "",
+    ]
+    for table, columns in TABLES.items():
+        rows = [
+            (_code(column.name), f"{column.sql.replace(OCTETS, 'OCTETS')}{column.unit and f', {column.unit}'}",
+             _cell(column.meaning))
+            for column in columns
+        ]  # fmt: skip
+        lines += [f"## {table}", "", *_table("Column | Type | What it is", rows)]
+    return _page("Tables on Spark", *lines)
+
+
 def _roff(text: str) -> str:
     """Text for a manual page: nothing in it is taken for a request."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace('"', "\\(dq").replace("'", "\\(aq")
@@ -330,6 +395,9 @@ def pages() -> dict[Path, str]:
         DOCS / "reference" / "records.md": records_page(),
         DOCS / "reference" / "fields.md": fields_page(),
         DOCS / "reference" / "policy.md": policy_page(),
+        DOCS / "reference" / "problems.md": problems_page(),
+        DOCS / "reference" / "findings.md": findings_page(),
+        DOCS / "reference" / "tables.md": tables_page(),
     }
     for command in commands():
         made[DOCS / "man" / f"{command.path.replace(' ', '-')}.1"] = manual_page(command)

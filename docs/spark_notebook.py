@@ -156,7 +156,7 @@ spark.sql(queries.STORMS).show(truncate=False)
 # %% [markdown]
 # ## Problems by host
 #
-# The codes are those of [problems.md](problems.md).
+# The codes are those of [problem codes](reference/problems.md).
 
 # %%
 problems_sql = spark.sql("""

@@ -14,65 +14,8 @@ import pytest
 import yaml
 
 from dissectors.payloads.registry import built_in
-from dissectors.problems import PROBLEMS
 from tests.support.paths import PROJECT
 from tests.support.shown_commands import blocks
-from zmtpsniff.analysis.findings.catalogue import FINDINGS
-
-PROBLEMS_PAGE = PROJECT / "docs" / "problems.md"
-
-
-def _problems_page() -> str:
-    lines = [
-        "# Problem codes",
-        "",
-        "A problem is one record that something is wrong with; `zmtpsniff read` shows it where it happens. A",
-        "[finding](diagnose.md) of `diagnose` is what several records and packets show together.",
-        "",
-        "Each `problem` record has one of these codes, which do not change their meaning; `zmtpsniff explain CODE`",
-        "shows one. `error` is against the protocol or means that octets are lost; `warning` is allowed, but something",
-        "is wrong; `note` is normal, but worth knowing.",
-        "",
-        "*About* says whom a problem is about: a peer, the network, the capture, or what zmtpsniff can read.",
-        "`diagnose` accuses nobody for a problem of the last two. *Blinds* says what is not all shown: `beginning` is",
-        "what came on the connection before the problem, `rest` is anything on it (or in the capture, if the record",
-        "names no connection).",
-        "",
-        "| code | severity | about | blinds | what was seen | what it means, what to do |",
-        "| :-- | :-- | :-- | :-- | :-- | :-- |",
-    ]
-    lines += [
-        f"| `{code}` | {kind.severity} | {kind.about} | {kind.blinds or ''} | {kind.meaning} | {kind.advice} |"
-        for code, kind in PROBLEMS.items()
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def test_problems_page(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--renew-golden"):
-        PROBLEMS_PAGE.write_text(_problems_page())
-    assert PROBLEMS_PAGE.read_text() == _problems_page()
-
-
-DIAGNOSE_PAGE = PROJECT / "docs" / "diagnose.md"
-
-
-def _diagnose_page() -> str:
-    before, begin, rest = DIAGNOSE_PAGE.read_text().partition("<!-- findings: begin -->\n")
-    _, end, after = rest.partition("<!-- findings: end -->")
-    assert begin
-    assert end
-    lines = []
-    for code, kind in FINDINGS.items():
-        lines += [f"### {code}", "", kind.meaning, "", f"- Severity, as a rule: {kind.severity}"]
-        lines += [f"- How it is known: {kind.known}", f"- What to do: {kind.advice}", ""]
-    return "".join([before, begin, "\n", "\n".join(lines), "\n", end, after])
-
-
-def test_diagnose_page(request: pytest.FixtureRequest) -> None:
-    if request.config.getoption("--renew-golden"):
-        DIAGNOSE_PAGE.write_text(_diagnose_page())
-    assert DIAGNOSE_PAGE.read_text() == _diagnose_page()
 
 
 def _reference() -> ModuleType:

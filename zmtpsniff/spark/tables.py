@@ -1,8 +1,8 @@
 """The tables: their columns, with types and meanings, as Arrow and as Spark know them.
 
-This is the documentation of what :mod:`zmtpsniff.spark` writes; ``docs/spark.md`` is made from it. A column that is a
-field of a record has its type and its meaning from there (:mod:`dissectors.events`), so a new field is a new column.
-Neither Spark nor Arrow is imported before a schema is asked for.
+This is the documentation of what :mod:`zmtpsniff.spark` writes; ``docs/reference/tables.md`` is made from it. A column
+that is a field of a record has its type and its meaning from there (:mod:`dissectors.events`), so a new field is a new
+column. Neither Spark nor Arrow is imported before a schema is asked for.
 
 Rows are the records of ``read -T json --no-payload``. Where a record has ``flow`` a row has ``conn_id``, which is the
 same in every run, and where it has ``packet``, the number in all files together, a row has ``file``, ``packet``, the

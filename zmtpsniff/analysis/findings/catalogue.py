@@ -1,7 +1,7 @@
 """All findings, the most harmful first: what each means, how it is known, and what helps.
 
-Only this table has these texts: programs show its ``advice``, and docs/diagnose.md is made from it. The inquiry that
-finds a fault writes the sentence with names and numbers.
+Only this table has these texts: programs show its ``advice``, and docs/reference/findings.md is made from it. The
+inquiry that finds a fault writes the sentence with names and numbers.
 """
 
 from typing import NamedTuple
