@@ -26,7 +26,7 @@ from tests.world.tap import load
 
 SHELL, PYTHON = (
     block.text
-    for block in blocks(PROJECT / "docs" / "spark.md")
+    for block in blocks(PROJECT / "docs" / "spark-ingest.md")
     if block.mark("run by") == "tests/spark/test_cut_out.py"
 )
 
