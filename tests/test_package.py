@@ -238,4 +238,5 @@ def test_the_container_file() -> None:
     text = (PROJECT / "Containerfile").read_text()
     images = re.findall(r"(?m)^FROM (\S+)", text)
     assert images
-    assert all(re.fullmatch(r"python:3\.\d+-slim", image) for image in images)
+    assert len(set(images)) == 1
+    assert all(re.fullmatch(r"python:3\.\d+-slim@sha256:[0-9a-f]{64}", image) for image in images)
