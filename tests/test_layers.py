@@ -265,7 +265,7 @@ LATE = [
     "textual",
     "scapy",
     "pyshark",
-    "zstandard",
+    "backports.zstd",
     "cbor2",
     "lzma",
     "lark",
@@ -444,7 +444,7 @@ def _above(name: str, bases: dict[str, list[str]]) -> set[str]:
 
 # Tests of what has no module of its own: by folder, the names after test_.
 TOPICS = {
-    "": {"examples", "layers", "package"},  # programs to copy, who imports whom, what is installed
+    "": {"examples", "layers", "package", "workflows"},  # programs to copy, who imports whom, installing, releases
     "check": {"captures", "live"},  # policies made of captures, and held against live traffic
     "cli": {"completion"},  # in real shells
     "dissectors/zmtp": {"property_names", "streams"},  # which several readers look for, and whole conversations

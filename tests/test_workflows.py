@@ -56,7 +56,9 @@ def test_zizmor_finds_nothing_that_can_be_attacked() -> None:
     zizmor = Path(sys.executable).parent / "zizmor"
     if not zizmor.exists():
         pytest.skip("zizmor is not installed")
-    said = subprocess.run([zizmor, "--offline", "--no-progress", *_WORKFLOWS], capture_output=True, text=True, timeout=60)
+    said = subprocess.run(
+        [zizmor, "--offline", "--no-progress", *_WORKFLOWS], capture_output=True, text=True, timeout=60
+    )
     assert said.returncode == 0, said.stdout
 
 

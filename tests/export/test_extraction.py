@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +17,7 @@ from dissectors.events import Message
 from tests.support.paths import FIXTURES
 from zmtpsniff.cli.main import cli
 from zmtpsniff.export.extraction import INDEX, Extractor, ending
+from zmtpsniff.words.zstd import zstd
 
 REQUESTS = FIXTURES / "m31_req_rep.pcap"
 ZAP = FIXTURES / "zap_over_tcp.pcap"
@@ -117,7 +117,7 @@ def test_passwords_are_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("compress", "name"),
-    [(gzip.compress, "gzip"), (zlib.compress, "zlib"), (zstandard.compress, "zstd")],
+    [(gzip.compress, "gzip"), (zlib.compress, "zlib"), (zstd.compress, "zstd")],
 )
 def test_decompression(compress: Any, name: str, tmp_path: Path) -> None:
     packed = compress(b'{"price": 1.09}' * 9)

@@ -9,7 +9,6 @@ from typing import Any
 
 import cbor2
 import msgspec
-import zstandard
 
 import zmtpsniff
 from dissectors.zmtp.curve_keys import format_key
@@ -18,6 +17,7 @@ from tests.support.paths import FIXTURES
 from tests.world.conversation import Conversation
 from tests.world.recordings import from_capture
 from tests.world.tap import load
+from zmtpsniff.words.zstd import zstd
 
 from . import layer_seeds
 from .below import LINKS
@@ -102,8 +102,8 @@ def _compressed() -> list[bytes]:
         gzip.compress(small, mtime=0),
         gzip.compress(small, mtime=0) + gzip.compress(b"", mtime=0)[:15],
         lzma.compress(small),
-        zstandard.ZstdCompressor().compress(small),
-        zstandard.ZstdCompressor(write_checksum=True).compress(small) + b"\x50\x2a\x4d\x18\x02\0\0\0ab",
+        zstd.compress(small),
+        zstd.compress(small, options={zstd.CompressionParameter.checksum_flag: 1}) + b"\x50\x2a\x4d\x18\x02\0\0\0ab",
         gzip.compress(bytes(100_000), mtime=0),
     ]
 
@@ -270,7 +270,7 @@ def _bodies() -> list[bytes]:
         cbor2.dumps(value),
         b"\xd9\xd9\xf7" + cbor2.dumps(value),
         gzip.compress(plain, mtime=0),
-        zstandard.ZstdCompressor().compress(plain),
+        zstd.compress(plain),
         gzip.compress(bytes(200_000), mtime=0),
         cbor2.dumps({"when": 1, "tag": cbor2.CBORTag(4711, b"\1"), "big": 1 << 80, "f": float("inf")}),
         b"[" * 500,

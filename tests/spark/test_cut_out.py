@@ -11,12 +11,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import zstandard
 
 from tests.capture.test_files_offsets import captures, sections
 from tests.support import records
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.shown_commands import blocks
+from zmtpsniff.words.zstd import zstd
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 
@@ -98,12 +98,12 @@ def test_python_of_the_page_with_a_compressed_capture(
     cut_out = page(problems(tmp_path / "out"))["cut_out"]
     packed = tmp_path / "capture"
     octets = (FIXTURES / "m31_pub_sub.pcap").read_bytes()
-    packed.write_bytes(gzip.compress(octets) if form == "gzip" else zstandard.compress(octets))
+    packed.write_bytes(gzip.compress(octets) if form == "gzip" else zstd.compress(octets))
     found = rows(packed, tmp_path / "packed")
     assert [row["offset"] for row in found] == [
         row["offset"] for row in rows(FIXTURES / "m31_pub_sub.pcap", tmp_path / "plain")
     ]
-    opened: Any = gzip.open if form == "gzip" else zstandard.open
+    opened: Any = gzip.open if form == "gzip" else zstd.open
     with opened(packed, "rb") as file:
         (tmp_path / "one").write_bytes(cut_out(file, found[-1]["offset"]))
     assert load(tmp_path / "one") == [load(packed)[found[-1]["packet"] - 1]]

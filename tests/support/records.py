@@ -5,7 +5,7 @@ import lzma
 import struct
 from pathlib import Path
 
-import zstandard
+from zmtpsniff.words.zstd import zstd
 
 _SECTION = b"\x0a\x0d\x0d\x0a"
 _PACKETS = {2, 3, 6}  # kinds of blocks: obsolete, simple and enhanced ones
@@ -17,8 +17,7 @@ def content(path: Path) -> bytes:
     if octets.startswith(b"\x1f\x8b"):
         return gzip.decompress(octets)
     if octets.startswith(b"\x28\xb5\x2f\xfd"):
-        with zstandard.ZstdDecompressor().stream_reader(octets, read_across_frames=True) as reader:
-            return reader.read()
+        return zstd.decompress(octets)
     if octets.startswith(b"\xfd7zXZ\x00"):
         return lzma.decompress(octets)
     return octets

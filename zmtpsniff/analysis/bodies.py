@@ -110,26 +110,18 @@ def _inflate(data: bytes, limit: int) -> bytes:
 
 
 def _decompress_zstd(data: bytes, limit: int) -> bytes:
-    import zstandard
+    from zmtpsniff.words.zstd import zstd
 
-    inflater = zstandard.ZstdDecompressor(max_window_size=1 << 23).decompressobj()
-    parts: list[bytes] = []
-    left = limit
+    inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 23})
     try:
-        # In pieces: one piece gives as many octets as there are in it, and that may be very many.
-        for start in range(0, len(data), 64):
-            content = inflater.decompress(data[start : start + 64])
-            left -= len(content)
-            if left < 0:
-                raise TooLargeError
-            parts.append(content)
-            if inflater.eof:
-                break
-    except zstandard.ZstdError as error:
+        content = inflater.decompress(data, limit + 1)
+    except zstd.ZstdError as error:
         raise ValueError(str(error)) from error
-    if not inflater.eof or inflater.unused_data or start + 64 < len(data):
+    if len(content) > limit:
+        raise TooLargeError
+    if not inflater.eof or inflater.unused_data:
         raise ValueError("not compressed in one piece")
-    return b"".join(parts)
+    return content
 
 
 def _structure(data: bytes) -> tuple[str, Any] | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import zstandard
+from zmtpsniff.words.zstd import zstd
 
 _LEVEL = 1  # the level of zstd: a block takes a tenth of its room, in less time than it takes to make its octets
 _KEPT = 64  # blocks to keep that were read last: those on a screen, and a few more
@@ -29,7 +29,6 @@ class BlockFile:
         self._unfold = unfold
         self._file = tempfile.TemporaryFile()  # noqa: SIM115  # it stays open as long as this object lives
         self._offsets = array("Q", [0])
-        self._compress = zstandard.ZstdCompressor(level=_LEVEL).compress
         self.block = lru_cache(_KEPT)(self._read)
 
     def __len__(self) -> int:
@@ -43,7 +42,7 @@ class BlockFile:
 
     def append(self, objects: list[Any]) -> None:
         """Add a block; OSError if the disk is full, and the block is not there then."""
-        data = self._compress(pickle.dumps(objects, pickle.HIGHEST_PROTOCOL))
+        data = zstd.compress(pickle.dumps(objects, pickle.HIGHEST_PROTOCOL), _LEVEL)
         start = self._offsets[-1]
         written = 0
         while written < len(data):
@@ -53,7 +52,7 @@ class BlockFile:
     def _read(self, place: int) -> list[Any]:
         """The objects of a block; nobody may change them."""
         start, stop = self._offsets[place], self._offsets[place + 1]
-        data = zstandard.ZstdDecompressor().decompress(os.pread(self._file.fileno(), stop - start, start))
+        data = zstd.decompress(os.pread(self._file.fileno(), stop - start, start))
         return self._unfold(pickle.loads(data))
 
     def close(self) -> None:

@@ -98,10 +98,9 @@ def unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
     nor where damage begins in the octets that it gets at once. A block also bounds the output of one call.
     """
     try:
-        import zstandard
+        from zmtpsniff.words.zstd import zstd
     except ImportError as error:
-        raise CaptureError("zstd: the Python package zstandard, which reads it, is not installed") from error
-    decompressor = zstandard.ZstdDecompressor()
+        raise CaptureError("zstd: the Python package backports.zstd, which reads it, is not installed") from error
     take = _Taker(chunks).take
     while magic := take(4, at_end=True):
         number = int.from_bytes(magic, "little")
@@ -116,7 +115,7 @@ def unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
         single = descriptor[0] >> 5 & 1
         size_flag = descriptor[0] >> 6
         length = (1 - single) + (0, 1, 2, 4)[descriptor[0] & 3] + ((single, 2, 4, 8)[size_flag])
-        frame = decompressor.decompressobj()
+        frame = zstd.ZstdDecompressor()
         try:
             frame.decompress(magic + descriptor + take(length))
             last = False
@@ -131,7 +130,7 @@ def unzstd(chunks: Iterator[bytes]) -> Iterator[bytes]:
                     yield octets
             if descriptor[0] & 4 and (octets := frame.decompress(take(4))):
                 yield octets
-        except zstandard.ZstdError as error:
+        except zstd.ZstdError as error:
             raise DamageError(CORRUPT, f"the zstd data are damaged ({error})") from error
 
 

@@ -41,7 +41,8 @@ def number_reader(text: str) -> Reader:
             return lambda message: _in_payload(message, steps)
         # The decoders of bodies are imported now: once privileges are given up they may be out of reach.
         import cbor2  # noqa: F401
-        import zstandard  # noqa: F401
+
+        import zmtpsniff.words.zstd  # noqa: F401
 
         return lambda message: _in_body(message, steps)
     raise ValueError(

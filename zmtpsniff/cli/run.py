@@ -54,9 +54,9 @@ def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDisse
 
     if settings.decode_bodies:
         import cbor2  # noqa: F401
-        import zstandard  # noqa: F401
 
-        import zmtpsniff.analysis.bodies  # noqa: F401
+        import zmtpsniff.analysis.bodies
+        import zmtpsniff.words.zstd  # noqa: F401
     return partial(load_dissectors, settings.plugins, installed()) if settings.payload else None
 
 

@@ -7,8 +7,8 @@ while the filter is compiled.
 from typing import Any
 
 import cbor2  # noqa: F401
-import zstandard  # noqa: F401
 
+import zmtpsniff.words.zstd  # noqa: F401
 from dissectors.events import Message
 from zmtpsniff.analysis.bodies import bodies_of
 

@@ -32,7 +32,7 @@ def mistake(master: str) -> str | None:
     if scheme == "k8s":
         rest = rest.rpartition("://")[2]
         if not _is_set(_IMAGE):
-            return f"set {_IMAGE} in spark-defaults.conf to an image with Python, msgspec, pyarrow and zstandard"
+            return f"set {_IMAGE} in spark-defaults.conf to an image with Python, msgspec, pyarrow and backports.zstd"
     if scheme not in _PORTS or (scheme == "sc" and any(os.environ.get(name) for name in _PROXIES)):
         return None
     said = ""

@@ -181,7 +181,7 @@ def _java(master: str) -> Iterator[None]:
 
 
 def ship(session: "SparkSession") -> None:
-    """Send our code to the executors of a session. They need msgspec, pyarrow and zstandard."""
+    """Send our code to the executors of a session. They need msgspec, pyarrow and backports.zstd."""
     archive = str(code_archive())
     if hasattr(session, "_jsc"):
         session.sparkContext.addPyFile(archive)
