@@ -6,10 +6,8 @@ from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Any, NamedTuple
 
-from dissectors.columns import FRAME, MESSAGE, PAIRED, ROW
+from dissectors.columns import COUNT, FIRST, FRAME, LARGE, LATENCY, MESSAGE, PAIRED, REQUEST, ROW, SENDER, SMALL
 from dissectors.events import AnyEvent, Envelope, Message, Octets, Place
-
-_SENDER, _FIRST, _COUNT, _REQUEST, _LATENCY = 1, 3, 4, 12, 13  # places in a MESSAGE
 
 DELIMITER_ONLY = Envelope(0, True)
 
@@ -74,11 +72,11 @@ class MessageBatch:
     def flows(self) -> "array[int]":
         """The flow of each message."""
         flows = [side.flow for side in self.senders]
-        return array("I", [flows[sender] for sender in array("I", self.columns)[_SENDER :: MESSAGE.size // 4]])
+        return array("I", [flows[sender] for sender in array("I", self.columns)[SENDER::SMALL]])
 
     def packets(self) -> "array[int]":
         """The packet of each message."""
-        return array("Q", [self.first_packet + row for row in array("I", self.columns)[:: MESSAGE.size // 4]])
+        return array("Q", [self.first_packet + row for row in array("I", self.columns)[::SMALL]])
 
     def _time_ns(self, row: int) -> int:
         time_ns: int = ROW.unpack_from(self.rows, row * ROW.size)[0]
@@ -95,7 +93,7 @@ class MessageBatch:
     def of_senders(self, wanted: Sequence[bool]) -> "MessageBatch":
         """The messages of those senders that are wanted, by their places among the senders."""
         size, octets = MESSAGE.size, self.columns
-        senders = array("I", octets)[_SENDER :: size // 4]
+        senders = array("I", octets)[SENDER::SMALL]
         columns = [octets[at * size : (at + 1) * size] for at, sender in enumerate(senders) if wanted[sender]]
         return self.with_columns(b"".join(columns))
 
@@ -115,7 +113,7 @@ class MessageBatch:
             return [self]
         if not any(staying):
             return [*self.messages()]
-        senders = [column[_SENDER] for column in MESSAGE.iter_unpack(self.columns)]
+        senders = array("I", self.columns)[SENDER::SMALL]
         flags = [staying[sender] for sender in senders]
         if stays_in_few is not None:
             in_few = [stays_in_few(sender) for sender in self.senders]
@@ -135,9 +133,9 @@ class MessageBatch:
         """The octets of all frames of these messages, and the number that columns have for the first of them."""
         if not self.columns:
             return 0, []
-        first = MESSAGE.unpack_from(self.columns)[_FIRST]
+        first = MESSAGE.unpack_from(self.columns)[FIRST]
         last = MESSAGE.unpack_from(self.columns, len(self.columns) - MESSAGE.size)
-        end = last[_FIRST] + last[_COUNT]
+        end = last[FIRST] + last[COUNT]
         spans = FRAME.iter_unpack(self.frames[first * FRAME.size : end * FRAME.size])
         octets, carried, size = self.octets, self.carried, len(self.octets)
         if not carried:
@@ -174,10 +172,10 @@ class MessageBatch:
 
     def latencies(self) -> Iterator[tuple[BatchSide, int]]:
         """Of each reply whose request is known its sender, and how long it took in nanoseconds."""
-        senders = self.senders
-        for column in MESSAGE.iter_unpack(self.columns):
-            if column[_REQUEST]:
-                yield senders[column[_SENDER]], column[_LATENCY]
+        senders, numbers = array("I", self.columns)[SENDER::SMALL], array("q", self.columns)
+        for sender, request, latency in zip(senders, numbers[REQUEST::LARGE], numbers[LATENCY::LARGE], strict=True):
+            if request:
+                yield self.senders[sender], latency
 
     def runs(self) -> Iterator[tuple[Message, list[bytes] | None]]:
         """The same, those of one frame that one side sent in one packet together: the first, and all their frames.
@@ -191,8 +189,8 @@ class MessageBatch:
         count = len(self)
         unpack = MESSAGE.unpack_from
         # Of each message: its row and its sender in one number, and how many frames it has.
-        keys = array("Q", columns)[:: MESSAGE.size // 8]
-        frames = array("I", columns)[_COUNT :: MESSAGE.size // 4]
+        keys = array("Q", columns)[::LARGE]
+        frames = array("I", columns)[COUNT::SMALL]
         begin = single = 0  # messages from `single` up to `begin` are in no run
         alike: Iterable[object] = keys if frames.count(1) == count else zip(keys, frames, strict=True)
         for _, group in groupby(alike):
@@ -201,7 +199,7 @@ class MessageBatch:
                 if single < begin:
                     yield from ((message, None) for message in self.part(single, begin).messages())
                 (message,) = self.part(begin, begin + 1).messages()
-                first = unpack(columns, begin * MESSAGE.size)[_FIRST] - base
+                first = unpack(columns, begin * MESSAGE.size)[FIRST] - base
                 yield message, bodies[first : first + end - begin]
                 single = end
             begin = end

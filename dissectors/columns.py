@@ -10,6 +10,12 @@ MESSAGE = Struct("=IIIIIIIIIIqqqqq")
 1 more than the identities in its envelope (0: it has none), what pairs it with its request, part and flow of the
 message that it forwards, its stream offset, what its sender had seen, the packet of its request (0: none), its latency
 in nanoseconds, and the packet of the message that it forwards (0: none)."""
+SENDER, FIRST, COUNT, REQUEST_PART, ENVELOPE, PAIRED_BY, VIA_PART, VIA_FLOW = 1, 3, 4, 5, 6, 7, 8, 9
+"""Places among the numbers of 32 bits in a MESSAGE, which are also those of its fields."""
+REQUEST, LATENCY, VIA = 7, 8, 9
+"""Places among the numbers of 64 bits in a MESSAGE."""
+SMALL, LARGE = MESSAGE.size // 4, MESSAGE.size // 8
+"""How many numbers of 32 and of 64 bits a MESSAGE is."""
 PAIRED: tuple[Literal["envelope", "order", "forwards"] | None, ...] = (None, "envelope", "order", "forwards")
 """The evidence that pairs a reply with its request, by the number in a MESSAGE; None: the protocol."""
 ACKED = Struct("=IIq")

@@ -13,6 +13,7 @@ from zmtpsniff.native import VARIABLE
 
 CAPTURE = str(FIXTURES / "m31_req_rep.pcap")
 WITHOUT = "sys.modules['zmtpsniff.native.core'] = None; "
+STALE = "import zlib; zlib.crc32 = lambda octets: 1; "  # as if core.c had changed since it was compiled
 ELSEWHERE = "platform.machine = lambda: 'riscv64'; "
 RUN = "from zmtpsniff.__main__ import main; main()"
 SLOW = b"reads in the slow way, since the native core"
@@ -39,6 +40,12 @@ def test_a_missing_core_is_told_once_on_a_terminal(command: tuple[str, ...]) -> 
     written = said(WITHOUT, *command, CAPTURE)
     assert written.count(SLOW) == 1
     assert f"{VARIABLE}=0".encode() in written
+
+
+def test_a_core_of_another_source_is_passed_over() -> None:
+    written = said(STALE, "read", "-T", "json", CAPTURE)
+    assert written.count(SLOW) == 1
+    assert b"another version of core.c" in written
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@
 
 import os
 import sys
+import zlib
 from importlib import import_module
 from types import ModuleType
 
@@ -13,10 +14,6 @@ from zmtpsniff.errors import Error
 from zmtpsniff.native import records
 
 VARIABLE = "ZMTPSNIFF_NATIVE"
-
-
-FORMAT = 7
-"""The version of what the functions of the core take and return."""
 MOST_CARRY = 64 << 10
 """Octets of a message that is not over, at most; a side that has more is not settled."""
 
@@ -34,7 +31,7 @@ def _load() -> tuple[ModuleType | None, str]:
         return None, ""
     try:
         core = _built()
-        if getattr(core, "FORMAT", 0) != FORMAT:
+        if (digest := _digest()) and getattr(core, "DIGEST", 0) != digest:
             raise ImportError("it was built from another version of core.c")
     except (ImportError, OSError) as error:
         is_built = os.path.exists(os.path.join(os.path.dirname(__file__), "core.abi3.so"))  # pathlib is slow to import
@@ -44,6 +41,15 @@ def _load() -> tuple[ModuleType | None, str]:
             raise NativeError(f"{VARIABLE}=1, but {reason}: {remedy}") from error
         return None, f"reads in the slow way, since {reason}: {remedy}; {VARIABLE}=0 says that this is meant"
     return core, ""
+
+
+def _digest() -> int:
+    """The digest of the source beside the module, as build.py computes it; 0 without a source."""
+    try:
+        with open(os.path.join(os.path.dirname(__file__), "core.c"), "rb") as file:
+            return zlib.crc32(file.read())
+    except OSError:
+        return 0
 
 
 def _built() -> ModuleType:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,9 @@ def compile_core(source: Path, output: Path, *options: str) -> str | None:
         return f"the header files of Python are not installed ({headers}/Python.h)"
     # Under another name first: a process may have the old one in its memory.
     unfinished = output.with_suffix(f".{os.getpid()}")
-    command = [*compiler, *_OPTIONS, *_SHARED, f"-ffile-prefix-map={source.parent}=.", f"-I{headers}", *options]
+    digest = f"-DDIGEST={zlib.crc32(source.read_bytes())}"  # tells whether a core is of the source beside it
+    places = f"-ffile-prefix-map={source.parent}=.", f"-I{headers}"
+    command = [*compiler, *_OPTIONS, *_SHARED, digest, *places, *options]
     try:
         done = subprocess.run(
             [*command, str(source), "-o", str(unfinished), "-lm"],

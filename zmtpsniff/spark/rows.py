@@ -18,7 +18,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dissectors.batches import MessageBatch
-from dissectors.columns import MESSAGE, PAIRED
+from dissectors.columns import (
+    ENVELOPE,
+    LARGE,
+    LATENCY,
+    PAIRED,
+    PAIRED_BY,
+    REQUEST,
+    REQUEST_PART,
+    SMALL,
+    VIA,
+    VIA_FLOW,
+    VIA_PART,
+)
 from dissectors.events import (
     AnyEvent,
     Beacon,
@@ -67,7 +79,6 @@ _ENVELOPE, _PLACE = (SCHEMAS["messages"].field(name).type for name in ("envelope
 
 _NO_PLACE = Place(0, 0, 0)
 _NO_LATENCY = array("q", [-1])
-_SMALL, _LARGE = MESSAGE.size // 4, MESSAGE.size // 8  # integers in columns of messages
 _PACKET_ENDINGS = tuple(f"_{name}" for name in PACKET_FIELDS)
 _PROPERTIES = SCHEMAS["commands"].field("properties").type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -268,19 +279,19 @@ class Relations:
     def take_batch(self, batch: MessageBatch) -> None:
         """Take messages in columns."""
         small, large = array("i", batch.columns), array("q", batch.columns)
-        requests = large[7::_LARGE]
+        requests = large[REQUEST::LARGE]
         if any(requests):
-            asked = zip(requests, large[8::_LARGE], strict=True)
+            asked = zip(requests, large[LATENCY::LARGE], strict=True)
             self._latencies.extend(latency if request else -1 for request, latency in asked)
         else:
             self._latencies.extend(_NO_LATENCY * len(batch))
         self._requests += requests
-        self._forwards[1].extend(large[9::_LARGE])
+        self._forwards[1].extend(large[VIA::LARGE])
         for column, place in (
-            (self._request_parts, 5), (self._envelopes, 6), (self._paired, 7), (self._forwards[2], 8),
-            (self._forwards[0], 9),
+            (self._request_parts, REQUEST_PART), (self._envelopes, ENVELOPE), (self._paired, PAIRED_BY),
+            (self._forwards[2], VIA_PART), (self._forwards[0], VIA_FLOW),
         ):  # fmt: skip
-            column.extend(small[place::_SMALL])
+            column.extend(small[place::SMALL])
 
     def columns(self, origin: RowOrigin, most: int) -> dict[str, Any]:
         """The columns, of all messages."""
