@@ -45,7 +45,7 @@ RULE_KEYS = {
     "count": "exactly so many",
     "min": "so many at least",
     "max": "so many at most",
-    "per": "what the bounds are for",
+    "per": "what the bounds are for (a rule for each connection holds where no connection counts)",
     "mean": 'true or false: with `per = "second"`, on average over the capture',
     "where": "a filter: only messages that pass it are in the sequence",
     "by": "what counts the numbers of a sequence",

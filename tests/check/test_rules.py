@@ -271,6 +271,15 @@ def test_memory_does_not_grow_with_records_or_connections() -> None:
     assert [len(outcome.offences) + outcome.more for outcome in check.finish()] == [10_000, 5000, 5000, 5000]
 
 
+@pytest.mark.parametrize("rule", ["""expect = 'type == "message"'""", """order = ['type == "greeting"', 'name'] """])
+def test_rules_for_each_connection_hold_where_none_counts(rule: str) -> None:
+    each = f'{rule}\nper = "connection"\n'
+    assert one("x_325_to_435.pcap", f"""{each}connections = 'client.socket_type == "PAIR"'""").passed
+    nothing = _run(each, [])
+    assert not nothing.checked
+    assert "no ZMTP connection" in nothing.found
+
+
 def test_the_totals_are_the_last_record() -> None:
     totals = Capture(1, 0, 1, 1, 1, 0, 0)
     check = Check(parse_policy('include = ["protocol"]', "x"))

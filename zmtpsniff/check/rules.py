@@ -290,7 +290,9 @@ class _InOrder(Trial):
 
     def finish(self, span: Span) -> Outcome:
         on = f"in this order on {self._complete:,} of {plural(self._connections, 'connection')}"
-        passed = self._complete == self._connections > 0 if self._each else self.fits(self._complete)
+        if self._each and not self.seen:
+            return self.not_checked()
+        passed = self._complete == self._connections if self._each else self.fits(self._complete)
         if not passed and self._late and not self._excess():
             self.unseen, self.offences, self.more = self._late, [], 0
             return self.not_checked()
