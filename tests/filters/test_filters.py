@@ -1,6 +1,7 @@
 """Display filters: what they mean, what is wrong with them, and that nothing else comes of them."""
 
 import time
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -292,7 +293,7 @@ def test_equivalences(one: str, other: str, events: list[AnyEvent]) -> None:
         first, second = compile_filter(one), compile_filter(other)
     except FilterError:
         return
-    pairs = [
+    pairs: list[tuple[str, Callable[[AnyEvent], bool]]] = [
         (f"(({one}))", first),
         (f"!!({one})", first),
         (f"!({one})", lambda event: not first(event)),

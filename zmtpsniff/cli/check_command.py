@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from zmtpsniff.check.formats import Format
     from zmtpsniff.check.model import Rule
     from zmtpsniff.check.report import Report
-    from zmtpsniff.cli.shared_options import Filter
+    from zmtpsniff.filters import Filter
     from zmtpsniff.render.color import Color
 
 FORMAT_NAMES = ("text", "junit", "sarif", "github", "json")  # as in check/formats.py, which takes time to import

@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-import click
-
 from dissectors.address import port_of
 from dissectors.events import Capture, Connection
 from zmtpsniff.filters.mentions import mentions_of
@@ -13,23 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissectors.events import AnyEvent
-
-_FILTER = "zmtpsniff.filter"
-
-
-def remember_filter(context: click.Context, text: str) -> None:
-    """Keep the text of a display filter, which the command line has compiled, until the command is over."""
-    context.meta[_FILTER] = text
+    from zmtpsniff.filters import Filter
 
 
 class EmptyResult:
-    """Counts messages without a socket type, as long as no record has passed the filter of this command."""
+    """Counts messages without a socket type, as long as no record has passed a filter."""
 
-    def __init__(self) -> None:
-        """Count only if there is a filter, and it asks for the socket type of messages."""
-        context = click.get_current_context(silent=True)
-        text = "" if context is None else context.meta.get(_FILTER, "")
-        self._is_counting = bool(text) and "socket_type" in mentions_of(text).fields
+    def __init__(self, passes: "Filter") -> None:
+        """Count only if the filter asks for the socket type of messages."""
+        self._is_counting = "socket_type" in mentions_of(passes.text).fields
         self._messages = 0
         self._hint: Connection | None = None  # the connection whose socket the reader may declare
 

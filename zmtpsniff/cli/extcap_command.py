@@ -22,9 +22,9 @@ from zmtpsniff.errors import Error
 if TYPE_CHECKING:
     from typing import IO
 
-    from zmtpsniff.cli.shared_options import Filter
     from zmtpsniff.decode_as import DecodeAs
     from zmtpsniff.dissection import Dissection
+    from zmtpsniff.filters import Filter
 
 _DEFAULTS = LiveOptions(())
 _NOTHING_SAVED = SaverSettings(path=None, ring=())

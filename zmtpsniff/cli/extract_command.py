@@ -10,7 +10,7 @@ from zmtpsniff.cli.shared_options import FilePath, display_filter, dissection_op
 from zmtpsniff.engine.settings import Settings
 
 if TYPE_CHECKING:
-    from zmtpsniff.cli.shared_options import Filter
+    from zmtpsniff.filters import Filter
 
 
 @click.command(cls=CommandWithHelp, short_help="Extract message bodies to files.")

@@ -16,7 +16,7 @@ from zmtpsniff.engine.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zmtpsniff.cli.shared_options import Filter
+    from zmtpsniff.filters import Filter
     from zmtpsniff.report.capture_report import CaptureReport
 
 _BODY_OCTETS = 1024  # octets of each body to keep: ladders show a few dozen, and payload dissectors need some more

@@ -181,7 +181,7 @@ def run(
         if output.passes is not None:
             from zmtpsniff.cli.empty_result import EmptyResult
 
-            empty = EmptyResult()
+            empty = EmptyResult(output.passes)
         try:
             for events in capture.batches():
                 if is_live:

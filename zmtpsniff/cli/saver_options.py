@@ -15,8 +15,8 @@ from zmtpsniff.cli.shared_options import FilePath, OptionGroup
 if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.capture.saver import Saver
-    from zmtpsniff.cli.shared_options import Filter
     from zmtpsniff.engine.selector import PacketSelector
+    from zmtpsniff.filters import Filter
 
 
 class SaverSettings(NamedTuple):

@@ -22,10 +22,8 @@ from zmtpsniff.render.color import Color
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from dissectors.events import AnyEvent
     from dissectors.zmtp.curve_keys import Key
-
-    Filter = Callable[[AnyEvent], bool]
+    from zmtpsniff.filters import Filter
 
 _Callback = Callable[..., Any]
 _Decorator = Callable[[_Callback], _Callback]
@@ -54,15 +52,12 @@ class DisplayFilter(click.ParamType):  # type: ignore[type-arg]
 
     name = "filter"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Callable[[Any], bool]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "Filter":
         """Compile a filter; what is wrong with it becomes a usage error."""
         if callable(value):
             return value  # type: ignore[no-any-return]
-        from zmtpsniff.cli.empty_result import remember_filter
         from zmtpsniff.filters import FilterError, compile_filter
 
-        if ctx is not None:
-            remember_filter(ctx, value)
         try:
             return compile_filter(value)
         except FilterError as error:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dissectors.events import AnyEvent
     from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.statistics.records import AnyRecord
-    from zmtpsniff.cli.shared_options import Filter
+    from zmtpsniff.filters import Filter
     from zmtpsniff.render.color import Color
 
 # As zmtpsniff.analysis.statistics.sorts has them, which is not imported at start-up; a test compares.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.hops import OpenWay
     from zmtpsniff.analysis.ways.records import Way
     from zmtpsniff.analysis.ways.ways import Ways
-    from zmtpsniff.cli.shared_options import Filter
     from zmtpsniff.dissection import ClosableSource
+    from zmtpsniff.filters import Filter
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
 

@@ -4,19 +4,31 @@
 imported only if there is a filter.
 """
 
-from collections.abc import Callable
+from typing import Protocol
 
 from dissectors.events import AnyEvent
 from zmtpsniff.filters.filter_error import FilterError
 
-__all__ = ["FilterError", "compile_filter"]
+__all__ = ["Filter", "FilterError", "compile_filter"]
 
 
-def compile_filter(text: str) -> Callable[[AnyEvent], bool]:
-    """A function that says whether an event passes the filter. It raises nothing, whatever the event holds.
+class Filter(Protocol):
+    """A function that says whether an event passes. It raises nothing, whatever the event holds."""
+
+    text: str
+    """The filter as it was written."""
+
+    def __call__(self, event: AnyEvent, /) -> bool:
+        """Whether ``event`` passes."""
+
+
+def compile_filter(text: str) -> Filter:
+    """The function of a filter.
 
     Raises FilterError, which says where the text is wrong and what it may mean.
     """
     from zmtpsniff.filters.compiler import compile_text
 
-    return compile_text(text)
+    passes: Filter = compile_text(text)
+    passes.text = text
+    return passes

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from lark import Token, Tree
 
-from dissectors.events import AnyEvent, Event, Message
+from dissectors.events import Event, Message
 from zmtpsniff.filters import structures, values
 from zmtpsniff.filters.comparisons import Quantifier, Relation, among, presence, search, with_constant, with_value
 from zmtpsniff.filters.filter_error import FilterError
@@ -55,7 +55,7 @@ _RUNTIME = {
 }
 
 
-def compile_text(text: str) -> Callable[[AnyEvent], bool]:
+def compile_text(text: str) -> Any:
     """The function of a filter; raises FilterError."""
     return _Compiler().compile(parse(text))
 
@@ -64,15 +64,14 @@ class _Compiler:
     def __init__(self) -> None:
         self._source = SourceCode(_RUNTIME)
 
-    def compile(self, tree: Tree[Token]) -> Callable[[AnyEvent], bool]:
+    def compile(self, tree: Tree[Token]) -> Any:
         code = self._walk(tree.children[0], 0)
         lines = ["kind = type(e)"]
         # Most records of a busy capture are messages.
         for record in sorted(RECORDS, key=lambda record: record is not Message):
             if code[record] != "False":
                 lines += [f"if kind is {self._source.constant(record)}:", f" return {code[record]}"]
-        function: Callable[[AnyEvent], bool] = self._source.build("passes", [*lines, "return False"])
-        return function
+        return self._source.build("passes", [*lines, "return False"])
 
     def _walk(self, tree: Any, depth: int) -> _Code:
         if depth > _MOST_DEPTH:
