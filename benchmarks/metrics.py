@@ -85,6 +85,7 @@ def _run(rate: int, seconds: float, more: list[str]) -> float:
 def _dissect(file: str, with_metrics: bool) -> float:
     """The processor time in this process, in µs for each event."""
     from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.analysis.findings.finding_watch import FindingWatch
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.collector import spare_collector
     from zmtpsniff.engine.settings import Settings
@@ -95,7 +96,7 @@ def _dissect(file: str, with_metrics: bool) -> float:
     spare_collector()
     diagnosis = Diagnosis() if with_metrics else None
     capture = open_files([file], Settings(), Collaborators(witness=diagnosis))
-    metrics = Metrics(capture, diagnosis) if diagnosis else None
+    metrics = Metrics(capture, diagnosis, FindingWatch(diagnosis.findings)) if diagnosis else None
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         renderer = make_renderer("json", nowhere)
         begin, events = time.process_time(), 0

@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.support.paths import PROJECT
 from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.findings.finding_watch import FindingWatch
 from zmtpsniff.cli.main import cli
 from zmtpsniff.export.metrics import Metrics
 
@@ -35,7 +36,7 @@ class _Nothing:
 def names() -> set[str]:
     """The names of all samples."""
     registry = CollectorRegistry()
-    registry.register(Metrics(_Nothing(), Diagnosis()))
+    registry.register(Metrics(_Nothing(), Diagnosis(), FindingWatch(list)))
     found = set()
     for family in registry.collect():
         found |= {family.name} if family.type == "gauge" else {f"{family.name}_total"}

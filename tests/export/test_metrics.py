@@ -22,6 +22,7 @@ from tests.support.paths import FIXTURES
 from tests.support.ports import free_port
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.finding_watch import FindingWatch
 from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files
@@ -56,17 +57,25 @@ def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def made(events: Sequence[AnyEvent], *going_on: Connection) -> dict[tuple[str, tuple[str, ...]], float]:
     """All samples, by name and the values of their labels, as Prometheus reads them."""
-    metrics = Metrics(Source(*going_on), Diagnosis())
+    diagnosis = Diagnosis()
+    watch = FindingWatch(diagnosis.findings)
+    metrics = Metrics(Source(*going_on), diagnosis, watch)
     registry = CollectorRegistry()
     registry.register(metrics)  # which asks, so that the next events bring the numbers up to date
     for begin in range(0, len(events), 10):
         metrics.take(events[begin : begin + 10])
     list(metrics.collect())
+    watch.look(1)
     metrics.take([])
     found = samples(generate_latest(registry).decode())
     price = found.pop(("zmtpsniff_cpu_seconds_total", ())), found.pop(("zmtpsniff_memory_octets", ()))
     assert all(one > 0 for one in price)
     return found
+
+
+def watched(source: Source) -> Metrics:
+    """Metrics of a source that gives no findings."""
+    return Metrics(source, Diagnosis(), FindingWatch(list))
 
 
 def samples(text: str) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -177,7 +186,7 @@ def test_hostile_labels() -> None:
 def test_what_goes_on_counts_once() -> None:
     """Before its summary has come, and after."""
     source = Source(connected(1, messages=5), connected(2))
-    metrics = Metrics(source, Diagnosis())
+    metrics = watched(source)
     list(metrics.collect())
     metrics.take([])
     registry = CollectorRegistry()
@@ -206,7 +215,7 @@ def test_buckets_add_up() -> None:
 
 
 def test_it_answers_where_it_was_told_to() -> None:
-    metrics = Metrics(Source(), Diagnosis())
+    metrics = watched(Source())
     metrics.take([connected(5555)])
     port = metrics.serve("127.0.0.1", 0)
     try:
@@ -214,7 +223,7 @@ def test_it_answers_where_it_was_told_to() -> None:
             found = samples(answer.read().decode())
         assert total(found, "zmtpsniff_packets_total") == 7
         with pytest.raises(Error, match="in use"):
-            Metrics(Source(), Diagnosis()).serve("127.0.0.1", port)
+            watched(Source()).serve("127.0.0.1", port)
     finally:
         metrics.close()
 
@@ -223,7 +232,7 @@ def test_it_answers_where_it_was_told_to() -> None:
     "path", ["/", "/metrics/", "/metrics/../../etc/passwd", "/metricsx", "/favicon.ico", "/etc/passwd"]
 )
 def test_it_answers_at_one_path_alone(path: str) -> None:
-    metrics = Metrics(Source(), Diagnosis())
+    metrics = watched(Source())
     connection = http.client.HTTPConnection("127.0.0.1", metrics.serve("127.0.0.1", 0), timeout=60)
     try:
         connection.request("GET", path)

@@ -1,6 +1,5 @@
 """``zmtpsniff diagnose``."""
 
-import time
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -8,7 +7,7 @@ import click
 
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
 from zmtpsniff.cli.help import CHECKS, CommandWithHelp
-from zmtpsniff.cli.observers import end_calls, load_calls, on_finding_option, start_calls
+from zmtpsniff.cli.observers import FindingTeller, end_calls, load_calls, on_finding_option, start_calls
 from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import Parsed, color, output_file, records_format, utc
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
 
     from dissectors.events import AnyEvent
     from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.findings.numbering import NumberPlace
-    from zmtpsniff.export.finding_calls import FindingCalls
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
 
@@ -95,46 +94,35 @@ def diagnose(**options: Any) -> None:
     ):
         take: Callable[[Sequence[AnyEvent]], object] = diagnosis.take
         calls = start_calls(settings.on_finding)
+        teller = None
         if settings.capture.is_live:
-            take = _Teller(diagnosis, calls, stream, settings).take
+            from zmtpsniff.analysis.findings.finding_watch import FindingWatch
+
+            teller = FindingTeller(take, FindingWatch(diagnosis.findings), calls, partial(_tell, stream, settings))
+            take = teller.take
+
+        def write() -> None:
+            if teller is not None:
+                teller.finish()
+            _write(diagnosis, stream, settings)
+
         try:
-            pump_and_write(capture, dissection, take, lambda: _write(diagnosis, stream, settings), "findings", file)
+            pump_and_write(capture, dissection, take, write, "findings", file)
         finally:
             end_calls(calls)
     if settings.sequence is not None and not diagnosis.has_sequence:
         tell(f"--sequence {settings.sequence.name}: no message of a publisher has a number there")
 
 
-class _Teller:
-    """Tells while traffic passes which findings come and which go."""
+def _tell(stream: Any, settings: DiagnoseSettings, findings: "Sequence[Finding]") -> None:
+    """Write the findings that come or go."""
+    if settings.output_format == "json":
+        write_structs(stream, findings)
+    else:
+        from zmtpsniff.render.findings_text import draw_changes
 
-    def __init__(
-        self, diagnosis: "Diagnosis", calls: "FindingCalls | None", stream: Any, settings: DiagnoseSettings
-    ) -> None:
-        """``stream`` gets a line for each, and ``calls`` the same."""
-        from zmtpsniff.analysis.findings.finding_watch import FindingWatch
-
-        self._diagnosis = diagnosis
-        self._watch = FindingWatch(diagnosis.findings)
-        self._calls = calls
-        self._stream = stream
-        self._settings = settings
-
-    def take(self, events: "Sequence[AnyEvent]") -> None:
-        """Look at events, and tell if it is time."""
-        self._diagnosis.take(events)
-        told = self._watch.look(time.time_ns()) if self._diagnosis.capture is None else self._watch.finish()
-        if not told:
-            return
-        if self._settings.output_format == "json":
-            write_structs(self._stream, told)
-        else:
-            from zmtpsniff.render.findings_text import draw_changes
-
-            draw_changes(told, self._stream, self._settings.utc, self._settings.color)
-        self._stream.flush()
-        if self._calls is not None:
-            self._calls.call(told)
+        draw_changes(findings, stream, settings.utc, settings.color)
+    stream.flush()
 
 
 def _load(command: str | None) -> None:

@@ -12,6 +12,8 @@ from zmtpsniff.cli.shared_options import OptionGroup
 from zmtpsniff.errors import Error
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dissectors.events import AnyEvent
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.findings.finding import Finding
@@ -97,13 +99,14 @@ def start_observers(
         from zmtpsniff.export.metrics import Metrics
 
         address, port = parse_address(settings.metrics)
-        metrics = Metrics(capture, diagnosis, watch.active)
+        metrics = Metrics(capture, diagnosis, watch)
         served = metrics.serve(address, port)
         observers.append(metrics)
         if served != port:
             shown = f"[{address}]" if ":" in address else address
             tell(f"metrics at http://{shown}:{served}/metrics")
-    observers.append(_Caller(diagnosis if settings.metrics is None else None, watch, start_calls(settings.on_finding)))
+    take = diagnosis.take if settings.metrics is None else None
+    observers.append(FindingTeller(take, watch, start_calls(settings.on_finding)))
     return observers
 
 
@@ -127,27 +130,40 @@ def end_calls(calls: "FindingCalls | None") -> None:
         tell(f"--on-finding: {calls.missed:,} findings were not passed on, since the program took too long")
 
 
-class _Caller:
-    """Looks for findings that come and go while events pass, and calls the program of ``--on-finding``."""
+class FindingTeller:
+    """Asks for findings while events pass, and passes those on that come and go."""
 
-    def __init__(self, diagnosis: "Diagnosis | None", watch: "FindingWatch", calls: "FindingCalls | None") -> None:
-        """``diagnosis`` gets the events; None if it has them from others."""
-        self._diagnosis = diagnosis
+    def __init__(
+        self,
+        take: "Callable[[Sequence[AnyEvent]], object] | None",
+        watch: "FindingWatch",
+        calls: "FindingCalls | None",
+        write: "Callable[[Sequence[Finding]], None] | None" = None,
+    ) -> None:
+        """``take`` gets the events first, unless somebody else does; ``calls`` and ``write`` get the findings."""
+        self._take = take
         self._watch = watch
         self._calls = calls
+        self._write = write
 
     def take(self, events: "Sequence[AnyEvent]") -> None:
-        """Look at events, and call if it is time."""
-        if self._diagnosis is not None:
-            self._diagnosis.take(events)
+        """Look at events, and tell if it is time."""
+        if self._take is not None:
+            self._take(events)
         self._pass_on(self._watch.look(time.time_ns()))
+
+    def finish(self) -> None:
+        """Pass on the findings that the end shows."""
+        self._pass_on(self._watch.finish())
 
     def close(self) -> None:
         """Pass on the findings that the end shows, and wait for the calls."""
-        self._pass_on(self._watch.finish())
+        self.finish()
         end_calls(self._calls)
 
     def _pass_on(self, findings: "Sequence[Finding]") -> None:
+        if findings and self._write is not None:
+            self._write(findings)
         if self._calls is not None:
             self._calls.call(findings)
 

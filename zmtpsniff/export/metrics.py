@@ -103,14 +103,22 @@ class CodedFinding(Protocol):
         """The sockets concerned."""
 
 
+class Watch(Protocol):
+    """The part of a FindingWatch that Metrics reads."""
+
+    @property
+    def found(self) -> Sequence[CodedFinding]:
+        """All findings, as they were told last."""
+
+    def active(self) -> Sequence[CodedFinding]:
+        """Those of the last minute."""
+
+
 class FindingsSource(Protocol):
     """The part of a Diagnosis that Metrics asks."""
 
     def take(self, events: Sequence[AnyEvent], /) -> Iterable[AnyEvent]:
         """Look at some events; returns those that are no messages, and replies whose requests are known."""
-
-    def findings(self) -> Sequence[CodedFinding]:
-        """The findings about the events so far."""
 
     def peers(self, going_on: Iterable[Connection], /) -> Iterable[PeerRow]:
         """The work of each peer, with the connections that are not over."""
@@ -127,10 +135,10 @@ class Metrics:
         self,
         capture: MetricsSource,
         diagnosis: FindingsSource,
-        active: Callable[[], Sequence[CodedFinding]] = lambda: (),
+        watch: Watch,
     ) -> None:
-        """``capture`` knows the open connections, ``diagnosis`` the findings, ``active`` those of the last minute."""
-        self._active = active
+        """``capture`` knows the open connections, ``watch`` the findings of ``diagnosis``, which gets the events."""
+        self._watch = watch
         self._capture = capture
         self._diagnosis = diagnosis
         self._services: set[str] = set()
@@ -199,7 +207,7 @@ class Metrics:
     def _look(self) -> None:
         """Add up the connections that are over and those that are open, and count the findings."""
         now = {name: counts.copy() for name, counts in self._over.items()}
-        for name, findings in (("zmtp_findings", self._diagnosis.findings()), ("zmtp_findings_active", self._active())):
+        for name, findings in (("zmtp_findings", self._watch.found), ("zmtp_findings_active", self._watch.active())):
             now[name].update((each.code, each.severity, self._place(each)) for each in findings)
         self._open.update((connection.flow, connection) for connection in self._capture.open_connections())
         for connection in self._open.values():

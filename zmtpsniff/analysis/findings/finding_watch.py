@@ -37,6 +37,8 @@ class FindingWatch:
     def __init__(self, findings: Callable[[], Sequence[Finding]]) -> None:
         """``findings`` gives all findings so far, as those of a Diagnosis; none has come yet."""
         self._findings = findings
+        self.found: Sequence[Finding] = ()
+        """All findings, as they were told last."""
         self._current: dict[_Key, _Current] = {}
         self._next_ns = 0
 
@@ -45,7 +47,7 @@ class FindingWatch:
         if now_ns < self._next_ns:
             return []
         begin = time.perf_counter_ns()
-        told = self._compare(_by_place(self._findings()), now_ns)
+        told = self._compare(now_ns)
         self._next_ns = now_ns + max(_LOOK_NS, round((time.perf_counter_ns() - begin) / _MOST_COST))
         return told
 
@@ -55,9 +57,11 @@ class FindingWatch:
 
     def finish(self) -> list[Finding]:
         """At the end: those that came since the last look. What has not gone by then is not known to go."""
-        return [one for one in self._compare(_by_place(self._findings()), self._next_ns) if _has_come(one)]
+        return [one for one in self._compare(self._next_ns) if _has_come(one)]
 
-    def _compare(self, found: dict[_Key, Finding], now_ns: int) -> list[Finding]:
+    def _compare(self, now_ns: int) -> list[Finding]:
+        self.found = self._findings()
+        found = _by_place(self.found)
         told = []
         for key, finding in found.items():
             before = self._current.get(key)
