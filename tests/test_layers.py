@@ -79,7 +79,6 @@ ALLOWED = {
     "zmtpsniff/host": {
         "zmtpsniff.host",
         "zmtpsniff.capture.block",
-        "zmtpsniff.capture.netlink",
         "zmtpsniff.capture.source",
         "dissectors.events",
         "dissectors.zmtp.curve_keys",

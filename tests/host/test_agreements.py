@@ -3,8 +3,7 @@
 import pytest
 from nacl.bindings import crypto_box_beforenm, crypto_box_keypair
 
-from dissectors.zmtp.curve_keys import SecretKey, SharedKey
-from zmtpsniff.host import agreements
+from dissectors.zmtp.curve_keys import SecretKey, SharedKey, Sodium
 from zmtpsniff.host.agreements import Agreements
 from zmtpsniff.host.uprobes import BEFORENM, INNER_BEFORENM, BeforenmCall, parse_call
 
@@ -88,11 +87,11 @@ def test_what_another_one_computes_is_not_computed_again(monkeypatch: pytest.Mon
     """Else two of them at once would have each other compute without end."""
     computed: list[bytes] = []
 
-    def compute(public: bytes, secret: bytes) -> bytes:
+    def compute(_: Sodium, public: bytes, secret: bytes) -> bytes:
         computed.append(secret)
         return crypto_box_beforenm(public, secret)
 
-    monkeypatch.setattr(agreements, "crypto_box_beforenm", compute)
+    monkeypatch.setattr(Sodium, "shared", compute)
     known = Agreements()
     handshake = Handshake(crypto_box_keypair())
     known.keys(handshake.by_client + handshake.by_server)

@@ -107,7 +107,7 @@ def test_what_is_no_core_dump(data: bytes, tmp_path: Path) -> None:
 
 
 def test_process_that_is_not_there() -> None:
-    with pytest.raises(SearchError, match="there is no process 4194303"):
+    with pytest.raises(SearchError, match="process 4194303: there is none"):
         list(MemorySearch([SearchTarget(None, [BOX])]).process(4194303))
 
 

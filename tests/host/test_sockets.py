@@ -1,4 +1,4 @@
-"""Which process has a connection, and what names it: never who had its port before."""
+"""Which process has a connection, what names it, and what waits at its ends: never those of who had its port before."""
 
 import os
 import socket
@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,7 @@ import pytest
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from zmtpsniff.host import processes
 from zmtpsniff.host.processes import container_of, look_up, pod_of, process_of
-from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
+from zmtpsniff.host.sockets import KernelQueues, SocketEnds, SocketTable
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
 
@@ -97,7 +97,40 @@ def test_connections_of_other_network_namespaces() -> None:
 @pytest.mark.parametrize("end", ["", "127.0.0.1", "name:80", "[::1:80", "127.0.0.1:http"])
 def test_what_is_no_end(end: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
-        pack(end)
+        SocketTable().owners([SocketEnds(end, "127.0.0.1:80")])
+    assert KernelQueues().of(end, "127.0.0.1:80") is None
+
+
+@pytest.mark.parametrize(
+    ("bound", "connected"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")],  # the last: an IPv4 address as an IPv6 one
+)
+def test_octets_that_nobody_takes(bound: str, connected: str) -> None:
+    family = socket.AF_INET6 if ":" in bound else socket.AF_INET
+    with socket.create_server((bound, 0), family=family, dualstack_ipv6=bound == "::") as server:
+        client = socket.create_connection((connected, server.getsockname()[1]))
+        accepted, _ = server.accept()
+        with client, accepted:
+            here, there = text(client.getsockname()), text(client.getpeername())
+            assert KernelQueues().of(here, there) == (0, 0)
+            client.send(b"x" * 1000)
+            deadline = time.monotonic() + 10
+            while KernelQueues().of(there, here) != (1000, 0) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert KernelQueues().of(there, here) == (1000, 0)
+            client.setblocking(False)
+            with suppress(BlockingIOError):
+                while True:
+                    client.send(b"x" * 65_536)
+            queues = KernelQueues()
+            assert (queues.of(here, there) or (0, 0))[1] > 0
+            assert queues.of(there, here) == queues.of(there, here)
+
+
+def test_sockets_that_are_not_here() -> None:
+    queues = KernelQueues()
+    assert queues.of("192.0.2.1:1", "192.0.2.2:2") is None
+    assert queues.of("pid-7:3", "peer-of-7:3") is None
 
 
 def test_names() -> None:

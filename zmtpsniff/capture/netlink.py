@@ -40,7 +40,7 @@ class LinkInfo(NamedTuple):
 def links() -> list[LinkInfo]:
     """The interfaces of our network namespace, in the order of their numbers. Raises OSError."""
     found = {}
-    for body in dump(socket.NETLINK_ROUTE, _GET_LINKS, bytes(_LINK.size)):
+    for body in _dump(_GET_LINKS, bytes(_LINK.size)):
         _, hardware, index, flags, _ = _LINK.unpack_from(body)
         attributes = _attributes(body[_LINK.size :])
         mtu = attributes.get(_MTU)
@@ -54,7 +54,7 @@ def links() -> list[LinkInfo]:
             _string(attributes.get(_ALIAS, b"")),
             [],
         )
-    for body in dump(socket.NETLINK_ROUTE, _GET_ADDRESSES, bytes(_ADDRESS.size)):
+    for body in _dump(_GET_ADDRESSES, bytes(_ADDRESS.size)):
         family, _, _, scope, index = _ADDRESS.unpack_from(body)
         attributes = _attributes(body[_ADDRESS.size :])
         octets = attributes.get(_LOCAL) or attributes.get(_PEER)
@@ -65,9 +65,9 @@ def links() -> list[LinkInfo]:
     return [found[index] for index in sorted(found)]
 
 
-def dump(protocol: int, kind: int, body: bytes) -> Iterator[bytes]:
+def _dump(kind: int, body: bytes) -> Iterator[bytes]:
     """The bodies of all messages that answer a request with this body (netlink(7)). Raises OSError."""
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol) as connection:
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as connection:
         connection.settimeout(5)
         connection.send(_HEADER.pack(_HEADER.size + len(body), kind, _DUMP, 1, 0) + body)
         while True:

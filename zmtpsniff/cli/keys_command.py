@@ -1,7 +1,9 @@
 """``zmtpsniff keys``."""
 
+import os
 import queue
 import signal
+import stat
 import time
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -173,15 +175,21 @@ def _search(
 
 
 def _write(file: str | None, lines: "Iterator[str]") -> None:
-    """Add lines to a file of keys as they come."""
-    from zmtpsniff.host.key_log import KeyLog
-
-    keys = KeyLog(file)
+    """Add lines to a file of keys as they come; only its owner may read it. Raises CaptureError."""
+    if file is None or file == "-":
+        keys = os.dup(1)
+    else:
+        try:
+            keys = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            if stat.S_ISREG(os.fstat(keys).st_mode):
+                os.fchmod(keys, 0o600)  # before a key is in it, if others could read it so far
+        except OSError as error:
+            raise CaptureError(f"{file}: {error.strerror or error}") from error
     try:
         for line in lines:
-            keys.write(line)
+            os.write(keys, f"{line}\n".encode())  # at once: whoever follows the file sees it whole
     finally:
-        keys.close()
+        os.close(keys)
 
 
 def _put(capture: str, keys: "Sequence[Key]") -> None:

@@ -16,10 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base
-from nacl.exceptions import CryptoError
-
-from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey
+from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey, Sodium, public_of
 from zmtpsniff.host.uprobes import BEFORENM, BeforenmCall
 
 _MOST_REMEMBERED = 1 << 14  # of each kind
@@ -44,6 +41,7 @@ class Agreements:
         self._calls: OrderedDict[tuple[str, bytes, bytes], None] = OrderedDict()
         self._told: OrderedDict[Key, None] = OrderedDict()
         self._long_term = long_term
+        self._sodium = Sodium()
 
     def keys(self, calls: Sequence[BeforenmCall]) -> list[Key]:
         """The keys that calls are worth, each once."""
@@ -83,16 +81,15 @@ class Agreements:
             and not secret.is_told
         ):
             secret.is_told = True
-            return [SecretKey(crypto_scalarmult_base(call.secret_key), call.secret_key)]
+            return [SecretKey(public_of(call.secret_key), call.secret_key)]
         return []
 
     def _shared(self, call: BeforenmCall, first: bytes | None) -> list[Key]:
         """A key made of a call, whose secret key was used with the public key ``first`` before."""
-        try:
-            key = crypto_box_beforenm(call.public_key, call.secret_key)
-        except (RuntimeError, CryptoError):  # a public key of low order, which libzmq refuses, too
+        key = self._sodium.shared(call.public_key, call.secret_key)
+        if key is None:  # a public key of low order, which libzmq refuses, too
             return []
-        own, other = crypto_scalarmult_base(call.secret_key), call.public_key
+        own, other = public_of(call.secret_key), call.public_key
         as_server, as_client = SharedKey(other, own, key), SharedKey(own, other, key)
         if first is None:  # its other calls were not seen; a key that is the wrong way round opens nothing
             return [as_server, as_client]

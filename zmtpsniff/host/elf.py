@@ -1,4 +1,4 @@
-"""Where functions begin in an ELF file (System V ABI; elf(5)), as far as a probe needs it."""
+"""Where functions begin in an ELF file, and where a core dump has memory (System V ABI; elf(5), core(5))."""
 
 import os
 import struct
@@ -7,15 +7,17 @@ from typing import NamedTuple
 
 MACHINES: Mapping[int, str] = {62: "x86_64", 183: "aarch64"}  # EM_*, and what uname calls it
 
-_HEADER = struct.Struct("<4sBBBB8xHHIQQQIHHHHHH")
-_SEGMENT = struct.Struct("<IIQQQQQQ")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
-_SYMBOL = struct.Struct("<IBBHQQ")
-_CLASS_64, _LITTLE = 2, 1
-_LOAD, _EXECUTABLE = 1, 1  # PT_LOAD, PF_X
+_HEADER = struct.Struct("<6s10xHH12xQQ8xH2xH2x")
+_SEGMENT = struct.Struct("<IIQQ8xQ16x")
+_SECTION = struct.Struct("<4xI16xQQI20x")
+_SYMBOL = struct.Struct("<IBxHQ8x")
+_MAGIC = b"\x7fELF\2\1"  # of 64 bits, little-endian
+_CORE = 4  # ET_CORE
+_LOAD = 1  # PT_LOAD
+_EXECUTABLE, _WRITABLE = 1, 2  # PF_X, PF_W
 _SYMBOL_TABLES = (11, 2)  # SHT_DYNSYM, SHT_SYMTAB
 _FUNCTION = 2  # STT_FUNC
-_MOST_HEADERS = 4096  # segments, sections; a file that claims more is none that was ever linked
+_MOST_SECTIONS = 4096  # a file that claims more is none that was ever linked
 _MOST_OCTETS = 256 << 20  # of a table
 
 
@@ -26,43 +28,59 @@ class Program(NamedTuple):
     offsets: dict[str, int]  # of functions, by their names: octets from the beginning of the file
 
 
-def find_functions(descriptor: int, names: Sequence[str]) -> Program | None:
+class FilePart(NamedTuple):
+    """A piece of an ELF file that is, or was, in memory."""
+
+    offset: int  # in the file
+    size: int
+    address: int  # in memory
+
+
+def find_functions(file: int, names: Sequence[str]) -> Program | None:
     """Those of the functions ``names`` that the open file defines; none if it is no ELF file of 64 bits.
 
     A table that makes no sense counts as no table.
     """
     try:
-        return _find(descriptor, names)
+        return _find(file, names)
     except (OSError, OverflowError, struct.error):  # tables that end early, or lie where no file has octets
         return None
 
 
+def core_memory(file: int) -> list[FilePart] | None:
+    """The writable memory in an open core dump; none if it is no core dump of 64 bits."""
+    try:
+        magic, kind, _, segments_at, _, count, _ = _HEADER.unpack(_read(file, 0, _HEADER.size))
+        return _loaded(file, segments_at, count, _WRITABLE) if (magic, kind) == (_MAGIC, _CORE) else None
+    except (OSError, OverflowError, struct.error):
+        return None
+
+
 def _find(file: int, names: Sequence[str]) -> Program | None:
-    header = _HEADER.unpack(_read(file, 0, _HEADER.size))
-    magic, bits, order = header[:3]
-    machine = MACHINES.get(header[6])
-    if magic != b"\x7fELF" or (bits, order) != (_CLASS_64, _LITTLE) or machine is None:
+    magic, _, machine, segments_at, sections_at, segment_count, section_count = _HEADER.unpack(
+        _read(file, 0, _HEADER.size)
+    )
+    if magic != _MAGIC or machine not in MACHINES or section_count > _MOST_SECTIONS:
         return None
-    segments_at, sections_at = header[9:11]
-    segment_count, section_count = header[14], header[16]
-    if max(segment_count, section_count) > _MOST_HEADERS:
-        return None
-    segments = _SEGMENT.iter_unpack(_read(file, segments_at, segment_count * _SEGMENT.size))
-    loads = [
-        (address, size, offset)
-        for kind, flags, offset, address, _, size, _, _ in segments
-        if kind == _LOAD and flags & _EXECUTABLE
-    ]
+    loads = _loaded(file, segments_at, segment_count, _EXECUTABLE)
     sections = list(_SECTION.iter_unpack(_read(file, sections_at, section_count * _SECTION.size)))
     offsets: dict[str, int] = {}
-    for table in sections:
-        if table[1] in _SYMBOL_TABLES and table[6] < len(sections):
-            strings = sections[table[6]]
-            for name, address in _symbols(file, table[4:6], strings[4:6], names):
-                for begin, size, offset in loads:
-                    if begin <= address < begin + size:
-                        offsets.setdefault(name, address - begin + offset)
-    return Program(machine, offsets) if offsets else None
+    for kind, *table, strings in sections:
+        if kind in _SYMBOL_TABLES and strings < len(sections):
+            for name, address in _symbols(file, table, sections[strings][1:3], names):
+                for load in loads:
+                    if load.address <= address < load.address + load.size:
+                        offsets.setdefault(name, address - load.address + load.offset)
+    return Program(MACHINES[machine], offsets) if offsets else None
+
+
+def _loaded(file: int, at: int, count: int, rights: int) -> list[FilePart]:
+    """The segments with some rights, of so many of which the table is at a place."""
+    return [
+        FilePart(offset, size, address)
+        for kind, flags, offset, address, size in _SEGMENT.iter_unpack(_read(file, at, count * _SEGMENT.size))
+        if kind == _LOAD and flags & rights and size
+    ]
 
 
 def _read(file: int, at: int, size: int) -> bytes:
@@ -87,6 +105,6 @@ def _symbols(file: int, table: Sequence[int], strings: Sequence[int], names: Seq
     octets = octets[: len(octets) // _SYMBOL.size * _SYMBOL.size]
     return [
         (wanted[name], address)
-        for name, info, _, section, address, _ in _SYMBOL.iter_unpack(octets)
+        for name, info, section, address in _SYMBOL.iter_unpack(octets)
         if name in wanted and info & 15 == _FUNCTION and section
     ]

@@ -35,7 +35,7 @@ import msgspec
 
 from dissectors.zmtp.curve_keys import Key, NoSodiumError, format_key, sodium
 from zmtpsniff.host.processes import look_up
-from zmtpsniff.host.sockets import SocketEnds, SocketTable, pack
+from zmtpsniff.host.sockets import SocketEnds, SocketTable
 from zmtpsniff.host.targets import SearchTarget
 from zmtpsniff.host.uprobes import NoUprobesError
 
@@ -182,7 +182,6 @@ class Helper:
                 while True:  # all that wait are looked up together
                     request = self._owners.get(timeout=timeout)
                     for local, remote in request["ends"][:2]:
-                        pack(local), pack(remote)
                         waiting.append((time.monotonic(), 0, int(request["id"]), SocketEnds(local, remote)))
                     timeout = 0
             except queue.Empty:

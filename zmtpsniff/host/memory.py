@@ -12,16 +12,12 @@ on one box of the connection: 32 octets, aligned to 8, that look random. It only
 """
 
 import os
-import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
 
-from nacl.bindings import crypto_box_beforenm, crypto_scalarmult_base, crypto_secretbox_open
-from nacl.exceptions import CryptoError
-
-from dissectors.zmtp.curve_keys import KEY_SIZE, Key, SharedKey
+from dissectors.zmtp.curve_keys import KEY_SIZE, Key, SharedKey, Sodium, public_of
+from zmtpsniff.host.elf import FilePart, core_memory
 from zmtpsniff.host.processes import mappings
 from zmtpsniff.host.targets import SearchTarget
 
@@ -36,16 +32,6 @@ _LEAST_DISTINCT_OF_THREE = 60  # of 96 octets; likewise
 _NOT_ZERO = bytes([0]) + bytes([1]) * 255
 _SHIFTS = 0, 1  # of the keys of libzmq's clients and servers from what is aligned
 _TELL_OCTETS = 64 << 20
-_CORE_HEADER = struct.Struct("<4sBB10xH14xQ14x2xH")
-_SEGMENT = struct.Struct("<IIQQQQQQ")
-_LOAD, _WRITABLE, _CORE = 1, 2, 4  # PT_LOAD, PF_W, ET_CORE
-
-
-class Region(NamedTuple):
-    """A piece of memory, by where a file has it."""
-
-    offset: int
-    size: int
 
 
 class SearchError(Exception):
@@ -64,6 +50,7 @@ class MemorySearch:
         """Look for so long at most. ``tell`` is called now and then with a line about the progress."""
         self.octets = 0  # looked through so far
         self.is_cut_short = False
+        self._sodium = Sodium()
         self._left = list(targets)
         self._deadline = time.monotonic() + seconds
         self._tell = tell
@@ -75,39 +62,36 @@ class MemorySearch:
 
     def process(self, pid: int) -> Iterator[Key]:
         """The keys in a running process; raises SearchError."""
-        with _memory(pid) as file:
+        with _opened(f"/proc/{pid}/mem", f"process {pid}") as file:
             yield from self._search(file, _writable(pid), f"process {pid}")
 
     def connections(self, pid: int) -> Iterator[Key]:
         """The keys of all connections that a running process has by libzmq; raises SearchError."""
-        with _memory(pid) as file:
+        with _opened(f"/proc/{pid}/mem", f"process {pid}") as file:
             for octets in self._slices(file, _writable(pid), f"process {pid}"):
                 yield from connections(octets)
 
     def core(self, name: str) -> Iterator[Key]:
         """The keys in a core dump; raises SearchError."""
-        try:
-            file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise SearchError(f"{name}: {error.strerror or error}") from error
-        try:
-            yield from self._search(file, _dumped(file, name), name)
-        finally:
-            os.close(file)
+        with _opened(name, name) as file:
+            if (memory := core_memory(file)) is None:
+                raise SearchError(f"{name}: no core dump (ELF, 64 bits)")
+            yield from self._search(file, memory, name)
 
-    def _search(self, file: int, regions: Sequence[Region], title: str) -> Iterator[Key]:
+    def _search(self, file: int, regions: Sequence[FilePart], title: str) -> Iterator[Key]:
         for octets in self._slices(file, regions, title):
-            yield from self._proven(octets)
+            if any(target.client is None or target.client in octets for target in self._left):
+                yield from self._fitting(connections(octets))
             if not self._left:
                 return
         # Programs that are not libzmq may have their keys apart from each other.
         if any(target.boxes for target in self._left):
             for octets in self._slices(file, regions, title):
-                yield from self._candidates(octets)
+                yield from self._fitting(SharedKey(None, None, key) for key in candidates(octets))
                 if not self._left:
                     return
 
-    def _slices(self, file: int, regions: Sequence[Region], title: str) -> Iterator[bytes]:
+    def _slices(self, file: int, regions: Sequence[FilePart], title: str) -> Iterator[bytes]:
         """The memory of all regions, in slices that overlap, until the search has taken too long."""
         whole = sum(region.size for region in regions)
         looked = told = 0
@@ -129,24 +113,19 @@ class MemorySearch:
                     self._tell(f"{title}: {looked >> 20} of {whole >> 20} MiB looked through")
                 yield octets
 
-    def _proven(self, octets: bytes) -> Iterator[Key]:
-        """The keys in a slice that libzmq has."""
-        if any(target.client is None or target.client in octets for target in self._left):
-            for key in connections(octets):
-                for target in self._left:
-                    if target.client in (None, key.client) and (not target.boxes or _is_opened(target, key.key)):
-                        self._left.remove(target)
-                        yield key
-                        break
-
-    def _candidates(self, octets: bytes) -> Iterator[Key]:
-        """The keys in a slice that open a box."""
-        for key in candidates(octets):
+    def _fitting(self, keys: Iterable[SharedKey]) -> Iterator[Key]:
+        """Those of the keys that a connection wants: the client's key says it, or a box that is opened."""
+        for key in keys:
             for target in self._left:
-                if _is_opened(target, key):
-                    self._left.remove(target)
-                    yield SharedKey(target.client, None, key)
-                    break
+                is_proven = any(self._sodium.open(key.key, box.nonce, box.octets) is not None for box in target.boxes)
+                if key.client is None and is_proven:
+                    yield SharedKey(target.client, None, key.key)
+                elif key.client is not None and target.client in (None, key.client) and (is_proven or not target.boxes):
+                    yield key
+                else:
+                    continue
+                self._left.remove(target)
+                break
             if not self._left:
                 return
 
@@ -161,13 +140,14 @@ def candidates(octets: bytes) -> Iterator[bytes]:
 
 def connections(octets: bytes) -> Iterator[SharedKey]:
     """The keys of libzmq's connections in some octets whose first is aligned."""
+    sodium = Sodium()
     for shift in _SHIFTS:
         for at in _places(octets[shift:], 3):
-            if (found := _connection(octets, at + shift)) is not None:
+            if (found := _connection(sodium, octets, at + shift)) is not None:
                 yield found
 
 
-def _connection(octets: bytes, at: int) -> SharedKey | None:
+def _connection(sodium: Sodium, octets: bytes, at: int) -> SharedKey | None:
     """The key of a connection, if the own transient public key of one of its ends is at a place."""
     keys = octets[at : at + 4 * KEY_SIZE]
     if at < 3 * KEY_SIZE or len(keys) < 3 * KEY_SIZE:  # another slice has it whole
@@ -176,13 +156,13 @@ def _connection(octets: bytes, at: int) -> SharedKey | None:
     if keys[KEY_SIZE - 1 : KEY_SIZE] > b"\x7f" or len(set(keys[: 3 * KEY_SIZE])) < _LEAST_DISTINCT_OF_THREE:
         return None
     own, secret, *others = (keys[begin : begin + KEY_SIZE] for begin in range(0, 4 * KEY_SIZE, KEY_SIZE))
-    if crypto_scalarmult_base(secret) == own:
+    if public_of(secret) == own:
         for other in others:
-            key = _agree(other, secret) if len(other) == KEY_SIZE else None
+            key = sodium.shared(other, secret) if len(other) == KEY_SIZE else None
             if key is not None and key in octets[max(0, at - _AROUND) : at + _AROUND]:
                 # A client has its long-term keys before, a server only its secret one.
                 before = (octets[at - back : at] for back in (2 * KEY_SIZE, 3 * KEY_SIZE))
-                if any(crypto_scalarmult_base(pair[KEY_SIZE : 2 * KEY_SIZE]) == pair[:KEY_SIZE] for pair in before):
+                if any(public_of(pair[KEY_SIZE : 2 * KEY_SIZE]) == pair[:KEY_SIZE] for pair in before):
                     return SharedKey(own, other, key)
                 return SharedKey(other, own, key)
     return None
@@ -206,67 +186,31 @@ def looks_random(key: bytes) -> bool:
     return len(set(key)) >= _LEAST_DISTINCT and not key.isascii()
 
 
-def _agree(public: bytes, secret: bytes) -> bytes | None:
-    try:
-        key: bytes = crypto_box_beforenm(public, secret)
-    except (CryptoError, RuntimeError):
-        return None
-    return key
-
-
-def _is_opened(target: SearchTarget, key: bytes) -> bool:
-    """Whether a precomputed key opens one of the boxes of a connection."""
-    for box in target.boxes:
-        try:
-            crypto_secretbox_open(box.octets, box.nonce, key)
-        except CryptoError:
-            continue
-        return True
-    return False
-
-
 @contextmanager
-def _memory(pid: int) -> Iterator[int]:
-    """A descriptor of the memory of a process; raises SearchError."""
+def _opened(name: str, title: str) -> Iterator[int]:
+    """A descriptor of a file; raises SearchError."""
     try:
-        file = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise SearchError(f"there is no process {pid}") from None
+        raise SearchError(f"{title}: there is none") from None
     except OSError as error:
-        raise SearchError(f"process {pid}: its memory cannot be read ({error.strerror}); as root it can") from error
+        hint = "; root may read it" if isinstance(error, PermissionError) else ""
+        raise SearchError(f"{title}: {error.strerror}{hint}") from error
     try:
         yield file
     finally:
         os.close(file)
 
 
-def _writable(pid: int) -> list[Region]:
+def _writable(pid: int) -> list[FilePart]:
     """The private writable memory of a process: the heap first, memory of files last."""
     found = [
         (
             not mapping.path.startswith("[heap"),
             bool(mapping.file[1]),
-            Region(mapping.begin, mapping.end - mapping.begin),
+            FilePart(mapping.begin, mapping.end - mapping.begin, mapping.begin),
         )
         for mapping in mappings(pid)
         if mapping.rights.startswith("rw") and mapping.rights.endswith("p")
     ]
     return [region for _, _, region in sorted(found)]
-
-
-def _dumped(file: int, name: str) -> list[Region]:
-    """The writable memory in a core dump; raises SearchError if it is no core dump."""
-    head = os.pread(file, 64, 0)
-    try:
-        magic, bits, order, kind, segments_at, count = _CORE_HEADER.unpack(head[: _CORE_HEADER.size])
-    except struct.error:
-        magic = b""
-    if magic != b"\x7fELF" or (bits, order, kind) != (2, 1, _CORE):
-        raise SearchError(f"{name}: no core dump (ELF, 64 bits)")
-    table = os.pread(file, count * _SEGMENT.size, segments_at)
-    table = table[: len(table) // _SEGMENT.size * _SEGMENT.size]
-    return [
-        Region(offset, size)
-        for kind, flags, offset, _, _, size, _, _ in _SEGMENT.iter_unpack(table)
-        if kind == _LOAD and flags & _WRITABLE and size
-    ]

@@ -1,4 +1,4 @@
-"""Finds the process of a TCP connection by the kernel's tables of sockets and processes' descriptors (proc(5))."""
+"""The kernel's tables of TCP sockets: their processes, by processes' descriptors, and their queues (proc(5))."""
 
 import contextlib
 import os
@@ -9,10 +9,17 @@ from typing import NamedTuple
 
 from zmtpsniff.host.processes import pids
 
-_INODE, _LOCAL, _REMOTE = 9, 1, 2  # columns of /proc/net/tcp
-_MAPPED = bytes(10) + b"\xff\xff"  # an IPv4 address as an IPv6 one
+_LOCAL, _REMOTE, _STATE, _QUEUES, _INODE = 1, 2, 3, 4, 9  # columns of /proc/net/tcp
+_TIME_WAIT = "06"
+_MAPPED = "0000000000000000FFFF0000"  # in front of an IPv4 address as an IPv6 one
 _LEAST_SECONDS = 0.1  # between two looks at all descriptors
 _SHARE = 10  # these looks take at most a tenth of the time
+
+
+_FRESH_SECONDS = 0.5
+
+Queues = tuple[int, int]
+"""Octets that the program has not taken, and octets that the other side has not acknowledged (Recv-Q, Send-Q)."""
 
 
 class SocketEnds(NamedTuple):
@@ -34,7 +41,7 @@ class SocketTable:
         """The processes (as numbers) of those ends that belong to a process of this machine.
 
         An end that several network namespaces have counts only in ours. The process of a loopback address is looked
-        for only in ours.
+        for only in ours. Raises ValueError if an end is no address and port.
         """
         wanted = set(connections)
         inodes = self._inodes(wanted)
@@ -91,6 +98,26 @@ class SocketTable:
                 self._holders.setdefault(inode, (pid, name))
 
 
+class KernelQueues:
+    """The queues of the TCP sockets in our network namespace. It needs no privileges."""
+
+    def __init__(self) -> None:
+        """Look when somebody asks."""
+        self._found: dict[tuple[str, str], str] = {}
+        self._next_look = 0.0
+
+    def of(self, local: str, remote: str) -> Queues | None:
+        """The queues of an end of a connection, at most half a second old; None if there is no such socket here."""
+        if time.monotonic() >= self._next_look:
+            self._found = {ends: queues for ends, queues, _ in _table("self")}
+            self._next_look = time.monotonic() + _FRESH_SECONDS
+        try:
+            sent, _, taken = self._found[_digits(SocketEnds(local, remote))].partition(":")
+        except (KeyError, ValueError):  # or an end that is no address
+            return None
+        return int(taken, 16), int(sent, 16)
+
+
 def has_sockets(pid: int) -> bool:
     """Whether a process has any socket."""
     return any(True for _ in _open_sockets(pid))
@@ -128,38 +155,39 @@ def _network(pid: int | str) -> str | None:
 
 def _sockets(pid: int | str, wanted: set[SocketEnds]) -> dict[SocketEnds, int]:
     """The inodes of those connections that are in the network namespace of a process."""
-    found = {}
-    keys = {(pack(each.local), pack(each.remote)): each for each in wanted}
+    keys = {_digits(each): each for each in wanted}
+    return {
+        connection: inode
+        for ends, _, inode in _table(pid)
+        if inode and (connection := keys.get(ends))  # none: not accepted yet
+    }
+
+
+def _table(pid: int | str) -> Iterator[tuple[tuple[str, str], str, int]]:
+    """The sockets in the network namespace of a process: their ends as digits, their queues, their inodes."""
     for name in ("tcp", "tcp6"):
-        try:
-            with open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
-                lines = file.readlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            fields = line.split()
-            ends = _end(fields[_LOCAL]), _end(fields[_REMOTE])
-            inode = int(fields[_INODE])
-            if inode and (connection := keys.get(ends)):  # none: TIME_WAIT, or not accepted yet
-                found[connection] = inode
-    return found
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
+            for line in file.readlines()[1:]:
+                fields = line.split()
+                if fields[_STATE] != _TIME_WAIT:
+                    ends = fields[_LOCAL].removeprefix(_MAPPED), fields[_REMOTE].removeprefix(_MAPPED)
+                    yield ends, fields[_QUEUES], int(fields[_INODE])
 
 
-def pack(text: str) -> bytes:
-    """An end as text as 18 octets; raises ValueError."""
+def _digits(ends: SocketEnds) -> tuple[str, str]:
+    """Both ends as /proc/net/tcp has them, an IPv4 address in its own form; raises ValueError."""
+    return _end(ends.local), _end(ends.remote)
+
+
+def _end(text: str) -> str:
     host, _, port = text.rpartition(":")
     try:
         if host.startswith("[") and host.endswith("]"):
             address = socket.inet_pton(socket.AF_INET6, host[1:-1].partition("%")[0])
         else:
-            address = _MAPPED + socket.inet_pton(socket.AF_INET, host)
+            address = socket.inet_pton(socket.AF_INET, host)
     except OSError as error:
         raise ValueError(f"{text}: no address and port") from error
-    return address + int(port).to_bytes(2, "big")
-
-
-def _end(text: str) -> bytes:
-    """An end of /proc/net/tcp as 18 octets: its address is in words of the machine's order."""
-    address, _, port = text.partition(":")
-    octets = b"".join(bytes.fromhex(address[at : at + 8])[::-1] for at in range(0, len(address), 8))
-    return (octets if len(octets) == 16 else _MAPPED + octets) + bytes.fromhex(port)
+    # The words of an address are in the machine's order.
+    words = "".join(address[at : at + 4][::-1].hex() for at in range(0, len(address), 4))
+    return f"{words}:{int(port):04x}".upper().removeprefix(_MAPPED)
