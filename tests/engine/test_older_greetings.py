@@ -13,6 +13,9 @@ from tests.world.tap import load, save
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.engine.older_greetings import OlderGreetings, select
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import FIN, RST
+from zmtpsniff.words import link_types
 
 SECOND = 1_000_000_000
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
@@ -37,10 +40,15 @@ def _at(second: int, count: int = 3) -> list[Packet]:
     return [(second * SECOND + number, 1, b"", 0, None) for number in range(count)]
 
 
+def _ends(packet: Packet) -> bool:
+    """Whether it ends a connection."""
+    return any(segment[5] & (FIN | RST) for segment in HeaderDecoder().segments([packet], 1))
+
+
 @pytest.mark.parametrize("path", sampled(RECORDED), ids=lambda path: path.name)
 def test_types_are_those_that_dissection_finds(path: Path) -> None:
     greetings = OlderGreetings()
-    greetings.take(Block.of(load(path)))
+    greetings.take(Block.of([packet for packet in load(path) if not _ends(packet)]))
     told = {
         (event.src, event.dst): event.socket_type
         for event in zmtpsniff.open(path)
@@ -61,6 +69,30 @@ def test_text_that_looks_like_a_greeting_is_none() -> None:
     for _, link, octets, wire, _ in packets:
         greetings.take(Block.of([(0, link, octets, wire, None)]) if octets != ready else Block.of(quoted))
     assert greetings.greeted() == {}
+
+
+@pytest.mark.parametrize("flags", [0x02, 0x12, 0x11, 0x14], ids=["SYN", "SYN-ACK", "FIN", "RST"])
+def test_a_port_that_is_used_again_has_no_type(flags: int) -> None:
+    """The greetings of the next connection may be missing: those of the one before are not its own."""
+    packets = load(REQ_REP)
+    greetings = OlderGreetings()
+    last = max(place for place, packet in enumerate(packets) if b"\x05READY" in packet[2])
+    greetings.take(Block.of(packets[: last + 1]))
+    assert len(greetings.greeted()) == 2
+    time_ns, link, octets, wire, _ = packets[0]
+    assert (link, octets[47]) == (link_types.ETHERNET, 0x02)
+    greetings.take(Block.of([(time_ns, link, octets[:47] + bytes([flags]) + octets[48:], wire, None)]))
+    assert greetings.greeted() == {}
+
+
+def test_only_packets_before_the_window_are_taken(tmp_path: Path) -> None:
+    packets = load(REQ_REP)
+    ends = [place for place, packet in enumerate(packets) if packet[2][47] & 0x05]
+    assert ends
+    (name,) = _ring(tmp_path, [packets])
+    begin_ns = packets[ends[0]][0]
+    assert len(select([name], begin_ns=begin_ns).greeted) == 2
+    assert select([name], begin_ns=packets[-1][0] + (packets[-1][0] == begin_ns)).greeted == {}
 
 
 def test_only_files_with_packets_inside(tmp_path: Path) -> None:

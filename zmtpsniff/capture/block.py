@@ -1,7 +1,6 @@
 """Packets in a block of octets, without an object for each of them."""
 
 from array import array
-from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 
@@ -88,18 +87,6 @@ class Block:
         if self.base is None:
             return [0] * len(self)
         return [begin + self.base for begin in self._numbers(_BEGIN)]
-
-    def holders(self, octets: bytes) -> list[int]:
-        """The places of packets that hold ``octets``. The packets stand one behind the other, as in a file."""
-        begins, sizes = self._numbers(_BEGIN), self._numbers(_SIZE)
-        found = []
-        at = self.octets.find(octets)
-        while at >= 0:
-            place = bisect(begins, at) - 1
-            if place >= 0 and at + len(octets) <= begins[place] + sizes[place]:
-                found.append(place)
-            at = self.octets.find(octets, at + 1)
-        return found
 
     @property
     def captured(self) -> int:

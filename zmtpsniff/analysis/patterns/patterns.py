@@ -67,7 +67,7 @@ class Patterns:
         ``rules`` may declare the type of a bound socket, for connections that do not announce it. ``greeted`` are the
         types that sockets announced before the first event, by their own address and that of the peer.
         """
-        self._greeted = greeted or {}
+        self._greeted = dict(greeted or {})
         self._rules_of_user = [rule for rule in rules if rule.socket_type]
         self._senders = Senders()
         self._bound = BoundSockets()
@@ -491,6 +491,9 @@ class Patterns:
         self._on_message.pop(event.flow, None)
         self._waiting.pop(event.flow, None)
         self._blinded.discard(event.flow)
+        if self._greeted:  # the next connection of these addresses is another one
+            self._greeted.pop((event.client.address, event.server.address), None)
+            self._greeted.pop((event.server.address, event.client.address), None)
         self._now_ns = max(self._now_ns, event.end_ns)
         if conversation is not None:
             if conversation.inference is not None or conversation.dossier.guesses is not None:
