@@ -18,7 +18,7 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.utils import wrpcap, wrpcapng
 
-from tests.support.examples import examples
+from tests.support.examples import crossed, examples
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.source import CaptureError
@@ -243,8 +243,7 @@ def test_bad_block_ends_the_file(tmp_path: Path, block: bytes) -> None:
     assert f"offset {len(good)}" in source.faults[0].detail
 
 
-@pytest.mark.parametrize("compression", [None, *COMPRESSIONS])
-@pytest.mark.parametrize("writer", [wrpcap, wrpcapng])
+@pytest.mark.parametrize(("writer", "compression"), crossed([wrpcap, wrpcapng], [None, *COMPRESSIONS]))
 def test_what_scapy_writes(tmp_path: Path, writer: object, compression: str | None) -> None:
     sent = [Ether() / IP(dst="10.0.0.1") / TCP(dport=5555, seq=number) / (b"x" * number) for number in range(300)]
     for number, packet in enumerate(sent):

@@ -7,7 +7,8 @@ import time
 import pytest
 
 from tests.support.conversation import check, check_end, closed, converse
-from tests.support.live_program import PROGRAM, LiveProgram, Record, engines, live, running, wait_for
+from tests.support.examples import crossed
+from tests.support.live_program import PROGRAM, LiveProgram, Record, engine_names, engines, live, running, wait_for
 from tests.support.namespaces import Side, needs_namespaces
 
 pytestmark = needs_namespaces
@@ -144,8 +145,10 @@ def test_killed_it_leaves_no_process(engine: str, sides: tuple[Side, Side]) -> N
         wait_for(lambda: not running(children), 30)
 
 
-@engines(slow=SLOW)
-@pytest.mark.parametrize("numbers", [[signal.SIGTERM], [signal.SIGINT] * 2], ids=["once", "twice"])
+@pytest.mark.parametrize(
+    ("engine", "numbers"),
+    crossed(engine_names(("dumpcap", "scapy", *SLOW), SLOW), [[signal.SIGTERM], [signal.SIGINT] * 2]),
+)
 def test_signals_end_it_with_totals(engine: str, numbers: list[signal.Signals], sides: tuple[Side, Side]) -> None:
     here, _ = sides
     with live("--engine", engine, "-i", "lo", "-f", "tcp", prefix=here.command()) as program:
@@ -164,7 +167,7 @@ def test_signals_end_it_with_totals(engine: str, numbers: list[signal.Signals], 
     assert records[-1]["messages"] == sum(record["type"] == "message" for record in records)
 
 
-@engines(only=("dumpcap", "scapy"))  # one beside us, one within
+@engines(only=("dumpcap", "scapy"), slow=("scapy",))  # one beside us, one within
 def test_a_slow_reader_gets_everything(engine: str, sides: tuple[Side, Side]) -> None:
     here, _ = sides
     with live("--engine", engine, "-i", "lo", "-f", "tcp", prefix=here.command(), reads=False) as program:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -32,7 +33,7 @@ def status_of(pid: int) -> dict[str, str]:
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-@engines()
+@engines(slow=("tcpdump",))
 def test_started_with_sudo_it_goes_on_as_the_invoking_user(engine: str) -> None:
     port = free_port()
     with live("-i", "lo", "-f", f"tcp port {port}", "--engine", engine, prefix=SUDO) as program:
@@ -142,6 +143,7 @@ def test_it_needs_nothing_more_that_only_root_may_read(command: list[str], tmp_p
 def _talk_until(is_over: Callable[[], object], port: int) -> None:
     while is_over() is None:
         request_and_reply(1, port)
+        time.sleep(0.1)  # for the program to start, or this takes its processor
 
 
 PLUG_IN = """

@@ -200,21 +200,6 @@ def test_an_extcap_program_whose_tshark_is_killed_ends_with_the_capture() -> Non
         assert running(children) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["-i", "lo", "-f", "tcp porrt 5"], "syntax error"),
-        (["-i", "no-such-interface0"], "no-such-interface0"),
-    ],
-)
-def test_what_cannot_be_captured_is_told_in_one_line(options: list[str], said: str) -> None:
-    command = [*PROGRAM, "--engine", "tshark", *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
-
-
 @pytest.mark.parametrize("there", [[], ["tshark"]])
 def test_what_is_missing_is_told_in_one_line(tmp_path: Path, there: list[str]) -> None:
     for name in there:

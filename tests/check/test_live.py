@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 import zmq
 
-from tests.support.live_program import engines, needs_privilege, wait_for
+from tests.support.examples import crossed
+from tests.support.live_program import engine_names, needs_privilege, wait_for
 from tests.support.ports import free_port
+from tests.support.runner import run
 from zmtpsniff.check.formats import FORMATS
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "check", "--live", "-v", "-i", "lo", "-T", "json"]
@@ -71,7 +73,7 @@ def _running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def _orders(count: int, answered: bool = True) -> Callable[[int], None]:
-    def run(port: int) -> None:
+    def talk(port: int) -> None:
         with zmq.Context() as context, context.socket(zmq.REP) as rep, context.socket(zmq.REQ) as req:
             for socket in (rep, req):
                 socket.linger = 0
@@ -85,7 +87,7 @@ def _orders(count: int, answered: bool = True) -> Callable[[int], None]:
                     rep.send(b"confirmed")
                     req.recv()
 
-    return run
+    return talk
 
 
 def _ended(process: subprocess.Popen[str]) -> tuple[int, dict[str, bool]]:
@@ -95,17 +97,18 @@ def _ended(process: subprocess.Popen[str]) -> tuple[int, dict[str, bool]]:
 
 
 @needs_privilege
-@engines(only=("dumpcap", "scapy"))
 @pytest.mark.parametrize(
-    ("count", "answered", "broken"),
-    [
-        (25, True, set()),
-        (25, False, {"every request answered"}),
-        (5, True, {"orders flow", "orders are confirmed"}),
-    ],
-    ids=["good", "unanswered", "too-few"],
+    ("engine", "count", "answered", "broken"),
+    crossed(
+        engine_names(("dumpcap", "scapy")),
+        [
+            pytest.param(25, True, set()),
+            pytest.param(25, False, {"every request answered"}),
+            pytest.param(5, True, {"orders flow", "orders are confirmed"}),
+        ],
+    ),
 )
-def test_live_traffic(count: int, answered: bool, broken: set[str], engine: str, tmp_path: Path) -> None:
+def test_live_traffic(engine: str, count: int, answered: bool, broken: set[str], tmp_path: Path) -> None:
     port = free_port()
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
@@ -120,9 +123,7 @@ def test_live_traffic(count: int, answered: bool, broken: set[str], engine: str,
 
 def _closed(file: Path) -> bool:
     """Whether what was saved so far holds the end of the connection."""
-    command = [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
-    records = map(json.loads, done.stdout.splitlines())
+    records = map(json.loads, run("read", "-T", "json", file).stdout.splitlines())
     return any(each["type"] == "connection" and each["end"] != "open" for each in records)
 
 

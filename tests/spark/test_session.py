@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import zmtpsniff
-from tests.spark.local_job import take
 from tests.support.both_cores import built_core
 from tests.support.no_java import without_java
 from tests.support.paths import FIXTURES
@@ -168,6 +167,9 @@ def test_settings_of_the_user_win(spark_installed: None, tmp_path: Path) -> None
 
 def test_what_is_started(tmp_path: Path) -> None:
     """Nothing without work."""
+    pytest.importorskip("pyarrow")
+    from tests.spark.local_job import take
+
     take([CAPTURE], tmp_path / "out")
     session: Any = LazySession("local[2]")
     assert take([CAPTURE], tmp_path / "out", session)[:2] == (0, 1)

@@ -15,6 +15,7 @@ from ctypes.util import find_library
 from typing import Any
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 
 Record = dict[str, Any]
 PROGRAM = [sys.executable, "-m", "zmtpsniff", "live"]
@@ -36,8 +37,12 @@ def engines(
     Tests with those in ``slow`` are marked so.
     """
     names = [name for name in only if not (several_interfaces and name in _SINGLE)]
-    marks = {name: [_missing(name), *([pytest.mark.slow] if name in slow else [])] for name in names}
-    return pytest.mark.parametrize("engine", [pytest.param(name, marks=marks[name]) for name in names])
+    return pytest.mark.parametrize("engine", engine_names(names, slow))
+
+
+def engine_names(names: Sequence[str] = ENGINES, slow: Collection[str] = ()) -> "list[ParameterSet]":
+    """Engines as values of a parameter, which are skipped where they are missing."""
+    return [pytest.param(name, marks=[_missing(name), *[pytest.mark.slow] * (name in slow)]) for name in names]
 
 
 def _missing(engine: str) -> pytest.MarkDecorator:
