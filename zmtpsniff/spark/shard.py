@@ -145,14 +145,14 @@ class Shard:
         """The state of the series, and its stages."""
         try:
             kept = self._states.series()
-            return kept, Stages(self._settings, kept.stages, self._diagnoses)
+            return kept, Stages(self._settings, kept.stages, self._is_first)
         except StateError:
             self.has_unreadable_states = True
-            return SeriesState(), Stages(self._settings, b"", self._diagnoses)
+            return SeriesState(), Stages(self._settings, b"", self._is_first)
 
     @property
-    def _diagnoses(self) -> bool:
-        """Whether it has the findings, which one shard has for all."""
+    def _is_first(self) -> bool:
+        """Whether it has the findings, and keeps the states, which one shard does for all."""
         return self.spec.number == 0
 
     def _connections(self, state: bytes | None) -> Connections:
@@ -211,7 +211,9 @@ class Shard:
         yield Events(self.stages.findings(totals), provisional=True)  # type: ignore[arg-type]
 
     def _keep(self) -> None:
-        """Keep the state that all groups share for the next run."""
+        """Keep the state that all groups share for the next run; all shards have the same one."""
+        if not self._is_first:
+            return
         conn_ids = dict(list(self.conn_ids.items())[-_KEPT_IDS:])
         runs = self.packets.runs()
         files = {file: self.files[file] for _, file, _ in runs}

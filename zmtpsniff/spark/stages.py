@@ -9,7 +9,7 @@ import pickle
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from operator import attrgetter
-from types import FunctionType, NoneType
+from types import FunctionType, MethodType, NoneType
 from typing import Any
 
 import msgspec
@@ -75,65 +75,63 @@ def method(owner: Any, name: str) -> Any:
     return getattr(owner, name)
 
 
-class _Pickler(pickle.Pickler):
-    def reducer_override(self, value: Any) -> Any:
-        if hasattr(value, "__func__") and not isinstance(value, type):
-            return method, (value.__self__, value.__name__)
-        return NotImplemented
+def blank(kind: int) -> Any:
+    """A linked object whose fields are still to come."""
+    made: Any = _LINKED[kind]
+    return made(*[None] * len(made.__struct_fields__))
 
+
+def shared(name: str) -> Any:
+    """An object that each process has."""
+    return _SHARED[name]
+
+
+_OURS = {function.__name__: function for function in (method, blank, shared)}
+
+
+class _Pickler(pickle.Pickler):
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
-        self._numbers: dict[Any, int] = {}  # of linked objects
-        self._waiting: list[Any] = []
+        self._waiting: list[Any] = []  # linked objects whose fields are not saved yet
 
-    def persistent_id(self, value: Any) -> Any:
-        if not isinstance(value, _LINKED):
-            return _NAMES.get(id(value))
-        if value not in self._numbers:
-            self._numbers[value] = len(self._numbers)
+    def reducer_override(self, value: Any) -> Any:
+        """How an object is saved that is no plain data. A persistent_id() would be asked about each number, too."""
+        if isinstance(value, _LINKED):
             self._waiting.append(value)
-        return _LINKED.index(type(value)), self._numbers[value]
+            return blank, (_LINKED.index(type(value)),)
+        name = _NAMES.get(id(value))
+        if name is not None:
+            return shared, (name,)
+        if isinstance(value, MethodType):
+            return method, (value.__self__, value.__name__)
+        return NotImplemented
 
     def dump_all(self, value: Any) -> None:
         """Save an object, and behind it the fields of linked ones."""
         self.dump(value)
         while self._waiting:
-            one = self._waiting.pop()
-            self.dump((one, msgspec.structs.astuple(one)))
+            some, self._waiting = self._waiting, []
+            self.dump([(one, msgspec.structs.astuple(one)) for one in some])
+        self.dump([])
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO) -> None:
-        super().__init__(file)
-        self._linked: dict[Any, Any] = {}
-        self._waits = 0  # those whose fields are still to come
-
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) == (__name__, "method"):
-            return method
+        if module == __name__ and name in _OURS:
+            return _OURS[name]
         is_ours = module.startswith(_PACKAGES)
         found = super().find_class(module, name) if is_ours or name in _OTHERS.get(module, ()) else None
         if not callable(found) or (is_ours and not isinstance(found, type | FunctionType)):
             raise pickle.UnpicklingError(f"{module}.{name} has no state")
         return found
 
-    def persistent_load(self, name: Any) -> Any:
-        if isinstance(name, str):
-            return _SHARED[name]
-        if name not in self._linked:
-            kind: Any = _LINKED[name[0]]
-            self._linked[name] = kind(*[None] * len(kind.__struct_fields__))
-            self._waits += 1
-        return self._linked[name]
-
     def load_all(self) -> Any:
         """Load an object that dump_all() saved."""
         value = self.load()
-        while self._waits:
-            one, fields = self.load()
-            self._waits -= 1
-            for field, content in zip(one.__struct_fields__, fields, strict=True):
-                setattr(one, field, content)
+        while some := self.load():
+            for one, fields in some:
+                for field, content in zip(one.__struct_fields__, fields, strict=True):
+                    setattr(one, field, content)
         return value
 
 
