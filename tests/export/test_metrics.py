@@ -31,7 +31,7 @@ from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error
 from zmtpsniff.export.metrics import MOST_SERVICES, Metrics
 
-LABELS = ("service", "host", "sender", "socket_type", "action", "code", "severity", "le")
+LABELS = ("service", "program", "host", "sender", "socket_type", "action", "code", "severity", "le")
 CAPTURES = ["m31_req_rep.pcap", "m31_pub_sub.pcap", "rec_proxy.pcap", "rec_odd_subscriptions.pcap", "app_jupyter.pcap"]
 
 
@@ -142,6 +142,23 @@ def test_the_work_of_peers_is_that_of_their_hosts() -> None:
     going_on = [event for event in events if isinstance(event, Connection)]
     found = made([event for event in events if not isinstance(event, Connection)], *going_on)
     assert (found["zmtp_peers_taken_total", workers], found["zmtp_peers_in_hand", workers]) == (11, 1)
+
+
+def test_programs_that_pass_on_have_a_queue() -> None:
+    found = made(list(zmtpsniff.open(FIXTURES / "systems/worker_stops.pcap.gz")))
+    queues = {labels: value for (name, labels), value in found.items() if name == "zmtp_programs_queue"}
+    assert queues == {("10.9.0.58",): 0, ("10.9.0.62",): 78, ("10.9.0.66",): 0}  # their ports are those of clients
+    assert found["zmtp_programs_passed_total", ("10.9.0.62",)] == 24
+    found = made(list(zmtpsniff.open(FIXTURES / "rec_proxy.pcap")))
+    assert found["zmtp_programs_passed_total", ("127.0.0.1:5572",)] == 11
+
+
+def test_programs_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zmtpsniff.export.metrics.MOST_PROGRAMS", 1)
+    found = made(list(zmtpsniff.open(FIXTURES / "systems/worker_stops.pcap.gz")))
+    queues = {labels: value for (name, labels), value in found.items() if name == "zmtp_programs_queue"}
+    assert queues.keys() > {("other",)}
+    assert (len(queues), sum(queues.values())) == (2, 78)
 
 
 @pytest.mark.parametrize("name", ["rec_reconnect_storm.pcap", "rec_plain_wrong_password.pcap", "m31_req_rep.pcap"])

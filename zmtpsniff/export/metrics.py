@@ -15,11 +15,12 @@ from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
-from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure, PeerRow
+from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure, PeerRow, QueueRow
 from zmtpsniff.errors import Error
 
 MOST_SERVICES = 100  # that have labels of their own
 MOST_PEERS = 500  # hosts of peers of services, likewise
+MOST_PROGRAMS = 100  # that pass messages on, likewise
 OTHER = "other"  # the label of all others
 # Upper ends of the buckets for times to reply, in seconds.
 BOUNDS = (1e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -30,6 +31,7 @@ _PATIENCE = 1.5  # seconds; a live capture gives a batch once a second at least,
 _SOCKET = ("service", "sender", "socket_type")
 _PEER = ("service", "host")
 _FINDING = ("code", "severity", "service")
+_PROGRAM = ("program",)
 _PAGE = sysconf("SC_PAGE_SIZE")
 _METRICS: dict[str, Any] = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
@@ -50,6 +52,8 @@ _FAMILIES: tuple[tuple[Any, str, str, Sequence[str]], ...] = (  # kind, name, me
     (GaugeMetricFamily, "zmtp_findings", "Findings so far; zmtpsniff explain CODE says more.", _FINDING),
     (GaugeMetricFamily, "zmtp_findings_active", "Findings that happened in the last minute.", _FINDING),
     *((_METRICS[one.metric], _peer_family(one), one.meaning, _PEER) for one in PEER_FIGURES if one.metric),
+    (CounterMetricFamily, "zmtp_programs_passed", "Messages that programs passed on.", _PROGRAM),
+    (GaugeMetricFamily, "zmtp_programs_queue", "Messages that programs took and have not passed on.", _PROGRAM),
 )
 
 _Counts = dict[str, Counter[tuple[str, ...]]]  # by the name of a family: numbers by the values of its labels
@@ -123,6 +127,9 @@ class FindingsSource(Protocol):
     def peers(self, going_on: Iterable[Connection], /) -> Iterable[PeerRow]:
         """The work of each peer, with the connections that are not over."""
 
+    def queues(self) -> Iterable[QueueRow]:
+        """The queues of programs that pass messages on, complete once findings() was asked."""
+
 
 class Metrics:
     """Counts events by service: the address that peers connect to.
@@ -143,6 +150,7 @@ class Metrics:
         self._diagnosis = diagnosis
         self._services: set[str] = set()
         self._hosts: set[tuple[str, str]] = set()  # services with hosts of their peers
+        self._programs: set[str] = set()  # that pass messages on
         self._flows: dict[int, list[int]] = {}  # flows with replies: the latencies of their service
         self._over: _Counts = {name: Counter() for _, name, _, _ in _FAMILIES}
         self._open: dict[int, Connection] = {}  # by flow: those whose last summary has not come
@@ -213,6 +221,7 @@ class Metrics:
         for connection in self._open.values():
             self._count(now, connection, is_open=True)
         self._count_peers(now)
+        self._count_queues(now)
         self._now = now
 
     def _count(self, counts: _Counts, connection: Connection, is_open: bool) -> None:
@@ -239,6 +248,18 @@ class Metrics:
                 if one.metric:
                     value = getattr(row, one.field)
                     counts[_peer_family(one)][labels] += value / 1e9 if one.kind == "time" else value
+
+    def _count_queues(self, counts: _Counts) -> None:
+        """Add up the queues of the programs that pass messages on."""
+        for row in self._diagnosis.queues():
+            program = row.program if row.program in self._services else host_of(row.program)
+            if program not in self._programs:
+                if len(self._programs) >= MOST_PROGRAMS:
+                    program = OTHER
+                else:
+                    self._programs.add(program)
+            counts["zmtp_programs_passed"][program,] += row.passed
+            counts["zmtp_programs_queue"][program,] += row.left
 
     def _latencies_of(self, reply: Message | BatchSide) -> list[int]:
         service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=port_of))

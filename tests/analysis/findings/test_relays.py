@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import Message
+from dissectors.events import Capture, Message
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.relays import RelayHost, SocketEnd
+from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators
@@ -33,9 +34,23 @@ FAULTS = {  # the finding, and the socket where the fault is
     "worker_dies": ("worker-closed", "10.9.0.31:33278"),
 }
 
+OVER = Capture(0, 0, 0, 0, 0, 0, 0)
+
 
 def diagnosed(name: str) -> list[Finding]:
     return [one for one in all_findings(name) if one.severity != "note"]
+
+
+@pytest.mark.parametrize("name", [*FAULTS, "healthy_service"])
+def test_while_it_goes_on_no_other_place_is_accused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message on its way is not lost yet."""
+    monkeypatch.setattr(files, "CHUNK", 4000)  # octets
+    diagnosis = Diagnosis()
+    told = set()
+    for events in open_files([SYSTEMS / f"{name}.pcap.gz"], Settings(), Collaborators(witness=diagnosis)).batches():
+        diagnosis.take(events)
+        told |= {(one.code, one.endpoints[0]) for one in diagnosis.findings() if one.severity != "note"}
+    assert told == {FAULTS[name]} if name in FAULTS else not told
 
 
 def all_findings(name: str) -> list[Finding]:
@@ -82,7 +97,7 @@ def test_statistics_have_the_same_findings() -> None:
 
 def told(scene: Scene) -> list[Finding]:
     diagnosis = Diagnosis()
-    diagnosis.take(scene.events)
+    diagnosis.take([*scene.events, OVER])
     return [one for one in diagnosis.findings() if one.severity != "note"]
 
 
@@ -142,7 +157,7 @@ def test_a_reply_for_a_client_that_has_gone_is_a_note_about_the_broker() -> None
         if number < 2:
             scene.say(1, *reply.frames[1:], by_server=True, answers=asked)
     diagnosis = Diagnosis()
-    diagnosis.take(scene.events)
+    diagnosis.take([*scene.events, OVER])
     (found,) = (one for one in diagnosis.findings() if one.code == "reply-to-nobody")
     assert (found.severity, found.count, found.endpoints) == ("note", 1, ["10.0.1.1:5555"])
 
@@ -168,7 +183,7 @@ def test_a_broker_whose_workers_have_closed_waits(comes_back: bool) -> None:
     for number in range(20, 30):
         scene.say(1, b"", b"%d" % number, after_ms=500)
     diagnosis = Diagnosis()
-    diagnosis.take(scene.events)
+    diagnosis.take([*scene.events, OVER])
     (found,) = (one for one in diagnosis.findings() if one.code == "not-passed-on")
     assert found.severity == ("error" if comes_back else "note")
     assert ("10.0.2.2:40000 and 10.0.2.3:40000 closed the connection" in found.summary) is not comes_back

@@ -93,6 +93,9 @@ def test_what_a_kernel_publishes_belongs_to_the_request() -> None:
         if not published or way.kind != "request":
             continue
         outputs += len(published)
+        answer = next(leg for leg in way.legs if leg.reply)
+        assert way.slowest is not None
+        assert way.slowest.ns == answer.time_ns - way.time_ns  # whatever it published meanwhile, and later
         request = message_of(way.legs[0], messages)
         asked = next(json.loads(frame)["msg_id"] for frame in request.frames if b'"msg_id"' in frame)  # type: ignore[arg-type, operator]
         for leg in published:

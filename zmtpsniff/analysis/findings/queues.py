@@ -33,6 +33,8 @@ _WAIT_NS = 500_000_000
 _SENDERS = 64  # sockets of one program
 _UNPASSED = 4096  # messages of one program
 
+_Waiting = tuple[int, int, int]  # a message: its time, packet and flow
+
 
 class QueueCount:
     """Messages that a program took, and those that it passed on, by time."""
@@ -49,18 +51,29 @@ class QueueCount:
         self._in: dict[int, int] = {}
         self._out: dict[int, int] = {}
         self._latest_ns = 0  # when it took the latest message that it passed on
-        self._unpassed: deque[tuple[int, int, int]] = deque(maxlen=_UNPASSED)  # time, packet, flow
+        self._unpassed: deque[_Waiting] = deque(maxlen=_UNPASSED)
+        self._open: deque[_Waiting] = deque(maxlen=_UNPASSED)  # those that it may pass on
 
-    def add(self, taken: Hop, passed: Hop | None) -> None:
-        """The program took a message, and passed it on; None: it has not until now."""
+    def hold(self, taken: Hop, *, is_open: bool = False) -> None:
+        """The program took a message and has not passed it on; ``is_open``: it still may."""
         leg = taken.leg
-        taken_ns = leg.time_ns
-        self.at = self.at or leg.dst
+        self._note(taken)
+        (self._open if is_open else self._unpassed).append((leg.time_ns, leg.packet, leg.flow))
+
+    def forget_open(self) -> None:
+        """Those that it might pass on are counted anew."""
+        self._open.clear()
+
+    def _note(self, taken: Hop) -> None:
+        self.at = self.at or taken.leg.dst
         if taken.way.kind == "request":
             self.asks = True
-        if passed is None:
-            self._unpassed.append((taken_ns, leg.packet, leg.flow))
-            return
+
+    def add(self, taken: Hop, passed: Hop) -> None:
+        """The program took a message, and passed it on."""
+        leg = taken.leg
+        taken_ns = leg.time_ns
+        self._note(taken)
         next_leg, taken_in, passed_in = passed.leg, self._in, self._out
         passed_ns = next_leg.time_ns
         if passed_ns - taken_ns >= _WAIT_NS:
@@ -86,9 +99,9 @@ class QueueCount:
         return 2 * self.guessed <= self.passed
 
     @property
-    def _held(self) -> list[tuple[int, int, int]]:
+    def _held(self) -> list[_Waiting]:
         """The messages that it has not passed on, nor any that came later."""
-        return [one for one in self._unpassed if one[0] > self._latest_ns]
+        return [one for each in (self._unpassed, self._open) for one in each if one[0] > self._latest_ns]
 
     @property
     def taken(self) -> int:

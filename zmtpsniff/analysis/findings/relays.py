@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from dissectors.address import host_of
 from dissectors.batches import MessageBatch
-from dissectors.events import Connection, Message, Octets, Problem, Severity
+from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
@@ -50,6 +50,7 @@ _TEAM_TIMES = 8  # longer than others that do the same
 _TOPICS = 1000
 _STOPPED = 3  # messages in a row that went no further
 _STOPPED_NS = 1_000_000_000
+_SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
 _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
 _SOCKETS = 4096  # of one host that are remembered
@@ -139,6 +140,29 @@ class _SlowPassage(NamedTuple):
     words: str
 
 
+class _Losses:
+    """Messages that went no further."""
+
+    def __init__(self) -> None:
+        self.seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
+        self.waits: dict[str, None] = {}  # hosts that wait for them
+
+    def add(self, kind: str, why: str, hop: Hop) -> None:
+        """A message went no further."""
+        leg = hop.leg
+        self.seen.setdefault((kind, why), Occurrences()).add(leg.time_ns, leg.packet, leg.flow)
+        self.waits[host_of(hop.way.first.leg.src if leg.reply else leg.src)] = None
+
+    def with_those(self, others: "_Losses") -> "_Losses":
+        """These and the others."""
+        both = _Losses()
+        for one in (self, others):
+            both.waits |= one.waits
+            for key, seen in one.seen.items():
+                both.seen.setdefault(key, Occurrences()).merge(seen)
+        return both
+
+
 class _Place:
     """A program that messages of ways came to."""
 
@@ -150,13 +174,13 @@ class _Place:
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
         self.slowest: list[_SlowPassage] = []  # a heap
         self._least_slow_ns = -1  # of these, once there are enough
-        self.waits: dict[str, None] = {}  # hosts that wait for what it lost
         self.asks: dict[tuple[str, str], None] = {}  # its socket and its peer's, to which it passes requests on
         self.queue = QueueCount()
         self.passed = 0
         self.first = 0  # of them those that are on their way there, not back
         self.passed_ns = 0  # the last time
-        self.lost: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
+        self.lost = _Losses()
+        self.stuck = _Losses()  # messages that it has had for long now, while their ways may go on
         # Of publications, by topic: those that went no further since the last one of that topic that did.
         self.missing: OrderedDict[Octets, list[Hop]] = OrderedDict()
 
@@ -196,20 +220,13 @@ class _Place:
         """How long the packets usually are on their way to its host and back; 0 if that is not known of most."""
         return self.network.percentile(50) if 2 * self.network.count > self.inside.count else 0
 
-    def lose(self, kind: str, why: str, hop: Hop) -> None:
-        """A message went no further."""
-        seen = self.lost.setdefault((kind, why), Occurrences())
-        leg = hop.leg
-        self.giver = self.giver or leg.src
-        seen.add(leg.time_ns, leg.packet, leg.flow)
-        self.waits[host_of(hop.way.first.leg.src if leg.reply else leg.src)] = None
-
     def publish(self, hop: Hop) -> None:
         """The program took a publication. If it went on, those of its topic before it that did not are lost."""
         topic = hop.topic
         if hop.is_passed:
             for missing in self.missing.pop(topic, ()):
-                self.lose("publication", "not-forwarded", missing)
+                self.giver = self.giver or missing.leg.src
+                self.lost.add("publication", "not-forwarded", missing)
             self.missing[topic] = []
             if len(self.missing) > _TOPICS:
                 self.missing.popitem(last=False)
@@ -308,6 +325,10 @@ class Relays(Inquiry):
         """The capture may lack messages."""
         self._ways.problem(event)
 
+    def totals(self, event: Capture) -> None:
+        """The capture is over, and so are all ways."""
+        self._take_ways(self._ways.finish(event.end_ns or 0))
+
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """A connection is over."""
         self._open.pop(event.flow, None)
@@ -336,6 +357,8 @@ class Relays(Inquiry):
         if len(way.hops) > 1:
             for one in passages(way):
                 taken, passed = one.taken, one.passed
+                if taken.answered and passed.line.sends == "publication":
+                    continue  # what a service tells of a request that it answers is not passed on
                 leg, next_leg = taken.leg, passed.leg
                 taker = self._place(leg.dst)
                 if leg.flow != next_leg.flow:
@@ -347,15 +370,23 @@ class Relays(Inquiry):
                 if self.passes_on(hop.leg.dst):
                     self._place(hop.leg.dst).publish(hop)
             return
+        self._end_at(way)
+
+    def _end_at(self, way: OpenWay, since_ns: int | None = None) -> None:
+        """A request or a job went no further; with ``since_ns``: it has not since then or longer, and still may."""
+        is_open = since_ns is not None
+        last = way.hops[-1]
         ended = self._ways.endings.ended(way)
-        if ended is not None and (ended.why != _TO_NOBODY or way.hops[-1].leg.reply):
-            self._place(ended.at).lose(way.kind, ended.why, way.hops[-1])
+        if ended is not None and (ended.why != _TO_NOBODY or last.leg.reply):
+            place = self._place(ended.at)
+            place.giver = place.giver or last.leg.src
+            if since_ns is None or last.leg.time_ns <= since_ns:
+                (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
         if not (way.kind == "job" if ended is None else ended.why in _HELD):
             return
-        last = way.hops[-1]
-        place = self._places.entries.get(self._ways.programs[last.leg.dst].sockets[0])
-        if place is not None and place.queue.passed and not self._ways.endings.is_blind(last):
-            place.queue.add(last, None)
+        held_by = self._places.entries.get(self._ways.programs[last.leg.dst].sockets[0])
+        if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
+            held_by.queue.hold(last, is_open=is_open)
 
     def _place(self, address: str) -> _Place:
         place = self._places.at(self._ways.programs[address].sockets[0])
@@ -367,8 +398,13 @@ class Relays(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Programs that are slow, or that lose messages."""
-        for way in self._ways.finish(now_ns):
-            self._take_way(way)
+        self._take_ways(self._ways.over())
+        for place in self._places.entries.values():
+            place.stuck = _Losses()
+            place.queue.forget_open()
+        for way in self._ways.going_on(now_ns):
+            if way.kind != "publication":
+                self._end_at(way, now_ns - _SETTLED_NS)
         teams: dict[str, list[_Place]] = {}  # places that one program gives messages to
         for place in self._places.entries.values():
             teams.setdefault(self._ways.programs[place.giver].sockets[0], []).append(place)
@@ -436,7 +472,8 @@ class Relays(Inquiry):
 
     def _lost(self, place: _Place, now_ns: int) -> Iterable[Claim]:
         """A place that passed messages on, and then took some that went no further."""
-        for (kind, why), seen in place.lost.items():
+        lost = place.lost.with_those(place.stuck)
+        for (kind, why), seen in lost.seen.items():
             if (kind, why) == ("job", "closed"):
                 yield from self._closed(place, seen)
             if why == _TO_NOBODY:
@@ -447,11 +484,11 @@ class Relays(Inquiry):
                     seen,
                     [place.at],
                 )
-            if why not in _LOST or place.passed < _LEAST:
+            begun_ns = seen.first_ns or 0
+            if why not in _LOST or place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
                 continue
             count = plural(seen.count, _NOUNS.get(why, kind))
             severity: Severity | None = None
-            begun_ns = seen.first_ns or 0
             if seen.count >= _STOPPED and begun_ns >= place.passed_ns - _STOPPED_NS <= now_ns - 2 * _STOPPED_NS:
                 words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
             elif seen.count <= _PART * place.passed:
@@ -465,7 +502,7 @@ class Relays(Inquiry):
                 words += f", since {listed(gone)} closed the connection"
             yield Claim(
                 "not-passed-on",
-                f"{place.at} {words}; {_wait(place.waits)}",
+                f"{place.at} {words}; {_wait(lost.waits)}",
                 "the messages arrive there, others of the same kind go on from there, and these do not",
                 seen,
                 [place.at],

@@ -61,11 +61,12 @@ def passages(way: OpenWay) -> Iterator[Passage]:
         yield Passage(before, hop, queue_ns, left_ns, away_ns, network_ns)
 
 
-def slowest(way: OpenWay) -> Slowest | None:
-    """Where most of the time of a way went; None if it has one leg."""
+def slowest(way: OpenWay, until_ns: int) -> Slowest | None:
+    """Where most of the time of a way went, until it was answered; None if it has one leg."""
     last: dict[int, Passage] = {}  # of each message that was passed on: until it went on for the last time
     for one in passages(way):
-        last[id(one.taken)] = one
+        if one.passed.leg.time_ns <= until_ns:
+            last[id(one.taken)] = one
     places: dict[str, list[int]] = {}  # by address: inside, queue, network
     for one in last.values():
         place = places.get(one.at)

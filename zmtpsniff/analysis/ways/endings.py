@@ -73,7 +73,7 @@ class Endings:
             max(until_ns - first.time_ns, 0),
             legs,
             None if way.kind != "request" else reply is not None,
-            slowest(way),
+            slowest(way, way.last_ns if reply is None else reply.time_ns),
             self.ended(way),
             self._asked_before(way),
         )

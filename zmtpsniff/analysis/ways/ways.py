@@ -241,10 +241,17 @@ class Ways:
 
     def finish(self, now_ns: int = 0) -> list[OpenWay]:
         """The capture is over, at ``now_ns`` or with the last event: the ways that are left."""
+        self._lanes.finish()
+        left = self._answered + self.going_on(now_ns)
+        self._answered = []
+        self._ways.clear()
+        return left
+
+    def going_on(self, now_ns: int) -> list[OpenWay]:
+        """It is ``now_ns``: the ways that are not over. Who has the message of one then may pass it on later."""
         self._now_ns = max(self._now_ns, now_ns)
         self.endings.pass_time(self._now_ns)
-        self._lanes.finish()
-        return [*self._answered, *(way for way in self._ways if not way.is_over)]
+        return [way for way in self._ways if not way.is_over]
 
     def record(self, way: OpenWay) -> Way | None:
         """The record of a way that is over; None if no mark wants it."""
