@@ -116,7 +116,7 @@ ALLOWED = {
         "zmtpsniff.decode_as",
         "zmtpsniff.engine",
         "zmtpsniff.errors",
-        "zmtpsniff.export.arrow",
+        "zmtpsniff.render.arrow",
         "zmtpsniff.filters",
         "dissectors",
     },
@@ -138,6 +138,7 @@ ALLOWED = {
     "zmtpsniff/errors.py": set(),
     "zmtpsniff/export": {
         "zmtpsniff.__version__",
+        "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.bodies",
         "zmtpsniff.analysis.statistics.records",
         "zmtpsniff.analysis.ways",
@@ -213,6 +214,7 @@ ALLOWED = {
     },
     "zmtpsniff/render": {
         "zmtpsniff.render",
+        "zmtpsniff.errors",
         "zmtpsniff.analysis.statistics",
         "zmtpsniff.analysis.findings.finding",
         "zmtpsniff.analysis.ways.records",

@@ -233,7 +233,7 @@ class Dissection:
         is that of a publisher's messages, ``text`` has their frames where they are text. Raises Error without pyarrow,
         and as iterating does.
         """
-        from zmtpsniff.export.arrow import to_table
+        from zmtpsniff.render.arrow import to_table
 
         return to_table(kind, (event for events in self.batches() for event in events if isinstance(event, kind)))
 

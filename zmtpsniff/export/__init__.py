@@ -1,4 +1,4 @@
-"""Events for other programs: metrics of Prometheus, spans of OpenTelemetry, tables of Arrow, bodies as files."""
+"""Events for other programs: metrics of Prometheus, spans of OpenTelemetry, bodies as files."""
 
 from collections.abc import Sequence
 from typing import Protocol

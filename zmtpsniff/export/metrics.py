@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import sysconf
 from threading import Event
 from time import process_time
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -15,8 +15,13 @@ from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription
 from dissectors.zmtp.sockets import PEERS
-from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure, PeerRow, QueueRow
+from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerFigure
 from zmtpsniff.errors import Error
+
+if TYPE_CHECKING:
+    from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.analysis.findings.finding import Finding
+    from zmtpsniff.analysis.findings.finding_watch import FindingWatch
 
 MOST_SERVICES = 100  # that have labels of their own
 MOST_PEERS = 500  # hosts of peers of services, likewise
@@ -91,46 +96,6 @@ class MetricsSource(Protocol):
         """The address and port of the server of an open connection."""
 
 
-class CodedFinding(Protocol):
-    """The part of a finding that Metrics tells; its words are for people."""
-
-    @property
-    def code(self) -> str:
-        """Which finding this is."""
-
-    @property
-    def severity(self) -> str:
-        """How bad it is."""
-
-    @property
-    def endpoints(self) -> Sequence[str]:
-        """The sockets concerned."""
-
-
-class Watch(Protocol):
-    """The part of a FindingWatch that Metrics reads."""
-
-    @property
-    def found(self) -> Sequence[CodedFinding]:
-        """All findings, as they were told last."""
-
-    def active(self) -> Sequence[CodedFinding]:
-        """Those of the last minute."""
-
-
-class FindingsSource(Protocol):
-    """The part of a Diagnosis that Metrics asks."""
-
-    def take(self, events: Sequence[AnyEvent], /) -> Iterable[AnyEvent]:
-        """Look at some events; returns those that are no messages, and replies whose requests are known."""
-
-    def peers(self, going_on: Iterable[Connection], /) -> Iterable[PeerRow]:
-        """The work of each peer, with the connections that are not over."""
-
-    def queues(self) -> Iterable[QueueRow]:
-        """The queues of programs that pass messages on, complete once findings() was asked."""
-
-
 class Metrics:
     """Counts events by service: the address that peers connect to.
 
@@ -141,8 +106,8 @@ class Metrics:
     def __init__(
         self,
         capture: MetricsSource,
-        diagnosis: FindingsSource,
-        watch: Watch,
+        diagnosis: "Diagnosis",
+        watch: "FindingWatch",
     ) -> None:
         """``capture`` knows the open connections, ``watch`` the findings of ``diagnosis``, which gets the events."""
         self._watch = watch
@@ -265,7 +230,7 @@ class Metrics:
         service = self._label(self._capture.server(reply.flow) or min(reply.src, reply.dst, key=port_of))
         return self._latencies.setdefault(service, [0] * (len(BOUNDS) + 2))
 
-    def _place(self, finding: CodedFinding) -> str:
+    def _place(self, finding: "Finding") -> str:
         """The service that a finding is about."""
         known = next((one for one in finding.endpoints if one in self._services), None)
         bound = next((one for one in finding.endpoints if port_of(one) < FIRST_CLIENT_PORT), None)
