@@ -19,16 +19,18 @@ class Row(NamedTuple):
     tests: list[str]
 
 
-def _cells(name: str) -> list[list[str]]:
+def _cells(page: str, name: str) -> list[list[str]]:
     """The cells of a table that stands between two marks."""
-    _, _, rest = (PROJECT / "CONTRIBUTING.md").read_text().partition(f"<!-- {name}: begin -->")
+    _, _, rest = (PROJECT / page).read_text().partition(f"<!-- {name}: begin -->")
     table, end, _ = rest.partition(f"<!-- {name}: end -->")
     assert end
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[2:]]
 
 
-ROWS = [Row(what, *(re.findall(r"`([^`]+)`", cell) for cell in rest)) for what, *rest in _cells("places")]
-PAIRS = [test for *_, tests in _cells("pairs") for test in re.findall(r"`([^`]+)`", tests)]
+ROWS = [
+    Row(what, *(re.findall(r"`([^`]+)`", cell) for cell in rest)) for what, *rest in _cells("CONTRIBUTING.md", "places")
+]
+PAIRS = [test for *_, tests in _cells("tests/README.md", "pairs") for test in re.findall(r"`([^`]+)`", tests)]
 
 
 def _touches(path: str, row: Row) -> bool:
