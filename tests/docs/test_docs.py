@@ -16,6 +16,7 @@ import yaml
 from dissectors.payloads.registry import built_in
 from tests.support.paths import PROJECT
 from tests.support.shown_commands import blocks
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
 
 
 def _reference() -> ModuleType:
@@ -175,6 +176,11 @@ def test_the_readme_has_figures_of_the_whole_report() -> None:
     assert end
     assert len(figures) > 12
     assert [figure for figure in figures if figure not in report] == []
+
+
+def test_every_finding_is_on_its_page() -> None:
+    page = (PROJECT / "docs" / "diagnose.md").read_text()
+    assert [code for code in FINDINGS if f"`{code}`" not in page] == []
 
 
 def test_every_payload_protocol_is_on_its_page() -> None:

@@ -421,6 +421,15 @@ def test_tables_of_the_guide_are_filters() -> None:
         compile_filter(text.replace("\\|", "|"))
 
 
+def test_a_number_in_quotes_gets_a_hint_if_nothing_passed() -> None:
+    prices = FIXTURES / "m31_pub_sub.pcap"
+    done = run("read", "-T", "json", "-Y", 'body.bid > "100"', str(prices))
+    assert done.stderr == 'zmtpsniff: nothing passed: "100" is a text; a number stands without quotes: body.bid > 100\n'
+    for text in ("body.bid > 100", 'body.bid > "100" || packet == 16', 'body.venue > "X"'):
+        done = run("read", "-T", "json", "-Y", text, str(prices))
+        assert (done.stderr, len(done.stdout.splitlines()) > 1) == ("", True)
+
+
 def test_messages_without_a_type_get_the_declared_one_and_a_hint(tmp_path: Path) -> None:
     """The capture begins after the handshake: no message says the type of its sender."""
     late, text = tmp_path / "late.pcap", 'socket_type == "PUB"'

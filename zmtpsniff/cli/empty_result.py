@@ -1,5 +1,6 @@
-"""A display filter that asks for socket types, and nothing passed: why the messages have none."""
+"""Nothing passed a display filter: why, if sockets have not said their types, or a number stands in quotes."""
 
+import re
 from typing import TYPE_CHECKING
 
 from dissectors.address import port_of
@@ -14,12 +15,17 @@ if TYPE_CHECKING:
     from zmtpsniff.filters import Filter
 
 
+# A field of a body has the type that each message gives it, so the comparison itself is no mistake.
+_NUMBER_AS_TEXT = re.compile(r'((?:body|payload)\.[\w.\[\]]+) *(<=?|>=?|[lg][te]) *"(-?\d+(?:\.\d+)?)"')
+
+
 class EmptyResult:
     """Counts messages without a socket type, as long as no record has passed a filter."""
 
     def __init__(self, passes: "Filter") -> None:
-        """Count only if the filter asks for the socket type of messages."""
-        self._is_counting = "socket_type" in mentions_of(passes.text).fields
+        """Count only if the filter asks for the socket type of messages, or compares with a number in quotes."""
+        self._quoted = _NUMBER_AS_TEXT.search(passes.text)
+        self._is_counting = self._quoted is not None or "socket_type" in mentions_of(passes.text).fields
         self._messages = 0
         self._hint: Connection | None = None  # the connection whose socket the reader may declare
 
@@ -37,8 +43,13 @@ class EmptyResult:
                 self._hint = event
 
     def reason(self) -> str | None:
-        """Why nothing passed, if it is for want of socket types."""
-        if not self._is_counting or self._hint is None:
+        """Why nothing passed, if this may be the reason."""
+        if not self._is_counting:
+            return None
+        if self._quoted is not None:
+            field, operator, number = self._quoted.groups()
+            return f'nothing passed: "{number}" is a text; a number stands without quotes: {field} {operator} {number}'
+        if self._hint is None:
             return None
         server = self._hint.server
         port, kind = port_of(server.address), server.socket_type or "TYPE"

@@ -89,20 +89,20 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "handshake-failed": FindingKind(
         "error",
-        "Connections never become ready, for another reason than those above, or for one that the wire does not show.",
+        "Connections never become ready, and no other finding says why.",
         "The connection ends, again and again, before both sides have sent READY.",
         "Look at the packets named, and at the log of the side that closes the connection.",
     ),
     "messages-dropped": FindingKind(
         "error",
         "A subscriber did not get messages that others got, though it is connected and subscribed to them.",
-        "The copies that one publisher sends to its subscribers come in the same order on each connection. If "
-        "one connection lacks a message between two that both have, and its subscriptions match that message, the "
-        "publisher dropped it. zmtpsniff counts only what is certain, and nothing near holes or new subscriptions. "
-        "With one subscriber, the numbers show it that the publisher puts into its messages: they grew by one many "
-        "times, and then by more, when the TCP window of the subscriber had been closed. If it had not, that is a "
-        "note, since a program may leave out numbers by itself. `--sequence` names the place of the number; a "
-        "subscriber to a part may lack numbers then, which is possible only.",
+        "A publisher sends its subscribers the same messages in the same order. If one connection lacks a message "
+        "between two that others have, too, and its subscriptions match that message, the publisher dropped it. "
+        "zmtpsniff counts nothing near holes or new subscriptions. If there is only one subscriber, zmtpsniff looks "
+        "for numbers in the messages that grow by one many times, and then by more. The finding is then a note, unless "
+        "the subscriber's TCP window had been closed, since a program may leave numbers out. `--sequence` names the "
+        "place of the number; a subscriber to a part of the messages may lack numbers, so the finding is then marked "
+        "*possible*.",
         "The subscriber is too slow for its queue at the publisher: make it faster, raise ZMQ_SNDHWM at the publisher "
         "and ZMQ_RCVHWM at the subscriber, or send less. ZMQ_XPUB_NODROP makes the publisher wait instead.",
         of_peers=True,
@@ -172,7 +172,7 @@ FINDINGS: dict[str, FindingKind] = {
     "unsent-at-end": FindingKind(
         "warning",
         "A connection was closed while messages waited for room at the receiver: these are lost, and so are those that "
-        "the receiver's kernel had. A note if a client leaves, whose own replies these are, or if the last octets were "
+        "the receiver's kernel had. A note if they are replies to the client that leaves, or if the last octets were "
         "sent and not acknowledged.",
         "The TCP window of the receiver was closed when the connection ended, by a FIN or a RST, and the sender had "
         "asked for room until then; or the receiver had been behind, and closed in the middle of a message. "
@@ -214,8 +214,9 @@ FINDINGS: dict[str, FindingKind] = {
         "error",
         "Requests got no reply within `--timeout`, or before their connection was closed.",
         "The capture has the request, and no reply to it by envelope or by order. For a DEALER zmtpsniff says so only "
-        "if the same service answers others, or answered this one before. Under CURVE without keys the lengths of "
-        "boxes show it, of a REQ without identity and a REP, most likely.",
+        "if the same service answers others, or answered this one before. If the connection is encrypted and no key is "
+        "known, zmtpsniff infers it from the sizes of encrypted messages, for REQ and REP only; the finding is then "
+        "marked *likely*.",
         "Look at what the service does with the request named. A REQ waits for ever: set ZMQ_RCVTIMEO, or "
         "ZMQ_REQ_RELAXED with ZMQ_REQ_CORRELATE, and send again.",
         waits=True,
@@ -230,8 +231,7 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "subscriber-slow": FindingKind(
         "warning",
-        "A receiver takes messages more slowly than they come, or takes none, and they wait for it: for one time that "
-        "ended, again and again, or to the end.",
+        "A receiver takes messages more slowly than they come, or takes none, so that they wait for it.",
         "Its TCP window was closed while the sender had more to send, or octets were sent again and again and not "
         "acknowledged, for a second or longer. A window opens only once there is much room, so that a program may have "
         "taken a few messages meanwhile.",
@@ -244,8 +244,8 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "Jobs of a PUSH waited at one worker while another worker of it had nothing to do.",
         "The TCP window of the one was closed, and meanwhile no packet came to the other, for a second or longer "
-        "together. Jobs that wait in the memory of a worker do not show. A PUSH that connects to its workers has "
-        "another port on each connection: that they are of one socket is possible only.",
+        "together. Jobs that wait in the memory of a worker do not show. If the PUSH connects to its workers, nothing "
+        "shows that the connections are of one socket; the finding is then marked *possible*.",
         "PUSH gives a job to a worker when it is sent, not when the worker is free. Keep queues short (ZMQ_SNDHWM of "
         "the PUSH and ZMQ_RCVHWM of the workers to 1, set before connecting), or let workers ask for jobs: a ROUTER "
         "that sends to the REQ or DEALER that says it is ready (chapter 3 of the ZeroMQ guide).",
@@ -265,17 +265,17 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "The median reply of a service takes over a second, or some replies take over 100 ms and twenty times the "
         "median. A note if these are fewer than 1 in 50, and none takes a second.",
-        "The time from the request to its reply, as captured. What passes after the first octets of the reply is the "
-        "transfer. The first acknowledgment of the request splits the rest: the time before it was spent on the "
-        "network, the rest in the service. If the capture lacks it, zmtpsniff takes the time in which the service's "
-        "host answers a SYN. If most of the time passes before octets that are sent again, the network has lost them. "
-        "Where programs pass requests on, zmtpsniff follows each, as `trace` does, and names the place that had it.",
+        "The time from the request to its reply, as captured. The time until the service's host acknowledges the "
+        "request is the network's, the time until the first octets of the reply the service's, and the rest is the "
+        "transfer. If the capture lacks that acknowledgment, zmtpsniff takes the time in which the host answers a SYN. "
+        "If most of the time passes before octets that are sent again, the network has lost them. If programs pass "
+        "requests on, zmtpsniff follows each, as `trace` does, and names the place that had it.",
         "Look at what the service did at the time named. If requests wait behind others, more workers help.",
     ),
     "subscription-unmatched": FindingKind(
         "warning",
         "A subscriber got nothing of a topic while others got messages of it, or the topic was never published and is "
-        "nearly one that is. Otherwise a note; so it is if other topics of the subscriber matched and this one "
+        "nearly one that is. A note in all other cases, and if other topics of the subscriber matched and this one "
         "was never published.",
         "No message has matched the topic since the subscription. The connections of other subscribers show what is "
         "published.",

@@ -38,7 +38,7 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     certainty: Annotated[Certainty, meaning("How certain it is.")] = "certain"
     first_ns: Annotated[int | None, moment("When it happened first")] = None
     last_ns: Annotated[int | None, moment("When it happened last")] = None
-    suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was meant, most likely.")] = None
+    suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was most likely meant.")] = None
     peers: Annotated[list[PeerRow], meaning("Of work that peers of one socket share: what each of them did.")] = []
     state: Annotated[
         Literal["comes", "goes"] | None,
