@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
+from msgspec.structs import asdict
 
 from dissectors.events import Cut, Hidden
 from tests.support import records
 from tests.world.tap import load
 from zmtpsniff.analysis.findings import Diagnosis
+from zmtpsniff.analysis.ways.records import Leg
+from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.locations import delta_options
@@ -265,3 +268,35 @@ def _octets(value: dict[str, Any] | None) -> dict[str, Any] | None:
     if value["data"] is None:
         return octets_object(Hidden(value["length"]))
     return octets_object(Cut(value["data"], value["length"]) if len(value["data"]) < value["length"] else value["data"])
+
+
+def expected_ways(files: Sequence[Path]) -> Counter[str]:
+    """The records of `trace -T json` on files without acknowledgments, as ways_in() has rows."""
+    packets = _packets(files, None)
+
+    def leg(one: Leg) -> dict[str, Any]:
+        file, number = packets[one.packet - 1]
+        fields = {name: value for name, value in asdict(one).items() if name not in ("flow", "seen_ns")}
+        return fields | {"file": file, "packet": number}
+
+    found: Counter[str] = Counter()
+    ways = Ways()
+    over = [ways.record(one) for events in open_files(files, Settings()).batches() for one in ways.take(events)]
+    for way in filter(None, [*over, *map(ways.record, ways.finish())]):
+        record = asdict(way) | {"legs": list(map(leg, way.legs))}
+        record |= {name: one and asdict(one) for name, one in (("slowest", way.slowest), ("ended", way.ended))}
+        record["again"] = way.again and leg(way.again)
+        found[json.dumps(record, sort_keys=True)] += 1
+    return found
+
+
+def ways_in(output: Path) -> Counter[str]:
+    """The rows of the table of ways."""
+    found: Counter[str] = Counter()
+    for row in read_tables(output)["ways"]:
+        assert (row["src"], row["dst"]) == (row["legs"][0]["src"], row["legs"][0]["dst"])
+        for leg in [*row["legs"], *filter(None, [row["again"]])]:
+            assert leg.pop("conn_id")
+        names = ("kind", "time_ns", "duration_ns", "answered", "legs", "slowest", "ended", "again")
+        found[json.dumps({name: row[name] for name in names}, sort_keys=True)] += 1
+    return found

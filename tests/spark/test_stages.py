@@ -43,7 +43,7 @@ class _Foreign:
 
 @pytest.mark.parametrize("value", [_Foreign(), open_files, StateError, Stages.state])
 def test_a_state_names_nothing_else(value: object) -> None:
-    octets = msgspec.msgpack.encode((hash("zmtpsniff"), pickle.dumps(value), b""))
+    octets = msgspec.msgpack.encode((hash("zmtpsniff"), pickle.dumps(value), b"", b""))
     with pytest.raises(StateError, match="not a state of this version"):
         Stages(Settings(), sha256(octets).digest() + octets)
 
@@ -56,6 +56,6 @@ def test_a_damaged_state_is_refused() -> None:
 
 
 def test_a_state_of_other_hashes_is_refused() -> None:
-    octets = msgspec.msgpack.encode((hash("zmtpsniff") + 1, b"", b""))
+    octets = msgspec.msgpack.encode((hash("zmtpsniff") + 1, b"", b"", b""))
     with pytest.raises(StateError, match="PYTHONHASHSEED"):
         Stages(Settings(), sha256(octets).digest() + octets)

@@ -13,6 +13,7 @@ duckdb = pytest.importorskip("duckdb")
 from tests.spark.local_job import local_session, take
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.shown_commands import blocks
+from zmtpsniff.spark.report.vantage import views
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import TABLES
 
@@ -34,7 +35,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / host).mkdir()
         for name in names:
             (folder / host / f"{name}.pcap").write_bytes((FIXTURES / f"{name}.pcap").read_bytes())
-    take([folder / host for host in CAPTURES], folder / "tables", local_session())
+    take([folder / host for host in CAPTURES], folder / "tables", local_session(), ways=True)
     return folder / "tables"
 
 
@@ -95,6 +96,23 @@ def test_polars_says_the_same(tables: Path, answers: list[list[tuple[Any, ...]]]
     assert f"`{own}`" in PAGE.read_text()
     for one, wanted in zip(questions(), answers, strict=True):
         assert context.execute(one.replace(spark, own)).collect().rows() == wanted
+
+
+def test_requests_are_answered_or_not(tables: Path) -> None:
+    store = Store(str(tables))
+    database = duckdb.connect()
+    for table in TABLES:
+        database.register(f"all_{table}", store.dataset(table, store.opened(table)))
+    for name, query in views().items():
+        database.execute(f"CREATE VIEW {name} AS {query}")
+    found = database.execute("SELECT service, answered, count(*) FROM requests GROUP BY ALL ORDER BY ALL").fetchall()
+    assert found == [
+        ("127.0.0.1:20205", True, 12),
+        ("127.0.0.1:5572", False, 1),
+        ("127.0.0.1:5572", True, 5),
+        ("127.0.0.1:59040", False, 1),
+        ("127.0.0.1:59040", True, 5),
+    ]
 
 
 @pytest.mark.slow

@@ -103,6 +103,7 @@ def spark() -> None:
     metavar="N",
     help="Octets to keep of each body, 0 for all; lengths are always whole.",
 )
+@OUTPUT.rare("--ways", is_flag=True, help="Follow each message, as trace does, into the table ways. It takes long.")
 @OUTPUT.option("--no-bodies", is_flag=True, help="Keep only the lengths of frames, not their octets.")
 @TABLES.option(
     "--series",
@@ -144,6 +145,7 @@ def ingest(
     ports: "Ports",
     max_bytes: int,
     no_bodies: bool,
+    ways: bool,
     series: str,
     shards: int | None,
     rules: "tuple[DecodeAs, ...]",
@@ -177,7 +179,7 @@ def ingest(
     from zmtpsniff.spark.options import Options
 
     keys = read_curve_keys(curve_keys)
-    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies, curve_keys=keys)
+    options = Options(ports, max_bytes, rules, show_secrets, idle, not no_bodies, curve_keys=keys, ways=ways)
     run = IngestRun(output, options, series, shards, anew)
     unreadable: set[tuple[str, str, str]] = set()
 

@@ -30,6 +30,7 @@ class Options(NamedTuple):
     # connections that are open when the files of a run end have rows, which the next run replaces
     tells_open: bool = True
     curve_keys: tuple[Key, ...] = ()  # keys that open boxes of CURVE, beside those in the captures
+    ways: bool = False  # follow each message over brokers and services, which takes longer than all else
 
     @property
     def settings(self) -> Settings:

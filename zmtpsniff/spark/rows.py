@@ -49,6 +49,7 @@ from dissectors.events import (
 )
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
+from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.native import core, reference
 from zmtpsniff.spark.connections import ConnectionId
@@ -555,8 +556,28 @@ def _of_findings(events: list[Finding], _: Sequence[PacketName], origin: RowOrig
     }
 
 
-def _evidence(one: Evidence, origin: RowOrigin) -> dict[str, Any]:
-    """The evidence of a finding, as a table has it."""
+def _of_ways(events: list[Way], _: Sequence[PacketName], origin: RowOrigin) -> dict[str, Any]:
+    def part(one: Slowest | Terminus | None) -> dict[str, Any] | None:
+        return None if one is None else msgspec.structs.asdict(one)
+
+    return {
+        **_when(_numbers([event.time_ns for event in events]), origin),
+        "src": [event.legs[0].src for event in events],
+        "dst": [event.legs[0].dst for event in events],
+        "legs": [[_leg(one, origin) for one in event.legs] for event in events],
+        "slowest": [part(event.slowest) for event in events],
+        "ended": [part(event.ended) for event in events],
+        "again": [None if event.again is None else _leg(event.again, origin) for event in events],
+    }
+
+
+def _leg(one: Leg, origin: RowOrigin) -> dict[str, Any]:
+    """A leg of a way, as a table has it."""
+    return msgspec.structs.asdict(one) | _evidence(one, origin)
+
+
+def _evidence(one: Evidence | Leg, origin: RowOrigin) -> dict[str, Any]:
+    """The place of evidence, or of a leg, as a table has it."""
     file, number = origin.packets.find(one.packet)
     conn_id = origin.conn_ids.get(one.flow)
     return {"conn_id": conn_id and conn_id.name, "file": origin.files.get(file), "packet": number or None}
@@ -633,6 +654,7 @@ _OWN: dict[type, tuple[str, Callable[..., dict[str, Any]]]] = {
     Connection: ("connections", _of_connections),
     Work: ("work", _of_work),
     Finding: ("findings", _of_findings),
+    Way: ("ways", _of_ways),
 }
 """For each other type of event its table, and what makes its columns that are no fields, or not as they are there."""
 

@@ -145,10 +145,13 @@ class Shard:
         """The state of the series, and its stages."""
         try:
             kept = self._states.series()
-            return kept, Stages(self._settings, kept.stages, self._is_first)
+            return kept, self._stages(kept.stages)
         except StateError:
             self.has_unreadable_states = True
-            return SeriesState(), Stages(self._settings, b"", self._is_first)
+            return SeriesState(), self._stages()
+
+    def _stages(self, state: bytes = b"") -> Stages:
+        return Stages(self._settings, state, self._is_first, self._options.ways and self._is_first)
 
     @property
     def _is_first(self) -> bool:
@@ -207,6 +210,7 @@ class Shard:
         yield from self._tell(provisional, provisional=True)
         if self._options.tells_open:
             yield Events(self.stages.finish(self._now_ns), provisional=True)
+        yield Events(self.stages.last_ways(self._now_ns), provisional=True)  # type: ignore[arg-type]
         totals = Capture(self.packets.count, self._dropped, self._flows.value, 0, 0, 0, 0, self._now_ns)
         yield Events(self.stages.findings(totals), provisional=True)  # type: ignore[arg-type]
 

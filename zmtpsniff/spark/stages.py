@@ -25,6 +25,8 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.conversation import NO_RULES
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.notices import Notice
@@ -138,17 +140,20 @@ class _Unpickler(pickle.Unpickler):
 class Stages:
     """The stages that follow on the dissection of a series."""
 
-    def __init__(self, settings: Settings, state: bytes = b"", diagnoses: bool = True) -> None:
+    def __init__(self, settings: Settings, state: bytes = b"", diagnoses: bool = True, follows: bool = False) -> None:
         """Go on from a :meth:`state`, or begin; raises StateError.
 
-        There are findings only if it ``diagnoses``.
+        There are findings only if it ``diagnoses``, and ways if it ``follows`` messages.
         """
         self.diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds) if diagnoses else None
+        self.ways = Ways() if follows else None
         if state:
-            others, diagnosis = _opened(state)
+            others, diagnosis, ways = _opened(state)
             self.patterns, self.payloads = _loaded(others)
             if diagnoses:
                 self.diagnosis = _loaded(diagnosis)
+            if follows:
+                self.ways = _loaded(ways) or Ways()
         else:
             self.patterns = Patterns(settings.reply_seconds, settings.decode_as)
             self.payloads = Payloads(built_in(), settings.decode_as, settings.limits.show_secrets)
@@ -167,7 +172,12 @@ class Stages:
         events = self.payloads.take(split_batches(events, attrgetter("has_payload")))
         if self.diagnosis is not None:
             self.diagnosis.take(events)
-        return events
+        return events if self.ways is None else [*events, *self._told(self.ways.take(events))]
+
+    def _told(self, over: Sequence[OpenWay]) -> list[Any]:
+        """The records of ways that are over, which no stage takes."""
+        assert self.ways is not None
+        return [record for way in over if (record := self.ways.record(way)) is not None]
 
     def finish(self, now_ns: int) -> list[AnyEvent]:
         """The last events: it is ``now_ns``, and the files end."""
@@ -186,9 +196,14 @@ class Stages:
         self.diagnosis.take([totals])
         return self.diagnosis.findings()
 
+    def last_ways(self, now_ns: int) -> list[Way]:
+        """The ways that are not over, as they are at ``now_ns``. No events can be taken after that."""
+        return [] if self.ways is None else self._told(self.ways.finish(now_ns))
+
     def state(self) -> bytes:
         """The state for the next run."""
-        octets = msgspec.msgpack.encode((_SEED, _saved((self.patterns, self.payloads)), _saved(self.diagnosis)))
+        stages = (self.patterns, self.payloads), self.diagnosis, self.ways
+        octets = msgspec.msgpack.encode((_SEED, *map(_saved, stages)))
         return sha256(octets).digest() + octets
 
 
@@ -205,11 +220,11 @@ def _loaded(octets: bytes) -> Any:
         raise StateError(f"not a state of this version: {error}") from error
 
 
-def _opened(state: bytes) -> tuple[bytes, bytes]:
-    """The states of the diagnosis, and of what is before it."""
+def _opened(state: bytes) -> tuple[bytes, bytes, bytes]:
+    """The states of what is before the diagnosis, of that, and of ways."""
     if sha256(state[32:]).digest() != state[:32]:
         raise StateError("not a state of stages")
-    seed, patterns, diagnosis = msgspec.msgpack.decode(state[32:], type=tuple[int, bytes, bytes])
+    seed, *stages = msgspec.msgpack.decode(state[32:], type=tuple[int, bytes, bytes, bytes])
     if seed != _SEED:
         raise StateError("a state of a process with another PYTHONHASHSEED")
-    return patterns, diagnosis
+    return stages[0], stages[1], stages[2]

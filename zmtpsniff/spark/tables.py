@@ -38,6 +38,7 @@ from dissectors.events import (
 from dissectors.records import RecordField, joint_meaning, record_fields, without_none
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.statistics.records import PeerRow
+from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
 from zmtpsniff.capture.locations import canonical, local_path
 
 if TYPE_CHECKING:
@@ -75,6 +76,14 @@ PEER_COLUMNS = {
 }
 PEERS = f"ARRAY<STRUCT<{', '.join(f'{name}: {sql}' for name, sql in PEER_COLUMNS.items())}>>"
 SHARES = "ARRAY<STRUCT<address: STRING, messages: BIGINT, share: DOUBLE>>"
+LEG = (
+    "STRUCT<src: STRING, dst: STRING, conn_id: STRING, file: STRING, packet: BIGINT, time_ns: BIGINT, part: BIGINT, "
+    "reply: BOOLEAN, joined: STRING, certain: BOOLEAN>"
+)
+"""A message of a way, without when it was acknowledged."""
+LEGS = f"ARRAY<{LEG}>"
+SLOWEST = "STRUCT<at: STRING, ns: BIGINT, what: STRING>"
+TERMINUS = "STRUCT<at: STRING, why: STRING>"
 
 _SQL: Mapping[Any, str] = {
     str: "STRING",
@@ -89,6 +98,10 @@ _SQL: Mapping[Any, str] = {
     list[str]: "ARRAY<STRING>",
     list[Evidence]: EVIDENCE,
     list[PeerRow]: PEERS,
+    Leg: LEG,
+    list[Leg]: LEGS,
+    Slowest: SLOWEST,
+    Terminus: TERMINUS,
 }
 PACKET_FIELDS = ("request", "beacon")
 """Fields that name another packet."""
@@ -125,7 +138,9 @@ def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
         yield FieldColumn(field.name, field, Column(field.name, sql, optional, field.meaning, field.unit))
 
 
-def _table(records: tuple[type[Event | Finding], ...], *entries: Column | str | EllipsisType) -> tuple[Column, ...]:
+def _table(
+    records: tuple[type[Event | Finding | Way], ...], *entries: Column | str | EllipsisType
+) -> tuple[Column, ...]:
     """The columns of a table of such records.
 
     An entry is a column that no field has, the name of one that a field has, or ``...`` for those of all other fields.
@@ -270,6 +285,19 @@ TABLES: dict[str, tuple[Column, ...]] = {
         ...,
         _OPEN,
     ),
+    "ways": _table(
+        (Way,),
+        *_PART,
+        "kind",
+        Column("src", "STRING", False, "The address and port of the socket that sent its first message."),
+        Column("dst", "STRING", False, "Those of the socket that got it: of a request, the service."),
+        _time("time_ns"),
+        "time_ns",
+        "duration_ns",
+        "answered",
+        ...,
+        _OPEN,
+    ),
     "captures": (
         *_PART,
         Column("file", "STRING", False, "Path or URL."),
@@ -287,7 +315,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
 }
 """The columns of each table, in order."""
 
-WHOLE = ("captures", "work", "findings")
+WHOLE = ("captures", "work", "findings", "ways")
 """Tables whose rows are of no connection."""
 
 PARTITION = "date"
@@ -316,8 +344,14 @@ def arrow_schema(table: str) -> "pa.Schema":
 
     octets = pa.struct([("length", pa.int64()), ("data", pa.binary())])
     named = pa.struct([("name", pa.string()), ("value", octets)])
-    plain = {"BIGINT": pa.int64(), "DOUBLE": pa.float64(), "STRING": pa.string()}
+    plain = {"BIGINT": pa.int64(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64(), "STRING": pa.string()}
     share = pa.struct([("address", pa.string()), ("messages", pa.int64()), ("share", pa.float64())])
+
+    def struct(sql: str) -> pa.StructType:
+        """A structure of plain values."""
+        fields = [field.split(": ") for field in sql.removeprefix("STRUCT<").removesuffix(">").split(", ")]
+        return pa.struct([(name, plain[kind]) for name, kind in fields])
+
     types = {
         "BIGINT": pa.int64(),
         "INT": pa.int32(),
@@ -332,9 +366,7 @@ def arrow_schema(table: str) -> "pa.Schema":
         SHARES: pa.list_(share),
         EVIDENCE: pa.list_(pa.struct([("conn_id", pa.string()), ("file", pa.string()), ("packet", pa.int64())])),
         PEERS: pa.list_(pa.struct([(name, plain[sql]) for name, sql in PEER_COLUMNS.items()])),
-        ENVELOPE: pa.struct([("identities", pa.int64()), ("delimiter", pa.bool_())]),
-        PLACE: pa.struct(
-            [("conn_id", pa.string()), ("file", pa.string()), ("packet", pa.int64()), ("part", pa.int64())]
-        ),
+        **{sql: struct(sql) for sql in (ENVELOPE, PLACE, LEG, SLOWEST, TERMINUS)},
+        LEGS: pa.list_(struct(LEG)),
     }
     return pa.schema([pa.field(each.name, types[each.sql], each.nullable) for each in TABLES[table]])

@@ -192,6 +192,18 @@ SELECT conn_id, number, client, server, asked_in, answered_in, request_left_ns, 
 FROM shifted
 """
 
+_REQUESTS = """
+SELECT date, series, conn_id, src AS service, dst AS client, time_ns - latency_ns AS request_ns, time_ns AS reply_ns,
+    latency_ns, true AS answered
+FROM messages
+WHERE latency_ns IS NOT NULL
+UNION ALL
+SELECT problems.date, problems.series, problems.conn_id, problems.dst, problems.src, problems.time_ns, NULL, NULL, false
+FROM problems LEFT JOIN messages ON problems.series = messages.series AND problems.conn_id = messages.conn_id
+    AND problems.file = messages.request_file AND problems.packet = messages.request
+WHERE problems.code = 'request-unanswered' AND messages.conn_id IS NULL
+"""
+
 
 def views(since_ns: int = 0) -> dict[str, str]:
     """The queries by the names of the views that they make, in the order in which they need each other.
@@ -199,17 +211,20 @@ def views(since_ns: int = 0) -> dict[str, str]:
     ``elsewhere`` has the vantage points that are not counted: all of a connection but the one that has most messages,
     commands and subscriptions of it, then most octets. The names of tables are these tables without what is elsewhere.
 
-    ``seen_twice`` has each record that two series have of connections that began at ``since_ns`` or later, nanoseconds
-    since the Unix epoch. ``clocks`` has a row for each two series ``one`` and ``other``: by how much the clock of
-    ``other`` was ahead at ``at_ns``, how much it gained (microseconds a second), half of the least round trip, of how
-    many windows of ten seconds. ``exchanges`` has a row for each request with its reply between REQ or DEALER and
-    REP or ROUTER that both ends have: when it left, came, and the reply left and came, each by the clock there, and how
-    long it took on the network there, in the service, and back, all in nanoseconds. Between DEALER and ROUTER the side
-    that speaks first asks, and nobody knows which reply is whose while several requests are under way.
+    ``requests`` has each request with its reply, or with the problem ``request-unanswered``; of several that nobody
+    answers on one connection only the first has that. ``seen_twice`` has each record that two series have of
+    connections that began at ``since_ns`` or later, nanoseconds since the Unix epoch. ``clocks`` has a row for each two
+    series ``one`` and ``other``: by how much the clock of ``other`` was ahead at ``at_ns``, how much it gained
+    (microseconds a second), half of the least round trip, of how many windows of ten seconds. ``exchanges`` has a row
+    for each request with its reply between REQ or DEALER and REP or ROUTER that both ends have: when it left, came, and
+    the reply left and came, each by the clock there, and how long it took on the network there, in the service, and
+    back, all in nanoseconds. Between DEALER and ROUTER the side that speaks first asks, and nobody knows which reply is
+    whose while several requests are under way.
     """
     return {
         ELSEWHERE: _POINTS_ELSEWHERE,
         **{table: f"SELECT * FROM all_{table}" if table in WHOLE else _once(table) for table in TABLES},
+        "requests": _REQUESTS,
         "seen_twice": _twice(since_ns),
         "clocks": _CLOCKS,
         "exchanges": _EXCHANGES,
