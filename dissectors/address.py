@@ -5,6 +5,7 @@ from functools import lru_cache
 FIRST_CLIENT_PORT = 32_768  # the first port that Linux chooses for a client; other systems begin later
 
 
+@lru_cache(1024)
 def host_of(address: str) -> str:
     """The host of an address, without the port if it has one."""
     host, colon, port = address.rpartition(":")

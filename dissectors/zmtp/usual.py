@@ -39,6 +39,7 @@ MOST_PIECES = 16
 _LONGEST_PIECE = 1024  # so a message in it has no more frames than need no look
 _MECHANISM = "NULL"
 _BEHIND_REVISION = wire.SIGNATURE_SIZE + 1
+_OTHER = False, None  # a piece that is not usual
 
 Make = Callable[[list[AnyEvent], int, str, str], ZmtpConnection]
 """Makes a ZmtpConnection with these first arguments."""
@@ -49,6 +50,7 @@ class _Announced(NamedTuple):
 
     revision: tuple[int, int]  # with the minor one
     version: str
+    mechanism: str
     as_server: bool
 
 
@@ -89,46 +91,21 @@ class UsualSide:
         pieces = connection.pieces
         is_usual = False
         if len(pieces) < MOST_PIECES and len(data) <= _LONGEST_PIECE:
-            if self.announced is not None:
-                is_usual = self.other.announced is not None and self._take_frames(data, time_ns, packet, begin, seen)
-            else:
-                is_usual = self._take_greeting(data, time_ns, packet)
+            if self.announced is None:
+                have, theirs = self.octets, self.other.octets
+                is_usual, announced = _greets(data, have, theirs if theirs < _BEHIND_REVISION else _BEHIND_REVISION)
+                if announced is not None:
+                    self.announced = announced
+                    connection.out.append(
+                        Greeting(time_ns, packet, connection.flow, self.address, self._receiver, *announced[1:])
+                    )
+            elif self.other.announced is not None:
+                is_usual = self._take_frames(data, time_ns, packet, begin, seen)
         if is_usual:
             self.octets += len(data)
             pieces.append((self, data, time_ns, packet, begin, seen))
         else:
             self._half.feed(data, time_ns, packet, begin, seen)
-
-    def _take_greeting(self, data: bytes, time_ns: int, packet: int) -> bool:
-        """Take a piece of the greeting. False: it is not one of those that libzmq sends now; then nothing is given out.
-
-        A side that speaks 3.x sends its revision once the other side's signature has come, and the rest of its greeting
-        once the other side's revision has (23/ZMTP, "Backwards Interoperability").
-        """
-        have, theirs = self.octets, self.other.octets
-        end = have + len(data)
-        if end not in (wire.SIGNATURE_SIZE, _BEHIND_REVISION, wire.GREETING_SIZE):
-            return False
-        if have not in (0, wire.SIGNATURE_SIZE, _BEHIND_REVISION) or (not have and not _begins(data)):
-            return False
-        if end > wire.SIGNATURE_SIZE and theirs < wire.SIGNATURE_SIZE:
-            return False
-        if have <= wire.SIGNATURE_SIZE < end and data[wire.SIGNATURE_SIZE - have] != wire.REVISION_3:
-            return False
-        if end < wire.GREETING_SIZE:
-            return True
-        announced = None if theirs < _BEHIND_REVISION else _announced(data[max(_BEHIND_REVISION - have, 0) :])
-        if announced is None:
-            return False
-        self.announced = announced
-        connection = self._connection
-        connection.out.append(
-            Greeting(
-                time_ns, packet, connection.flow, self.address, self._receiver, announced.version, _MECHANISM,
-                announced.as_server,
-            )
-        )  # fmt: skip
-        return True
 
     def _take_frames(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> bool:
         """Take READY, or messages, or both. False: something else is among them; then nothing is given out."""
@@ -272,23 +249,36 @@ def _peer(side: UsualSide) -> Peer:
     return Peer(side.address, side.announced.version, side.ready.socket_type, side.ready.identity)
 
 
+@lru_cache(_ALIKE)
+def _greets(data: bytes, have: int, theirs: int) -> tuple[bool, _Announced | None]:
+    """Whether a piece is one of a greeting that libzmq sends now, and what the greeting says if that is its end.
+
+    So many octets of the greeting came before, and so many of the other side's, its revision at most. A side that
+    speaks 3.x sends its revision once the other side's signature has come, and the rest of its greeting once the other
+    side's revision has (23/ZMTP, "Backwards Interoperability").
+    """
+    end = have + len(data)
+    if end not in (wire.SIGNATURE_SIZE, _BEHIND_REVISION, wire.GREETING_SIZE):
+        return _OTHER
+    if have not in (0, wire.SIGNATURE_SIZE, _BEHIND_REVISION) or (not have and not _begins(data)):
+        return _OTHER
+    if end > wire.SIGNATURE_SIZE and theirs < wire.SIGNATURE_SIZE:
+        return _OTHER
+    if have <= wire.SIGNATURE_SIZE < end and data[wire.SIGNATURE_SIZE - have] != wire.REVISION_3:
+        return _OTHER
+    if end < wire.GREETING_SIZE:
+        return True, None
+    octets = data[max(_BEHIND_REVISION - have, 0) :]
+    minor, mechanism, _, as_server = greeting.parse_after_revision(octets)
+    is_whole = theirs == _BEHIND_REVISION and greeting.is_greeting_v3(octets) and mechanism == _MECHANISM
+    if not is_whole or minor is None or as_server is None:
+        return _OTHER
+    return True, _Announced((wire.REVISION_3, minor), f"{wire.REVISION_3}.{minor}", _MECHANISM, as_server)
+
+
 def _begins(data: bytes) -> bool:
     """Whether octets begin with a signature that nothing else begins with."""
-    return data[0] == wire.SIGNATURE_START and _is_certain(data[: wire.SIGNATURE_SIZE])
-
-
-@lru_cache(_ALIKE)
-def _is_certain(octets: bytes) -> bool:
-    return greeting.parse_signature(octets).is_certain
-
-
-@lru_cache(_ALIKE)
-def _announced(octets: bytes) -> _Announced | None:
-    """The greeting whose 53 octets follow revision 3; None if it is not a usual one."""
-    minor, mechanism, _, as_server = greeting.parse_after_revision(octets)
-    if mechanism != _MECHANISM or not greeting.is_greeting_v3(octets) or minor is None or as_server is None:
-        return None
-    return _Announced((wire.REVISION_3, minor), f"{wire.REVISION_3}.{minor}", as_server)
+    return data[0] == wire.SIGNATURE_START and greeting.parse_signature(data[: wire.SIGNATURE_SIZE]).is_certain
 
 
 @lru_cache(_ALIKE)

@@ -82,6 +82,7 @@ class Diagnosis:
         ]
         if sampled:
             self.inquiries = [one for one in self.inquiries if not isinstance(one, _COMPARING)]
+        self._beginning = [one for one in self.inquiries if type(one).begin is not Inquiry.begin]
         self._greeting = self._hearers("greeting")
         self._command = self._hearers("command")
         self._sealed = self._hearers("sealed")
@@ -265,7 +266,7 @@ class Diagnosis:
     def _begin(self, dossier: Dossier) -> None:
         """Both sides have announced their types."""
         listeners = []
-        for one in self.inquiries:
+        for one in self._beginning:
             listener = one.begin(dossier)
             if listener is not None:
                 listeners.append(listener)

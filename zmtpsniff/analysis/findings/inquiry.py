@@ -85,12 +85,14 @@ class Ledger(Generic[Key, Value]):
 
     def at(self, key: Key) -> Value:
         """The entry of a key, made if there is none."""
-        entry = self.entries.get(key)
-        if entry is None:
-            entry = self._make()
-            self.put(key, entry)
-        else:
-            self.entries.move_to_end(key)
+        entries = self.entries
+        entry = entries.get(key)
+        if entry is not None:
+            entries.move_to_end(key)
+            return entry
+        entry = entries[key] = self._make()
+        if len(entries) > self._limit:
+            entries.popitem(last=False)
         return entry
 
     def put(self, key: Key, entry: Value) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import Any, get_args
 
 from dissectors.address import port_of
 from dissectors.batches import BatchSide, MessageBatch
@@ -40,6 +40,7 @@ from zmtpsniff.native import core
 from zmtpsniff.net.notices import Delay, Doubt, Notice, Refusal
 
 _SETTLE_NS = 1_000_000_000
+_NOTICES = frozenset(get_args(Notice))
 _EARLY_OCTETS = 65_536  # of a connection's events to keep before both sides have said their socket types
 _FEW_LOOKS, _PART_LOOKS = 8, 1 / 16  # of a batch: a connection with more closer looks is not paired in columns again
 SHORTEST_PAIRED = 16
@@ -212,7 +213,7 @@ class Patterns:
                 if any(side.in_pairs for side in event.senders):
                     paired[id(event)] = self._pair(event)
             else:
-                is_notice = isinstance(event, Notice)
+                is_notice = type(event) in _NOTICES
                 if type(event) is Connection and place > 1:
                     self._pass(batch[place - 2])
                 elif is_notice or (type(event) is Problem and event.code in BLINDING):
