@@ -20,6 +20,7 @@ _IPV4, _UNIX, _IPV6 = (struct.Struct(f"!{size}s{size}sHH") for size in (4, 8, 16
 _LAYOUTS = {layout.size: layout for layout in (_IPV4, _UNIX, _IPV6)}
 
 
+@lru_cache(512)
 def addresses(key: bytes) -> tuple[Address, Address]:
     """The two ends of a direction's key: source and destination."""
     layout = _LAYOUTS[len(key)]

@@ -96,7 +96,7 @@ class Receivers(Inquiry):
             key = event.flow, peer.address
             if dossier is None or dossier.blind or self._is_forgotten(event.flow):
                 self._unreached.entries.pop(key, None)  # not its fault, or the capture lacks them
-            if any(key in ledger.entries for ledger in (self._full, self._unreached, self._unheard)):
+            if key in self._full.entries or key in self._unreached.entries or key in self._unheard.entries:
                 self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
                     self._inferred.add(key)

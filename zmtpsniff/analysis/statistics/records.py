@@ -20,6 +20,8 @@ class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
     """Base of all records of statistics and of reports."""
 
 
+_LACKS = object()
+
 AnyKind = TypeVar("AnyKind", bound=Record)
 AnyPeer = TypeVar("AnyPeer", bound="PeerRecord")
 
@@ -30,9 +32,12 @@ def record_of(kind: type[AnyKind], *sources: object, **values: Any) -> AnyKind:
     Raises TypeError if that leaves out a field without a default.
     """
     for name in kind.__struct_fields__:
+        if name in values:
+            continue
         for source in sources:
-            if name not in values and hasattr(source, name):
-                values[name] = getattr(source, name)
+            if (value := getattr(source, name, _LACKS)) is not _LACKS:
+                values[name] = value
+                break
     return kind(**values)
 
 
