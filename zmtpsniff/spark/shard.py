@@ -19,7 +19,6 @@ from dissectors.events import AnyEvent, Capture, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
-from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settled import SettledFlows
@@ -321,7 +320,8 @@ class Shard:
         for file, piece in pieces:
             self.packets.add(file, piece.number, piece.block)
             self._now_ns = max(self._now_ns, piece.orders_ns[-1])
-        self._dissect([packet for _, piece in pieces for packet in piece.block.packets()], first)
+        packets = [packet for _, piece in pieces for packet in piece.block.packets()]
+        self._dissect(self._decoder.segments(packets, first))
         yield from self._give()
 
     def _settle(self, file: int, piece: FilePiece) -> Iterator[Events]:
@@ -329,14 +329,15 @@ class Shard:
         block = piece.block
         first = self.packets.add(file, piece.number, block)
         self._now_ns = max(self._now_ns, piece.orders_ns[-1])
+        numbers = range(first, first + len(block))
         if self._settled is None or block.odd:
-            self._dissect(block.packets(), first)
+            self._dissect(self._decoder.segments_of(block, numbers))
         else:
-            for begin, end in self._settled.others(block, range(first, first + len(block))):
-                self._dissect(block.packets(begin, end), first + begin)
+            for begin, end in self._settled.others(block, numbers):
+                self._dissect(self._decoder.segments_of(block.part(begin, end), numbers[begin:end]))
             self._end_settling()
-        numbers = array("q", range(piece.number, piece.number + piece.size))
-        yield from self._give(BatchOrigin(file, numbers.tobytes(), block.base))
+        of_file = array("q", range(piece.number, piece.number + piece.size))
+        yield from self._give(BatchOrigin(file, of_file.tobytes(), block.base))
 
     def _end_settling(self) -> None:
         """Go on from what the core took."""
@@ -349,9 +350,8 @@ class Shard:
         self._held_octets += octets
         self._octets += octets
 
-    def _dissect(self, packets: list[Packet], first: int) -> None:
-        """Take packets as objects, whose numbers count up from a first one."""
-        segments = self._decoder.segments(packets, first)
+    def _dissect(self, segments: list[Segment]) -> None:
+        """Take the segments of some packets, and the datagrams that the decoder found among them."""
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
         begin = 0
