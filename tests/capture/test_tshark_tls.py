@@ -23,6 +23,7 @@ from scapy.packet import Raw
 from scapy.utils import wrpcap
 
 from tests.support.conversation import octets
+from tests.support.examples import crossed, sampled
 from tests.support.live_program import live, needs_privilege, wait_for
 from tests.support.paths import FIXTURES
 from tests.support.runner import read_json, run
@@ -87,10 +88,15 @@ def converse(near: int, pull: zmq.Socket[bytes], push: zmq.Socket[bytes]) -> lis
     ("version", "ciphers", "keys"),
     [
         (TLS13, "", "log"),
-        (TLS12, "ECDHE-RSA-AES128-GCM-SHA256", "log"),
-        (TLS12, "ECDHE-RSA-CHACHA20-POLY1305", "log"),
-        (TLS12, "ECDHE-RSA-AES128-SHA:@SECLEVEL=0", "log"),  # in blocks
         (TLS12, "AES256-GCM-SHA384:@SECLEVEL=0", "private key"),
+        *(
+            pytest.param(TLS12, ciphers, "log", marks=pytest.mark.slow)
+            for ciphers in (
+                "ECDHE-RSA-AES128-GCM-SHA256",
+                "ECDHE-RSA-CHACHA20-POLY1305",
+                "ECDHE-RSA-AES128-SHA:@SECLEVEL=0",  # in blocks
+            )
+        ),
     ],
 )
 @needs_privilege
@@ -132,7 +138,7 @@ def has_end(path: Path, port: int) -> bool:
 
 
 @needs_privilege
-@pytest.mark.parametrize("version", [TLS12, TLS13])
+@pytest.mark.parametrize("version", sampled([TLS13, TLS12]))
 def test_live(tmp_path: Path, version: ssl.TLSVersion) -> None:
     log = tmp_path / "keys.log"
     log.touch()
@@ -253,14 +259,16 @@ def on_port(port: int) -> Callable[[Packets], Packets]:
     return change
 
 
-@pytest.mark.parametrize("name", RECORDED)
 @pytest.mark.parametrize(
-    "change",
-    [swapped, on_port(443)]
-    + [
-        pytest.param(change, marks=pytest.mark.slow)
-        for change in (split, joined, twice, *map(on_port, (5671, 8080, 27017)))
-    ],
+    ("name", "change"),
+    crossed(
+        RECORDED,
+        [swapped, on_port(443)]
+        + [
+            pytest.param(change, marks=pytest.mark.slow)
+            for change in (split, joined, twice, *map(on_port, (5671, 8080, 27017)))
+        ],
+    ),
 )
 def test_order_and_sizes_of_segments_change_nothing(
     tmp_path: Path, name: str, change: Callable[[Packets], Packets]
@@ -270,8 +278,9 @@ def test_order_and_sizes_of_segments_change_nothing(
     assert codes(records) == []
 
 
-@pytest.mark.parametrize("name", RECORDED)
-@pytest.mark.parametrize("lost", [1, 4, *(pytest.param(lost, marks=pytest.mark.slow) for lost in (2, 7))])
+@pytest.mark.parametrize(
+    ("name", "lost"), crossed(RECORDED, [1, 4, *(pytest.param(lost, marks=pytest.mark.slow) for lost in (2, 7))])
+)
 def test_a_lost_segment_is_a_hole(tmp_path: Path, name: str, lost: int) -> None:
     def without_one(packets: Packets) -> Packets:
         server = packets[0][TCP].dport
@@ -291,8 +300,7 @@ def test_a_lost_segment_is_a_hole(tmp_path: Path, name: str, lost: int) -> None:
     assert "not in the capture" in gaps[0]["detail"]
 
 
-@pytest.mark.parametrize("name", RECORDED)
-@pytest.mark.parametrize("lost", [2, 4])
+@pytest.mark.parametrize(("name", "lost"), crossed(RECORDED, [2, 4]))
 def test_a_lost_reply_accuses_nobody(tmp_path: Path, name: str, lost: int) -> None:
     """Neither of not answering nor of breaking the protocol: the key or the record is missing, not the reply."""
 
@@ -320,8 +328,7 @@ def test_without_keys_it_is_told_that_there_is_tls(tmp_path: Path, name: str) ->
     assert records[-1]["zmtp_flows"] == 0
 
 
-@pytest.mark.parametrize("name", RECORDED)
-@pytest.mark.parametrize("wrong", ["keys of another", "private key", "empty"])
+@pytest.mark.parametrize(("name", "wrong"), crossed(RECORDED, ["keys of another", "private key", "empty"]))
 def test_wrong_keys_are_told(tmp_path: Path, name: str, wrong: str) -> None:
     path = rewritten(name, tmp_path, lambda packets: packets)
     keys = secrets(RECORDED[RECORDED.index(name) - 1], tmp_path) if wrong == "keys of another" else PEM

@@ -13,7 +13,7 @@ from lxml import etree
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.check_program import check
-from tests.support.examples import sampled
+from tests.support.examples import crossed, sampled
 from tests.support.paths import PROJECT
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
@@ -242,8 +242,10 @@ def test_properties_of_an_annotation_are_escaped() -> None:
     assert "%3A%3Aerror%3A%3A%250A" in properties
 
 
-@pytest.mark.parametrize("output", FORMATS)
-@pytest.mark.parametrize("name", ["sec_plain_ok_435_435", "rec_plain_wrong_password", "sec_plain_refused_435"])
+@pytest.mark.parametrize(
+    ("output", "name"),
+    crossed([*FORMATS], ["sec_plain_ok_435_435", "rec_plain_wrong_password", "sec_plain_refused_435"]),
+)
 def test_no_password_in_a_report(output: str, name: str) -> None:
     done = check(f"fixtures/{name}.pcap", "--policy", POLICY, "--show", "1000", "-T", output)
     assert done.status == 1

@@ -1,16 +1,20 @@
 """zmtpsniff run as a program, without its start each time.
 
 To start Python and import zmtpsniff takes 0.1 s of a processor; most runs of tests do less than that afterwards. So one
-process, the server, imports all of it once, and forks for each run. A run has arguments, a folder, an environment,
-standard streams and an exit status of its own, and ends as a program does.
+process, the server, imports all of it once, also what commands import only when they need it, and forks for each run. A
+run has arguments, a folder, an environment, standard streams and an exit status of its own, and ends as a program does.
 
 Tests of the start itself (what is imported, variables that Python reads when it starts, signals, terminals) start a
 process of their own.
 """
 
 import atexit
+import contextlib
+import gc
+import importlib
 import json
 import os
+import pkgutil
 import socket
 import subprocess
 import sys
@@ -25,6 +29,9 @@ from tests.support.paths import PROJECT
 _PATIENCE = 120.0  # seconds for a run; a machine that does much else may be slow
 _MOST_OCTETS = 1 << 20  # of a request
 _COMMAND = [sys.executable, "-m", "tests.support.runner"]
+_ROOMS = ("analysis", "capture", "check", "cli", "engine", "filters", "net", "render")
+_PACKAGES = ("dissectors", *(f"zmtpsniff.{room}" for room in _ROOMS))
+_LIBRARIES = ("cbor2", "nacl.bindings", "re2", "rich.console", "rich.table", "rich.text", "zstandard")
 
 
 class _Server:
@@ -125,10 +132,40 @@ def _next_run(channel: socket.socket) -> bool:
         channel.send(str(status).encode())
 
 
-if __name__ == "__main__":
-    from zmtpsniff.cli.main import cli, main
+def _import_all() -> None:
+    """Import what runs may need, and keep the garbage collector from looking at it, or each run would copy it."""
+    for package in map(importlib.import_module, _PACKAGES):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if ".engines." not in module.name:
+                importlib.import_module(module.name)
+    for name in _LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
 
-    with cli.make_context("zmtpsniff", ["read"]) as context:
-        assert all(cli.get_command(context, name) for name in cli.list_commands(context))
-    if _next_run(socket.socket(fileno=os.dup(0))):
+
+def _run() -> None:
+    """Run the program, and end as Python does, but for taking all modules apart: that takes longer than most runs."""
+    from zmtpsniff.cli.main import main
+
+    status: object = 1
+
+    def leave() -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status if isinstance(status, int) else 1)
+
+    atexit.register(leave)  # called after all that are registered later
+    try:
         main()
+        status = 0
+    except SystemExit as end:
+        status = end.code or 0
+        raise
+
+
+if __name__ == "__main__":
+    _import_all()
+    if _next_run(socket.socket(fileno=os.dup(0))):
+        _run()

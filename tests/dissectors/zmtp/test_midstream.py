@@ -10,7 +10,7 @@ import pytest
 
 from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
-from tests.support.examples import sampled
+from tests.support.examples import crossed, sampled
 from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, json_body, text_body
 from tests.world.events import sniff
@@ -61,7 +61,7 @@ def notes(events: list[AnyEvent]) -> list[Problem]:
 
 
 @each_flow
-@pytest.mark.parametrize("name", LOOKALIKES)
+@pytest.mark.parametrize("name", sampled(LOOKALIKES, 2))
 def test_other_protocols_are_not_claimed(name: str, number: int) -> None:
     random = Random(f"{name} {number}")
     pieces = [Piece(side, data) for side, data in LOOKALIKES[name](random, random.choice([20, 60])) if data]
@@ -82,10 +82,9 @@ def item(form: str, zeros: int, kinds: bytes, random: Random, most: int) -> byte
 
 @each_flow
 @pytest.mark.parametrize(
-    "kinds", [b"", b"\0", b"\1", b"\2", b"\4", bytes(range(8))], ids=lambda kinds: kinds.hex() or "none"
+    ("form", "zeros", "kinds"),
+    crossed(["B", "!H", "<H", "!I", "<I", "!Q", "<Q"], [0, 1, 2], [b"", b"\0", b"\1", b"\2", b"\4", bytes(range(8))]),
 )
-@pytest.mark.parametrize("zeros", [0, 1, 2])
-@pytest.mark.parametrize("form", ["B", "!H", "<H", "!I", "<I", "!Q", "<Q"])
 def test_streams_of_items_are_not_claimed(form: str, zeros: int, kinds: bytes, number: int) -> None:
     """One side streams, the other asks now and then; of either side alone, joined in the middle."""
     random = Random(f"{form} {zeros} {kinds.hex()} {number}")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dissectors.events import AnyEvent, Message, Octets, Problem
 from dissectors.zmtp import resync
 from dissectors.zmtp.connection import ZmtpConnection
-from tests.support.examples import examples
+from tests.support.examples import crossed, examples
 from tests.world.conversation import CLIENT, binary_body, greetings, json_body, numbers_body, text_body
 from tests.world.octets import COMMAND, MORE, frame, message
 
@@ -111,8 +111,7 @@ def invented(events: list[AnyEvent], sent: list[list[bytes]]) -> list[list[Octet
     return found
 
 
-@pytest.mark.parametrize("version", [1, 3])
-@pytest.mark.parametrize("kind", BODIES)
+@pytest.mark.parametrize(("kind", "version"), crossed([*BODIES], [1, 3]))
 def test_what_is_shown_as_whole_was_sent(kind: str, version: int) -> None:
     for number in range(LOSSES):
         random = Random(f"{kind} {version} {number}")
