@@ -6,20 +6,18 @@ The captures are of real systems, every program on a host of its own, with one f
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from dissectors.events import Capture, Message
+from dissectors.events import Capture, Message, Problem
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.analysis.findings.relays import RelayHost, SocketEnd
 from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators
+from zmtpsniff.net.witness import Stall
 
 SYSTEMS = FIXTURES / "systems"
 FAULTS = {  # the finding, and the socket where the fault is
@@ -32,6 +30,11 @@ FAULTS = {  # the finding, and the socket where the fault is
     "worker_stops": ("not-passed-on", "10.9.0.62:45334"),
     "proxy_drops": ("not-passed-on", "10.9.0.42:41008"),
     "worker_dies": ("worker-closed", "10.9.0.31:33278"),
+    "database_refuses": ("endpoint-refused", "10.9.0.33:6186"),
+    "frames_lost": ("not-passed-on", "10.9.0.32:6756"),
+    "network_cut": ("host-silent", "10.9.0.24:5634"),
+    "no_service": ("request-unanswered", "10.9.0.25:6370"),
+    "proxy_stops": ("not-passed-on", "10.9.0.39:6171"),
 }
 
 OVER = Capture(0, 0, 0, 0, 0, 0, 0)
@@ -119,28 +122,58 @@ def test_clients_on_the_host_of_services_pass_nothing_on() -> None:
     assert {len(way.legs) for way in scene.ways()} == {2}
 
 
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from("abcd"), st.sampled_from(["ROUTER", "DEALER", "REP", "REQ"]), st.sampled_from("abcdxy")
-        )
-    )
-)
-def test_a_host_passes_on_once_two_of_its_connections_fit(sockets: list[tuple[str, str, str]]) -> None:
-    """It counts what each two of its ends come to: one takes requests, and the other sends them to a third socket."""
-    takes, sends = {"ROUTER", "REP"}, {"ROUTER", "DEALER", "REQ"}
-    host = RelayHost()
-    ends = [SocketEnd(address, kind, other) for address, kind, other in sockets if address != other]
-    for count, end in enumerate(ends, 1):
-        host.add(end, count)
-        assert host.passes == any(
-            one.kind in takes
-            and two.kind in sends
-            and one.address not in (two.address, two.other)
-            and one.other != two.address
-            for one in ends[:count]
-            for two in ends[:count]
-        )
+def test_a_proxy_is_not_slow_if_the_subscriber_has_no_room() -> None:
+    """Its queue for that one subscriber is a note, and no second warning."""
+    scene = Scene()
+    scene.connect(1, "10.0.1.1:40000", "10.0.0.1:5555", types=("XSUB", "PUB"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("SUB", "XPUB"))
+    for number in range(100):
+        body = b"%d" % number
+        scene.say(1, b"news", body, by_server=True)
+        scene.say(2, b"news", body, by_server=True, after_ms=300 if number > 90 else 1)
+    (found,) = told(scene)
+    assert found.code == "replies-slow"
+    diagnosis = Diagnosis()
+    diagnosis.stall(Stall(2, "10.0.2.1:40000", "10.0.1.1:5556", "window", 0, scene.now_ns, 1, 3, True))
+    diagnosis.take([*scene.events, OVER])
+    (found,) = (one for one in diagnosis.findings() if one.code == "replies-slow")
+    assert (found.severity, found.known.endswith("; the next one had no room")) == ("note", True)
+
+
+def test_a_message_without_delimiter_is_of_who_sent_it_first() -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    routing_id = b"\0\x01\x02\x03\x04"
+    for number in range(10):
+        asked = scene.say(1, b"", b"%d" % number)
+        passed = scene.say(2, routing_id, *asked.frames, by_server=True)
+        reply = scene.say(2, routing_id, b"", b"re %d" % number, answers=passed)
+        scene.say(1, *reply.frames[1:], by_server=True, answers=asked)
+    asked = scene.say(1, b"bare")
+    passed = scene.say(2, routing_id, *asked.frames, by_server=True)
+    ends = passed.src, passed.dst
+    detail = "a message without the empty frame that a REQ or REP socket needs"
+    scene.events.append(Problem("warning", "no-delimiter", detail, passed.time_ns, passed.packet, 2, *ends))
+    (found,) = told(scene)
+    assert (found.problem, found.endpoints[0]) == ("no-delimiter", "10.0.0.1:40000")
+    assert "; 10.0.0.1:40000 sent it first, and brokers passed it on" in found.summary
+
+
+def test_a_broker_is_not_to_blame_for_a_reply_that_comes_twice() -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    routing_id = b"\0\x01\x02\x03\x04"
+    for number in range(10):
+        asked = scene.say(1, b"", b"%d" % number)
+        passed = scene.say(2, routing_id, *asked.frames, by_server=True)
+        reply = scene.say(2, routing_id, b"", b"re %d" % number, answers=passed)
+        last = scene.say(1, *reply.frames[1:], by_server=True, answers=asked)
+    detail = "a reply to which no request was seen"
+    ends = last.src, last.dst
+    scene.events.append(Problem("warning", "reply-without-request", detail, last.time_ns, last.packet, 1, *ends))
+    assert told(scene) == []
 
 
 def test_a_reply_for_a_client_that_has_gone_is_a_note_about_the_broker() -> None:

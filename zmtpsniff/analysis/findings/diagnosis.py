@@ -1,6 +1,6 @@
 """Asks all inquiries what is wrong in a system of programs."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
@@ -53,16 +53,17 @@ class Diagnosis:
         ``sequence`` is where publishers number their messages; None: that is found. ``sampled``: most connections are
         not looked at, so findings that compare connections are left out.
         """
-        relays, idle, closings = Relays(), IdleConnections(), Closings()
+        idle, closings, endpoints = IdleConnections(), Closings(), Endpoints(rules)
+        relays = Relays(endpoints.sought_by, timeout_seconds)
         self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering = Numbering(sequence)
-        self._requests = Requests(relays.passes_on, timeout_seconds)
+        self._requests = Requests(relays.passes_on, endpoints.sought_by, timeout_seconds)
         self._workload = Workload(self._requests.exchange)
         self.know_queues = self._workload.know_queues
         self.inquiries: list[Inquiry] = [
             self._workload,  # before requests, which forget a connection that is over
-            Endpoints(rules),
+            endpoints,
             Handshakes(),
             self._requests,
             relays,
@@ -77,7 +78,7 @@ class Diagnosis:
             Growth(),
             Resubscriptions(),
             UnevenWork(),
-            Violations(),
+            Violations(relays.passes_on, relays.origin),
             Vantage(),
         ]
         if sampled:
@@ -319,12 +320,29 @@ class Diagnosis:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
                 claims.setdefault((claim.code, claim.subject or claim.summary), claim)
-        found = by_harm(map(finding, claims.values()))
+        found = by_harm(map(finding, _of_one_cause(claims.values())))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []
         for each in concerned:
             each.peers = _concerned(peers, each.endpoints)
         return found
+
+
+def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
+    """The claims without those that say of a socket what another one says better."""
+    workers = {next(iter(claim.endpoints), "") for claim in claims if claim.code in ("worker-silent", "worker-closed")}
+    unanswered = [claim for claim in claims if claim.code == "request-unanswered"]
+    by_ways = {claim.subject for claim in unanswered if claim.subject}
+    by_peers = {
+        next(iter(claim.endpoints), "") for claim in unanswered if not claim.subject and claim.severity != "note"
+    }
+    needless = [
+        claim
+        for claim in unanswered
+        if (claim.subject in workers | by_peers)
+        or (not claim.subject and claim.severity == "note" and next(iter(claim.endpoints), "") in by_ways)
+    ]
+    return [claim for claim in claims if claim not in needless]
 
 
 def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:

@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from types import NoneType
 from typing import NamedTuple
 
-from dissectors.address import host_of, port_of
+from dissectors.address import host_of, is_loopback, port_of
 from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
@@ -131,6 +131,15 @@ class Endpoints(Inquiry):
             (endpoint.earlier if is_earlier else endpoint.refused).add(attempt)
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
+
+    def sought_by(self, host: str) -> str:
+        """An address that a host tries to connect to in vain, other than its own; an empty one if there is none."""
+        if is_loopback(host):
+            return ""  # where all programs have one address
+        tries = (
+            (address, each) for address, one in self._endpoints.entries.items() for each in (one.refused, one.silent)
+        )
+        return next((at for at, each in tries if host in each.hosts and each.seen.span_ns >= _LEAST_SILENT_NS), "")
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""

@@ -28,6 +28,7 @@ _SURE_NS = 10_000_000_000
 _MOST = 2000  # of one host to one server that are remembered
 _PART = 0.9  # of them behave so
 _OVERLAP = 2  # so many later a connection must be quiet
+_ACK_NS = 200_000_000  # its last acknowledgment may come so much later
 
 
 class _Opened:
@@ -73,7 +74,7 @@ class Growth(Inquiry):
             span_ns = opened[-1][0] - opened[0][0]
             grows = now_ns - opened[-1][0] <= max(span_ns // 4, _OVERLAP * span_ns // count)
             left = sum(
-                is_used and last_ns <= later[0]
+                is_used and last_ns <= later[0] + _ACK_NS
                 for (_, last_ns, _, _, is_used), later in zip(opened, opened[_OVERLAP:], strict=False)
             )
             if span_ns < _LEAST_NS or not grows or left < _PART * (count - _OVERLAP):

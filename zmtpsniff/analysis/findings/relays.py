@@ -17,19 +17,21 @@ Following messages costs time, so this inquiry hears only connections of hosts t
 socket that takes messages and another one that sends them, to a third.
 """
 
-from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Sequence, Set
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence, Set
 from heapq import heappush, heappushpop
 from types import NoneType
 from typing import NamedTuple
 
 from dissectors.address import host_of
 from dissectors.batches import MessageBatch
-from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity
+from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity, Subscription
+from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.analysis.findings.queues import QueueCount
+from zmtpsniff.analysis.findings.relay_hosts import RelayHost, SocketEnd
 from zmtpsniff.analysis.statistics.records import QueueRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage, passages
@@ -53,80 +55,16 @@ _STOPPED_NS = 1_000_000_000
 _SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
 _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
-_SOCKETS = 4096  # of one host that are remembered
 _PEERS = 64  # to which a program passes requests on
 
-_TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publication", "XSUB": "publication"}
-_SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "job", "PUB": "publication"}
-_SENDS |= {"XPUB": "publication"}
 _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
+_UNANSWERED = "unanswered"  # not only not-answered: somebody waited in vain
 _HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
 _LOST = {  # why a way ended: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
     "reply-not-forwarded": "took {count} and passed none of them back",
 }
-
-
-class SocketEnd(NamedTuple):
-    """An end of a connection."""
-
-    address: str
-    kind: str
-    other: str
-
-
-class _SocketEnds:
-    """Ends of connections that take, or send, messages of one kind."""
-
-    def __init__(self) -> None:
-        self._count = 0
-        self._addresses: dict[str, int] = {}
-        self._others: dict[str, int] = {}
-        self._pairs: dict[tuple[str, str], int] = {}
-
-    def add(self, end: SocketEnd) -> None:
-        """One more."""
-        self._count += 1
-        address, _, other = end
-        self._addresses[address] = self._addresses.get(address, 0) + 1
-        self._others[other] = self._others.get(other, 0) + 1
-        self._pairs[address, other] = self._pairs.get((address, other), 0) + 1
-
-    def has_third(self, end: SocketEnd) -> bool:
-        """Whether one of them is of another socket than both of this connection, and leads to another socket, too.
-
-        It counts those that do not qualify instead of looking at each: a host may have thousands.
-        """
-        address, _, other = end
-        same = self._addresses.get(address, 0) + self._addresses.get(other, 0)
-        back = self._others.get(address, 0) - self._pairs.get((other, address), 0)
-        return self._count > same + back
-
-
-class RelayHost:
-    """The sockets of a host, and whether it may pass something on."""
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self.flows: list[int] = []
-        self.passes = False
-        self._takers: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)  # by kind of message
-        self._senders: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)
-
-    def add(self, socket: SocketEnd, flow: int) -> bool:
-        """One more end of a connection; returns whether the host may pass something on from now on."""
-        if self.passes or len(self.flows) >= _SOCKETS:
-            return False
-        self.flows.append(flow)
-        takes, sends = _TAKES.get(socket.kind), _SENDS.get(socket.kind)
-        if takes is not None:
-            self._takers[takes].add(socket)
-            self.passes = self._senders[takes].has_third(socket)
-        if sends is not None:
-            self._senders[sends].add(socket)
-            self.passes = self.passes or self._takers[sends].has_third(socket)
-        return self.passes
 
 
 class _SlowPassage(NamedTuple):
@@ -138,6 +76,7 @@ class _SlowPassage(NamedTuple):
     flow: int
     waiting: str  # the host that waits for the program
     words: str
+    ends: tuple[str, str]  # the sockets between which it went on
 
 
 class _Losses:
@@ -146,6 +85,7 @@ class _Losses:
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
         self.waits: dict[str, None] = {}  # hosts that wait for them
+        self.questions: dict[str, int] = {}  # by socket: when the program asked it and got no answer for the first time
 
     def add(self, kind: str, why: str, hop: Hop) -> None:
         """A message went no further."""
@@ -158,6 +98,7 @@ class _Losses:
         both = _Losses()
         for one in (self, others):
             both.waits |= one.waits
+            both.questions = one.questions | both.questions
             for key, seen in one.seen.items():
                 both.seen.setdefault(key, Occurrences()).merge(seen)
         return both
@@ -205,7 +146,9 @@ class _Place:
             self.passed_ns = passed.time_ns
         if own_ns > self._least_slow_ns:
             waiting = host_of(passed.dst if taken.reply else taken.src)
-            slow = _SlowPassage(own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one))
+            slow = _SlowPassage(
+                own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one), (passed.src, passed.dst)
+            )
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
             if len(self.slowest) == _SLOWEST:
                 self._least_slow_ns = self.slowest[0].own_ns
@@ -252,8 +195,13 @@ def _wait(hosts: Iterable[str]) -> str:
 class Relays(Inquiry):
     """Programs where messages of ways wait or end."""
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, sought_by: Callable[[str], str], timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``sought_by`` gives the address that a host tries to connect to in vain, or an empty one.
+
+        ``timeout_seconds`` is how long a request may wait for its reply.
+        """
+        self._sought_by = sought_by
+        self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._ways = Ways(in_order=False)
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
         self._places: Ledger[str, _Place] = Ledger(_Place)
@@ -263,7 +211,10 @@ class Relays(Inquiry):
         # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int)
         self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
-        self._waited: Ledger[str, None] = Ledger(NoneType)  # sockets whose receivers had no room
+        self._waited: Ledger[tuple[str, str], None] = Ledger(NoneType)  # sockets, and receivers that had no room
+        self._unreached: Ledger[str, int] = Ledger(int)  # sockets that acknowledge nothing any more, and since when
+        self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
+        self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""
@@ -317,13 +268,26 @@ class Relays(Inquiry):
         self._ways.messages(batch, flows, self._take_ways)
 
     def stall(self, stall: Stall) -> None:
-        """A receiver had no room for what a program sent."""
+        """A receiver had no room for what a program sent, or is not there any more."""
         if stall.cause == "window":
-            self._waited.at(stall.sender)
+            self._waited.at((stall.sender, stall.receiver))
+        elif stall.cause == "unacknowledged" and not stall.is_open:
+            self._unreached.put(stall.receiver, stall.since_ns)
 
     def problem(self, event: Problem) -> None:
-        """The capture may lack messages."""
+        """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
         self._ways.problem(event)
+        if event.code == "no-delimiter" and event.flow is not None and event.packet is not None:
+            self._undelimited.at((event.flow, event.packet))
+
+    def origin(self, flow: int, packet: int) -> str:
+        """The socket that sent a message without delimiter first, if brokers passed it on; else an empty one."""
+        return self._undelimited.entries.get((flow, packet), "")
+
+    def subscription(self, dossier: Dossier, event: Subscription) -> None:
+        """A publisher may pass less on from now on."""
+        if event.action == "cancel":
+            self._cancelled.put(event.dst, event.time_ns)
 
     def totals(self, event: Capture) -> None:
         """The capture is over, and so are all ways."""
@@ -376,17 +340,33 @@ class Relays(Inquiry):
         """A request or a job went no further; with ``since_ns``: it has not since then or longer, and still may."""
         is_open = since_ns is not None
         last = way.hops[-1]
+        place_on_wire = last.leg.flow, last.leg.packet
+        if place_on_wire in self._undelimited.entries:
+            self._undelimited.put(place_on_wire, way.first.leg.src if way.first is not last else "")
+            return
         ended = self._ways.endings.ended(way)
         if ended is not None and (ended.why != _TO_NOBODY or last.leg.reply):
             place = self._place(ended.at)
             place.giver = place.giver or last.leg.src
             if since_ns is None or last.leg.time_ns <= since_ns:
                 (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
+                if ended.why == "not-answered" and self._is_awaited(way):
+                    (place.stuck if is_open else place.lost).add(way.kind, _UNANSWERED, last)
+                asker = self._places.entries.get(self._ways.programs[last.leg.src].sockets[0])
+                if asker is not None and asker is not place and not last.leg.reply:
+                    (asker.stuck if is_open else asker.lost).questions.setdefault(last.leg.dst, last.leg.time_ns)
         if not (way.kind == "job" if ended is None else ended.why in _HELD):
             return
         held_by = self._places.entries.get(self._ways.programs[last.leg.dst].sockets[0])
         if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
             held_by.queue.hold(last, is_open=is_open)
+
+    def _is_awaited(self, way: OpenWay) -> bool:
+        """Whether a REQ behind a broker waited for the reply in vain."""
+        if len(way.hops) == 1 or way.first.line.src_kind != "REQ":
+            return False
+        waited_ns, gave_up = self._ways.endings.waited_ns(way)
+        return waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns)
 
     def _place(self, address: str) -> _Place:
         place = self._places.at(self._ways.programs[address].sockets[0])
@@ -414,7 +394,7 @@ class Relays(Inquiry):
             lost = list(self._lost(place, now_ns))
             yield from lost
             if place.queue.taken and all(claim.code != "not-passed-on" for claim in lost):
-                yield from place.queue.claims(self._waited.entries)
+                yield from place.queue.claims({sender for sender, _ in self._waited.entries})
 
     def queues(self) -> list[QueueRow]:
         """The queues of programs that pass messages on, complete once the claims are made."""
@@ -457,13 +437,17 @@ class Relays(Inquiry):
             severity = "note" if few and longest_ns < _SLOW_MEDIAN_NS else None
         else:
             return
+        known = f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}"
+        if all(one.ends in self._waited.entries for one in slowest):
+            severity = "note"
+            known += "; the next one had no room"
         seen = Occurrences()
         for one in slowest:
             seen.add(one.time_ns, one.packet, one.flow)
         yield Claim(
             "replies-slow",
             f"{where}, up to {about(longest_ns)} {words}: {often}",
-            f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}",
+            known,
             seen,
             [place.at],
             severity,
@@ -473,6 +457,8 @@ class Relays(Inquiry):
     def _lost(self, place: _Place, now_ns: int) -> Iterable[Claim]:
         """A place that passed messages on, and then took some that went no further."""
         lost = place.lost.with_those(place.stuck)
+        for hop in self._held_publications(place):
+            lost.add("publication", "not-forwarded", hop)
         for (kind, why), seen in lost.seen.items():
             if (kind, why) == ("job", "closed"):
                 yield from self._closed(place, seen)
@@ -485,6 +471,8 @@ class Relays(Inquiry):
                     [place.at],
                 )
             begun_ns = seen.first_ns or 0
+            if why == _UNANSWERED:
+                yield from self._unanswered(place, seen, lost)
             if why not in _LOST or place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
                 continue
             count = plural(seen.count, _NOUNS.get(why, kind))
@@ -496,6 +484,17 @@ class Relays(Inquiry):
                 severity = "warning" if kind == "job" else None  # perhaps nothing comes of some jobs
             else:
                 continue
+            # It passed nothing on since it asked somebody who does not answer.
+            asked = [
+                one
+                for one, time_ns in lost.questions.items()
+                if place.passed_ns - _STOPPED_NS <= time_ns <= begun_ns + _STOPPED_NS
+            ]
+            if asked and kind == "request":
+                severity = "note"
+                words += f": it waits for {listed(asked)}"
+            if self._is_unreached(place, begun_ns):
+                continue  # it does not get them, and another finding says so
             gone = self._gone_peers(place, begun_ns)
             if gone:
                 severity = "note"
@@ -510,6 +509,39 @@ class Relays(Inquiry):
                 certainty="likely",
                 subject=place.at,
             )
+
+    def _is_unreached(self, place: _Place, begun_ns: int) -> bool:
+        """Whether a program acknowledged nothing any more when it began to lose messages."""
+        unreached_ns = map(self._unreached.entries.get, self._ways.programs[place.at].sockets)
+        return any(since_ns is not None and since_ns <= begun_ns + _STOPPED_NS for since_ns in unreached_ns)
+
+    def _held_publications(self, place: _Place) -> list[Hop]:
+        """The publications that a proxy took since it passed anything on, if that is long ago."""
+        held = [hop for hops in place.missing.values() for hop in hops]
+        if len(held) < _STOPPED:
+            return []
+        times_ns = [hop.leg.time_ns for hop in held]
+        cancelled_ns = [self._cancelled.entries.get(one, 0) for one in self._ways.programs[place.at].sockets]
+        has_stopped = place.passed_ns - _STOPPED_NS <= min(times_ns) <= max(times_ns) - _STOPPED_NS
+        return held if has_stopped and max(cancelled_ns) < place.passed_ns - _STOPPED_NS else []
+
+    def _unanswered(self, place: _Place, seen: Occurrences, lost: _Losses) -> Iterable[Claim]:
+        """A place that does not answer, and somebody behind brokers waits for it."""
+        if self._is_unreached(place, seen.first_ns or 0):
+            return
+        sought = self._sought_by(host_of(place.at))
+        others = f", while it answered {place.passed:,}" if place.passed_ns > (seen.first_ns or 0) else ""
+        yield Claim(
+            "request-unanswered",
+            f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}; {_wait(lost.waits)}",
+            "the ways of the requests end there, and who had asked waited in vain"
+            + (f"; {host_of(place.at)} tries to connect to {sought} in vain" if sought else ""),
+            seen,
+            [place.at],
+            "note" if sought else None,
+            certainty="likely",
+            subject=place.at,
+        )
 
     def _gone_peers(self, place: _Place, begun_ns: int) -> list[str]:
         """The addresses of the peers that a program asks, if all had gone when it began to lose messages."""

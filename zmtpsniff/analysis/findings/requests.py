@@ -61,12 +61,19 @@ _ALL_TIME = 1 << 62  # an interval that has all messages
 class Requests(Inquiry):
     """Requests and their replies."""
 
-    def __init__(self, passes_on: Callable[[str], bool], timeout_seconds: float = REPLY_SECONDS) -> None:
+    def __init__(
+        self,
+        passes_on: Callable[[str], bool],
+        sought_by: Callable[[str], str],
+        timeout_seconds: float = REPLY_SECONDS,
+    ) -> None:
         """``passes_on`` says of a socket whether its program passes on what it takes, so that it waits for others.
 
+        ``sought_by`` gives the address that a host tries to connect to in vain, or an empty one.
         ``timeout_seconds`` is how long a request may wait for its reply.
         """
         self._passes_on = passes_on
+        self._sought_by = sought_by
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._exchanges: dict[int, ExchangeCount] = {}
         self._asked_by_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
@@ -75,6 +82,7 @@ class Requests(Inquiry):
         self._ended: Ledger[int, tuple[int, bool]] = Ledger(_not_ended, 1000)  # flows, and whether of a worker
         self._answering: Ledger[str, None] = Ledger(NoneType)  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
+        self._undelimited: Ledger[int, int] = Ledger(int)  # by flow: requests that a REP drops
         self._unreached: Ledger[tuple[int, str], None] = Ledger(NoneType)  # each flow, and who is silent
         self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
@@ -152,6 +160,8 @@ class Requests(Inquiry):
 
     def problem(self, event: Problem) -> None:
         """Take what patterns found out of REQ and REP sockets."""
+        if event.code == "no-delimiter" and event.flow is not None:
+            self._undelimited.put(event.flow, self._undelimited.at(event.flow) + 1)
         if event.code != "request-unanswered" or event.src is None or event.flow is None or event.time_ns is None:
             return
         exchange = self._exchanges.get(event.flow)
@@ -238,8 +248,10 @@ class Requests(Inquiry):
             others = service.answered - suspect.answered
             if waited_ns < self._timeout_ns or others <= 0 or not (suspect.strict or service.answers):
                 continue
-            told.add(suspect.flow)
             missing = suspect.asked - suspect.answered
+            if missing <= self._undelimited.entries.get(suspect.flow, 0):
+                continue  # it drops them, and another finding says so
+            told.add(suspect.flow)
             since = "" if not suspect.answered else f", after {plural(suspect.answered, 'reply')}"
             yield Claim(
                 "worker-silent",
@@ -302,6 +314,10 @@ class Requests(Inquiry):
         severity: Severity | None = "note" if is_at_end or is_farewell else None
         not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")
         known = "; ".join(unanswered.details) + not_reached
+        sought = self._sought_by(host_of(replier))
+        if sought:
+            severity = "note"
+            known += f"; {host_of(replier)} tries to connect to {sought} in vain"
         advice = _UNREACHED_ADVICE if not_reached else None
         return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
 

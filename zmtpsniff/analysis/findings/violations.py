@@ -1,7 +1,7 @@
 """Problems that are findings by themselves: heartbeat-lost, protocol-violated if nothing else explains them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from dissectors.address import host_of, port_of
 from dissectors.events import Connection, Problem, Severity
@@ -36,18 +36,19 @@ _MOST_SERVICES = 5  # that are told one by one
 class _Breach:
     """The problems of one code and severity, of one service."""
 
-    __slots__ = ("detail", "places", "seen", "severity")
+    __slots__ = ("detail", "first", "places", "seen", "severity")
 
     def __init__(self) -> None:
         self.seen = Occurrences()
         self.severity: Severity = "note"
         self.detail = ""
+        self.first = (0, 0)  # flow and packet
         self.places: dict[tuple[str, str], None] = {}  # who sent what broke the rules, and to whom
 
     def merge(self, other: "_Breach") -> None:
         """Those of another service, too."""
         if not self.seen.count:
-            self.severity, self.detail = other.severity, other.detail
+            self.severity, self.detail, self.first = other.severity, other.detail, other.first
         self.seen.merge(other.seen)
         for place in other.places:
             if len(self.places) < _MOST_PLACES:
@@ -57,8 +58,13 @@ class _Breach:
 class Violations(Inquiry):
     """Problems, counted by code."""
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, passes_on: Callable[[str], bool], origin: Callable[[int, int], str]) -> None:
+        """``passes_on`` says of a socket whether its program passes on what it takes, so that others may be to blame.
+
+        ``origin`` gives the socket that sent the message of a flow and packet first, if brokers passed it on.
+        """
+        self._passes_on = passes_on
+        self._origin = origin
         self._breaches: Ledger[tuple[str, Severity, str], _Breach] = Ledger(_Breach)
         self._silent: Ledger[str, Occurrences] = Ledger(Occurrences)
         self._details: dict[str, str] = {}
@@ -80,6 +86,7 @@ class Violations(Inquiry):
         breach = self._breaches.at((event.code, event.severity, _service(event)))
         if not breach.seen.count:
             breach.severity, breach.detail = event.severity, event.detail
+            breach.first = event.flow or 0, event.packet or 0
         breach.seen.add(event.time_ns, event.packet, event.flow)
         if event.flow is not None and len(self._breached) < _MOST_CONNECTIONS:
             self._breached.add(event.flow)
@@ -129,6 +136,7 @@ class Violations(Inquiry):
             often = again(breach.seen.count)
             where = ""
             told = self._without_delimiter(breach) if code == "no-delimiter" else None
+            origin = self._origin(*breach.first)
             if (
                 told is None
                 and breach.places
@@ -137,6 +145,14 @@ class Violations(Inquiry):
                 senders, receivers = (_names(place[side] for place in breach.places) for side in (0, 1))
                 where = f", from {listed(senders)} to {listed(receivers)}"
             endpoints = [end for place in breach.places for end in place]
+            if origin:
+                where += f"; {origin} sent it first, and brokers passed it on"
+                endpoints.insert(0, origin)
+                if self._passes_on(origin):
+                    severity = "note"  # what it took and did not pass on is another finding
+            elif code == "reply-without-request" and all(self._passes_on(src) for src, _ in breach.places):
+                severity = "note"
+                where += "; that is a broker, so look for who sent the request twice"
             kind = PROBLEMS.get(code)
             yield Claim(
                 "protocol-violated",

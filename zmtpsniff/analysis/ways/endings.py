@@ -90,6 +90,12 @@ class Endings:
         gave_up = answered_ns is None and last.flow in self._over  # else another client asks the same service
         return last if last.flow == first.flow or gave_up else None
 
+    def waited_ns(self, way: OpenWay) -> tuple[int, bool]:
+        """How long the first sender of a way has waited, and whether its connection is over since then."""
+        first = way.first.leg
+        over = self._over.get(first.flow)
+        return (self._until_ns if over is None else over.end_ns) - first.time_ns, over is not None
+
     # ------------------------------------------------------------------ where it ended
 
     def ended(self, way: OpenWay) -> Terminus | None:
