@@ -98,6 +98,13 @@ def test_a_terminal_is_filled_but_never_overrun(columns: int) -> None:
     assert columns * 0.5 < longest <= columns
 
 
+def test_the_last_column_is_not_cut_off() -> None:
+    """Addresses are on two lines, and a mechanism that differs is whole: of its connection and of its socket."""
+    done = run("stats", FIXTURES / "shop" / "null.pcap.gz", env={**os.environ, "COLUMNS": "80"})
+    assert done.stdout.count(" PLAIN") == 2
+    assert max(map(len, done.stdout.splitlines())) <= 80
+
+
 # ------------------------------------------------------------------ what programs read
 
 

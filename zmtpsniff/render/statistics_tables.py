@@ -53,6 +53,7 @@ _MARGIN = 9
 _TOPIC_OCTETS = 48
 _IDENTITY_OCTETS = 24
 _MANY = 100  # messages or replies, from which on a chart or percentiles say more than the numbers
+_ANY = 10_000  # columns for a table that is measured only
 _WIDE = 100  # columns from which on there is room between columns
 _PROTOCOL = 16  # columns that the protocol needs
 _ADDRESS = 23  # the longest of IPv4, with its port and an arrow
@@ -142,6 +143,18 @@ class _Drawing:
             )
         return table
 
+    def _show(self, table: "Table") -> None:
+        """Write a table. If it is too wide, addresses get their least width: rich would cut off the last column."""
+        from rich.measure import Measurement
+
+        if (
+            Measurement.get(self._console, self._console.options.update(max_width=_ANY), table).maximum
+            > self._console.width
+        ):
+            for column in table.columns:
+                column.width = column.min_width
+        self._console.print(table)
+
     def _total(self, row: TotalRow) -> None:
         self._print(
             f"{plural(row.packets, 'packet')} in {duration(row.duration_ns)}, "
@@ -192,7 +205,7 @@ class _Drawing:
                 "End": "" if end == usual_end else _lines(end, styles=("" if row.end == "fin" else "yellow",)),
             }
             table.add_row(*(cells[title] for title in titles))
-        self._console.print(table)
+        self._show(table)
 
     def _both(self, client: str, server: str) -> "Text":
         """Words of both sides of a connection."""
@@ -214,7 +227,7 @@ class _Drawing:
                 _lines(_short(row.messages_in), _rate(row.octets_in, "B", "")),
                 _lines(_short(row.messages_out), _rate(row.octets_out, "B", "")),
             )
-        self._console.print(table)
+        self._show(table)
 
     def _peers(self, rows: list[PeerRow]) -> None:
         """Two lines a peer: itself, the service that it is connected to. Figures that no peer has are left out."""
@@ -225,7 +238,7 @@ class _Drawing:
             role = _lines(row.role or "", program(row.process) or escape(row.socket_type or ""))
             name = _lines(escape(row.peer), escape(row.service), styles=("cyan", "magenta"))
             table.add_row(name, role, *(figure(getattr(row, one.field), one.kind) for one in figures))
-        self._console.print(table)
+        self._show(table)
 
     def _queues(self, rows: list[QueueRow]) -> None:
         titles = ("@Program that passes on", ">Taken", ">Passed on", ">Queue at most", ">In the end")
@@ -233,7 +246,7 @@ class _Drawing:
         for row in rows:
             counts = map(_short, (row.taken, row.passed, row.most, row.left))
             table.add_row(_lines(escape(row.program), styles=("magenta",)), *counts)
-        self._console.print(table)
+        self._show(table)
 
     def _topics(self, rows: list[TopicRow]) -> None:
         table = self._table("Topic, as subscribed to", ">Messages", ">Octets", ">Subscribers", ">At most")
@@ -246,7 +259,7 @@ class _Drawing:
                 _short(row.subscribers),
                 _short(row.subscribers_most),
             )
-        self._console.print(table)
+        self._show(table)
 
     def _publications(self, rows: list[PublicationRow]) -> None:
         table = self._table("Topic, as published", ">Messages", ">Octets")
@@ -259,7 +272,7 @@ class _Drawing:
                 _short(row.messages) + (f" (+{_short(row.missing)})" if row.missing else ""),
                 _short(row.octets),
             )
-        self._console.print(table)
+        self._show(table)
 
     def _findings(self, findings: Sequence[Finding]) -> None:
         table = self._table("Finding", ">Count", "What (zmtpsniff diagnose says what to do)")
@@ -267,7 +280,7 @@ class _Drawing:
             style = getattr(STYLES, one.severity)
             name = _lines(f"{one.severity} {one.name}", styles=(style,))
             table.add_row(name, _short(one.count), _lines(escape(one.summary)))
-        self._console.print(table)
+        self._show(table)
 
     def _problems(self, rows: list[ProblemRow]) -> None:
         table = self._table("Problem", ">Count", ">First #", "What")
@@ -279,7 +292,7 @@ class _Drawing:
                 "" if row.packet is None else str(row.packet),
                 _lines(escape(row.detail)),
             )
-        self._console.print(table)
+        self._show(table)
 
     # ------------------------------------------------------------------ latency
 
@@ -308,7 +321,7 @@ class _Drawing:
                     else _lines(escape(row.service), styles=("magenta",))
                 )
                 table.add_row(name, _short(row.count), *times)
-            self._console.print(table)
+            self._show(table)
             self._tell_cut(LatencyRow, pattern)
             self._histogram(these[0])
 
