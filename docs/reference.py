@@ -177,7 +177,7 @@ def records_page() -> str:
         "",
         "## Versions",
         "",
-        "The version is MAJOR.MINOR. What a program that reads records may rely on, within one MAJOR:",
+        "The version is MAJOR.MINOR. Within one MAJOR, programs that read records may rely on this:",
         "",
         "- A record type, a field, a problem code and a value of a listed choice keeps its name and its meaning.",
         "- A field marked *always* stays so, and the type of a field stays what it is.",

@@ -159,9 +159,9 @@ def ingest(
 ) -> None:
     """Dissect captures and add what they hold to the tables in DIR, made if needed.
 
-    INPUT is a file, a glob, a folder with all files in it, or a URL: s3://, gs://, abfs://, hdfs://. What is in the
-    tables already is not read again. With --follow there are no rows on what is open before it is over; a run without
-    it adds those that there are.
+    INPUT is a file, a glob, a folder with all files in it, or a URL: s3://, gs://, abfs://, hdfs://. A run skips
+    files that are in the tables. With --follow, a connection gets its row when it is over; a run without it adds rows
+    of open connections.
 
     \b
     zmtpsniff spark ingest /captures --output /tables

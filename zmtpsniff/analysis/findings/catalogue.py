@@ -23,8 +23,8 @@ class FindingKind(NamedTuple):
 FINDINGS: dict[str, FindingKind] = {
     "endpoint-refused": FindingKind(
         "error",
-        "Nobody listens at an address that a program connects to again and again. A note if somebody answered there "
-        "later, or if it was tried for less than a second.",
+        "A program connects to an address again and again, and nothing listens there. A note if something answered "
+        "there later, or if the program tried for less than a second.",
         "A RST answers each SYN; if the capture has one direction only, RSTs with the sequence number 0 show it, since "
         "only a SYN is answered so. It is ZeroMQ for certain if ZMTP was seen there or `-d` names the port; most "
         "likely if the attempts have the rhythm of libzmq (100 to 200 ms apart), or if the same host speaks ZMTP "
