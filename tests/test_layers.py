@@ -225,7 +225,7 @@ ALLOWED = {
     },
     "zmtpsniff/check": {
         "zmtpsniff.check",
-        "zmtpsniff.analysis.statistics.octets",
+        "zmtpsniff.analysis.statistics.lengths",
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.bodies",
         "zmtpsniff.analysis.findings",

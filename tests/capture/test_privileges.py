@@ -201,7 +201,7 @@ def test_who_is_root_without_sudo_stays_so(environment: dict[str, str]) -> None:
 OBSERVED = """
 import json, sys
 from pathlib import Path
-import zmtpsniff.capture.octets, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
+import zmtpsniff.capture.file_octets, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
 from dissectors.zmtp.usual import UsualSide
 from zmtpsniff.cli.main import main
 
@@ -217,7 +217,7 @@ def observe(owner, name, seen=[]):
         return parse(*given, **named)
     setattr(owner, name, parser)
 
-observe(zmtpsniff.capture.octets.FileOctets, "extend")
+observe(zmtpsniff.capture.file_octets.FileOctets, "extend")
 observe(zmtpsniff.capture.pcap, "read_pcap")
 observe(zmtpsniff.capture.pcapng, "read_pcapng")
 observe(zmtpsniff.net.packets.HeaderDecoder, "segments_of")

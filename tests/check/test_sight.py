@@ -8,9 +8,9 @@ import pytest
 
 from dissectors.events import Connection, Handshake, Peer, Sides
 from tests.support.check_program import check, outcomes, without_packets
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.formats import make_report
 from zmtpsniff.check.model import Outcome, Rule
-from zmtpsniff.check.report import Report
 from zmtpsniff.check.sight import types_unknown, unseen_by
 from zmtpsniff.render.palette import Palette
 

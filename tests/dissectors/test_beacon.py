@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dissectors.beacon import is_beacon
 from dissectors.events import AnyEvent, Beacon, Capture, Connection, Message
 from tests.analysis.test_payloads import read
-from tests.net.test_datagrams import udp
+from tests.net.test_datagram_table import udp
 from tests.support.live_program import live, needs_privilege
 from tests.support.paths import FIXTURES
 from tests.support.runner import run

@@ -30,7 +30,7 @@ from zmtpsniff.analysis.findings import requests as requests_module
 from zmtpsniff.analysis.patterns import patterns as patterns_module
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics import statistics as statistics_module
-from zmtpsniff.analysis.statistics.report import report
+from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture import files, pcap, pcapng

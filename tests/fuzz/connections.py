@@ -10,7 +10,7 @@ from dissectors.zmtp.limits import Limits
 from tests.support.footprint import reachable
 from tests.world.events import CLIENT, SERVER
 from tests.world.octets import SIGNATURE
-from zmtpsniff.net.datagrams import DatagramTable
+from zmtpsniff.net.datagram_table import DatagramTable
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import PGM, UDP

@@ -9,7 +9,7 @@ from dissectors import columns
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import Message
 from tests.support.both_cores import BothCores
-from zmtpsniff.native import core, records, reference
+from zmtpsniff.native import capture_rows, core, reference
 from zmtpsniff.render import make_renderer
 
 from .octets import turns
@@ -129,7 +129,7 @@ def _files(both: BothCores, facts: int, data: bytes) -> None:
     is_big = bool(facts & 1)
     both.pcap_rows(data, facts >> 1 & 7, is_big, (1, 1000)[facts >> 4 & 1], (16, 24)[facts >> 5 & 1], 300, 1)
     bases = [(1, 0, 1), (1000, 10**9, 113), (0, 0, 1), (10**9, 1, 1), (7, -1, 1), ((1 << 63) - 1, (1 << 63) - 1, 1)]
-    both.pcapng_rows(data, facts >> 1 & 7, is_big, b"".join(records.BASE.pack(*base) for base in bases))
+    both.pcapng_rows(data, facts >> 1 & 7, is_big, b"".join(capture_rows.BASE.pack(*base) for base in bases))
 
 
 def _columns(both: BothCores, facts: int, data: bytes) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from dissectors.events import AnyEvent
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.model import Rule
-from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.render import make_renderer
 from zmtpsniff.words.text import CONTROL_OR_UNSEEN

@@ -20,10 +20,10 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.analysis.statistics import Statistics
-from zmtpsniff.analysis.statistics.report import report
+from zmtpsniff.analysis.statistics.record_maker import report
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.policy import parse_policy
-from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.cli.main import cli
 from zmtpsniff.render import FORMATS as OUTPUTS

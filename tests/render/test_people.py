@@ -34,8 +34,8 @@ from dissectors.events import (
 )
 from zmtpsniff.render import FORMATS, Format, make_renderer
 from zmtpsniff.render.color import Color
-from zmtpsniff.render.columns import columns_of, cut
 from zmtpsniff.render.console import terminal_width
+from zmtpsniff.render.line_columns import columns_of, cut
 from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
 

@@ -23,10 +23,10 @@ from tests.support.paths import FIXTURES, program
 from tests.support.ports import free_port
 from zmtpsniff.cli.main import cli
 from zmtpsniff.errors import Error
-from zmtpsniff.replay.comparison import Comparison, Publications
 from zmtpsniff.replay.endpoint import parse_endpoint
 from zmtpsniff.replay.plan import make_plan
 from zmtpsniff.replay.player import Player, Score, Tempo
+from zmtpsniff.replay.reply_comparison import Comparison, Publications
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 PATIENCE_MS = 60_000  # a machine that does much else may be slow

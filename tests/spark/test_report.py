@@ -24,7 +24,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.spark.local_job import take
 from tests.spark.spark_tables import later, read_tables
 from zmtpsniff.analysis.statistics import Statistics
-from zmtpsniff.analysis.statistics.report import report as report_of
+from zmtpsniff.analysis.statistics.record_maker import report as report_of
 from zmtpsniff.cli.spark_command import spark as command
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.capture_report import CaptureReport

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dissectors import columns
-from zmtpsniff.native import records, reference
+from zmtpsniff.native import capture_rows, reference
 
 _BUILT = Path(reference.__file__).with_name("core.abi3.so")
 
@@ -119,6 +119,6 @@ class BothCores:
 
     def _same(self, name: str, *arguments: Any) -> Any:
         found = getattr(self._core, name)(*arguments)
-        plain = records if name.endswith("_rows") else reference
+        plain = capture_rows if name.endswith("_rows") else reference
         assert found == getattr(plain, name)(*arguments)
         return found

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable, Iterator
 
-from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT, DamageError, FileOctets
+from zmtpsniff.capture.file_octets import CORRUPT, CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError
 
 LIMIT = 256 << 10  # decompressed octets handed on at a time, so that a small file of zeros takes no memory either

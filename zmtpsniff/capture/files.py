@@ -9,8 +9,8 @@ from typing import IO
 
 from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.file_octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.merge import merged
-from zmtpsniff.capture.octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 from zmtpsniff.capture.time_window import TimeWindow
 

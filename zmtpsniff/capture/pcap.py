@@ -4,7 +4,7 @@ import struct
 from collections.abc import Iterator
 
 from zmtpsniff.capture.block import Block
-from zmtpsniff.capture.octets import FileOctets
+from zmtpsniff.capture.file_octets import FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 from zmtpsniff.native import row_finder
 

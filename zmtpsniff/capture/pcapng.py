@@ -6,7 +6,7 @@ from typing import Any
 
 from dissectors.columns import ROW
 from zmtpsniff.capture.block import MOST_NS, Block, Packet
-from zmtpsniff.capture.octets import FileOctets
+from zmtpsniff.capture.file_octets import FileOctets
 from zmtpsniff.capture.pcapng_blocks import (
     COMMENT,
     CURVE_KEYS,
@@ -26,7 +26,7 @@ from zmtpsniff.capture.pcapng_blocks import (
 )
 from zmtpsniff.capture.source import CaptureError, SourceState
 from zmtpsniff.native import row_finder
-from zmtpsniff.native.records import BASE
+from zmtpsniff.native.capture_rows import BASE
 
 MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
 BYTE_ORDERS = {b"\x1a\x2b\x3c\x4d": ">", b"\x4d\x3c\x2b\x1a": "<"}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from zmtpsniff.capture.block import Block, Packet
-from zmtpsniff.capture.octets import FileOctets
+from zmtpsniff.capture.file_octets import FileOctets
 from zmtpsniff.capture.source import SourceState
 from zmtpsniff.capture.strace_tcp import TcpEnds, make_tcp_ends, pack_end
 from zmtpsniff.words.link_types import USER0

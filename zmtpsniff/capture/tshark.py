@@ -17,8 +17,8 @@ import msgspec
 
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import EngineMissingError
+from zmtpsniff.capture.file_octets import CORRUPT, CUT_SHORT
 from zmtpsniff.capture.merge import merged
-from zmtpsniff.capture.octets import CORRUPT, CUT_SHORT
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 from zmtpsniff.capture.tshark_fields import FIELDS, TLS_FIELDS, LineReader, NoCaptureError

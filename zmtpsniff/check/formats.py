@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, get_args
 
-from zmtpsniff.check.report import Report
+from zmtpsniff.check.check_report import Report
 
 if TYPE_CHECKING:
     from zmtpsniff.render.palette import Palette

@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.model import Offence, Outcome
-from zmtpsniff.check.report import Report
 
 
 def as_json(report: Report) -> str:

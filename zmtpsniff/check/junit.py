@@ -4,7 +4,7 @@ import re
 from datetime import UTC, datetime
 from xml.etree import ElementTree
 
-from zmtpsniff.check.report import Report
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.text import offence_lines, summary, where
 from zmtpsniff.words.text import escape
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.model import Offence, Outcome, Rule
-from zmtpsniff.check.report import Report
 from zmtpsniff.check.text import place, summary
 from zmtpsniff.words.text import escape
 

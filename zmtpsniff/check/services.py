@@ -24,7 +24,7 @@ from dissectors.events import (
 )
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import WITH_TOPICS
-from zmtpsniff.analysis.statistics.octets import length_of
+from zmtpsniff.analysis.statistics.lengths import length_of
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.globs import literal
 from zmtpsniff.check.sight import certain_type, has_handshake

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.model import Offence, Outcome, Verdict
-from zmtpsniff.check.report import Report
 from zmtpsniff.render.palette import NO_COLORS, Palette
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from dissectors.events import AnyEvent
     from zmtpsniff.analysis.findings import Diagnosis
+    from zmtpsniff.check.check_report import Report
     from zmtpsniff.check.formats import Format
     from zmtpsniff.check.model import Rule
-    from zmtpsniff.check.report import Report
     from zmtpsniff.filters import Filter
     from zmtpsniff.render.color import Color
 
@@ -199,7 +199,7 @@ def _rules(settings: CheckSettings) -> "list[Rule]":
 
 def _check(rules: "list[Rule]", settings: CheckSettings) -> bool:
     """Hold captures, or what passes, against rules, and write the reports; returns whether all passed."""
-    from zmtpsniff.check.report import Report
+    from zmtpsniff.check.check_report import Report
     from zmtpsniff.check.rules import Check
     from zmtpsniff.cli.capture_places import Places
 
@@ -274,7 +274,7 @@ def _write_policy(settings: CheckSettings) -> None:
 def _compare(settings: CheckSettings) -> "Report":
     """Compare two captures; the totals are those of the new one."""
     from zmtpsniff.check.baseline import compare
-    from zmtpsniff.check.report import Report
+    from zmtpsniff.check.check_report import Report
     from zmtpsniff.check.services import Services
     from zmtpsniff.dissection import open_files
 

@@ -83,7 +83,7 @@ def stats(
     fail_if_overwritten(captures, file)
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.statistics import Statistics
-    from zmtpsniff.analysis.statistics.report import report
+    from zmtpsniff.analysis.statistics.record_maker import report
     from zmtpsniff.analysis.statistics.statistics import ROWS
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators

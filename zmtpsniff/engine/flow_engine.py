@@ -21,8 +21,8 @@ from dissectors.zmtp.usual import UsualConnection
 from zmtpsniff.decode_as import first_match
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.datagrams import DatagramTable, Kind
-from zmtpsniff.net.dissection import FlowDissection
+from zmtpsniff.net.datagram_table import DatagramTable, Kind
+from zmtpsniff.net.flow_dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.segment import Datagram, Segment

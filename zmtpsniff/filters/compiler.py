@@ -13,7 +13,7 @@ from lark import Token, Tree
 
 from dissectors.events import Event, Message
 from zmtpsniff.filters import structures, values
-from zmtpsniff.filters.comparisons import Quantifier, Relation, among, presence, search, with_constant, with_value
+from zmtpsniff.filters.comparison_source import Quantifier, Relation, among, presence, search, with_constant, with_value
 from zmtpsniff.filters.filter_error import FilterError
 from zmtpsniff.filters.filter_fields import choices
 from zmtpsniff.filters.function_source import SourceCode

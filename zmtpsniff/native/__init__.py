@@ -1,6 +1,6 @@
 """The quick way, in C: `core` is the module that was built from ``core.c``, or None.
 
-``records.py`` and ``reference.py`` have the same functions in plain Python. The environment variable
+``capture_rows.py`` and ``reference.py`` have the same functions in plain Python. The environment variable
 ``ZMTPSNIFF_NATIVE`` may switch the module off (0), or insist on it (1).
 """
 
@@ -11,7 +11,7 @@ from importlib import import_module
 from types import ModuleType
 
 from zmtpsniff.errors import Error
-from zmtpsniff.native import records
+from zmtpsniff.native import capture_rows
 
 VARIABLE = "ZMTPSNIFF_NATIVE"
 MOST_CARRY = 64 << 10
@@ -94,5 +94,5 @@ core, _reason = _load()
 WAY = "python" if core is None else "native"
 """How settled flows are read."""
 
-row_finder: ModuleType = records if core is None else core
+row_finder: ModuleType = capture_rows if core is None else core
 """The functions that find packets: those of the core, or the same in plain Python."""

@@ -51,7 +51,7 @@ from typing import Literal
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part, quick
-from zmtpsniff.net.dissection import End, FlowDissection, Side
+from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
 from zmtpsniff.net.notices import Doubt, Notice
 from zmtpsniff.net.reassembly import (
     ATTENTION,

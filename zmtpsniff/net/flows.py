@@ -14,8 +14,8 @@ from dissectors.snapshots import load as load_part
 from dissectors.snapshots import save as save_part
 from zmtpsniff.net.addresses import Address, addresses, reverse
 from zmtpsniff.net.attempts import AttemptLog
-from zmtpsniff.net.dissection import End, FlowDissection
 from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience
+from zmtpsniff.net.flow_dissection import End, FlowDissection
 from zmtpsniff.net.lifetime import (
     agree,
     begins_another,

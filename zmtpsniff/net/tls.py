@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 from dissectors.address import host_of
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
-from zmtpsniff.net.dissection import End, FlowDissection, Side
+from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
 from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
 from zmtpsniff.words.counts import were
 

@@ -20,8 +20,8 @@ from dissectors.events import (
 from zmtpsniff.render.batch_text import BatchText, BatchWidths, CommonTexts
 from zmtpsniff.render.clock import Times, make_clock
 from zmtpsniff.render.color import Color
-from zmtpsniff.render.columns import COMPACT, Columns, Widths
 from zmtpsniff.render.fit import fitted
+from zmtpsniff.render.line_columns import COMPACT, Columns, Widths
 from zmtpsniff.render.palette import make_palette
 from zmtpsniff.render.payload import frames_to_show, payload_words
 from zmtpsniff.render.runs import Run, runs

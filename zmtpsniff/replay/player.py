@@ -10,10 +10,10 @@ import msgspec
 
 from dissectors.events import AnyEvent, Connection, Message, Subscription
 from zmtpsniff.errors import Error
+from zmtpsniff.replay.application_frames import whole_frames
 from zmtpsniff.replay.endpoint import Endpoint
 from zmtpsniff.replay.plan import Key, Plan, Role
 from zmtpsniff.replay.socket import PlayedSocket
-from zmtpsniff.replay.wire import whole_frames
 
 if TYPE_CHECKING:
     import zmq

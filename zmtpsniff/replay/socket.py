@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from dissectors.events import Message, Place
 from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.errors import Error
-from zmtpsniff.replay.comparison import Comparison, Publications
+from zmtpsniff.replay.application_frames import has_correlation, to_application
 from zmtpsniff.replay.endpoint import Endpoint
 from zmtpsniff.replay.plan import Role
-from zmtpsniff.replay.wire import has_correlation, to_application
+from zmtpsniff.replay.reply_comparison import Comparison, Publications
 
 if TYPE_CHECKING:
     import zmq

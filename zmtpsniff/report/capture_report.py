@@ -9,8 +9,8 @@ from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.activity import Activity, step_limits
 from zmtpsniff.analysis.statistics.intervals import suiting
 from zmtpsniff.analysis.statistics.overview import HostPairKey, Overview
+from zmtpsniff.analysis.statistics.record_maker import report as rows_of
 from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, PeerRow, QueueRow, Record, SocketRow, record_of
-from zmtpsniff.analysis.statistics.report import report as rows_of
 from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic
 from zmtpsniff.analysis.statistics.statistics import ROWS
 from zmtpsniff.net.witness import Acknowledgment

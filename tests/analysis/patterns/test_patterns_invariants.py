@@ -28,7 +28,7 @@ from dissectors.events import (
 from tests.support.examples import examples
 from tests.support.footprint import entries, only, reachable
 from zmtpsniff.analysis.patterns import Patterns
-from zmtpsniff.analysis.patterns.connections import ConnectionLog
+from zmtpsniff.analysis.patterns.connection_log import ConnectionLog
 from zmtpsniff.analysis.patterns.conversation import Conversation, Room, Rules
 from zmtpsniff.net.notices import Doubt, Notice, Refusal
 

@@ -16,8 +16,8 @@ from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, fixtures
 from tests.support.stats_events import ALL, as_json, check_percentile, connection, published, rows
 from zmtpsniff.analysis.statistics import Statistics
+from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.statistics.records import LatencyRow, SocketRow, TimelineRow, TopicRow
-from zmtpsniff.analysis.statistics.report import report
 from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
 from zmtpsniff.render.statistics_tables import draw
 

@@ -32,7 +32,7 @@ from functools import partial
 from dissectors.events import Connection, Subscription
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
-from zmtpsniff.analysis.findings.comparisons import SLOW_NS, ComparedPublisher, CopyRoom, CopyStream
+from zmtpsniff.analysis.findings.compared_copies import SLOW_NS, ComparedPublisher, CopyRoom, CopyStream
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.net.witness import Stall

@@ -8,7 +8,7 @@ connected, and only one of them is its peer: the first, or with ZMQ_ROUTER_HANDO
 other one sends, and sends it nothing. Neither program learns of it. What each sent and got shows which of them it is.
 
 The patterns find a second peer, and wait until the first had time to close its connection, as a program that comes
-back does (:mod:`zmtpsniff.analysis.patterns.connections`).
+back does (:mod:`zmtpsniff.analysis.patterns.connection_log`).
 """
 
 from collections.abc import Iterable

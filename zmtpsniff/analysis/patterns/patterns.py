@@ -27,7 +27,7 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
-from zmtpsniff.analysis.patterns.connections import ConnectionLog
+from zmtpsniff.analysis.patterns.connection_log import ConnectionLog
 from zmtpsniff.analysis.patterns.conversation import NO_RULES, Conversation, Room, Rules
 from zmtpsniff.analysis.patterns.heartbeats import Heartbeats
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts

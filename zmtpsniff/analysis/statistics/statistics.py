@@ -23,7 +23,7 @@ from dissectors.events import (
 )
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
-from zmtpsniff.analysis.statistics.octets import LONGEST, length_of, shortened
+from zmtpsniff.analysis.statistics.lengths import LONGEST, length_of, shortened
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow, record_of
 from zmtpsniff.analysis.statistics.rows import Publication, Service, ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch

@@ -11,7 +11,7 @@ from typing import Any
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
 from zmtpsniff.capture.engines.guard import PIPE_OCTETS, GuardedProcess
-from zmtpsniff.capture.engines.records import Cutter
+from zmtpsniff.capture.engines.pipe_cutter import Cutter
 from zmtpsniff.capture.files import open_stream
 from zmtpsniff.capture.source import CaptureError, Fault
 

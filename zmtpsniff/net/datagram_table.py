@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Literal, Protocol
 
 from zmtpsniff.net.addresses import Address, addresses
-from zmtpsniff.net.dissection import End
+from zmtpsniff.net.flow_dissection import End
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import UDP, Datagram

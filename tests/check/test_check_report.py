@@ -15,10 +15,10 @@ from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.check_program import check
 from tests.support.examples import crossed, sampled
 from tests.support.paths import PROJECT
+from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.policy import parse_policy
-from zmtpsniff.check.report import Report
 from zmtpsniff.check.rules import Check
 from zmtpsniff.check.sarif import rule_ids, uri
 from zmtpsniff.check.text import text
