@@ -18,7 +18,7 @@ from tests.world.octets import message
 from tests.world.tap import Packets
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.saver import KeySavingSource, Saver
+from zmtpsniff.capture.saver import Saver, SavingSource
 from zmtpsniff.capture.source import Source
 from zmtpsniff.engine.selector import HELD_OCTETS, PacketSelector
 from zmtpsniff.engine.settings import Settings
@@ -73,7 +73,7 @@ def select(
 ) -> tuple[list[dict[str, Any]], PacketSelector]:
     """Save what passes, and return it."""
     saver = Saver(str(path), ORIGIN, comments=source.comments)
-    source = KeySavingSource(source, saver)
+    source = SavingSource(source, saver, keys_only=True)
     selector = PacketSelector(saver, source, packets_only=packets_only, held_octets=held_octets)
     found = []
     for events in Sniffer(source, Settings(), Collaborators(selector=selector)).events():

@@ -273,17 +273,21 @@ class Saver:
 
 
 class SavingSource:
-    """A Source that saves the packets of another as it gives them out."""
+    """A Source that saves the packets of another, with the keys that come with them, as it gives them out."""
 
-    def __init__(self, source: Source, saver: Saver) -> None:
-        """``saver`` should have the comments of ``source``; it is closed at the end of batches()."""
+    def __init__(self, source: Source, saver: Saver, keys_only: bool = False) -> None:
+        """``saver`` should have the comments of ``source``; it is closed at the end of batches().
+
+        With ``keys_only`` somebody else saves packets, and closes it.
+        """
         self.dropped = source.dropped
         self.faults = source.faults
         self.comments = source.comments
         self.key_lines: list[str] = []
         self._source = source
         self._saver = saver
-        self._told = False
+        self._keys_only = keys_only
+        self._told = keys_only
 
     def batches(self) -> Iterator[Block]:
         """Yield the packets, each block once it is saved; raises what the source raises."""
@@ -293,11 +297,13 @@ class SavingSource:
                     del self._source.key_lines[: len(lines)]
                     self.key_lines += lines
                     self._saver.add_keys(lines)
-                self._saver.write(block.packets(), self._source.dropped or None)
+                if not self._keys_only:
+                    self._saver.write(block.packets(), self._source.dropped or None)
                 self._take_over()
                 yield block
         finally:
-            self._saver.close(self._source.dropped or None)
+            if not self._keys_only:
+                self._saver.close(self._source.dropped or None)
             self._take_over()
 
     def _take_over(self) -> None:
@@ -305,30 +311,6 @@ class SavingSource:
         if self._saver.faults and not self._told:  # there is no second
             self._told = True
             self.faults += self._saver.faults
-
-
-class KeySavingSource:
-    """A Source that saves the keys that come with the packets of another; somebody else saves the packets."""
-
-    def __init__(self, source: Source, saver: Saver) -> None:
-        """``saver`` should have the comments of ``source``."""
-        self.dropped = source.dropped
-        self.faults = source.faults
-        self.comments = source.comments
-        self.key_lines: list[str] = []
-        self._source = source
-        self._saver = saver
-
-    def batches(self) -> Iterator[Block]:
-        """Yield the packets, once their keys are to be saved; raises what the source raises."""
-        for block in self._source.batches():
-            if lines := self._source.key_lines[:]:
-                del self._source.key_lines[: len(lines)]
-                self.key_lines += lines
-                self._saver.add_keys(lines)
-            self.dropped = self._source.dropped
-            yield block
-        self.dropped = self._source.dropped
 
 
 def _key_blocks(lines: Sequence[str]) -> bytes:

@@ -94,15 +94,13 @@ def read(
     )
     through: Callable[[Source], Source] | None = None
     selector = None
-    if packets is not None and output.passes is None:
+    if packets is not None:
         from zmtpsniff.capture.saver import SavingSource
 
-        through = partial(SavingSource, saver=packets)
-    elif packets is not None:
-        from zmtpsniff.capture.saver import KeySavingSource
+        through = partial(SavingSource, saver=packets, keys_only=output.passes is not None)
+    if packets is not None and output.passes is not None:
         from zmtpsniff.engine.selector import PacketSelector
 
-        through = partial(KeySavingSource, saver=packets)
         tell_what_is_saved(packets_only=packets_only)
         selector = PacketSelector(packets, source, packets_only=packets_only)
     collaborators = Collaborators(tls=plan.tls, selector=selector)
