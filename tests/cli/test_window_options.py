@@ -73,6 +73,21 @@ def test_a_connection_that_is_open_keeps_its_types(tmp_path: Path) -> None:
     assert alone["client"]["lookalike"] == "DEALER", "without the older file nobody knows"
 
 
+def test_a_connection_that_begins_inside_keeps_no_types_of_another(tmp_path: Path) -> None:
+    """Its ports were used before; the capture has its SYNs, but not its greetings."""
+    packets = load(REQ_REP)
+    greeted = max(place for place, packet in enumerate(packets) if b"\x05READY" in packet[2]) + 1
+    end = next(place for place, packet in enumerate(packets) if packet[2][47] & 0x05)  # FIN or RST
+    names = [tmp_path / "one.pcap", tmp_path / "two.pcap"]
+    save(names[0], packets[:end])
+    later = [(time_ns + 10**11, *more) for time_ns, *more in packets[:3] + packets[greeted:end]]
+    save(names[1], later)  # type: ignore[arg-type]
+    begin = datetime.fromtimestamp(later[0][0] // 10**9, UTC).isoformat()
+    found = _records("--from", begin.replace("+00:00", "Z"), *names)
+    assert found == _records(names[1])
+    assert "message" in {record["type"] for record in found}
+
+
 @pytest.mark.parametrize("command", ["read", "stats", "diagnose", "trace"])
 def test_all_that_read_captures_have_it(command: str) -> None:
     assert run(command, "--last", "1h", REQ_REP).returncode == 0

@@ -368,8 +368,11 @@ class Patterns:
         """The types that older files tell of the two sides of a message.
 
         Frames of one side may be found later than those of the other, so sockets that answer each other must both have
-        sent something: from then on a missing reply is none.
+        sent something: from then on a missing reply is none. A connection that lacks its first octets began after those
+        files, on addresses that were used before.
         """
+        if event.flow in self._blinded:
+            return None
         kinds = self._greeted.get((event.src, event.dst)), self._greeted.get((event.dst, event.src))
         if kinds[0] is None or kinds[1] is None:
             return None
