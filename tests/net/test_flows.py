@@ -739,11 +739,14 @@ def test_the_next_connection_begins_in_any_order(client_ahead: int, server_ahead
             pytest.fail(str(order))  # a hole would make a long text
 
 
-def test_a_syn_after_a_long_pause_is_not_of_what_came_before() -> None:
+@pytest.mark.parametrize(("packets", "seconds"), [(1, 90), (40, 2)])
+def test_a_syn_after_a_long_pause_is_not_of_what_came_before(packets: int, seconds: int) -> None:
     """Its number is shortly before those of a connection whose own SYN the capture lacks."""
     wire = Wire()
     wire.send(False, 2001, b"old", ack=5001)
-    wire.pause(90)
+    for _ in range(packets - 1):
+        wire.send(True, 5001, ack=2004)
+    wire.pause(seconds)
     wire.send(False, 1000, flags=SYN)
     wire.send(True, 9000, flags=SYN | ACK, ack=1001)
     wire.send(False, 1001, b"new", ack=9001)

@@ -49,6 +49,7 @@ def test_what_was_sent_is_shown(family: str, cases: range) -> None:
 _MENDED = [
     "reuse:9000381",  # octets after both SYNs, while one side's new numbers are shortly behind the old ones
     "reuse:9001052",  # a SYN after a minute, with a number before those of a connection without one
+    "reuse:910070",  # the same after two seconds and many packets
     "reuse:9003168",  # octets before their SYN, after a RST that came early
     "reuse:30002406",  # numbers of which the SYN comes last
     "reuse:40004438",  # a segment in doubt, before late ones of the old connection

@@ -338,9 +338,13 @@ class FlowTable(Part):
             flow.early_octets > self.limits.waiting_octets_per_direction
             or self.holdings.waiting_octets > self.limits.waiting_octets
             or (self._again and len(flow.early) >= _MOST_AGAIN)
-            or self.patience.is_over(flow.early[0][0], 0, time_ns, flow.count)
+            or self._is_due(flow, time_ns)
         ):
             self._begin(flow)
+
+    def _is_due(self, flow: Flow, time_ns: int) -> bool:
+        """Whether a flow has gathered segments for so long that its SYNs should have come by now."""
+        return flow.early is not None and self.patience.is_over(flow.early[0][0], 0, time_ns, flow.count)
 
     def _begin(self, flow: Flow) -> None:
         """Begin a flow: say where its streams begin, and take the gathered segments."""
@@ -440,6 +444,9 @@ class FlowTable(Part):
         """Take a SYN, which begins a flow, or repeats or answers the first SYN (RFC 9293, section 3.5)."""
         time_ns, _, key, seq, ack, flags, _, _ = segment
         answers = bool(flags & ACK)
+        if direction is not None and self._is_due(direction.flow, time_ns):
+            self._begin(direction.flow)  # a SYN that comes so late is of another connection, however near its number is
+            direction = self._directions.get(key)
         if direction is None:
             direction = self._open(key, time_ns, answers)
         elif begins_another(direction, segment):
