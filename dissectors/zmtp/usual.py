@@ -96,9 +96,13 @@ class UsualSide:
                 is_usual, announced = _greets(data, have, theirs if theirs < _BEHIND_REVISION else _BEHIND_REVISION)
                 if announced is not None:
                     self.announced = announced
+                    _, version, mechanism, as_server = announced
                     connection.out.append(
-                        Greeting(time_ns, packet, connection.flow, self.address, self._receiver, *announced[1:])
-                    )
+                        Greeting(
+                            time_ns, packet, connection.flow, self.address, self._receiver, version, mechanism,
+                            as_server,
+                        )
+                    )  # fmt: skip
             elif self.other.announced is not None:
                 is_usual = self._take_frames(data, time_ns, packet, begin, seen)
         if is_usual:
@@ -120,9 +124,10 @@ class UsualSide:
             theirs = self.other.ready
             if ready is None or (theirs is not None and not sockets.may_talk(ready.socket_type, theirs.socket_type)):
                 return False
-            command = Command(time_ns, packet, flow, src, dst, *ready)
-            command.offset, command.seen = begin, seen
-            found.append(command)
+            name, properties, kind, identity = ready
+            found.append(  # which takes a third as long as with a * in front of these
+                Command(time_ns, packet, flow, src, dst, name, properties, kind, identity, offset=begin, seen=seen)
+            )
         elif packet != self._counted:
             self._part = 0
         self._counted = packet
