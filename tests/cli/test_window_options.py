@@ -82,7 +82,7 @@ def test_a_connection_that_begins_inside_keeps_no_types_of_another(tmp_path: Pat
     save(names[0], packets[:end])
     later = [(time_ns + 10**11, *more) for time_ns, *more in packets[:3] + packets[greeted:end]]
     save(names[1], later)  # type: ignore[arg-type]
-    begin = datetime.fromtimestamp(later[0][0] // 10**9, UTC).isoformat()
+    begin = datetime.fromtimestamp((packets[0][0] + 10**11) // 10**9, UTC).isoformat()
     found = _records("--from", begin.replace("+00:00", "Z"), *names)
     assert found == _records(names[1])
     assert "message" in {record["type"] for record in found}
