@@ -11,6 +11,8 @@ import pytest
 
 from tests.support.paths import PROJECT
 
+pytestmark = pytest.mark.xdist_group("layers")  # one worker parses all modules
+
 # Words, tables and the native core, for all.
 GROUND_FLOOR = {
     "zmtpsniff.words", "zmtpsniff.native", "dissectors.address", "dissectors.columns", "dissectors.zmtp.sockets",

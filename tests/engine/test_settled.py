@@ -14,7 +14,7 @@ from dissectors.batches import MessageBatch
 from dissectors.zmtp import usual
 from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores, built_core
-from tests.support.examples import examples
+from tests.support.examples import examples, sampled
 from tests.support.paths import PROJECT
 from tests.world.busy_network import world
 from tests.world.conversation import (
@@ -85,7 +85,7 @@ def results(source: object) -> list[object]:
     return [out.getvalue(), report(statistics, 100, "messages"), diagnosis.findings()]
 
 
-@pytest.mark.parametrize("octets", [files.CHUNK, 4000, 400])
+@pytest.mark.parametrize("octets", sampled([400, files.CHUNK, 4000], 2))
 def test_fixtures_say_the_same_in_pieces_of_any_size(
     octets: int, both: BothCores, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ import zmtpsniff
 from dissectors.events import AnyEvent
 from dissectors.payloads.registry import built_in
 from tests.support.conversation import converse
+from tests.support.examples import sampled
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
@@ -324,14 +325,16 @@ def of_several(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
+NAMES = [
+    "tcp.stream == 1", "tcp.port == 5555 || tcp.srcport < 20210", "ip.addr == 127.0.0.1", "ip.src == 127.0.0.0/8",
+    "ip.addr != 127.0.0.1", "!(ip.addr == 127.0.0.1)", "ipv6.addr == ::1", "tcp.port in {20000 .. 20250}",
+    "frame.number > 20 && frame.number <= 30", "any tcp.port > 40000", "all tcp.port > 20100", "tcp.port != 20205",
+    "frame.time_epoch > 1795263457.61", "tcp.dstport lt tcp.srcport",
+]  # fmt: skip
+
+
 @pytest.mark.skipif(shutil.which("tshark") is None, reason="tshark is not installed")
-@pytest.mark.parametrize(
-    "text",
-    ["tcp.stream == 1", "tcp.port == 5555 || tcp.srcport < 20210", "ip.addr == 127.0.0.1", "ip.src == 127.0.0.0/8",
-     "ip.addr != 127.0.0.1", "!(ip.addr == 127.0.0.1)", "ipv6.addr == ::1", "tcp.port in {20000 .. 20250}",
-     "frame.number > 20 && frame.number <= 30", "any tcp.port > 40000", "all tcp.port > 20100", "tcp.port != 20205",
-     "frame.time_epoch > 1795263457.61", "tcp.dstport lt tcp.srcport"],
-)  # fmt: skip
+@pytest.mark.parametrize("text", sampled(NAMES, 2))
 def test_names_of_wireshark_mean_what_they_mean_there(text: str, of_several: str) -> None:
     passes = compile_filter(text)
     command = ["tshark", "-r", of_several, "-Y", text, "-T", "fields", "-e", "frame.number"]
@@ -350,7 +353,7 @@ def test_names_of_wireshark_mean_what_they_mean_there(text: str, of_several: str
 
 
 @needs_namespaces
-@engines(only=["tcpdump", "scapy"])
+@engines(only=["tcpdump", "scapy"], slow=["tcpdump"])
 def test_live_shows_what_passes_and_the_totals(engine: str) -> None:
     with joined_namespaces() as (here, there):
         options = (
@@ -377,7 +380,7 @@ def test_live_shows_what_passes_and_the_totals(engine: str) -> None:
 
 
 @needs_namespaces
-@engines(only=["tcpdump", "dumpcap"])
+@engines(only=["tcpdump", "dumpcap"], slow=["dumpcap"])
 def test_live_saves_the_connections_that_pass(engine: str, tmp_path: Path) -> None:
     text = 'type == "message" && socket_type == "REP"'
     saved = tmp_path / "saved.pcapng"

@@ -61,7 +61,7 @@ def test_a_client_key_that_lies_about_misleads_nobody(tmp_path: Path) -> None:
 
 
 def test_without_hello_by_a_box(tmp_path: Path) -> None:
-    filler = bytes(range(256)) * 4000 + os.urandom(32_000)
+    filler = bytes(range(256)) * 400 + os.urandom(3200)
     memory = filler + SHARED + filler
     assert search(tmp_path, memory, SearchTarget(None, [BOX])) == [SharedKey(None, None, SHARED)]
     assert search(tmp_path, memory, SearchTarget(None, [OTHER])) == []

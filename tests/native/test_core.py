@@ -591,6 +591,7 @@ def analysed(*command: str) -> str:
     return done.stdout + done.stderr + (f"exit status {done.returncode}" if done.returncode else "")
 
 
+@pytest.mark.slow  # some five seconds
 def test_gcc_and_its_analyser_have_nothing_to_say(tmp_path: Path) -> None:
     assert analysed("gcc", "-fanalyzer", "-c", "-o", str(tmp_path / "core.o")) == ""
 

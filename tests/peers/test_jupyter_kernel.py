@@ -19,6 +19,7 @@ HEARTBEATS = PORT + CHANNELS.index("hb")
 PROGRAM = [*program(kernel_client), str(PORT)]
 
 pytestmark = [
+    pytest.mark.slow,  # fixtures/app_jupyter.pcap is one
     needs_namespaces,
     needs_privilege,
     pytest.mark.skipif(importlib.util.find_spec("ipykernel") is None, reason="ipykernel is not installed"),

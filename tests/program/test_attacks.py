@@ -1,4 +1,4 @@
-"""What hostile captures and policies cost: a hundredth of each, a twentieth if slow tests are run.
+"""What hostile captures and policies cost: a fiftieth of each, a twentieth if slow tests are run.
 
 All of it with ZMTPSNIFF_ATTACKS=all.
 """
@@ -13,13 +13,14 @@ import pytest
 from dissectors.events import AnyEvent, Command, Cut, Message, Problem
 from dissectors.zmtp import deflate
 from tests.support import attacks
+from tests.support.examples import sampled
 from tests.support.settings import WIRE
 from tests.world.octets import frame
 from tests.world.tap import Packets
 from zmtpsniff.engine.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_ATTACKS") == "all"
-PERCENTS = [100] if ALL else [1, pytest.param(5, marks=pytest.mark.slow)]
+PERCENTS = [100] if ALL else [2, pytest.param(5, marks=pytest.mark.slow)]
 OURS = 60  # MiB and seconds that the program needs for whatever it does, on a machine that does much else
 
 
@@ -42,7 +43,7 @@ def sniffed(packets: Iterator[bytes]) -> list[AnyEvent]:
     return [event for some in Sniffer(Packets(numbered), WIRE).events() for event in some]
 
 
-@pytest.mark.parametrize("takeover", [False, True])
+@pytest.mark.parametrize("takeover", sampled([True, False]))
 def test_compressed_messages_are_inflated_as_far_as_they_may(takeover: bool) -> None:
     events = sniffed(attacks.inflating(takeover)(1))
     (message,) = [event for event in events if isinstance(event, Message)]
