@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
-from dissectors.columns import ACKED
+from dissectors.columns import ACKED, ROW
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
@@ -148,9 +148,10 @@ class SettledFlows:
         return int(stop)
 
     def _acknowledgments(self, block: Block, acked: bytes) -> Iterator[Acknowledgment]:
-        for row, side, offset in ACKED.iter_unpack(acked):
-            receiver = self._senders[side]
-            yield Acknowledgment(block.time_ns(row), receiver.flow, receiver.dst, offset)
+        sides, time_of, rows, size = self._senders, ROW.unpack_from, block.rows, ROW.size
+        for row, number, offset in ACKED.iter_unpack(acked):
+            receiver = sides[number]
+            yield time_of(rows, row * size)[0], receiver.flow, receiver.dst, offset
 
     def _give_back(self, direction: Any, facts: tuple[Any, ...], octets: bytes, packet: int) -> None:
         """Give the facts of a side back, which had octets in this packet last."""

@@ -142,7 +142,7 @@ class FlowTable(Part):
                 continue
             offset = direction.other.place(ack)
             if offset is not None:
-                yield Acknowledgment(time_ns, direction.flow.number, _sender(direction.other.key), offset)
+                yield time_ns, direction.flow.number, _sender(direction.other.key), offset
 
     # ------------------------------------------------------------------ the hot loop
 

@@ -51,13 +51,11 @@ class Pause(NamedTuple):
     resends: bool = False  # the pause ended with octets that had come before: the network may have lost them
 
 
-class Acknowledgment(NamedTuple):
-    """A receiver says how many octets of a stream have come."""
+Acknowledgment = tuple[int, int, str, int]  # as NamedTuple it would take most of the time
+"""A receiver says how many octets of a stream have come.
 
-    time_ns: int
-    flow: int
-    sender: str  # of the octets: address and port
-    offset: int  # the stream offset behind the last octet that has come
+When, of which flow, the address and port of the sender of the octets, and the stream offset behind the last one.
+"""
 
 
 class Witness(Protocol):

@@ -5,7 +5,6 @@ import pytest
 from dissectors.events import Problem
 from tests.analysis.ways.scenes import MS, Scene
 from zmtpsniff.analysis.ways.records import Terminus, Way
-from zmtpsniff.net.witness import Acknowledgment
 
 ID = b"\0\x01\x02\x03\x04"
 FRONT, BACK, WORKER = "10.0.1.1:5555", "10.0.1.1:5556", "10.0.2.1:40000"
@@ -146,9 +145,9 @@ def test_a_message_that_nobody_acknowledges_is_not_taken() -> None:
     request(scene, answer=False)
     octets = scene.events[-1].offset  # type: ignore[union-attr]
     sender = BACK
-    told = [Acknowledgment(scene.now_ns + MS, 1, "10.0.0.1:40000", octets)]
+    told = [(scene.now_ns + MS, 1, "10.0.0.1:40000", octets)]
     assert scene.ways(acknowledged=told)[-1].ended == Terminus(WORKER, "not-taken")
-    told.append(Acknowledgment(scene.now_ns + MS, 2, sender, octets + 5))
+    told.append((scene.now_ns + MS, 2, sender, octets + 5))
     way = scene.ways(acknowledged=told)[-1]
     assert way.ended == Terminus(WORKER, "not-answered")
     assert way.legs[-1].seen_ns == scene.now_ns + MS
