@@ -120,6 +120,8 @@ def _verdict(way: Way) -> str:
     lasted = brief(lasted_ns(way))
     if way.kind != "request":
         return f"{plural(len(way.legs), 'leg')} in {lasted}" if way.ended is None else "lost"
+    if way.answered is None:
+        return "perhaps answered"
     return f"answered after {lasted}" if way.answered else "not answered"
 
 

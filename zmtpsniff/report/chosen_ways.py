@@ -56,7 +56,7 @@ class ChosenWays:
                 found = self._lost.setdefault(end, [])
                 if len(found) < _LOST:
                     found.append(way)
-        elif way.answered or (way.answered is None and len(way.legs) > 1):
+        elif way.answered or (way.kind != "request" and len(way.legs) > 1):
             entry = (lasted_ns(way), -self._count, way)
             (heappush if len(self._slowest) < _SLOWEST else heappushpop)(self._slowest, entry)
 

@@ -72,11 +72,18 @@ class Endings:
             first.time_ns,
             max(until_ns - first.time_ns, 0),
             legs,
-            None if way.kind != "request" else reply is not None,
+            None if way.kind != "request" or (reply is None and self._may_have_reply(way)) else reply is not None,
             slowest(way, way.last_ns if reply is None else reply.time_ns),
             self.ended(way),
             self._asked_before(way),
         )
+
+    @staticmethod
+    def _may_have_reply(way: OpenWay) -> bool:
+        """Whether nobody knows if a request has a reply: the capture lacks where its connection, or the way, begins."""
+        first, line = way.first, way.first.line
+        is_late = line.is_late and (not first.asks or line.stray_ns >= first.leg.time_ns)
+        return is_late or line.src_kind == "REP"
 
     def _asked_before(self, way: OpenWay) -> Leg | None:
         """The first leg of the request that its client gave up, and asks again with this one."""

@@ -91,7 +91,7 @@ class RoutingIds:
         self._of_flow: dict[int, Octets] = {}
         self._flows: dict[tuple[str, Octets], int] = {}  # by the address of the ROUTER and the id
         self._keys: dict[int, tuple[str, Octets]] = {}
-        self._announced: set[int] = set()
+        self._missed: set[int] = set()  # the capture lacks what they announced
         # By the host and the id: the connections that may have it.
         self._possible: OrderedDict[tuple[str, Octets], set[int]] = OrderedDict()
 
@@ -101,15 +101,14 @@ class RoutingIds:
         self._flows[router, routing_id] = flow
         self._keys[flow] = router, routing_id
 
-    def announce(self, flow: int, router: str, routing_id: Octets) -> None:
-        """The peer of the ROUTER chose this id."""
-        self._announced.add(flow)
-        self.learn(flow, router, routing_id)
+    def miss(self, flow: int) -> None:
+        """The capture lacks the beginning of a connection, so its peer may have chosen an id."""
+        self._missed.add(flow)
 
     def forget(self, flow: int) -> None:
         """The connection is over."""
+        self._missed.discard(flow)
         self._of_flow.pop(flow, None)
-        self._announced.discard(flow)
         key = self._keys.pop(flow, None)
         if key is not None and self._flows.get(key) == flow:
             del self._flows[key]
@@ -134,7 +133,9 @@ class RoutingIds:
             return known if known in ids else None
         for routing_id in ids:
             is_own = isinstance(routing_id, bytes) and len(routing_id) == _OWN_ID and not routing_id[0]
-            if is_own and self._flows.get((router, routing_id), flow) == flow:
+            if (is_own or (flow in self._missed and len(ids) == 1)) and self._flows.get(
+                (router, routing_id), flow
+            ) == flow:
                 return routing_id
         return None
 

@@ -47,6 +47,8 @@ class Line(msgspec.Struct):
     sends: Kind | None = "request"  # what the messages are; a reply is a part of a request
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
+    is_late: bool = False  # the capture lacks the beginning of the connection
+    stray_ns: int = 0  # of such a one: when the receiver last sent something that may be the reply to any message
 
 
 class Hop(msgspec.Struct, eq=False):
@@ -93,9 +95,13 @@ class Hop(msgspec.Struct, eq=False):
         return self.tokens_
 
     def note_request(self) -> None:
-        """It may ask for something: a REQ always does, other sockets if most of their messages were answered before."""
-        turns = self.line.turns
-        self.asks = self.line.src_kind == "REQ" or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
+        """It may ask for something: a REQ always does, other sockets if most of their messages were answered before.
+
+        Where a capture begins late, a reply may stand before its request, and a guess or a rule tells the type.
+        """
+        line, turns = self.line, self.line.turns
+        always = line.src_kind == "REQ" and not line.is_late
+        self.asks = always or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
         turns.asked += 1
 
     def note_answer(self) -> None:
@@ -135,8 +141,12 @@ class OpenWay(msgspec.Struct, eq=False):
     @property
     def reply(self) -> Leg | None:
         """The reply to the first sender."""
-        first = self.first.leg
-        return next((hop.leg for hop in self.hops if hop.leg.flow == first.flow and hop.leg.reply), None)
+        flow = self.hops[0].leg.flow
+        for hop in self.hops:
+            leg = hop.leg
+            if leg.reply and leg.flow == flow:
+                return leg
+        return None
 
     @property
     def answered_ns(self) -> int | None:
@@ -146,11 +156,11 @@ class OpenWay(msgspec.Struct, eq=False):
 
     def add(self, hop: Hop, before: Hop, joined: Joined, *, certain: bool, reply: bool = False) -> None:
         """Go on with a message that comes of ``before``."""
-        hop.way, hop.before = self, before
-        hop.leg.joined, hop.leg.certain, hop.leg.reply = joined, certain, reply
+        hop.way, hop.before, leg = self, before, hop.leg
+        leg.joined, leg.certain, leg.reply = joined, certain, reply
         self.hops.append(hop)
-        if hop.leg.time_ns > self.last_ns:
-            self.last_ns = hop.leg.time_ns
+        if leg.time_ns > self.last_ns:
+            self.last_ns = leg.time_ns
 
     def join_copy(self, hop: Hop, first: Hop) -> None:
         """A publisher sends the same to one more subscriber as it sent in ``first``."""

@@ -6,7 +6,7 @@ sockets belong together. A socket is the address that it is bound to, or the add
 
 import msgspec
 
-from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.hops import GUESSES, Hop, OpenWay
 
 _SOCKETS = 65_536
 
@@ -33,18 +33,22 @@ class Programs(dict[str, Node]):
             del self[next(iter(self))]
         return program
 
-    def pass_on(self, before: Hop, hop: Hop, length_ns: int) -> None:
-        """A program took a message, and passed it on or answered it after so long."""
-        taken_at, sent_at = before.leg.dst, hop.leg.src
+    def _pass_on(self, before: Hop, hop: Hop) -> None:
+        """A program passes a message on, or answers it. The network cannot have taken longer than the program."""
+        leg, line = hop.leg, before.line
+        length_ns = max(leg.time_ns - before.leg.time_ns, 0)
+        if length_ns < line.round_trip_ns:
+            line.round_trip_ns = length_ns
+        if line.dst_host != hop.line.src_host and len(hop.frames) != len(before.frames) + (-1 if leg.reply else 1):
+            return  # the capture may lack a leg in between
+        taken_at = before.leg.dst
         program = self[taken_at]
-        if taken_at == sent_at:
+        if taken_at == leg.src:
             program.answers = True
             if program.longest_ns < 0:
                 return
-        else:
-            other = self[sent_at]
-            if other is not program:
-                self._merge(program, other)
+        elif (other := self[leg.src]) is not program:
+            self._merge(program, other)
         if length_ns > program.longest_ns:
             program.longest_ns = length_ns
 
@@ -61,9 +65,11 @@ class Programs(dict[str, Node]):
 
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""
-        program = self[hop.leg.src]
-        before = hop.before
-        if before is not None and before.leg.flow == hop.leg.flow:
+        leg, before = hop.leg, hop.before
+        if before is not None and (leg.certain or leg.joined not in GUESSES):
+            self._pass_on(before, hop)
+        program = self[leg.src]
+        if before is not None and before.leg.flow == leg.flow:
             line, taken_ns = before.line, before.leg.time_ns
             if taken_ns < line.answered_ns:
                 program.is_parallel = True
@@ -75,4 +81,4 @@ class Programs(dict[str, Node]):
             hop.others_until_ns = hop.free_ns
         elif not program.is_parallel:
             hop.others_until_ns = program.other_ns
-        program.sent_ns = hop.leg.time_ns
+        program.sent_ns = leg.time_ns

@@ -66,7 +66,9 @@ class Way(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, tag_field
         int, meaning("Until the first sender had the reply, or until the last leg that is known.", "ns")
     ]
     legs: Annotated[list[Leg], meaning("Its messages, in order of time.")]
-    answered: Annotated[bool | None, meaning("Of a request: whether its first sender got the reply.")] = None
+    answered: Annotated[
+        bool | None, meaning("Of a request: whether its first sender got the reply; left out if nobody knows.")
+    ] = None
     slowest: Annotated[Slowest | None, meaning("Where most of its time went.")] = None
     ended: Annotated[Terminus | None, meaning("Where and why it went no further.")] = None
     again: Annotated[Leg | None, meaning("The first leg of the request that this one asks again.")] = None

@@ -16,8 +16,9 @@ message of which it comes, by the strongest evidence that there is:
 A message without any of these begins a way. What comes later may show that it was a piece of another one.
 """
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import islice
 from typing import Any
 
 from dissectors.address import host_of, is_loopback
@@ -31,7 +32,7 @@ from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import GUESSES, Hop, Line, OpenWay, Turns
+from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg, Way
@@ -40,6 +41,7 @@ from zmtpsniff.net.witness import Acknowledgment
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
+_GIVEN = 1024  # requests on one connection, to find the one of a reply
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
 ProcessOf = Callable[[int, str], Process | None]
 """The process that has an end of a connection, by flow and address; None while that is not known."""
@@ -58,13 +60,21 @@ class _Connection:
         self.lines: dict[str, Line] = {}  # by sender
         self.unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
 
+    @property
+    def is_late(self) -> bool:
+        """Whether the capture lacks its beginning: nobody announced anything."""
+        return not (self.dossier.greeted_ns or self.dossier.types)
+
     def line(self, src: str, dst: str, socket_type: str | None) -> Line:
         """The facts of the connection that hold for the messages of a sender, whose first one told its type."""
         dossier = self.dossier
         kind = socket_type or dossier.types.get(src, "")
+        back = self.lines.get(dst)
+        if back is not None:
+            back.dst_kind = back.dst_kind or kind
         line = self.lines[src] = Line(
             kind,
-            dossier.types.get(dst, ""),
+            dossier.types.get(dst) or (back.src_kind if back is not None else ""),
             host_of(src),
             host_of(dst),
             Turns(),
@@ -72,6 +82,7 @@ class _Connection:
             dossier.start_ns,
             dossier.round_trip_ns.get(dst, 0),
             sends=_sent_by(kind),
+            is_late=self.is_late,
         )
         return line
 
@@ -156,7 +167,7 @@ class Ways:
         if len(dossier.types) > known:
             self.connect(dossier)
             if event.identity:
-                self._envelopes.ids.announce(event.flow, event.dst, event.identity)
+                self._envelopes.ids.learn(event.flow, event.dst, event.identity)
 
     def connect(self, dossier: Dossier) -> None:
         """A connection has one more side whose type is known."""
@@ -170,7 +181,7 @@ class Ways:
                 self._lanes.expect(host_of(address))
             identity = dossier.identity_of_other(address)
             if identity:
-                self._envelopes.ids.announce(dossier.flow, address, identity)
+                self._envelopes.ids.learn(dossier.flow, address, identity)
 
     def problem(self, event: Problem) -> None:
         """Learn what the capture may lack."""
@@ -267,6 +278,8 @@ class Ways:
         for hop in way.hops:
             if hop.held_as is not None:
                 self._held.remove(hop)
+            if not hop.answered:
+                hop.line.given.pop(hop, None)
             leg = hop.leg
             self._hops.pop((leg.flow, leg.packet, leg.part), None)
             hop.frames = ()  # nothing can be joined to this message any more
@@ -328,6 +341,8 @@ class Ways:
         if connection is None:
             connection = _Connection(self._dossiers.get(flow) or Dossier(flow))
             self._connections[flow] = connection
+            if connection.is_late:
+                self._envelopes.ids.miss(flow)
         line = connection.lines.get(src)
         if line is None or (socket_type and line.src_kind != socket_type):
             line = connection.line(src, dst, socket_type)
@@ -340,26 +355,23 @@ class Ways:
 
         ``is_idle``: it is for a broker alone, and has no way.
         """
-        leg, line = hop.leg, hop.line
+        leg, line, sends = hop.leg, hop.line, hop.line.sends
         if leg.time_ns > self._now_ns:
             self._now_ns = leg.time_ns
         if self.endings.knows_acknowledged:
             hop.offset = offset
             line.unseen.append(hop)
-        if line.sends == "request":
+        if sends == "request":
             if is_idle or hop.frames == _PROBE:
                 return  # heartbeats of an application, ZMQ_PROBE_ROUTER
             self._request_or_reply(hop, request, request_part)
-        elif line.sends == "publication":
+        elif sends == "publication":
             hop.topic = hop.frames[0]
             self._publication(hop)
-        elif line.sends == "job":
+        elif sends == "job":
             self._job(hop)
         else:
             return  # a subscription in an odd form
-        before = hop.before
-        if before is not None and (leg.certain or leg.joined not in GUESSES):
-            self._note_passage(before, hop)
         self.programs.send(hop)
         if leg.reply and not self._in_order:
             way = hop.way
@@ -376,17 +388,6 @@ class Ways:
         if receiver is not None:
             line.dst_host, line.knows_receiver = f"process {receiver.pid}", True
             self._lanes.expect(line.dst_host)
-
-    def _note_passage(self, before: Hop, hop: Hop) -> None:
-        """A program had a message for some time. The network cannot have taken longer."""
-        line = before.line
-        total_ns = hop.leg.time_ns - before.leg.time_ns
-        if total_ns < 0:
-            total_ns = 0
-        if line.dst_host == hop.line.src_host or len(hop.frames) == len(before.frames) + (-1 if hop.leg.reply else 1):
-            self.programs.pass_on(before, hop, total_ns)  # else the capture may lack a leg in between
-        if total_ns < line.round_trip_ns:
-            line.round_trip_ns = total_ns
 
     def _publication(self, hop: Hop) -> None:
         """A publication, or a copy that a proxy passes on."""
@@ -443,8 +444,8 @@ class Ways:
         before.way.add(hop, before, joined, certain=is_certain)
 
     def _request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
-        leg = hop.leg
-        job = self._jobs.get(leg.flow)
+        leg, jobs = hop.leg, self._jobs
+        job = jobs.get(leg.flow) if jobs else None
         if job is not None and job.line.dst_kind == "REQ" and job.leg.dst == leg.src and not job.answered:
             self._answer(hop, job)  # of a REQ that works for a broker: what it sends next
         else:
@@ -460,19 +461,34 @@ class Ways:
                 self._answer(hop, asked)
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
                 self._answer(hop, orphan)
-            elif job is not None and job.leg.dst == leg.src and job.routing_id in hop.frames[:-1]:
+            elif hop.line.is_late and (given := self._given(hop)) is not None:
+                self._answer(hop, given)
+            elif (
+                job is not None
+                and not hop.line.is_late
+                and job.leg.dst == leg.src
+                and job.routing_id in hop.frames[:-1]
+            ):
                 job.way.add(hop, job, "envelope", certain=True, reply=True)  # one more part of the answer
             else:
                 self._ask(hop)
-        self._hold(hop)
-
-    def _hold(self, hop: Hop) -> None:
-        """The receiver of a message may answer it, or pass it on."""
-        self._held.add(hop)
-        if not hop.leg.reply:
+        self._held.add(hop)  # its receiver may pass it on
+        if not leg.reply:
             self._lanes.receive(hop)
-        leg = hop.leg
         self._hops[leg.flow, leg.packet, leg.part] = hop
+
+    def _given(self, hop: Hop) -> Hop | None:
+        """The request that was passed on over the connection of a reply, if the numbers and ids in both tell which.
+
+        Where the capture lacks the beginning, it may as well be the reply to a request that nobody saw.
+        """
+        asker = self._connections[hop.leg.flow].lines.get(hop.leg.dst)
+        if asker is None:
+            return None
+        envelope = _envelope_of(hop)
+        alike = [one for one in islice(reversed(asker.given), _GIVEN) if _envelope_of(one) == envelope]
+        shared = Counter({one: len(one.tokens & hop.tokens) for one in alike}).most_common(2)
+        return shared[0][0] if shared and shared[0][1] > sum(count for _, count in shared[1:]) else None
 
     def _orphan(self, hop: Hop) -> Hop | None:
         """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
@@ -536,6 +552,8 @@ class Ways:
     def _ask(self, hop: Hop) -> None:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
+        if hop.line.is_late and (asker := self._connections[hop.leg.flow].lines.get(hop.leg.dst)) is not None:
+            asker.stray_ns = max(asker.stray_ns, hop.leg.time_ns)
         if hop.line.src_kind == "DEALER":
             self._lanes.expect(hop.line.src_host)
         outer = self._lanes.asks(way)

@@ -1,0 +1,43 @@
+"""Ways in captures that begin when the connections are there already. The types are those that the user declares."""
+
+from collections import defaultdict
+
+import pytest
+
+from dissectors.events import Message
+from tests.analysis.ways.test_ways import BROKERS, message_of, number, traced
+from tests.support.late_captures import events_of, without_beginnings
+from tests.support.settings import RELATIONS
+from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.decode_as import parse
+
+NAME = "two_brokers.pcap.gz"
+RULES = ("tcp.port==7702,zmtp/ROUTER", "tcp.port==6206,zmtp/ROUTER", "tcp.port==5469,zmtp/DEALER")
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.0, 40), (0.05, 35), (0.5, 3)])
+def test_what_is_answered_is_never_said_to_be_unanswered(share: float, least: int) -> None:
+    """Each connection is found at another time, and its messages wait until then: causes come behind their effects."""
+    legs_of: defaultdict[str | None, int] = defaultdict(int)
+    answered = set()
+    whole, messages = traced(BROKERS / NAME)
+    for way in whole:
+        identifier = number(message_of(way.legs[0], messages))
+        legs_of[identifier] += len(way.legs)
+        if way.answered:
+            answered.add(identifier)
+
+    events = events_of(
+        without_beginnings(BROKERS / NAME, share), RELATIONS._replace(decode_as=tuple(map(parse, RULES)))
+    )
+    late = {(event.place, event.src): event for event in events if isinstance(event, Message)}
+    ways = Ways()
+    found = [ways.record(way) for way in [*ways.take(events), *ways.finish()]]
+    joined = 0
+    for way in [way for way in found if way is not None]:
+        numbers = {number(message_of(leg, late)) for leg in way.legs}
+        assert len(numbers) == 1 or not all(leg.certain for leg in way.legs)
+        assert way.answered is not False or numbers.isdisjoint(answered)
+        assert way.ended is None
+        joined += len(way.legs) == legs_of[numbers.pop()] > 2
+    assert joined >= least
