@@ -1,6 +1,5 @@
 """Gives up root: a program that sudo started goes on as the user who called sudo."""
 
-import ctypes
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -42,6 +41,8 @@ def drop_privileges() -> str | None:
     user = invoking_user()
     if user is None:
         return None
+    import ctypes  # slow; and now, since its files may be root's alone
+
     try:
         os.initgroups(user.pw_name, user.pw_gid)
         os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)

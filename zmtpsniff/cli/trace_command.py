@@ -133,10 +133,11 @@ class _Writer:
         self._lost = settings.lost
         self._most = settings.slowest
         self._slowest: list[Way] = []
-        from zmtpsniff.render.way_ladder import LadderRenderer
+        self._ladder = None
+        if settings.output_format == "text":
+            from zmtpsniff.render.way_ladder import LadderRenderer
 
-        is_json = settings.output_format == "json"
-        self._ladder = None if is_json else LadderRenderer(stream, settings.utc, settings.color)
+            self._ladder = LadderRenderer(stream, settings.utc, settings.color)
 
     def write(self, found: "Sequence[OpenWay]") -> None:
         """Write these ways, or remember the slowest."""
