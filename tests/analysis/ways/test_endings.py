@@ -151,3 +151,15 @@ def test_a_message_that_nobody_acknowledges_is_not_taken() -> None:
     way = scene.ways(acknowledged=told)[-1]
     assert way.ended == Terminus(WORKER, "not-answered")
     assert way.legs[-1].seen_ns == scene.now_ns + MS
+
+
+def test_a_reply_whose_request_nobody_saw_is_no_request() -> None:
+    """Such as that of a worker that answers on a new connection."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("DEALER", "ROUTER"))
+    scene.connect(2, "10.0.0.3:40001", "10.0.0.2:5556", types=("DEALER", "DEALER"))
+    scene.say(2, b"\0abcd", b"", b"answer")
+    scene.say(1, b"", b"answer", by_server=True)
+    (way,) = scene.ways()
+    assert [leg.reply for leg in way.legs] == [False, True]
+    assert way.answered is None

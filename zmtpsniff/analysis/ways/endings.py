@@ -82,8 +82,9 @@ class Endings:
     def _may_have_reply(way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks where its connection, or the way, begins."""
         first, line = way.first, way.first.line
-        is_late = line.is_late and (not first.asks or line.stray_ns >= first.leg.time_ns)
-        return is_late or line.src_kind == "REP"
+        if line.is_late and (not first.asks or line.stray_ns >= first.leg.time_ns):
+            return True
+        return len(way.hops) > 1 and way.hops[1].leg.reply  # as it is not answered, the first is a reply, too
 
     def _asked_before(self, way: OpenWay) -> Leg | None:
         """The first leg of the request that its client gave up, and asks again with this one."""
