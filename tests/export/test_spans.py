@@ -1,10 +1,15 @@
 """Spans: of each leg and each place of a request's way, and a collector of the test's own that receives them."""
 
 import os
+import re
+import shutil
+import socket
+import subprocess
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -16,7 +21,9 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Greeting, Message
 from tests.analysis.ways.scenes import Scene
-from tests.support.paths import FIXTURES
+from tests.support.live_program import wait_for
+from tests.support.paths import FIXTURES, PROJECT
+from tests.support.ports import free_port
 from tests.support.runner import run
 from zmtpsniff.errors import Error
 from zmtpsniff.export.spans import Spans, make_spans
@@ -180,6 +187,38 @@ def test_a_file_waits_for_the_collector(monkeypatch: pytest.MonkeyPatch) -> None
     counts = [sum(len(scope.spans) for group in each.resource_spans for scope in group.scope_spans) for each in got]
     assert sum(counts) == len(spans_of(events))
     assert set(counts[:-1]) == {10}
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _rotel() -> str | None:
+    return shutil.which("rotel-agent", path=f"{os.environ['PATH']}:{PROJECT / '.ci/rotel/rotel'}")
+
+
+@pytest.mark.skipif(_rotel() is None, reason="rotel, a collector of other people, is not installed")
+def test_a_collector_of_other_people_reads_each_span(tmp_path: Path) -> None:
+    port, other = free_port(), free_port()
+    options = ["--exporter", "blackhole", "--debug-log", "traces", "--debug-log-verbosity", "detailed"]
+    options += ["--otlp-http-endpoint", f"127.0.0.1:{port}", "--otlp-grpc-endpoint", f"127.0.0.1:{other}"]
+    said = tmp_path / "said"
+    with said.open("wb") as out:
+        agent = subprocess.Popen([str(_rotel()), "start", *options], stdout=out, stderr=out)
+    try:
+        wait_for(lambda: b"Starting" in said.read_bytes() and is_listening(port))
+        capture = FIXTURES / "brokers/two_brokers.pcap.gz"
+        assert run("read", "-T", "summary", "--otlp", f"http://127.0.0.1:{port}", capture).returncode == 0
+        made = spans_of(events_of("brokers/two_brokers.pcap.gz"))
+        wait_for(lambda: said.read_bytes().count(b"Span #") >= len(made))
+    finally:
+        agent.terminate()
+        agent.wait()
+    span = r"Trace ID +: (\w+)\n.*?    ID +: (\w+)\n.*?Start time: (\d+)\nEnd time: (\d+)"
+    found = re.findall(span, said.read_text(), re.DOTALL)
+    ids = [(f"{context_of(one).trace_id:032x}", f"{context_of(one).span_id:016x}") for one in made]
+    assert sorted(found) == sorted((*each, *map(str, times_of(one))) for each, one in zip(ids, made, strict=True))
 
 
 def test_a_collector_that_does_not_answer_is_told() -> None:
