@@ -321,6 +321,15 @@ FINDINGS: dict[str, FindingKind] = {
         "what it sends to an identity that nobody has, without a word; with ZMQ_ROUTER_MANDATORY `send` fails with "
         "EHOSTUNREACH instead.",
     ),
+    "subscribed-late": FindingKind(
+        "note",
+        "A publisher had sent messages to others when a subscriber subscribed for the first time, which missed them.",
+        "The connection of the subscriber has no subscription before, and the publisher has sent messages on others. "
+        "It says how many, and how many of them since the subscriber had connected.",
+        "Nothing, if the subscriber needs only what comes from now on. Otherwise let the publisher wait until its "
+        "subscribers are there (an XPUB gets their subscriptions), or let the subscriber ask for the state first "
+        "(chapter 5 of the ZeroMQ guide).",
+    ),
     "password-in-clear": FindingKind(
         "note",
         "A user name and a password cross the network in clear.",

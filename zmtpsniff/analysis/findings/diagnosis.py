@@ -17,6 +17,7 @@ from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.findings.late_subscribers import LateSubscribers
 from zmtpsniff.analysis.findings.numbering import Numbering, NumberPlace
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
@@ -71,6 +72,7 @@ class Diagnosis:
             idle,
             Receivers(idle.is_forgotten, closings.tells_of),
             Topics(),
+            LateSubscribers(),
             Copies(),
             self._numbering,
             Identities(),
