@@ -289,7 +289,7 @@ def problems_page() -> str:
         about = kind.about if kind.about == "zmtpsniff" else f"the {kind.about}"
         hides = f" · hides: {kind.blinds}" if kind.blinds else ""
         lines += [f"## {code}", "", f"*{kind.severity} · about {about}{hides}*", ""]
-        lines += [f"- Seen: {_cell(kind.meaning)}", f"- What to do: {_cell(kind.advice)}"]
+        lines += [f"- Seen: {_cell(kind.meaning)}", f"- Advice: {_cell(kind.advice)}"]
         lines += [f"- [The finding](findings.md#{code})"] * (code in FINDINGS) + [""]
     return _page("Problem codes", *lines)
 
