@@ -90,6 +90,8 @@ def test_files_have_the_documented_schema(tmp_path: Path) -> None:
         found = DeltaTable(str(tmp_path / table))
         assert found.metadata().partition_columns == ["date"]
         assert pa.schema(found.schema()) == arrow_schema(table)
+        comments = [one.metadata["comment"] for one in found.schema().fields]
+        assert comments == [column.comment for column in TABLES[table]]
         for path in found.file_uris():
             with open(path, "rb") as opened:
                 wanted = arrow_schema(table)

@@ -104,7 +104,8 @@ def _until_done(run: IngestRun, attempt: Callable[["Base"], _Outcome]) -> _Outco
     lost: set[str] = set()
     for _ in range(_TRIES):
         try:
-            return attempt(Base(store, lost))
+            with store.at_work():
+                return attempt(Base(store, lost))
         except UnreadableStatesError as error:
             (series,) = error.args
             if not run.anew:

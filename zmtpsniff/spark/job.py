@@ -1,16 +1,21 @@
 """Shards of series to tasks on Spark."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from zmtpsniff.spark.task import Job, ShardTask, TaskOutcome, dissect
+from zmtpsniff.spark.session import SparkError
+from zmtpsniff.spark.task import Job, ShardTask, TaskError, TaskOutcome, dissect
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_TOLD = re.compile(rf"{TaskError.__module__}\.{TaskError.__name__}: (.*)")
+_LACKS = re.compile(r"ModuleNotFoundError: No module named '(\w+)|PACKAGE_NOT_INSTALLED\] (\w+)")
+_HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
 _TASK_OCTETS = 16 << 20  # of capture files of small series that a task gets together
 
 
@@ -24,7 +29,7 @@ def cores(session: "SparkSession") -> int:
 
 
 def run(session: "SparkSession", job: Job, shards: Sequence[ShardTask]) -> list[TaskOutcome]:
-    """Have tasks dissect shards. Returns the outcome of each task."""
+    """Have tasks dissect shards. Returns the outcome of each task; raises SparkError if workers cannot do that."""
     shares = _shares(shards)
 
     def dissect_shares(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
@@ -35,8 +40,25 @@ def run(session: "SparkSession", job: Job, shards: Sequence[ShardTask]) -> list[
             yield pa.RecordBatch.from_arrays([pa.array(outcomes, pa.binary())], ["outcome"])
 
     numbers = session.range(0, len(shares), 1, len(shares))  # a partition each: so nothing is shuffled
-    found = numbers.mapInArrow(dissect_shares, "outcome BINARY").collect()
+    try:
+        found = numbers.mapInArrow(dissect_shares, "outcome BINARY").collect()
+    except Exception as error:  # each way to reach Spark has errors of its own
+        if (said := fault(str(error))) is None:
+            raise
+        raise SparkError(said) from error
     return [msgspec.msgpack.decode(bytes(row[0]), type=TaskOutcome) for row in found]
+
+
+def fault(text: str) -> str | None:
+    """What workers cannot do, in one line, by the text of Spark's error; None if it is something else."""
+    if told := _TOLD.search(text):
+        return told[1]
+    lacks = _LACKS.search(text)
+    host = _HOST.search(text)
+    if lacks is None:
+        return None
+    where = f"the worker at {host[1]}" if host else "a worker"
+    return f"{where} lacks {lacks[1] or lacks[2]}: its Python needs msgspec, pyarrow and zstandard"
 
 
 def _shares(shards: Sequence[ShardTask]) -> list[list[ShardTask]]:

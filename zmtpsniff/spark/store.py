@@ -15,8 +15,8 @@ The metadata of our tables carry ``MARK``. Nothing is done to a table without it
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from datetime import date
 from typing import Any
 
@@ -76,7 +76,7 @@ class Store:
 
         Raises SparkError; if there is a table or a file of others, before anything is written.
         """
-        try:
+        with self.at_work():
             names = (*TABLES, STATES)
             known = {name: self._known(name) for name in names}
             make_parent(self._system, f"{self._root}/_")
@@ -85,9 +85,15 @@ class Store:
                     self._create(name)
                 else:
                     _add_columns(table, _schema(name))
+            self._complete(self.last_commit())
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Raise SparkError where the store refuses, or the disk is full. The next run completes what was decided on."""
+        try:
+            yield
         except (DeltaError, OSError) as error:
             raise SparkError(f"--output {self.location}: {one_line(error)}") from error
-        self._complete(self.last_commit())
 
     def _known(self, name: str) -> DeltaTable | None:
         """A table of ours, or None where nothing is. Raises SparkError where something else is."""
@@ -294,7 +300,9 @@ def _add_columns(table: DeltaTable, schema: pa.Schema) -> None:
     known = {field.name for field in table.schema().fields}
     new = [field for field in Schema.from_arrow(schema).fields if field.name not in known]
     if new:
-        table.alter.add_columns([Field(field.name, field.type, nullable=True) for field in new])
+        table.alter.add_columns(
+            [Field(field.name, field.type, nullable=True, metadata=field.metadata) for field in new]
+        )
 
 
 def _change(

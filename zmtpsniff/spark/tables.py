@@ -54,6 +54,11 @@ class Column(NamedTuple):
     meaning: str
     unit: str = ""
 
+    @property
+    def comment(self) -> str:
+        """Its meaning and its unit."""
+        return f"{self.meaning} In {self.unit}." if self.unit else self.meaning
+
 
 _NUMBERS = {int: "BIGINT", float: "DOUBLE"}
 OCTETS = "STRUCT<length: BIGINT, data: BINARY>"
@@ -339,7 +344,7 @@ def ddl(table: str) -> str:
 
 
 def arrow_schema(table: str) -> "pa.Schema":
-    """The schema of a table as Arrow has it."""
+    """The schema of a table as Arrow has it, with the meaning of each column, as Spark and Delta Lake have comments."""
     import pyarrow as pa
 
     octets = pa.struct([("length", pa.int64()), ("data", pa.binary())])
@@ -369,4 +374,6 @@ def arrow_schema(table: str) -> "pa.Schema":
         **{sql: struct(sql) for sql in (ENVELOPE, PLACE, LEG, SLOWEST, TERMINUS)},
         LEGS: pa.list_(struct(LEG)),
     }
-    return pa.schema([pa.field(each.name, types[each.sql], each.nullable) for each in TABLES[table]])
+    return pa.schema(
+        [pa.field(each.name, types[each.sql], each.nullable, {"comment": each.comment}) for each in TABLES[table]]
+    )

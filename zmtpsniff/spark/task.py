@@ -1,15 +1,18 @@
 """The work of one task: it dissects shards of series, and writes their rows and the states that they change."""
 
 from collections.abc import Iterator, Sequence
+from socket import gethostname
 
 import msgspec
 from msgspec.structs import replace
 
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine.collector import spare_collector
+from zmtpsniff.errors import one_line
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import Batch
+from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import Shard, ShardRows
 from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
 from zmtpsniff.spark.writer import DataFile, TableWriter
@@ -38,6 +41,10 @@ class ShardTask(msgspec.Struct, frozen=True):
         return [replace(self, spec=replace(self.spec, number=number, count=count)) for number in range(count)]
 
 
+class TaskError(SparkError):
+    """A task cannot go on where it runs. Spark tries it again, and reports the last one's text."""
+
+
 class TaskOutcome(msgspec.Struct, frozen=True):
     """The results of a task: the files that it wrote, and the series whose states it could not read."""
 
@@ -55,14 +62,18 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
-    """Dissect shards."""
+    """Dissect shards; raises TaskError if nothing can be written, or no state be read."""
     spare_collector()
     writer = TableWriter(job.folder, job.prefix)
     unreadable: list[str] = []
-    for task in tasks:
-        for table, rows, provisional in rows_of(job, task, unreadable):
-            writer.take(table, rows, provisional)
-    return TaskOutcome(writer.close(), unreadable)
+    try:
+        for task in tasks:
+            for table, rows, provisional in rows_of(job, task, unreadable):
+                writer.take(table, rows, provisional)
+        return TaskOutcome(writer.close(), unreadable)
+    except OSError as error:
+        writer.discard()
+        raise TaskError(f"--output {job.folder}: {gethostname()} says: {one_line(error)}") from error
 
 
 def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type, ...] | None = None) -> Iterator[Batch]:

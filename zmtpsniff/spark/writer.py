@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import suppress
 from datetime import date, datetime
 from typing import Any
 from uuid import uuid4
@@ -145,6 +146,13 @@ class TableWriter:
     def _path(self, table: str, day: int | None, provisional: bool) -> str:
         name = f"{'open-' if provisional else ''}{self._name}"
         return name if table.startswith("_") else f"{PARTITION}={_date(day) or _NO_DATE}/{name}"
+
+    def discard(self) -> None:
+        """Stop, and delete what is there of the files: the disk may be full."""
+        self._pool.shutdown(cancel_futures=True)
+        for key in self._files:
+            with suppress(OSError):
+                self._system.delete_file(f"{self._folder}/{key[0]}/{self._path(*key)}")
 
     def close(self) -> list[DataFile]:
         """Finish all files."""
