@@ -12,7 +12,6 @@
 # %%
 import os
 
-from pyspark.sql import Window
 from pyspark.sql import functions as sql
 
 from zmtpsniff.spark import get_session
@@ -101,24 +100,14 @@ topics = (
 topics.show(truncate=40)
 
 # %% [markdown]
-# ## How long replies of REP sockets took, by service and hour
-#
-# A REQ socket asks again only once it has its reply, so a message of a REP socket answers the one before it.
-# `zmtpsniff spark report` also follows DEALER sockets, requests that were given up, and holes.
+# ## How long replies took, by service and hour
 
 # %%
 latency_sql = spark.sql("""
-    WITH said AS (
-        SELECT m.*, c.server AS service,
-            lag(m.time_ns) OVER conversation AS asked_ns, lag(m.socket_type) OVER conversation AS before
-        FROM messages m JOIN connections c USING (series, conn_id)
-        WHERE m.socket_type IN ('REQ', 'REP')
-        WINDOW conversation AS (PARTITION BY m.series, m.conn_id ORDER BY m.time_ns, m.file, m.packet)
-    )
-    SELECT service, date_trunc('HOUR', time) AS hour, count(*) AS replies,
-        approx_percentile(time_ns - asked_ns, array(0.5, 0.95, 0.99)) AS p50_p95_p99_ns
-    FROM said
-    WHERE socket_type = 'REP' AND before = 'REQ'
+    SELECT server AS service, date_trunc('HOUR', time) AS hour, count(*) AS replies,
+        approx_percentile(latency_ns, array(0.5, 0.95, 0.99)) AS p50_p95_p99_ns
+    FROM messages
+    WHERE latency_ns IS NOT NULL
     GROUP BY ALL
     ORDER BY service, hour
     LIMIT 1000
@@ -126,17 +115,12 @@ latency_sql = spark.sql("""
 latency_sql.show(truncate=False)
 
 # %%
-conversation = Window.partitionBy("series", "conn_id").orderBy("time_ns", "file", "packet")
 latency = (
-    messages.where(sql.col("socket_type").isin("REQ", "REP"))
-    .join(connections.select("series", "conn_id", sql.col("server").alias("service")), ["series", "conn_id"])
-    .withColumn("asked_ns", sql.lag("time_ns").over(conversation))
-    .withColumn("before", sql.lag("socket_type").over(conversation))
-    .where("socket_type = 'REP' AND before = 'REQ'")
-    .groupBy("service", sql.date_trunc("HOUR", "time").alias("hour"))
+    messages.where("latency_ns IS NOT NULL")
+    .groupBy(sql.col("server").alias("service"), sql.date_trunc("HOUR", "time").alias("hour"))
     .agg(
         sql.count("*").alias("replies"),
-        sql.approx_percentile(sql.expr("time_ns - asked_ns"), [0.5, 0.95, 0.99]).alias("p50_p95_p99_ns"),
+        sql.approx_percentile("latency_ns", [0.5, 0.95, 0.99]).alias("p50_p95_p99_ns"),
     )
     .orderBy("service", "hour")
     .limit(1000)
@@ -176,3 +160,20 @@ by_host = (
     .limit(20)
 )
 by_host.show(truncate=False)
+
+# %% [markdown]
+# ## The way of the slowest request
+#
+# `ingest --ways` follows each message over brokers and services.
+
+# %%
+way_sql = spark.sql("""
+    SELECT inline(legs)
+    FROM (SELECT legs FROM ways WHERE kind = 'request' ORDER BY duration_ns DESC LIMIT 1)
+""")
+way_sql.show(truncate=False)
+
+# %%
+slowest = tables["ways"].where("kind = 'request'").orderBy(sql.col("duration_ns").desc()).limit(1)
+way = slowest.select(sql.inline("legs"))
+way.show(truncate=False)

@@ -38,7 +38,7 @@ def test_notebook_runs(
 ) -> None:
     """All cells, and each question has the same answer in SQL and with data frames."""
     captures = [FIXTURES / f"{name}.pcap" for name in ("m31_req_rep", "m31_pub_sub", "rec_reconnect_storm")]
-    take(captures, tmp_path / "tables", series="file")
+    take(captures, tmp_path / "tables", series="file", ways=True)
     monkeypatch.setenv("ZMTPSNIFF_TABLES", str(tmp_path / "tables"))
     master = spark_session.sparkContext.master
     assert master is not None
