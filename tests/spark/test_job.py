@@ -1,4 +1,4 @@
-"""What workers cannot do is told in one line, and nothing is half done."""
+"""A worker that cannot go on says why in one line, and nothing is half done."""
 
 import resource
 from collections.abc import Iterator

@@ -50,7 +50,7 @@ def run(session: "SparkSession", job: Job, shards: Sequence[ShardTask]) -> list[
 
 
 def fault(text: str) -> str | None:
-    """What workers cannot do, in one line, by the text of Spark's error; None if it is something else."""
+    """The fault of workers in one line, by the text of Spark's error; None if it is something else."""
     if told := _TOLD.search(text):
         return told[1]
     lacks = _LACKS.search(text)
