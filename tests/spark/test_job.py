@@ -1,4 +1,4 @@
-"""A worker that cannot go on says why in one line, and nothing is half done."""
+"""Faults of workers are told in one line, and leave nothing half done."""
 
 import resource
 from collections.abc import Iterator
