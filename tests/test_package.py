@@ -110,7 +110,7 @@ def test_what_is_in_the_sdist(built: Distribution) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = [PROJECT / name for name in ("pyproject.toml", "LICENSE", "README.md", "CHANGELOG.md", "Containerfile")]
-    for folder in ("zmtpsniff", "dissectors", "tests", "fixtures", "docs", "benchmarks"):
+    for folder in ("zmtpsniff", "dissectors", "tests", "fixtures", "docs", "benchmarks", "packaging"):
         wanted += [path for path in (PROJECT / folder).rglob("*") if path.is_file() and path.suffix != ".so"]
     missing = [
         path for path in wanted if not _LEFT_OUT & set(path.parts) and str(path.relative_to(PROJECT)) not in names
@@ -218,13 +218,15 @@ def test_every_lower_bound_is_one() -> None:
     assert wanted | {"test", "spark-java"} == set(PACKAGE["optional-dependencies"])
 
 
-def test_the_container_has_the_extras_that_its_commands_need() -> None:
+def test_the_container_and_the_debian_package_have_the_extras_that_their_commands_need() -> None:
     text = (PROJECT / "Containerfile").read_text()
     (extras,) = re.findall(r"(?m)^ARG EXTRAS=(\S+)$", text)
     of_no_command = {"arrow", "docs", "test", "spark", "spark-java"}
     assert set(extras.split(",")) == {*PACKAGE["optional-dependencies"]} - of_no_command
     assert text.count("[${EXTRAS}]") == 2  # what is built, and what is installed
     assert text.count("\nARG EXTRAS\n") == 2
+    rules = (PROJECT / "packaging" / "debian" / "debian" / "rules").read_text()
+    assert f"\nEXTRAS := {extras}\n" in rules
 
 
 def test_the_container_file() -> None:
