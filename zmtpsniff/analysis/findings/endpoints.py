@@ -143,12 +143,12 @@ class Endpoints(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""
-        self._servers.at(event.server.address)
+        self._servers.put(event.server.address, None)
         if event.end in ("fin", "rst"):
             host = host_of(event.client.address)
             self._endpoints.at(event.server.address).ends.append((event.end_ns, event.start_ns, event.flow, host))
-        self._hosts.at(host_of(event.server.address))
-        self._hosts.at(host_of(event.client.address))
+        self._hosts.put(host_of(event.server.address), None)
+        self._hosts.put(host_of(event.client.address), None)
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """The addresses where nobody answered."""

@@ -228,13 +228,13 @@ class Relays(Inquiry):
         for mine, peer in ((one, other), (other, one)):
             self._met.put((mine, ""), dossier.start_ns)
             self._met.put((host_of(mine), peer), dossier.start_ns)
-        hosts = [(host_of(one), SocketEnd(one, kind, other)), (host_of(other), SocketEnd(other, other_kind, one))]
-        for name, socket in hosts:
-            host = self._hosts.at(name)
+        hosts = [self._hosts.at(host_of(one)), self._hosts.at(host_of(other))]
+        sockets = SocketEnd(one, kind, other), SocketEnd(other, other_kind, one)
+        for host, socket in zip(hosts, sockets, strict=True):
             if host.add(socket, dossier.flow):
                 self._earlier += host.flows
         self._open[dossier.flow] = dossier
-        if not any(self._hosts.at(name).passes for name, _ in hosts):
+        if not (hosts[0].passes or hosts[1].passes):
             return None
         self._hear(dossier.flow)
         return self.take

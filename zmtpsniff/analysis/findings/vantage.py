@@ -79,7 +79,7 @@ class Vantage(Inquiry):
 
     def attempt(self, attempt: Attempt) -> None:
         """Remember who connected while the capture ran: a missing handshake then has other reasons."""
-        self._begun.at(attempt.flow)
+        self._begun.put(attempt.flow, None)
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count connections that were made before the capture began."""
