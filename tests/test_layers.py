@@ -80,8 +80,6 @@ ALLOWED = {
     },
     "zmtpsniff/host": {
         "zmtpsniff.host",
-        "zmtpsniff.capture.block",
-        "zmtpsniff.capture.source",
         "dissectors.events",
         "dissectors.zmtp.curve_keys",
     },

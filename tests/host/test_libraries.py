@@ -5,6 +5,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,8 @@ class Probes:
         self.added: list[int] = []
         self._uprobes = uprobes
 
-    @property
-    def count(self) -> int:
-        """Of them as many as you like."""
-        return 0
-
-    def add(self, descriptor: int, machine: str, offsets: dict[str, int]) -> list[str]:
-        names = [] if self._uprobes is None else self._uprobes.add(descriptor, machine, offsets)
+    def add(self, descriptor: int, offsets: dict[str, int]) -> list[str]:
+        names = [] if self._uprobes is None else self._uprobes.add(descriptor, offsets)
         self.files[os.fstat(descriptor).st_ino] = names
         self.added.append(os.fstat(descriptor).st_ino)
         return names
@@ -50,7 +46,8 @@ class Watch:
 
     def __init__(self, uprobes: Uprobes) -> None:
         self.probes = Probes(uprobes)
-        self.libraries = Libraries(self.probes)  # type: ignore[arg-type]
+        self.said: list[str] = []
+        self.libraries = Libraries(self.probes, self.said.append)  # type: ignore[arg-type]
         self._uprobes = uprobes
         self._callers: set[int] = set()  # threads
 
@@ -71,7 +68,7 @@ class Watch:
 def watch() -> Iterator[Callable[[], Watch]]:
     """Makes one."""
     need_uprobes()
-    with Uprobes() as uprobes:
+    with closing(Uprobes()) as uprobes:
         made = []
 
         def make() -> Watch:
@@ -88,7 +85,7 @@ def test_the_library_beside_us_needs_no_program_that_uses_it(monkeypatch: pytest
     """However late we would see that a program has loaded it, its first key is seen."""
     monkeypatch.setattr(libraries, "pids", list)
     probes = Probes()
-    Libraries(probes).close()  # type: ignore[arg-type]
+    Libraries(probes, print).close()  # type: ignore[arg-type]
     assert libsodium(PACKAGED[0].parent).stat().st_ino in probes.files
 
 
@@ -166,7 +163,7 @@ def test_a_kernel_that_does_not_tell(
     monkeypatch.setattr(libraries, "_LOOK_SECONDS", 0.0)
     monkeypatch.setattr(libraries, "_SHARE", 0.0)
     seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
-    (said,) = seen.libraries.faults
+    (said,) = seen.said
     assert "(Operation not permitted)" in said
     assert seen.libraries.patience is not None  # it looks by itself
     with started(program, folder) as process:
@@ -213,15 +210,13 @@ def test_a_look_at_many_processes_lets_keys_be_read_in_between(monkeypatch: pyte
     monkeypatch.setattr(libraries, "installed", lambda: iter([]))
     monkeypatch.setattr(libraries, "pids", list)
     monkeypatch.setattr(libraries, "mappings", mappings)
-    followed = Libraries(Probes())  # type: ignore[arg-type]
+    followed = Libraries(Probes(), print)  # type: ignore[arg-type]
     monkeypatch.setattr(libraries, "pids", lambda: [1, 2, 3])
     now += 60
-    followed.follow()
     for count in (1, 2, 3, 3):
         followed.follow()
         assert len(looked) == count
     assert sorted(looked) == [1, 2, 3]
     now += 60
-    followed.follow()
     followed.follow()
     assert len(looked) == 4

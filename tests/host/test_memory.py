@@ -13,8 +13,15 @@ from hypothesis import strategies as st
 from nacl.bindings import crypto_box_beforenm, crypto_box_keypair, crypto_secretbox
 
 from dissectors.zmtp.curve_keys import Key, SharedKey
-from zmtpsniff.host.memory import MemorySearch, SearchError, candidates, connections, looks_random
-from zmtpsniff.host.targets import CapturedBox, SearchTarget
+from zmtpsniff.host.memory import (
+    CapturedBox,
+    MemorySearch,
+    SearchError,
+    SearchTarget,
+    candidates,
+    connections,
+    looks_random,
+)
 
 CLIENT, CLIENT_SECRET = crypto_box_keypair()
 SERVER, SERVER_SECRET = crypto_box_keypair()
@@ -73,8 +80,7 @@ def test_own_memory_is_searched_as_any() -> None:
     """That of a small program: the one that runs the tests has gigabytes."""
     code = f"""
 import ctypes, os
-from zmtpsniff.host.memory import MemorySearch
-from zmtpsniff.host.targets import CapturedBox, SearchTarget
+from zmtpsniff.host.memory import CapturedBox, MemorySearch, SearchTarget
 
 shared = bytes.fromhex("{SHARED.hex()}")
 kept = ctypes.create_string_buffer(bytes(8) + shared, 64)
@@ -107,7 +113,7 @@ def test_what_is_no_core_dump(data: bytes, tmp_path: Path) -> None:
 
 
 def test_process_that_is_not_there() -> None:
-    with pytest.raises(SearchError, match="process 4194303: there is none"):
+    with pytest.raises(SearchError, match="process 4194303: No such file"):
         list(MemorySearch([SearchTarget(None, [BOX])]).process(4194303))
 
 

@@ -1,19 +1,15 @@
-"""Processes in records of connections: only of who had the port while the connection lived; packets wait for keys."""
+"""Processes in records of connections: only of who had the port while the connection lived."""
 
 import io
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from dissectors.events import Connection, End, Greeting, Peer, Process, Sides
-from tests.world.tap import Packets
-from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.host.local import LocalHost
 from zmtpsniff.host.owners import ConnectionOwners
 from zmtpsniff.host.sockets import SocketEnds
-from zmtpsniff.host.source import KeyedSource
 from zmtpsniff.render import Format, make_renderer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
@@ -27,9 +23,6 @@ class FakeHelper:
 
     def find_owners(self, number: int, ends: list[SocketEnds]) -> None:
         self.asked.append((number, ends))
-
-    def see(self) -> None:
-        """It has told before what it sees."""
 
 
 def answer(flow: int, local: str, time_ns: int, pid: int) -> dict[str, Any]:
@@ -94,7 +87,7 @@ def test_the_end_of_a_capture_waits_for_the_first_look(owners: ConnectionOwners)
 
     def look() -> None:
         owners.hear(answer(1, CLIENT, 50, 7))
-        owners.note_look(1)
+        owners.hear({"is": "looked", "id": 1})
 
     late = threading.Timer(0.5, look)
     late.start()
@@ -132,36 +125,3 @@ def test_records_show_it(form: Format) -> None:
     assert "4711" in shown
     assert "8f3ab2c41d90" in shown
     assert "\x1b" not in shown
-
-
-class Ticks(Packets):
-    """Packets, a batch at a time, with empty ones while nothing comes."""
-
-    def __init__(self, batches: list[list[Packet]], host: LocalHost, seen: list[int]) -> None:
-        super().__init__([])
-        self._ticks = batches
-        self._host = host
-        self._seen = seen
-
-    def batches(self) -> Iterator[Block]:
-        for batch, seen_ns in zip(self._ticks, self._seen, strict=True):
-            self._host.seen_ns = seen_ns
-            yield Block.of(batch)
-
-
-def batches(source: Ticks, host: LocalHost) -> list[list[Packet]]:
-    return [block.packets() for block in KeyedSource(source, host).batches()]
-
-
-def packet(time_ns: int) -> Packet:
-    return time_ns, 1, b"", 0, None
-
-
-def test_packets_wait_until_the_keys_before_them_are_known(helper: FakeHelper) -> None:
-    host = LocalHost(helper, print, with_keys=True)  # type: ignore[arg-type]
-    host.watches = True
-    source = Ticks([[packet(10)], [packet(20)], [], [], []], host, [5, 15, 15, 25, 25])
-    assert batches(source, host) == [[], [packet(10)], [], [packet(20)], []]
-    host.watches = False  # nobody says any more what is known
-    source = Ticks([[packet(10)], [packet(20)]], host, [5, 5])
-    assert batches(source, host) == [[packet(10)], [packet(20)]]

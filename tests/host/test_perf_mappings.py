@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.uprobes import need_uprobes
-from zmtpsniff.host.perf_mappings import Mapped, PerfMappings
+from zmtpsniff.host import perf_mappings
+from zmtpsniff.host.perf_mappings import PerfMappings
+from zmtpsniff.host.processes import MemoryArea
 
 
 @contextmanager
@@ -40,8 +42,8 @@ def run_from(file: Path) -> None:
         mmap.mmap(opened.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
 
 
-def ours(found: list[Mapped]) -> list[Mapped]:
-    return [each for each in found if each.pid == os.getpid()]
+def ours(found: list[tuple[int, int, MemoryArea]]) -> list[MemoryArea]:
+    return [area for pid, _, area in found if pid == os.getpid()]
 
 
 @pytest.fixture
@@ -62,15 +64,15 @@ def test_what_is_mapped_wakes_who_polls(file: Path) -> None:
         assert ours(opened.read()) == []
     status = file.stat()
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
-    assert (found.area.file, found.area.path) == ((device, status.st_ino), str(file))
-    assert found.area.end - found.area.begin == mmap.PAGESIZE
+    assert (found.file, found.path) == ((device, status.st_ino), str(file))
+    assert found.end - found.begin == mmap.PAGESIZE
 
 
 def test_around_the_end_of_a_ring(file: Path) -> None:
     with mappings(1 << 16) as opened:
         for _ in range(2000):
             run_from(file)
-            assert [each.area.path for each in ours(opened.read())] == [str(file)]
+            assert [each.path for each in ours(opened.read())] == [str(file)]
         assert opened.lost == 0
 
 
@@ -83,3 +85,36 @@ def test_what_has_no_room_is_counted(file: Path) -> None:
         assert len(ours(opened.read())) == 1
         assert 0 < told < 1000
         assert told + opened.lost >= 1000
+
+
+def test_a_processor_that_is_switched_on(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tells of the device; what ran on it until then is missing, and counts as lost."""
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    if first == last:
+        pytest.skip("there is one processor")
+    online = tmp_path / "online"
+    online.write_text(f"{first}\n")
+    monkeypatch.setattr(perf_mappings, "_ONLINE", str(online))
+
+    def on_last() -> None:
+        os.sched_setaffinity(0, {last})
+        run_from(file)
+
+    before = os.sched_getaffinity(0)
+    try:
+        with mappings(1 << 18) as opened:
+            on_last()
+            assert (ours(opened.read()), opened.lost) == ([], 0)
+            for processors, lost in ((f"{first},{last}", 1), (f"{first}", 1), (f"{first},{last}", 2)):
+                online.write_text(f"{processors}\n")
+                poll = select.poll()
+                for descriptor in opened.descriptors:
+                    poll.register(descriptor, select.POLLIN)
+                Path(f"/sys/devices/system/cpu/cpu{last}/uevent").write_text("change")  # as if the kernel told it
+                assert poll.poll(60_000)
+                opened.read()
+                on_last()
+                assert len(ours(opened.read())) == processors.count(",")
+                assert opened.lost == lost
+    finally:
+        os.sched_setaffinity(0, before)

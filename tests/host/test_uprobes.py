@@ -2,14 +2,20 @@
 
 import contextlib
 import os
+import shutil
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.support.curve_program import PACKAGED, libsodium, needs_wheel
 from tests.support.uprobes import need_uprobes, placed
 from zmtpsniff.host import uprobes
+from zmtpsniff.host.elf import find_functions
 from zmtpsniff.host.processes import started
-from zmtpsniff.host.uprobes import NoUprobesError, Uprobes, find_tracefs, reason, remove_left
+from zmtpsniff.host.uprobes import BEFORENM, NoUprobesError, Uprobes, find_tracefs, reason, remove_left
 
 FORBIDDEN = PermissionError(1, "Operation not permitted")
 ALL = (1 << 41) - 1
@@ -25,8 +31,12 @@ CONTAINER = 0xA80425FB  # what Docker leaves to root
         ("[none] integrity confidentiality", ALL, "the kernel places no probes"),
     ],
 )
-def test_one_line_says_which_it_is(lockdown: str, capabilities: int, said: str) -> None:
-    line = reason(FORBIDDEN, lockdown, capabilities)
+def test_one_line_says_which_it_is(
+    lockdown: str, capabilities: int, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {"/sys/kernel/security/lockdown": lockdown, "/proc/self/status": f"CapEff:\t{capabilities:016x}\n"}
+    monkeypatch.setattr(uprobes, "read_text", lambda name: files[name])
+    line = reason(FORBIDDEN)
     assert line.startswith(said)
     assert "Operation not permitted" in line
     assert "\n" not in line
@@ -38,20 +48,13 @@ def test_not_root(monkeypatch: pytest.MonkeyPatch) -> None:
         find_tracefs()
 
 
-@pytest.mark.parametrize(
-    ("knows", "has_folder", "said"),
-    [(False, True, "CONFIG_FTRACE"), (True, False, "CONFIG_FTRACE"), (True, True, "CONFIG_UPROBE_EVENTS")],
-)
-def test_kernel_without_it(
-    knows: bool, has_folder: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("has_folder", "said"), [(False, "CONFIG_FTRACE"), (True, "CONFIG_UPROBE_EVENTS")])
+def test_kernel_without_it(has_folder: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "tracing"
     if has_folder:
         folder.mkdir()
         (folder / "trace").touch()
-    monkeypatch.setattr(uprobes, "_FOLDERS", (str(folder),))
-    (tmp_path / "filesystems").write_text("nodev\ttracefs\n" if knows else "nodev\tproc\n")
-    monkeypatch.setattr(uprobes, "_FILESYSTEMS", str(tmp_path / "filesystems"))
+    monkeypatch.setattr(uprobes, "_TRACEFS", str(folder))
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(NoUprobesError, match=said):
         find_tracefs()
@@ -75,9 +78,9 @@ def close_pipe() -> None:
 
 def test_what_a_killed_run_left_goes_and_what_runs_stays() -> None:
     need_uprobes()
-    with Uprobes() as probes:
+    with closing(Uprobes()) as probes:
         with open(os.__file__, "rb") as file:
-            probes.add(file.fileno(), os.uname().machine, {"crypto_box_beforenm": 64})
+            probes.add(file.fileno(), {"crypto_box_beforenm": 64})
         assert len(placed(os.getpid())) == 2
         assert remove_left(find_tracefs()) == []
         assert len(placed(os.getpid())) == 2
@@ -93,7 +96,7 @@ def test_an_exception_takes_the_probes_away() -> None:
     seen: list[str] = []
 
     def fail() -> None:
-        with Uprobes():
+        with closing(Uprobes()):
             seen.extend(placed(os.getpid()))
             raise ZeroDivisionError
 
@@ -101,3 +104,39 @@ def test_an_exception_takes_the_probes_away() -> None:
         fail()
     assert seen != []
     assert placed(os.getpid()) == []
+
+
+CALLS = """
+import ctypes, sys, time
+make = ctypes.CDLL(sys.argv[1]).crypto_box_beforenm
+print(flush=True)
+for number in range(int(sys.argv[2])):
+    make(ctypes.create_string_buffer(32), number.to_bytes(32, "little"), b"secret" * 6)
+    time.sleep(0.001)
+"""
+
+
+@needs_wheel
+def test_probes_that_go_cost_others_no_call(tmp_path: Path) -> None:
+    """The kernel empties the buffers of whoever had them."""
+    need_uprobes()
+    count = 500
+    library = libsodium(PACKAGED[0].parent)
+
+    def place(probes: Uprobes, file: Path) -> list[str]:
+        with file.open("rb") as opened:
+            return probes.add(opened.fileno(), find_functions(opened.fileno(), [BEFORENM], os.uname().machine))
+
+    with closing(Uprobes()) as probes:
+        place(probes, library)
+        command = [sys.executable, "-c", CALLS, str(library), str(count)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()
+            for number in range(3):
+                copy = tmp_path / str(number)
+                shutil.copy(library, copy)
+                probes.remove(place(probes, copy))
+            process.wait()
+            seen = {int.from_bytes(call.public_key, "little") for call in probes.read() if call.pid == process.pid}
+    assert seen == set(range(count))

@@ -77,7 +77,7 @@ def diagnose(**options: Any) -> None:
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds, settings.sequence)
 
     def meet(host: "LocalHost") -> None:
-        diagnosis.know_processes(host.process)
+        diagnosis.know_processes(host.owners.process)
         diagnosis.know_queues(host.queues.of)
 
     with (

@@ -107,7 +107,7 @@ def live(
     ):
         source, selector = started.source, None
         if host is not None and diagnosis is not None:
-            diagnosis.know_processes(host.process)
+            diagnosis.know_processes(host.owners.process)
             diagnosis.know_queues(host.queues.of)
         through = pass_keys(host, source, started.saver)
         if started.saver is not None and output.passes is not None:

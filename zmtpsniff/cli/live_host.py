@@ -38,7 +38,7 @@ def started_host(
 def _start(with_processes: bool, with_keys: bool, say: Callable[[str], None]) -> "LocalHost":
     if with_keys:
         need_sodium()
-        import zmtpsniff.host.source  # noqa: F401  # for pass_keys(): once privileges are given up it may be out of reach
+        import zmtpsniff.capture.keyed_source  # noqa: F401  # for pass_keys(): once privileges are given up it may be out of reach
     from zmtpsniff.host.client import HelperClient
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.host.uprobes import NoUprobesError
@@ -69,12 +69,12 @@ def pass_keys(
     """
     if host is None or host.keys is None:
         return None
-    from zmtpsniff.host.source import KeyedSource
+    from zmtpsniff.capture.keyed_source import KeyedSource
 
     source.key_lines = host.keys.lines
     if saver is not None:
         host.keys.save = saver.add_keys
-    return partial(KeyedSource, host=host) if host.watches else None
+    return partial(KeyedSource, keys=host) if host.watches else None
 
 
 def need_sodium() -> None:

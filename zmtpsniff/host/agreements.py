@@ -12,14 +12,14 @@ or a client's c.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey, Sodium, public_of
 from zmtpsniff.host.uprobes import BEFORENM, BeforenmCall
 
-_MOST_REMEMBERED = 1 << 14  # of each kind
+_MOST_SECRETS = 1 << 14  # that are remembered
+_MOST_SEEN = 1 << 16  # calls and keys that are remembered
 _LONG_TERM_PARTNERS = 3  # s' and c' have two: one transient, one long-term
 
 
@@ -29,7 +29,6 @@ class _Secret:
 
     partners: list[bytes] = field(default_factory=list)  # the public keys in its calls, in order
     is_transient: bool = False
-    is_told: bool = False
 
 
 class Agreements:
@@ -38,49 +37,39 @@ class Agreements:
     def __init__(self, *, long_term: bool = False) -> None:
         """``long_term``: also the secret keys that servers keep, which prove what is wrong with a HELLO."""
         self._secrets: OrderedDict[bytes, _Secret] = OrderedDict()
-        self._calls: OrderedDict[tuple[str, bytes, bytes], None] = OrderedDict()
-        self._told: OrderedDict[Key, None] = OrderedDict()
+        self._seen: OrderedDict[Hashable, None] = OrderedDict()
         self._long_term = long_term
         self._sodium = Sodium()
 
     def keys(self, calls: Sequence[BeforenmCall]) -> list[Key]:
         """The keys that calls are worth, each once."""
-        found: list[Key] = []
-        for call in calls:
-            # A key that we compute is a call for another zmtpsniff, and its key one for us: each call counts once.
-            if call[1:] not in self._calls:
-                self._calls[call[1:]] = None
-                found += self._agreement(call)
-        _shorten(self._calls)
-        return self.new(found)
+        # A key that we compute is a call for another zmtpsniff, and its key one for us: each call counts once.
+        return self.new(key for call in calls if self._is_new(call[1:]) for key in self._agreement(call))
 
     def new(self, keys: Iterable[Key]) -> list[Key]:
         """Those keys that have not been told yet."""
-        found = []
-        for key in keys:
-            if key not in self._told:
-                self._told[key] = None
-                found.append(key)
-        _shorten(self._told)
-        return found
+        return [key for key in keys if self._is_new(key)]
+
+    def _is_new(self, item: Hashable) -> bool:
+        if item in self._seen:
+            return False
+        self._seen[item] = None
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
+        return True
 
     def _agreement(self, call: BeforenmCall) -> list[Key]:
         secret = self._secrets.setdefault(call.secret_key, _Secret())
         self._secrets.move_to_end(call.secret_key)
-        _shorten(self._secrets)
-        is_first = not secret.partners
+        if len(self._secrets) > _MOST_SECRETS:
+            self._secrets.popitem(last=False)
+        first = secret.partners[0] if secret.partners else None
         if len(secret.partners) < _LONG_TERM_PARTNERS and call.public_key not in secret.partners:
             secret.partners.append(call.public_key)
         if call.function == BEFORENM:
             secret.is_transient = True
-            return self._shared(call, None if is_first else secret.partners[0])
-        if (
-            self._long_term
-            and len(secret.partners) == _LONG_TERM_PARTNERS
-            and not secret.is_transient
-            and not secret.is_told
-        ):
-            secret.is_told = True
+            return self._shared(call, first)
+        if self._long_term and len(secret.partners) == _LONG_TERM_PARTNERS and not secret.is_transient:
             return [SecretKey(public_of(call.secret_key), call.secret_key)]
         return []
 
@@ -94,8 +83,3 @@ class Agreements:
         if first is None:  # its other calls were not seen; a key that is the wrong way round opens nothing
             return [as_server, as_client]
         return [as_server] if first == other else [as_client]
-
-
-def _shorten(remembered: OrderedDict[Any, Any]) -> None:
-    while len(remembered) > _MOST_REMEMBERED:
-        remembered.popitem(last=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from dissectors.events import AnyEvent, Command, Greeting
 from dissectors.zmtp.curve_keys import KEY_SIZE
-from zmtpsniff.host.targets import LONGEST_BOX, CapturedBox, SearchTarget
+from zmtpsniff.host.memory import LONGEST_BOX, CapturedBox, SearchTarget
 
 MOST_CONNECTIONS = 4096  # that are remembered; the one without news for longest gives way
 
@@ -18,26 +18,26 @@ class UnopenedConnection:
     """A connection under CURVE of which a box has not been opened."""
 
     flow: int
-    src: str  # who sent the box
+    src: str  # one of its ends
     dst: str
     curve_client: str | None = None  # which end is the client of CURVE, if that is known
     client_key: bytes | None = None  # C'
-    name: str = ""  # of the command with the box that costs least to try
-    nonce: bytes = b""  # as sent
-    box: bytes = b""
+    command: Command | None = None  # the one with the box that costs least to try
+    next_search: float | None = None  # for its key, if one is planned
+    searches: int = 0
 
     @property
     def target(self) -> SearchTarget:
         """What a search needs of it."""
-        if self.name != "MESSAGE":
-            prefixes = [_PREFIXES[self.name]] if self.name else []
-        elif self.curve_client is None:
-            prefixes = [_PREFIXES["MESSAGE"] + letter for letter in "CS"]
-        else:
-            prefixes = [_PREFIXES["MESSAGE"] + ("C" if self.src == self.curve_client else "S")]
-        return SearchTarget(
-            self.client_key, [CapturedBox(prefix.encode() + self.nonce, self.box) for prefix in prefixes]
-        )
+        command = self.command
+        if command is None or not isinstance(command.nonce, bytes) or not isinstance(command.box, bytes):
+            return SearchTarget(self.client_key)
+        prefixes = [_PREFIXES[command.name]]
+        if command.name == "MESSAGE":
+            sides = "CS" if self.curve_client is None else "C" if command.src == self.curve_client else "S"
+            prefixes = [prefixes[0] + side for side in sides]
+        boxes = [CapturedBox(prefix.encode() + command.nonce, command.box) for prefix in prefixes]
+        return SearchTarget(self.client_key, boxes)
 
 
 class UnopenedBoxes:
@@ -47,26 +47,22 @@ class UnopenedBoxes:
         """There is none yet."""
         self._connections: OrderedDict[int, UnopenedConnection] = OrderedDict()
 
-    def take(self, events: Iterable[AnyEvent]) -> set[int]:
-        """Look at events. Returns the flows of those with a box that no key has opened."""
-        missing = set()
+    def take(self, events: Iterable[AnyEvent]) -> list[UnopenedConnection]:
+        """Look at events. Returns the connections of those with a box that no key has opened."""
+        missing = {}
         for event in events:
             if isinstance(event, Command):
                 if event.encrypted:
                     self.forget(event.flow)
                 elif self._has_box(event):
-                    missing.add(event.flow)
+                    missing[event.flow] = self._connections[event.flow]
             elif isinstance(event, Greeting) and event.mechanism == "CURVE" and event.as_server:
                 self._connection(event).curve_client = event.dst  # libzmq's servers do not say so
-        return missing
-
-    def connection(self, flow: int) -> UnopenedConnection:
-        """The connection of a flow that take() has just returned."""
-        return self._connections[flow]
+        return list(missing.values())
 
     def connections(self) -> Sequence[UnopenedConnection]:
         """Those that have a box, or at least their HELLO."""
-        return [each for each in self._connections.values() if each.box or each.client_key]
+        return [each for each in self._connections.values() if each.command or each.client_key]
 
     def forget(self, flow: int) -> None:
         """A connection needs no key any more."""
@@ -87,9 +83,9 @@ class UnopenedBoxes:
             and len(event.box) <= LONGEST_BOX
         ):
             connection = self._connection(event)
-            if not connection.box or len(event.box) < len(connection.box):
-                connection.name, connection.src, connection.dst = event.name, event.src, event.dst
-                connection.nonce, connection.box = event.nonce, event.box
+            least = connection.command
+            if least is None or len(event.box) < len(least.box or b""):
+                connection.command = event
             return True
         return False
 

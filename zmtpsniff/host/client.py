@@ -10,14 +10,12 @@ from typing import Any
 
 import msgspec
 
+from zmtpsniff.host.memory import SearchTarget
 from zmtpsniff.host.sockets import SocketEnds
-from zmtpsniff.host.targets import SearchTarget
 from zmtpsniff.host.uprobes import NoUprobesError
 
 _READY_SECONDS = 30.0
 _END_SECONDS = 5.0
-
-Reply = dict[str, Any]
 
 
 class HelperClient:
@@ -25,7 +23,7 @@ class HelperClient:
 
     def __init__(self) -> None:
         """Start it; raises OSError."""
-        self.replies: queue.SimpleQueue[Reply | None] = queue.SimpleQueue()  # None once it has ended
+        self.replies: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()  # None once it has ended
         # A session of its own: Ctrl-C is for us, and our end is its end.
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "zmtpsniff.host.helper"],
@@ -33,14 +31,11 @@ class HelperClient:
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
         self._lock = threading.Lock()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """The number of its process."""
-        return self._process.pid
+        threading.Thread(target=self._read, daemon=True).start()
 
     def watch(self, *, long_term: bool = False) -> None:
         """Place probes. From now on keys come as replies. Raises NoUprobesError.
@@ -69,9 +64,8 @@ class HelperClient:
 
     def close(self) -> None:
         """End it, and wait until what it placed is gone."""
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError), self._lock:
-            self._process.stdin.close()
+            self._requests.close()
         try:
             self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
@@ -79,14 +73,12 @@ class HelperClient:
                 self._process.kill()
 
     def _ask(self, **request: Any) -> None:
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError, ValueError), self._lock:  # it has ended, which its replies tell
-            self._process.stdin.write(msgspec.json.encode(request) + b"\n")
-            self._process.stdin.flush()
+            self._requests.write(msgspec.json.encode(request) + b"\n")
+            self._requests.flush()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
         with contextlib.suppress(OSError, ValueError):
-            for line in self._process.stdout:
+            for line in self._answers:
                 self.replies.put(msgspec.json.decode(line))
         self.replies.put(None)

@@ -2,11 +2,10 @@
 
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-MACHINES: Mapping[int, str] = {62: "x86_64", 183: "aarch64"}  # EM_*, and what uname calls it
-
+_MACHINES = {"x86_64": 62, "aarch64": 183}  # what uname calls it, and EM_*
 _HEADER = struct.Struct("<6s10xHH12xQQ8xH2xH2x")
 _SEGMENT = struct.Struct("<IIQQ8xQ16x")
 _SECTION = struct.Struct("<4xI16xQQI20x")
@@ -21,13 +20,6 @@ _MOST_SECTIONS = 4096  # a file that claims more is none that was ever linked
 _MOST_OCTETS = 256 << 20  # of a table
 
 
-class Program(NamedTuple):
-    """What is needed of an ELF file."""
-
-    machine: str  # as uname says it
-    offsets: dict[str, int]  # of functions, by their names: octets from the beginning of the file
-
-
 class FilePart(NamedTuple):
     """A piece of an ELF file that is, or was, in memory."""
 
@@ -36,15 +28,16 @@ class FilePart(NamedTuple):
     address: int  # in memory
 
 
-def find_functions(file: int, names: Sequence[str]) -> Program | None:
-    """Those of the functions ``names`` that the open file defines; none if it is no ELF file of 64 bits.
+def find_functions(file: int, names: Sequence[str], machine: str) -> dict[str, int]:
+    """Where an open file has those of the functions ``names`` that it defines: octets from its beginning.
 
-    A table that makes no sense counts as no table.
+    It has none if it is no ELF file of 64 bits for ``machine``, as uname calls it. A table that makes no sense counts
+    as no table.
     """
     try:
-        return _find(file, names)
+        return _find(file, names, machine)
     except (OSError, OverflowError, struct.error):  # tables that end early, or lie where no file has octets
-        return None
+        return {}
 
 
 def core_memory(file: int) -> list[FilePart] | None:
@@ -56,12 +49,12 @@ def core_memory(file: int) -> list[FilePart] | None:
         return None
 
 
-def _find(file: int, names: Sequence[str]) -> Program | None:
-    magic, _, machine, segments_at, sections_at, segment_count, section_count = _HEADER.unpack(
+def _find(file: int, names: Sequence[str], machine: str) -> dict[str, int]:
+    magic, _, made_for, segments_at, sections_at, segment_count, section_count = _HEADER.unpack(
         _read(file, 0, _HEADER.size)
     )
-    if magic != _MAGIC or machine not in MACHINES or section_count > _MOST_SECTIONS:
-        return None
+    if magic != _MAGIC or made_for != _MACHINES.get(machine) or section_count > _MOST_SECTIONS:
+        return {}
     loads = _loaded(file, segments_at, segment_count, _EXECUTABLE)
     sections = list(_SECTION.iter_unpack(_read(file, sections_at, section_count * _SECTION.size)))
     offsets: dict[str, int] = {}
@@ -71,7 +64,7 @@ def _find(file: int, names: Sequence[str]) -> Program | None:
                 for load in loads:
                     if load.address <= address < load.address + load.size:
                         offsets.setdefault(name, address - load.address + load.offset)
-    return Program(MACHINES[machine], offsets) if offsets else None
+    return offsets
 
 
 def _loaded(file: int, at: int, count: int, rights: int) -> list[FilePart]:

@@ -29,18 +29,16 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from dissectors.zmtp.curve_keys import Key, NoSodiumError, format_key, sodium
+from dissectors.zmtp.curve_keys import Key, NoSodiumError, format_key
+from zmtpsniff.host.memory import MemorySearch, SearchError, SearchTarget
 from zmtpsniff.host.processes import look_up
 from zmtpsniff.host.sockets import SocketEnds, SocketTable
-from zmtpsniff.host.targets import SearchTarget
 from zmtpsniff.host.uprobes import NoUprobesError
-
-if TYPE_CHECKING:  # it needs PyNaCl
-    from zmtpsniff.host.watch import KeyWatch
+from zmtpsniff.host.watch import KeyWatch
 
 LONGEST_REQUEST = 16 << 20
 _MOST_TARGETS = 1024
@@ -49,8 +47,6 @@ _MOST_PIDS = 256
 _NICE = -10
 _SWITCH_SECONDS = 0.0005
 _OWNER_SECONDS = (0.0, 0.02, 0.1, 0.5)  # after the request: a server's end belongs to nobody until it is accepted
-
-_Request = dict[str, Any]
 
 
 class Helper:
@@ -62,26 +58,23 @@ class Helper:
         self._replies = replies
         self._lock = threading.Lock()  # of the replies
         self._over = threading.Event()
-        self._watches: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()  # None to end
+        self._queues: dict[str, queue.SimpleQueue[Any]] = {
+            do: queue.SimpleQueue() for do in ("watch", "search", "owners")
+        }
         self._watch: KeyWatch | None = None
-        self._searches: queue.SimpleQueue[_Request] = queue.SimpleQueue()
-        self._owners: queue.SimpleQueue[_Request] = queue.SimpleQueue()
 
     def run(self) -> None:
         """Serve until the requests end."""
         for work in (self._read, self._search, self._find_owners):
             threading.Thread(target=self._until_over, args=(work,), daemon=True).start()
         # The probes belong to this thread, since it outlives the others.
-        while not self._over.is_set() and (request := self._watches.get()) is not None:
+        while not self._over.is_set() and (request := self._queues["watch"].get()):
             self._watch_keys(bool(request["long_term"]))
 
     def stop(self) -> None:
         """End soon."""
         self._over.set()
-        self._watches.put(None)
-        self._wake()
-
-    def _wake(self) -> None:
+        self._queues["watch"].put(None)
         if self._watch is not None:
             self._watch.wake()
 
@@ -94,84 +87,68 @@ class Helper:
             self.stop()
 
     def _read(self) -> None:
-        queues: dict[str, queue.SimpleQueue[Any]] = {
-            "watch": self._watches,
-            "search": self._searches,
-            "owners": self._owners,
-        }
         while line := self._requests.readline(LONGEST_REQUEST):
             request = msgspec.json.decode(line)
-            if request["do"] == "see":
-                self._wake()
-            else:
-                queues[request["do"]].put(request)
+            if request["do"] != "see":
+                self._queues[request["do"]].put(request)
+            elif self._watch is not None:
+                self._watch.wake()
 
-    def _say(self, **reply: Any) -> None:
-        line = msgspec.json.encode(reply) + b"\n"
+    def _say(self, kind: str, **fields: Any) -> None:
+        line = msgspec.json.encode({"is": kind, **fields}) + b"\n"
         with self._lock:
             self._replies.write(line)
             self._replies.flush()
 
+    def _tell(self, text: str) -> None:
+        self._say("told", text=text)
+
     def _watch_keys(self, long_term: bool) -> None:
         try:
-            sodium()
-            from zmtpsniff.host.watch import KeyWatch
-
             watch = self._watch = KeyWatch(long_term=long_term)
         except (NoUprobesError, NoSodiumError) as error:
-            self._say(**{"is": "refused", "why": str(error)})
+            self._say("refused", why=str(error))
             return
         with contextlib.suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         sys.setswitchinterval(_SWITCH_SECONDS)
         try:
-            self._say(**{"is": "ready"})
+            self._say("ready")
             while not self._over.is_set():
-                for fault in watch.faults():
-                    self._say(**{"is": "told", "text": fault})
+                while watch.faults:
+                    self._tell(watch.faults.pop(0))
                 self._say_keys(watch.read())
-                for pid in watch.late():
-                    threading.Thread(target=self._search_late, args=(watch, pid), daemon=True).start()
+                while watch.late:
+                    threading.Thread(target=self._search_late, args=(watch, watch.late.pop()), daemon=True).start()
                 if watch.is_woken:
-                    self._say(**{"is": "seen", "time_ns": watch.seen_ns})
+                    self._say("seen", time_ns=watch.seen_ns)
         except OSError:  # nobody reads
             self._over.set()
         finally:
             watch.close()
 
-    def _search_late(self, watch: "KeyWatch", pid: int) -> None:
+    def _search_late(self, watch: KeyWatch, pid: int) -> None:
         """Search a process that may have been quicker than its probes, while its connections are open."""
-        from zmtpsniff.host.memory import SearchError
-
         try:
             self._say_keys(watch.search(pid))
         except SearchError:
-            text = f"process {pid} ended before its memory could be searched: its keys may be missing"
-            self._say(**{"is": "told", "text": text})
+            self._tell(f"process {pid} ended before its memory could be searched: its keys may be missing")
 
     def _say_keys(self, keys: Iterable[Key]) -> None:
         for key in keys:
-            self._say(**{"is": "key", "line": format_key(key)})
+            self._say("key", line=format_key(key))
 
     def _search(self) -> None:
         while True:
-            request = self._searches.get()
-            from zmtpsniff.host.memory import MemorySearch, SearchError  # which need PyNaCl
-
+            request = self._queues["search"].get()
             targets = msgspec.convert(request["targets"][:_MOST_TARGETS], list[SearchTarget])
-            search = MemorySearch(
-                targets, float(request["seconds"]), lambda text: self._say(**{"is": "told", "text": text})
-            )
+            search = MemorySearch(targets, float(request["seconds"]), self._tell)
             for pid in request["pids"][:_MOST_PIDS]:
                 try:
                     self._say_keys(search.process(int(pid)))
                 except SearchError as error:
-                    self._say(**{"is": "told", "text": str(error)})
-                if search.is_done or self._over.is_set():
-                    break
-            self._say(
-                **{"is": "searched", "id": request["id"], "octets": search.octets, "whole": not search.is_cut_short}
-            )
+                    self._tell(str(error))
+            self._say("searched", id=request["id"], octets=search.octets, whole=not search.is_cut_short)
 
     def _find_owners(self) -> None:
         table = SocketTable()
@@ -180,7 +157,7 @@ class Helper:
             try:
                 timeout = max(0.0, waiting[0][0] - time.monotonic()) if waiting else None
                 while True:  # all that wait are looked up together
-                    request = self._owners.get(timeout=timeout)
+                    request = self._queues["owners"].get(timeout=timeout)
                     for local, remote in request["ends"][:2]:
                         waiting.append((time.monotonic(), 0, int(request["id"]), SocketEnds(local, remote)))
                     timeout = 0
@@ -195,11 +172,11 @@ class Helper:
                 process = look_up(found[ends]) if ends in found else None
                 if process is not None:
                     named = msgspec.structs.asdict(process)
-                    self._say(**{"is": "owner", "id": request_id, "local": ends.local, "time_ns": time_ns, **named})
+                    self._say("owner", id=request_id, local=ends.local, time_ns=time_ns, **named)
                 elif tries + 1 < len(_OWNER_SECONDS):
                     waiting.append((now + _OWNER_SECONDS[tries + 1], tries + 1, request_id, ends))
             for request_id in {request_id for _, tries, request_id, _ in due if tries == 0}:
-                self._say(**{"is": "looked", "id": request_id})
+                self._say("looked", id=request_id)
             waiting.sort()
 
 

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
-from dissectors.events import AnyEvent, Command, Connection, Process
+from dissectors.events import AnyEvent, Command, Connection
 from zmtpsniff.host.client import HelperClient
 from zmtpsniff.host.keys import ConnectionKeys
 from zmtpsniff.host.owners import ConnectionOwners
@@ -29,9 +29,9 @@ class LocalHost:
         self._with_processes = with_processes
         self._has_seen = threading.Event()
         self._is_closed = False
-        self._owners = ConnectionOwners(helper)
+        self.owners = ConnectionOwners(helper)
         self.queues = KernelQueues()
-        self.keys = ConnectionKeys(helper, self._owners) if with_keys else None
+        self.keys = ConnectionKeys(helper, self.owners) if with_keys else None
 
     def start(self) -> None:
         """Listen to the helper from now on."""
@@ -44,17 +44,16 @@ class LocalHost:
         """
         for event in events:
             if isinstance(event, Connection):
-                self._end(event)
+                if self.keys is not None:
+                    self.keys.end(event.flow)
+                if self._with_processes:
+                    self.owners.add_to(event)
             else:
                 flow, src, dst = getattr(event, "flow", None), getattr(event, "src", None), getattr(event, "dst", None)
                 if self._with_processes and flow is not None and src is not None and dst is not None:
-                    self._owners.ask(flow, src, dst)
+                    self.owners.ask(flow, src, dst)
         if self.keys is not None:
             self.keys.take(events, sealed)
-
-    def process(self, flow: int, address: str) -> Process | None:
-        """The process that has an end of a connection, as soon as that is known, while the connection is open."""
-        return self._owners.process(flow, address)
 
     def see(self, seconds: float) -> None:
         """Ask what keys programs have made by now, and wait for the answer, but for so long at most."""
@@ -67,19 +66,11 @@ class LocalHost:
         self._is_closed = True
         self._helper.close()
 
-    def _end(self, event: Connection) -> None:
-        if self.keys is not None:
-            self.keys.end(event.flow)
-        if self._with_processes:
-            self._owners.add_to(event)
-
     def _listen(self) -> None:
         while (reply := self._helper.replies.get()) is not None:
             match reply["is"]:
-                case "owner":
-                    self._owners.hear(reply)
-                case "looked":
-                    self._owners.note_look(reply["id"])
+                case "owner" | "looked":
+                    self.owners.hear(reply)
                 case "key" if self.keys is not None:
                     self.keys.hear(reply["line"])
                 case "seen":

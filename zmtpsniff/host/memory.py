@@ -15,14 +15,17 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from dissectors.zmtp.curve_keys import KEY_SIZE, Key, SharedKey, Sodium, public_of
 from zmtpsniff.host.elf import FilePart, core_memory
 from zmtpsniff.host.processes import mappings
-from zmtpsniff.host.targets import SearchTarget
 
+LONGEST_BOX = 1 << 16
 SEARCH_SECONDS = 300.0
-MOST_OCTETS = 64 << 30  # to search in one process
 
 _SLICE = 4 << 20
 _AROUND = 256  # octets on each side of C' in which its neighbours are; also how far slices overlap
@@ -34,12 +37,27 @@ _SHIFTS = 0, 1  # of the keys of libzmq's clients and servers from what is align
 _TELL_OCTETS = 64 << 20
 
 
+class CapturedBox(NamedTuple):
+    """Octets that the precomputed key of a connection opens (secretbox of NaCl)."""
+
+    nonce: Annotated[bytes, Meta(min_length=24, max_length=24)]
+    octets: Annotated[bytes, Meta(max_length=LONGEST_BOX)]
+
+
+@dataclass(slots=True)
+class SearchTarget:
+    """A connection whose key is looked for."""
+
+    client: Annotated[bytes, Meta(min_length=KEY_SIZE, max_length=KEY_SIZE)] | None = None  # C', if there is a HELLO
+    boxes: list[CapturedBox] = field(default_factory=list)  # a key of the connection opens at least one of them
+
+
 class SearchError(Exception):
     """Memory that cannot be read; its text is one line that says why."""
 
 
 class MemorySearch:
-    """A search for the keys of some connections, bounded in time and octets."""
+    """A search for the keys of some connections, bounded in time."""
 
     def __init__(
         self,
@@ -54,11 +72,6 @@ class MemorySearch:
         self._left = list(targets)
         self._deadline = time.monotonic() + seconds
         self._tell = tell
-
-    @property
-    def is_done(self) -> bool:
-        """Whether nothing is left to be found."""
-        return not self._left
 
     def process(self, pid: int) -> Iterator[Key]:
         """The keys in a running process; raises SearchError."""
@@ -97,7 +110,7 @@ class MemorySearch:
         looked = told = 0
         for region in regions:
             for at in range(0, region.size, _SLICE):
-                if time.monotonic() > self._deadline or self.octets > MOST_OCTETS:
+                if time.monotonic() > self._deadline:
                     self.is_cut_short = True
                     return
                 begin = max(0, at - _AROUND)
@@ -191,8 +204,6 @@ def _opened(name: str, title: str) -> Iterator[int]:
     """A descriptor of a file; raises SearchError."""
     try:
         file = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise SearchError(f"{title}: there is none") from None
     except OSError as error:
         hint = "; root may read it" if isinstance(error, PermissionError) else ""
         raise SearchError(f"{title}: {error.strerror}{hint}") from error
@@ -204,13 +215,6 @@ def _opened(name: str, title: str) -> Iterator[int]:
 
 def _writable(pid: int) -> list[FilePart]:
     """The private writable memory of a process: the heap first, memory of files last."""
-    found = [
-        (
-            not mapping.path.startswith("[heap"),
-            bool(mapping.file[1]),
-            FilePart(mapping.begin, mapping.end - mapping.begin, mapping.begin),
-        )
-        for mapping in mappings(pid)
-        if mapping.rights.startswith("rw") and mapping.rights.endswith("p")
-    ]
-    return [region for _, _, region in sorted(found)]
+    found = [area for area in mappings(pid) if area.rights.startswith("rw") and area.rights.endswith("p")]
+    found.sort(key=lambda area: (not area.path.startswith("[heap"), bool(area.file[1])))
+    return [FilePart(area.begin, area.end - area.begin, area.begin) for area in found]

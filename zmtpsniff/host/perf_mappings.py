@@ -2,14 +2,15 @@
 
 An event that counts nothing is opened on each processor for the records that come with it: one of each executable
 mapping, in all processes and containers. The kernel writes them into a ring for each processor, and wakes who polls.
+It also tells of devices that come and go (uevents), of which some are processors that are switched on.
 """
 
+import contextlib
 import ctypes
-import errno
 import mmap
 import os
+import socket
 import struct
-from typing import NamedTuple
 
 from zmtpsniff.host.processes import MemoryArea
 
@@ -21,18 +22,10 @@ _CLOSE_ON_EXEC = 8
 _HEAD_AT, _TAIL_AT = 1024, 1032  # in the first page, which describes the ring
 _HEADER = struct.Struct("<IHH")
 _LOST_RECORD, _MMAP2_RECORD = 2, 10
-_LOST = struct.Struct("<8x8xQ")
-_MAPPED = struct.Struct("<8xIIQQQIIQQII")
+_MAPPED = struct.Struct("<8xI4xQQ8xIIQQI4x")
 _EXECUTABLE = 4  # PROT_EXEC
-_POSSIBLE = "/sys/devices/system/cpu/possible"
-
-
-class Mapped(NamedTuple):
-    """A file, in the memory of a process that runs code from it."""
-
-    pid: int
-    generation: int  # of the inode, whose number other files may have later
-    area: MemoryArea
+_ONLINE = "/sys/devices/system/cpu/online"
+_UEVENTS, _OF_KERNEL = 15, 1  # NETLINK_KOBJECT_UEVENT, and its group
 
 
 class PerfMappings:
@@ -40,34 +33,33 @@ class PerfMappings:
 
     def __init__(self, ring_octets: int = 1 << 18) -> None:
         """Ask the kernel for it; raises OSError. A ring has so many octets, a power of two of pages."""
-        self.lost = 0  # records for which a ring had no room
-        self._rings: dict[int, mmap.mmap] = {}  # by their descriptors
+        self._rings: dict[int, tuple[int, mmap.mmap]] = {}  # and their descriptors, by processors
         self._octets = ring_octets
-        call = ctypes.CDLL(None, use_errno=True).syscall
-        # Records of threads that begin and end come, too: they are shorter than this watermark, and seldom wake.
-        attributes = _ATTRIBUTES.pack(
-            _SOFTWARE, _ATTRIBUTES.size, _DUMMY, 0, 0, 0, _MMAP | _MMAP2 | _WATERMARK, _MAPPED.size, 0
-        )
+        self.lost = 0  # at least so many records are missing
+        self._devices = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _UEVENTS)
         try:
-            for processor in _processors():
-                descriptor = call(_CALLS[os.uname().machine], attributes, -1, processor, -1, _CLOSE_ON_EXEC)
-                if descriptor >= 0:
-                    self._rings[descriptor] = mmap.mmap(descriptor, mmap.PAGESIZE + ring_octets)
-                elif (number := ctypes.get_errno()) != errno.ENODEV:  # a processor that is switched off
-                    raise OSError(number, os.strerror(number))
+            self._devices.bind((0, _OF_KERNEL))
+            self._follow_processors()
         except OSError:
             self.close()
             raise
+        self.lost = 0
 
     @property
     def descriptors(self) -> list[int]:
         """The descriptors to poll, for input."""
-        return list(self._rings)
+        return [self._devices.fileno(), *(descriptor for descriptor, _ in self._rings.values())]
 
-    def read(self) -> list[Mapped]:
-        """The files that have been mapped since the last time."""
+    def read(self) -> list[tuple[int, int, MemoryArea]]:
+        """The files from which processes have begun to run code since the last time.
+
+        Each has its process, and the generation of its inode, whose number other files may have later; 0 if unknown.
+        """
+        with contextlib.suppress(OSError):  # nothing is told, or a processor is not ready: that will be told
+            self._devices.recv(1 << 13)
+            self._follow_processors()
         found = []
-        for ring in self._rings.values():
+        for _, ring in self._rings.values():
             head, tail = struct.unpack_from("<QQ", ring, _HEAD_AT)
             if head == tail:
                 continue
@@ -78,29 +70,43 @@ class PerfMappings:
             while at < len(octets):
                 kind, _, size = _HEADER.unpack_from(octets, at)
                 if kind == _MMAP2_RECORD:
-                    pid, _, address, length, _, major, minor, inode, generation, rights, _ = _MAPPED.unpack_from(
-                        octets, at
-                    )
+                    pid, address, length, major, minor, inode, generation, rights = _MAPPED.unpack_from(octets, at)
                     if inode and rights & _EXECUTABLE:
                         name = octets[at + _MAPPED.size : at + size].partition(b"\0")[0]
                         file = f"{major:02x}:{minor:02x}", inode
                         area = MemoryArea(address, address + length, "r-xp", file, os.fsdecode(name))
-                        found.append(Mapped(pid, generation, area))
+                        found.append((pid, generation, area))
                 elif kind == _LOST_RECORD:
-                    self.lost += _LOST.unpack_from(octets, at)[0]
+                    self.lost += int.from_bytes(octets[at + 16 : at + 24], "little")
                 at += size
         return found
 
     def close(self) -> None:
         """Want nothing more of the kernel."""
-        for descriptor, ring in self._rings.items():
-            ring.close()
-            os.close(descriptor)
-        self._rings.clear()
+        for processor in [*self._rings]:
+            self._close_ring(processor)
+        self._devices.close()
 
+    def _follow_processors(self) -> None:
+        """Have a ring for each processor that is switched on; what ran on a new one until now was not told."""
+        with open(_ONLINE, encoding="ascii") as file:
+            parts = [part.split("-") for part in file.read().split(",")]
+        processors = {number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)}
+        for processor in self._rings.keys() - processors:
+            self._close_ring(processor)
+        # Records of threads that begin and end come, too: they are shorter than this watermark, and seldom wake.
+        attributes = _ATTRIBUTES.pack(
+            _SOFTWARE, _ATTRIBUTES.size, _DUMMY, 0, 0, 0, _MMAP | _MMAP2 | _WATERMARK, _MAPPED.size, 0
+        )
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        for processor in processors - self._rings.keys():
+            descriptor = call(_CALLS[os.uname().machine], attributes, -1, processor, -1, _CLOSE_ON_EXEC)
+            if descriptor < 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            self._rings[processor] = descriptor, mmap.mmap(descriptor, mmap.PAGESIZE + self._octets)
+            self.lost += 1
 
-def _processors() -> list[int]:
-    """The numbers of all processors that there may be."""
-    with open(_POSSIBLE, encoding="ascii") as file:
-        parts = [part.split("-") for part in file.read().strip().split(",")]
-    return [number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)]
+    def _close_ring(self, processor: int) -> None:
+        descriptor, ring = self._rings.pop(processor)
+        ring.close()
+        os.close(descriptor)

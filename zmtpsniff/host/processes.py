@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
+from glob import escape, glob
 from typing import NamedTuple
 
 from dissectors.events import Process
@@ -33,23 +34,21 @@ def pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
+def read_text(name: str, errors: str = "backslashreplace") -> str:
+    """What a file of the kernel says; nothing if there is none, or it may not be read."""
+    try:
+        with open(name, encoding="utf-8", errors=errors, newline="\n") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def mappings(pid: int) -> Iterator[MemoryArea]:
     """The files that a process has mapped; none if it has ended, or may not be looked at."""
-    try:
-        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            lines = file.readlines()
-    except OSError:
-        return
-    for line in lines:
-        fields = line.rstrip("\n").split(maxsplit=5)
-        begin, _, end = fields[0].partition("-")
-        yield MemoryArea(
-            int(begin, 16),
-            int(end, 16),
-            fields[1],
-            (fields[3], int(fields[4])),
-            fields[5] if len(fields) > 5 else "",
-        )
+    for line in read_text(f"/proc/{pid}/maps", "surrogateescape").split("\n")[:-1]:
+        place, rights, _, device, inode, *path = line.split(maxsplit=5)
+        begin, end = (int(bound, 16) for bound in place.split("-"))
+        yield MemoryArea(begin, end, rights, (device, int(inode)), path[0] if path else "")
 
 
 def open_mapped(pid: int, mapping: MemoryArea) -> int | None:
@@ -65,57 +64,34 @@ def open_mapped(pid: int, mapping: MemoryArea) -> int | None:
 
 def started(pid: int) -> str | None:
     """A mark that tells a process from a later one of the same number: its start, in ticks since the system's."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[19].decode()
-    except (OSError, IndexError):
-        return None
+    fields = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return fields[19] if fields else None
 
 
 def process_of(thread: int) -> int:
     """The process that a thread belongs to; the thread's number itself if it has ended."""
-    try:
-        with open(f"/proc/{thread}/status", "rb") as file:
-            found = re.search(rb"^Tgid:\s*(\d+)$", file.read(), re.M)
-    except OSError:
-        return thread
+    found = re.search(r"^Tgid:\s*(\d+)$", read_text(f"/proc/{thread}/status"), re.M)
     return int(found[1]) if found else thread
 
 
 def look_up(pid: int) -> Process | None:
     """A process by its number; None if it has ended."""
-    try:
-        with open(f"/proc/{pid}/comm", "rb") as file:
-            name = file.read().rstrip(b"\n").decode(errors="backslashreplace")
-        with open(f"/proc/{pid}/cgroup", encoding="utf-8", errors="backslashreplace") as file:
-            groups = file.read()
-    except OSError:
-        return None
-    return Process(pid, name, container_of(groups), pod_of(groups))
+    name, groups = (read_text(f"/proc/{pid}/{file}") for file in ("comm", "cgroup"))
+    return Process(pid, name.rstrip("\n"), container_of(groups), pod_of(groups)) if name else None
 
 
 def container_of(groups: str) -> str | None:
     """The container that control groups (/proc/PID/cgroup) name: the first digits of its id, or its name."""
     if found := _CONTAINER.search(groups):
         return found[1][:_ID_SHOWN]
-    if found := _PLAIN_CONTAINER.search(groups):
-        return found[1]
-    return None
+    found = _PLAIN_CONTAINER.search(groups)
+    return found[1] if found else None
 
 
 def pod_of(groups: str) -> str | None:
     """The pod that control groups name, as namespace/name; None without one, or without the folders of the kubelet."""
-    found = _POD.search(groups)
-    if found is None:
-        return None
-    uid = found[1].replace("_", "-")
-    try:
-        folders = os.listdir(_PODS)
-    except OSError:
-        return None
-    for folder in folders:
-        namespace, _, rest = folder.partition("_")
-        name, _, its_uid = rest.rpartition("_")
-        if its_uid == uid:
+    if found := _POD.search(groups):
+        for folder in glob(f"{escape(_PODS)}/*_*_{found[1].replace('_', '-')}"):
+            namespace, name = os.path.basename(folder).split("_")[:2]
             return f"{namespace}/{name}"
     return None

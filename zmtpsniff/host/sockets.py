@@ -18,9 +18,6 @@ _SHARE = 10  # these looks take at most a tenth of the time
 
 _FRESH_SECONDS = 0.5
 
-Queues = tuple[int, int]
-"""Octets that the program has not taken, and octets that the other side has not acknowledged (Recv-Q, Send-Q)."""
-
 
 class SocketEnds(NamedTuple):
     """A TCP connection as one of its ends sees it, each end as "10.0.0.1:5555" or "[::1]:5555"."""
@@ -43,38 +40,27 @@ class SocketTable:
         An end that several network namespaces have counts only in ours. The process of a loopback address is looked
         for only in ours. Raises ValueError if an end is no address and port.
         """
-        wanted = set(connections)
-        inodes = self._inodes(wanted)
-        found = {}
-        unknown = []
-        for connection, inode in inodes.items():
-            pid = self._holder(inode)
-            if pid is None:
-                unknown.append(connection)
-            else:
-                found[connection] = pid
+        inodes = self._inodes(set(connections))
         now = time.monotonic()
-        if unknown and now >= self._next_look:
+        if now >= self._next_look and any(self._holder(inode) is None for inode in inodes.values()):
             self._look()
             self._next_look = now + max(_LEAST_SECONDS, (time.monotonic() - now) * _SHARE)
-            for connection in unknown:
-                if (pid := self._holder(inodes[connection])) is not None:
-                    found[connection] = pid
-        return found
+        return {connection: pid for connection, inode in inodes.items() if (pid := self._holder(inode)) is not None}
 
     def _inodes(self, wanted: set[SocketEnds]) -> dict[SocketEnds, int]:
         """The sockets of those connections that there are now."""
-        found = _sockets("self", wanted)
-        left = {each for each in wanted - found.keys() if not each.local.startswith(("127.", "[::1]"))}
-        if not left:
-            return found
-        others: dict[SocketEnds, int] = {}
+        found: dict[SocketEnds, int] = {}
         doubtful = set()
+        left = wanted
         for pid in _one_of_each_network():
             for connection, inode in _sockets(pid, left).items():
-                if others.setdefault(connection, inode) != inode:
+                if found.setdefault(connection, inode) != inode:
                     doubtful.add(connection)
-        return found | {connection: inode for connection, inode in others.items() if connection not in doubtful}
+            if pid == "self":
+                left = {each for each in wanted - found.keys() if not each.local.startswith(("127.", "[::1]"))}
+            if not left:
+                break
+        return {connection: inode for connection, inode in found.items() if connection not in doubtful}
 
     def _holder(self, inode: int) -> int | None:
         """The process that has a socket, if what is remembered is still so."""
@@ -93,7 +79,7 @@ class SocketTable:
         """Look at all descriptors of all processes."""
         self._holders.clear()
         for pid in pids():
-            for inode, name in _open_sockets(pid):
+            for inode, name in open_sockets(pid):
                 # Of several that share it the first is who made it, as a rule.
                 self._holders.setdefault(inode, (pid, name))
 
@@ -106,56 +92,46 @@ class KernelQueues:
         self._found: dict[tuple[str, str], str] = {}
         self._next_look = 0.0
 
-    def of(self, local: str, remote: str) -> Queues | None:
-        """The queues of an end of a connection, at most half a second old; None if there is no such socket here."""
+    def of(self, local: str, remote: str) -> tuple[int, int] | None:
+        """Recv-Q and Send-Q of an end of a connection, at most half a second old; None if there is no such socket here.
+
+        These are the octets that the program has not taken, and those that the other side has not acknowledged.
+        """
         if time.monotonic() >= self._next_look:
             self._found = {ends: queues for ends, queues, _ in _table("self")}
             self._next_look = time.monotonic() + _FRESH_SECONDS
         try:
-            sent, _, taken = self._found[_digits(SocketEnds(local, remote))].partition(":")
+            sent, _, taken = self._found[_digits(local), _digits(remote)].partition(":")
         except (KeyError, ValueError):  # or an end that is no address
             return None
         return int(taken, 16), int(sent, 16)
 
 
-def has_sockets(pid: int) -> bool:
-    """Whether a process has any socket."""
-    return any(True for _ in _open_sockets(pid))
-
-
-def _open_sockets(pid: int) -> Iterator[tuple[int, str]]:
+def open_sockets(pid: int) -> Iterator[tuple[int, str]]:
     """The inodes of the sockets of a process, and the names of its descriptors of them."""
-    folder = f"/proc/{pid}/fd"
     with contextlib.suppress(OSError):  # ended, or another user's
-        for name in os.listdir(folder):
+        for name in os.listdir(f"/proc/{pid}/fd"):
             with contextlib.suppress(OSError):  # closed meanwhile
-                target = os.readlink(f"{folder}/{name}")
+                target = os.readlink(f"/proc/{pid}/fd/{name}")
                 if target.startswith("socket:["):
                     yield int(target[8:-1]), name
 
 
-def _one_of_each_network() -> list[int]:
-    """A process of each network namespace but ours."""
-    seen = {_network("self")}
-    found = []
-    for pid in pids():
-        network = _network(pid)
-        if network is not None and network not in seen:
+def _one_of_each_network() -> Iterator[int | str]:
+    """A process of each network namespace, ours first."""
+    yield "self"
+    seen: set[str] = set()
+    for pid in (os.getpid(), *pids()):
+        with contextlib.suppress(OSError):
+            network = os.readlink(f"/proc/{pid}/ns/net")
+            if network not in seen and seen:
+                yield pid
             seen.add(network)
-            found.append(pid)
-    return found
-
-
-def _network(pid: int | str) -> str | None:
-    try:
-        return os.readlink(f"/proc/{pid}/ns/net")
-    except OSError:
-        return None
 
 
 def _sockets(pid: int | str, wanted: set[SocketEnds]) -> dict[SocketEnds, int]:
     """The inodes of those connections that are in the network namespace of a process."""
-    keys = {_digits(each): each for each in wanted}
+    keys = {(_digits(each.local), _digits(each.remote)): each for each in wanted}
     return {
         connection: inode
         for ends, _, inode in _table(pid)
@@ -174,12 +150,8 @@ def _table(pid: int | str) -> Iterator[tuple[tuple[str, str], str, int]]:
                     yield ends, fields[_QUEUES], int(fields[_INODE])
 
 
-def _digits(ends: SocketEnds) -> tuple[str, str]:
-    """Both ends as /proc/net/tcp has them, an IPv4 address in its own form; raises ValueError."""
-    return _end(ends.local), _end(ends.remote)
-
-
-def _end(text: str) -> str:
+def _digits(text: str) -> str:
+    """An end as /proc/net/tcp has it, an IPv4 address in its own form; raises ValueError."""
     host, _, port = text.rpartition(":")
     try:
         if host.startswith("[") and host.endswith("]"):
