@@ -28,6 +28,7 @@ import zmq
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "LIVE.md"
 SOURCE = HERE.parent / "tests" / "support" / "curve_once.c"
+STATIC = HERE / "work" / "keys" / "static"
 BEGIN = "<!-- keys: to the end of the page -->"
 SETTLED_S = 20.0  # after a start, and after programs have come
 PATIENCE_S = 5.0  # that a program keeps its connection open for whoever looks for its key
@@ -46,6 +47,7 @@ signal.pause()
 PAIR = """
 import sys, zmq
 context, (public, secret) = zmq.Context(), zmq.curve_keypair()
+context.rcvtimeo, context.linger = 20_000, 0
 server, client = context.socket(zmq.PAIR), context.socket(zmq.PAIR)
 server.curve_server, server.curve_secretkey = True, secret
 client.curve_serverkey = public
@@ -62,16 +64,31 @@ Kind = tuple[str, Callable[[Path], "tuple[list[str], dict[str, str]]"]]
 
 
 class Watched:
-    """A command of zmtpsniff that runs, with all its processes."""
+    """A command of zmtpsniff that runs, with all its processes, from its beginning to the end of the ``with`` block."""
 
-    def __init__(self, command: list[str], said: Path) -> None:
-        """Start it, and wait until it has settled."""
-        self.said = said
+    def __init__(self, command: list[str], said: Path, settled: float) -> None:
+        """Start it; it has settled after so many seconds."""
+        self._settled = settled
+        self._command = command
+        self._said = said
         with said.open("wb") as errors:
             self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
-        time.sleep(SETTLED_S)
+
+    def __enter__(self) -> Watched:
+        """Wait until it has settled."""
+        time.sleep(self._settled)
         if self._process.poll() is not None:
-            raise SystemExit(f"keys.py: {shlex.join(command)}: {said.read_text()}")
+            raise SystemExit(f"keys.py: {shlex.join(self._command)}: {self._said.read_text()}")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, however the measurement ended."""
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self._process.wait(60)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def cost(self, seconds: float) -> tuple[float, float]:
         """The share of a core that it takes, and its wake-ups a second."""
@@ -79,11 +96,6 @@ class Watched:
         time.sleep(seconds)
         after, took = self._spent(), time.monotonic() - began
         return (after[0] - before[0]) / took, (after[1] - before[1]) / took
-
-    def stop(self) -> None:
-        """End it."""
-        self._process.send_signal(signal.SIGINT)
-        self._process.wait(60)
 
     def _spent(self) -> tuple[float, int]:
         """Processor seconds and voluntary switches of all its threads."""
@@ -131,9 +143,8 @@ def busy(loops: int) -> Iterator[None]:
             process.wait()
 
 
-def starting(command: list[str], said: Path, seconds: float) -> tuple[float, float]:
+def starting(watched: Watched, seconds: float) -> tuple[float, float]:
     """The cost of a command while 50 programs a second start."""
-    watched = Watched(command, said)
     starts = (
         "import os, time\nwhile True:\n    os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)\n    time.sleep(%f)"
     )
@@ -142,7 +153,6 @@ def starting(command: list[str], said: Path, seconds: float) -> tuple[float, flo
             return watched.cost(seconds)
         finally:
             starter.kill()
-            watched.stop()
 
 
 def of_pyzmq(folder: Path) -> tuple[list[str], dict[str, str]]:
@@ -166,17 +176,21 @@ def of_c(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 def of_static_c(folder: Path) -> tuple[list[str], dict[str, str]]:
     """A program in C with libzmq and libsodium of Debian linked into it, each time another file."""
-    program = folder.parent / "static"
-    if not program.exists():
-        packages = folder.parent / "packages"
-        packages.mkdir()
-        subprocess.run(["apt-get", "-qq", "download", "libzmq3-dev", "libsodium-dev"], cwd=packages, check=True)
-        for package in packages.glob("*.deb"):
-            subprocess.run(["dpkg", "-x", package, packages], check=True)
-        archives = [next(packages.glob(f"usr/lib/*/{name}.a")) for name in ("libzmq", "libsodium")]
-        others = ["-l:libgssapi_krb5.so.2", "-l:libnorm.so.1", "-l:libpgm-5.3.so.0", "-l:libbsd.so.0", "-lpthread"]
-        subprocess.run(["g++", "-o", program, "-x", "c", SOURCE, "-x", "none", *archives, *others], check=True)
-    return [shutil.copy(program, str(folder))], {}
+    return [shutil.copy(str(STATIC), str(folder))], {}
+
+
+def link_statically() -> None:
+    """Link that program, unless it is there; needs the network. Raises OSError, CalledProcessError."""
+    if STATIC.exists():
+        return
+    packages = STATIC.parent
+    packages.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["apt-get", "-qq", "download", "libzmq3-dev", "libsodium-dev"], cwd=packages, check=True)
+    for package in packages.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", package, packages], check=True)
+    archives = [next(packages.glob(f"usr/lib/*/{name}.a")) for name in ("libzmq", "libsodium")]
+    others = ["-l:libgssapi_krb5.so.2", "-l:libnorm.so.1", "-l:libpgm-5.3.so.0", "-l:libbsd.so.0", "-lpthread"]
+    subprocess.run(["g++", "-o", STATIC, "-x", "c", SOURCE, "-x", "none", *archives, *others], check=True)
 
 
 KINDS: tuple[Kind, ...] = (
@@ -186,7 +200,7 @@ KINDS: tuple[Kind, ...] = (
 )
 
 
-def handshakes(zmtpsniff: list[str], kind: Kind, count: int, loops: int) -> tuple[int, int]:
+def handshakes(zmtpsniff: list[str], kind: Kind, count: int, loops: int, settled: float) -> tuple[int, int]:
     """How many programs had their key found, and how many of the others were told, of so many one after the other."""
     with tempfile.TemporaryDirectory() as name, busy(loops):
         folder = Path(name)
@@ -196,12 +210,11 @@ def handshakes(zmtpsniff: list[str], kind: Kind, count: int, loops: int) -> tupl
         for number in range(min(count, COPIES)):
             (folder / str(number)).mkdir()
             copies.append(kind[1](folder / str(number)))
-        watched = Watched([*zmtpsniff, "keys", "-o", str(keys)], said)
         found = 0
-        for number in range(count):
-            command, environment = copies[number * len(copies) // count]
-            found += _is_found(command, environment, keys)
-        watched.stop()
+        with Watched([*zmtpsniff, "keys", "-o", str(keys)], said, settled):
+            for number in range(count):
+                command, environment = copies[number * len(copies) // count]
+                found += _is_found(command, environment, keys)
         return found, said.read_text().count(" ended before ")
 
 
@@ -210,7 +223,8 @@ def _is_found(command: list[str], environment: dict[str, str], keys: Path) -> bo
     before = keys.stat().st_size
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
-        assert process.stdout.readline() == b"done\n"
+        if process.stdout.readline() != b"done\n":
+            raise OSError(f"{command[0]} does not connect")
         deadline = time.monotonic() + PATIENCE_S
         while time.monotonic() < deadline:
             with keys.open("rb") as file:
@@ -236,8 +250,8 @@ def _has(pid: int, key: bytes) -> bool:
     return False
 
 
-def report(zmtpsniff: list[str], counts: list[int], seconds: float, count: int) -> str:
-    """Measure all, and say it in tables."""
+def report(zmtpsniff: list[str], counts: list[int], seconds: float, count: int, settled: float) -> str:
+    """Measure all, each ``settled`` seconds after its start, and say it in tables."""
     lines = [
         f"Measured on {datetime.date.today()}, Python {platform.python_version()}, Linux {platform.release()}, "
         f"{os.cpu_count()} cores. Processor time as a share of one core, and wake-ups a second, of all processes of "
@@ -256,14 +270,13 @@ def report(zmtpsniff: list[str], counts: list[int], seconds: float, count: int) 
         ):
             cells = []
             for number in counts:
-                with sleepers(number):
-                    watched = Watched(command, said)
+                with sleepers(number), Watched(command, said, settled) as watched:
                     share, wakes = watched.cost(seconds)
-                    watched.stop()
                 cells.append(f"{share:.2%}, {wakes:.1f}")
                 print(title, number, cells[-1], file=sys.stderr, flush=True)
             lines.append(f"| `{title}` | {' | '.join(cells)} |")
-        share, wakes = starting([*zmtpsniff, "keys", "-o", keys], said, seconds)
+        with Watched([*zmtpsniff, "keys", "-o", keys], said, settled) as watched:
+            share, wakes = starting(watched, seconds)
     lines += [
         "",
         f"`keys` beside {STARTS} starts of `/bin/true` a second: {share:.2%}, {wakes:.1f} wake-ups a second.",
@@ -279,9 +292,9 @@ def report(zmtpsniff: list[str], counts: list[int], seconds: float, count: int) 
         cells = []
         for loops in (0, 2 * (os.cpu_count() or 1)):
             try:
-                found, told = handshakes(zmtpsniff, kind, count, loops)
+                found, told = handshakes(zmtpsniff, kind, count, loops, settled)
                 cells.append(f"{found} of {count}{f', {told} told' if found < count else ''}")
-            except (OSError, subprocess.CalledProcessError, StopIteration) as reason:
+            except (OSError, subprocess.CalledProcessError) as reason:
                 cells.append(f"not measured: {reason}")
             print(kind[0], loops, cells[-1], file=sys.stderr, flush=True)
         lines.append(f"| {kind[0]} | {' | '.join(cells)} |")
@@ -298,6 +311,9 @@ def main() -> int:
     parser.add_argument("--handshakes", type=int, default=500, metavar="N", help="default: 500")
     parser.add_argument("--quick", action="store_true", help="a tenth of it; LIVE.md stays as it is")
     options = parser.parse_args()
+    # If it fails, the table says what is missing.
+    with contextlib.suppress(OSError, subprocess.CalledProcessError, StopIteration):
+        link_statically()
     try:
         network.enter()
     except network.NoNetworkError as reason:
@@ -309,6 +325,7 @@ def main() -> int:
         [int(number) for number in options.programs.split(",")],
         options.seconds / part,
         options.handshakes // part,
+        SETTLED_S / part,
     )
     print(text)
     if not options.quick:
