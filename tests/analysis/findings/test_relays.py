@@ -140,6 +140,22 @@ def test_a_proxy_is_not_slow_if_the_subscriber_has_no_room() -> None:
     assert (found.severity, found.known.endswith("; the next one had no room")) == ("note", True)
 
 
+def test_a_message_that_was_slow_and_waited_counts_once() -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    routing_id = b"\0\x01\x02\x03\x04"
+    for burst in (1, 1, 1, 1, 1, 1, 1, 1, 3, 3):
+        asked = [scene.say(1, b"", b"%d %d" % (len(scene.events), number)) for number in range(burst)]
+        passed = [scene.say(2, routing_id, *one.frames, by_server=True) for one in asked]
+        for question, one in zip(asked, passed, strict=True):
+            again = [routing_id, b"", b"re " + bytes(question.frames[-1])]  # type: ignore[arg-type]
+            reply = scene.say(2, *again, answers=one, after_ms=300 if burst > 1 else 1)
+            scene.say(1, *reply.frames[1:], by_server=True, answers=question)
+    (found,) = told(scene)
+    assert found.summary.endswith(": 6 of 14 messages took over 100 ms, half of them under 1 ms")
+
+
 def test_a_message_without_delimiter_is_of_who_sent_it_first() -> None:
     scene = Scene()
     scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))

@@ -111,7 +111,9 @@ class _Place:
         self.at = ""  # the socket that took the first
         self.giver = ""  # the socket that gave the first
         self.inside = Sketch()  # how long it worked on each message
-        self.queued = Sketch()  # the same with the time in which it worked on others, if there was any
+        # Of messages for which it worked on others, too: how long it worked on each, and the same with that time.
+        self.worked = Sketch()
+        self.queued = Sketch()
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
         self.slowest: list[_SlowPassage] = []  # a heap
         self._least_slow_ns = -1  # of these, once there are enough
@@ -131,6 +133,7 @@ class _Place:
         own_ns = one.inside_ns
         self.inside.add(own_ns)
         if one.queue_ns and (passed.joined not in _BY_SERVICES or one.taken.line.dst_kind == "PULL"):
+            self.worked.add(own_ns)
             own_ns += one.queue_ns
             self.queued.add(own_ns)
         if one.network_ns:
@@ -152,6 +155,10 @@ class _Place:
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
             if len(self.slowest) == _SLOWEST:
                 self._least_slow_ns = self.slowest[0].own_ns
+
+    def slow(self, over_ns: int) -> int:
+        """How many messages it had for longer, with the time in which it worked on others; each counts once."""
+        return self.inside.above(over_ns) - self.worked.above(over_ns) + self.queued.above(over_ns)
 
     @property
     def usual_ns(self) -> int:
@@ -428,11 +435,10 @@ class Relays(Inquiry):
             often = f"half of {plural(count, 'message')} took over {about(network_ns)}"
         elif place.inside.maximum > slow_ns:  # others may have waited behind that
             slowest = [one for one in slowest if one.own_ns > slow_ns]
-            slow = max(place.inside.above(slow_ns) + place.queued.above(slow_ns), len(slowest))
-            often = (
-                f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}, half of them under "
-                f"{about(max(median_ns, 1))}"
-            )
+            slow = max(place.slow(slow_ns), len(slowest))
+            often = f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}"
+            if 2 * slow <= count:
+                often += f", half of them under {about(max(median_ns, 1))}"
             few = slow < max(_LEAST_SLOW, _FEW_SLOW * place.first)
             severity = "note" if few and longest_ns < _SLOW_MEDIAN_NS else None
         else:
