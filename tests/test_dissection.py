@@ -361,8 +361,8 @@ def test_a_task_that_is_cancelled_ends_its_capture() -> None:
 def test_another_thread_ends_it() -> None:
     capture = zmtpsniff.open(interface="lo")
     timer = threading.Timer(0.3, capture.close)
-    timer.start()
     began = time.monotonic()
+    timer.start()
     assert isinstance(list(capture)[-1], Capture)
     assert time.monotonic() - began >= 0.2
     timer.join()
