@@ -202,7 +202,7 @@ OBSERVED = """
 import json, sys
 from pathlib import Path
 import zmtpsniff.capture.file_octets, zmtpsniff.capture.pcap, zmtpsniff.capture.pcapng, zmtpsniff.net.packets
-from dissectors.zmtp.usual import UsualSide
+import dissectors.zmtp.greeting
 from zmtpsniff.cli.main import main
 
 FOLDER = Path(__file__).parent
@@ -221,7 +221,7 @@ observe(zmtpsniff.capture.file_octets.FileOctets, "extend")
 observe(zmtpsniff.capture.pcap, "read_pcap")
 observe(zmtpsniff.capture.pcapng, "read_pcapng")
 observe(zmtpsniff.net.packets.HeaderDecoder, "segments_of")
-observe(UsualSide, "_take_greeting")
+observe(dissectors.zmtp.greeting, "parse_after_revision")
 main()
 """
 
@@ -236,12 +236,12 @@ def test_parsers_run_only_when_no_capability_is_left(engine: str, open_folder: P
     command = [*SUDO, sys.executable, str(program), "live", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/") as process:
         try:
-            wait_for(lambda: _asked(open_folder, "_take_greeting", port))
+            wait_for(lambda: _asked(open_folder, "parse_after_revision", port))
         finally:
             process.send_signal(signal.SIGINT)
             said = process.communicate(timeout=120)[1].decode()
     assert process.returncode == 0, said
-    parsers = {"segments_of", "_take_greeting"} | ({"extend"} if engine != "scapy" else set())
+    parsers = {"segments_of", "parse_after_revision"} | ({"extend"} if engine != "scapy" else set())
     assert parsers <= {path.name for path in open_folder.iterdir()}
     for parser in parsers:
         states = json.loads((open_folder / parser).read_text())
