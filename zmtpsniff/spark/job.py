@@ -1,5 +1,6 @@
 """Shards of series to tasks on Spark."""
 
+import pickle
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -7,15 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.task import Job, ShardTask, TaskError, TaskOutcome, dissect
+from zmtpsniff.spark.task import Job, ShardTask, TaskError, TaskOutcome
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
 _TOLD = re.compile(rf"{TaskError.__module__}\.{TaskError.__name__}: (.*)")
-_LACKS = re.compile(r"ModuleNotFoundError: No module named '(\w+)|PACKAGE_NOT_INSTALLED\] (\w+)")
-_HOST = re.compile(r"\(TID \d+\) \((\S+) executor")
+_LACKS = re.compile(r"ImportError: (the worker at \S+ lacks \w+)|No module named '(pyarrow)")
 _TASK_OCTETS = 16 << 20  # of capture files of small series that a task gets together
 
 
@@ -31,10 +31,22 @@ def cores(session: "SparkSession") -> int:
 def run(session: "SparkSession", job: Job, shards: Sequence[ShardTask]) -> list[TaskOutcome]:
     """Have tasks dissect shards. Returns the outcome of each task; raises SparkError if workers cannot do that."""
     shares = _shares(shards)
+    work = pickle.dumps((job, shares))
 
     def dissect_shares(batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import pyarrow as pa
+        """Do the work of a task. It names nothing of ours before it can say where that is lacking."""
+        try:
+            import msgspec
+            import pyarrow as pa
 
+            from zmtpsniff.spark.task import dissect
+        except ImportError as error:
+            import socket
+
+            raise ImportError(f"the worker at {socket.gethostname()} lacks {error.name}") from None
+        import pickle
+
+        job, shares = pickle.loads(work)
         for batch in batches:
             outcomes = [msgspec.msgpack.encode(dissect(job, shares[one])) for one in batch.column(0).to_pylist()]
             yield pa.RecordBatch.from_arrays([pa.array(outcomes, pa.binary())], ["outcome"])
@@ -54,11 +66,9 @@ def fault(text: str) -> str | None:
     if told := _TOLD.search(text):
         return told[1]
     lacks = _LACKS.search(text)
-    host = _HOST.search(text)
     if lacks is None:
         return None
-    where = f"the worker at {host[1]}" if host else "a worker"
-    return f"{where} lacks {lacks[1] or lacks[2]}: its Python needs msgspec, pyarrow and zstandard"
+    return f"{lacks[1] or f'a worker lacks {lacks[2]}'}: its Python needs msgspec, pyarrow and zstandard"
 
 
 def _shares(shards: Sequence[ShardTask]) -> list[list[ShardTask]]:
