@@ -185,7 +185,7 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
             for row in tables[table]:
                 out.setdefault(row["series"], Counter())
             continue
-        for row in tables[table]:
+        for row in tables.get(table, ()):
             if table in WHOLE:
                 found = out.setdefault(row["series"], Counter())
                 for one in row.get("evidence", ()):
