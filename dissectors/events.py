@@ -91,7 +91,9 @@ _INCOMPLETE = meaning("Octets of it are, or may be, missing from the capture.")
 _ENCRYPTED = meaning("It came in a box of CURVE, which a key opened (--curve-keys).")
 _LATENCY = relation("How long it came after what it answers.", "ns")
 _REQUEST = relation("The number of the packet with what it answers.")
-_PART = meaning("Which of the messages of this flow and sender that end in this packet, from 1. JSON leaves a 1 out.")
+_PART = meaning(
+    "Which of the messages of this connection and sender that end in this packet, from 1. JSON leaves a 1 out."
+)
 
 Offset = Annotated[int, internal()]
 """The stream offset, in the octets of an event's sender, of the octets that completed the event."""

@@ -130,7 +130,7 @@ class Doubts:
             count, first = self._ports[port]
             self._ports[port] = count + 1, first
         elif len(self._ports) < _MOST_PORTS:
-            self._ports[port] = 1, f"flow {flow}, {client} to {server}"
+            self._ports[port] = 1, f"connection {flow}, {client} to {server}"
         else:
             self._others += 1
 

@@ -228,7 +228,7 @@ async def test_a_view_leads_back_to_records() -> None:
         await shown.press("F", "2", "f")
         assert shown.app.filter_prompt.value.startswith("flow in {")
         await shown.press("F", "2", "j", "c")
-        assert "flow" in shown.lines()[0]
+        assert "connection" in shown.lines()[0]
         await shown.press("j", "j", "enter")
         assert len(shown.app.screen_stack) == 1
         assert cursor(shown) > 0

@@ -173,7 +173,7 @@ WORSE = [
         [
             "127.0.0.1:5566 had at least 1 client, has none",
             "1 of 1 connection to 127.0.0.1:5566 failed, and 0 of 1 before",
-            "127.0.0.1:5566: mechanism-mismatch 1 times, and never before",
+            "127.0.0.1:5566: mechanism-mismatch once, and never before",
         ],
     ),
 ]

@@ -113,7 +113,7 @@ def test_a_test_case_for_each_rule() -> None:
     failure = cases["no passwords in clear"].find("failure")
     assert failure is not None
     assert failure.get("message") == "found 1 record, none allowed"
-    assert "#10 flow 1" in (failure.text or "")
+    assert "#10 connection 1" in (failure.text or "")
     warning = cases["few messages"].find("system-out")
     assert warning is not None
     assert (warning.text or "").startswith("warning: ")

@@ -202,7 +202,7 @@ def test_offending_records_come_with_their_packets_and_are_bounded() -> None:
     policy = "[[rule]]\nname = 'it'\nforbid = 'name == \"PING\"'"
     (outcome,) = outcomes("m31_heartbeat.pcap", policy, shown=2).values()
     assert [offence.packet for offence in outcome.offences] == [14, 18]
-    assert outcome.offences[0].text.endswith("#14 flow 1 127.0.0.1:48328 > 127.0.0.1:20213 PING ttl=3000 ms")
+    assert outcome.offences[0].text.endswith("#14 connection 1 127.0.0.1:48328 > 127.0.0.1:20213 PING ttl=3000 ms")
     assert outcome.more == 9
 
 

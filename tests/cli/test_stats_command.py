@@ -266,7 +266,11 @@ def test_a_capture_without_zmtp(tmp_path: Path) -> None:
         packet.time = 1_700_000_000 + number / 1000
     wrpcap(str(capture), packets)
     done = run("stats", capture)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "4 packets in 3.000 ms, 1 flow, 0 of them ZMTP\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (
+        0,
+        "4 packets in 3.000 ms, 1 connection, 0 of them ZMTP\n",
+        "",
+    )
     assert [row["type"] for row in told(capture)] == ["stats-total"]
 
 

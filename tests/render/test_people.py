@@ -212,7 +212,7 @@ def test_messages_of_a_run_are_shown_as_each_by_itself(
     ],
 )
 def test_summary(event: AnyEvent, line: str) -> None:
-    assert shown("summary", [event]) == f"22:13:20.123456    #17 flow 1  {CLIENT} > {SERVER}  {line}\n"
+    assert shown("summary", [event]) == f"22:13:20.123456    #17 connection 1  {CLIENT} > {SERVER}  {line}\n"
 
 
 def test_summary_of_totals() -> None:
@@ -232,16 +232,17 @@ def test_summary_of_totals() -> None:
         [b"a"],
     )
     assert shown("summary", [connection, Capture(1000, 2, 3, 1, 1, 0, 90_000_000_000)]) == (
-        f"22:13:21.623456        flow 1  {CLIENT} > {SERVER}  connection     tcp ZMTP 3.1 NULL, handshake not seen, "
+        f"22:13:21.623456        connection 1  {CLIENT} > {SERVER}  connection     tcp ZMTP 3.1 NULL, "
+        "handshake not seen, "
         'client SUB ZMTP 3.1 identity "me" sent 0 messages 100 octets, server sent 1 message 2000 octets, '
         'closed after 1.500 s, subscriptions "a"\n'
-        "capture        1000 packets, 2 dropped, 3 flows, 1 of ZMTP, 1 message, 0 problems, 1 min 30 s\n"
+        "capture        1000 packets, 2 dropped, 3 connections, 1 of ZMTP, 1 message, 0 problems, 1 min 30 s\n"
     )
 
 
 def test_summary_of_long_messages() -> None:
     batch = [Message(*PLACE, [b"a", Cut(b"", 9), *[b""] * 7, Cut(b"b", 5)], "PUB", incomplete=True)]
-    start = f"   #17 flow 1  {CLIENT} > {SERVER}  message PUB    10 frames     15 octets"
+    start = f"   #17 connection 1  {CLIENT} > {SERVER}  message PUB    10 frames     15 octets"
     first = ['"a"', '""...', *['""'] * 6]
     assert shown("summary", batch).split(" ", 1)[1] == f"{start} {' '.join(first)} ... 2 more frames (incomplete)\n"
     for whole in (shown("summary", batch, verbosity=1), shown("summary", batch, max_bytes=0)):
@@ -258,7 +259,7 @@ def test_summary_says_everything_when_asked() -> None:
         ],
         verbosity=1,
     )
-    place = f"22:13:20.123456789    #17 flow 1  {CLIENT} > {SERVER} "
+    place = f"22:13:20.123456789    #17 connection 1  {CLIENT} > {SERVER} "
     assert text.splitlines() == [
         f"{place} greeting       ZMTP 3.1 NULL as-server=no",
         f'{place} subscribe      "a" sent as command',
@@ -330,7 +331,7 @@ def test_summary_fits_its_terminal_and_cuts_text_last(body: bytes) -> None:
         assert cell_len(line) <= width
         assert cell_len(line) > width - 4 or body == b"x"  # a wide character and the blank behind it may not fit
         assert '"topic"' in line
-    assert f"flow 1  {CLIENT} > {SERVER}" in wide
+    assert f"connection 1  {CLIENT} > {SERVER}" in wide
     assert "flow" not in narrow
     assert "43210 > 5555" in narrower
     assert "frames" in narrow
@@ -420,7 +421,7 @@ def tree(*batch: AnyEvent, **options: Any) -> list[str]:
     return shown("tree", list(batch), color="never", **options).split("\n")[:-1]
 
 
-FIRST = f"22:13:20.123456    #17 flow 1  {CLIENT} → {SERVER}  "
+FIRST = f"22:13:20.123456    #17 connection 1  {CLIENT} → {SERVER}  "
 
 
 def test_tree_of_a_message() -> None:
@@ -515,12 +516,12 @@ def test_tree_of_totals() -> None:
         [b"a", b""],
     )
     assert tree(connection, Capture(1000, 0, 3, 1, 1, 2, 90_000_000_000))[1:] == [
-        "22:13:21.623456  flow 1  connection over tcp, closed after 1.500 s",
+        "22:13:21.623456  connection 1 over tcp, closed after 1.500 s",
         '    client  10.0.0.1:43210  SUB  ZMTP 3.1   0 messages    100 octets  identity "me"',
         "    server  10.0.0.2:5555   PUB  ZMTP 3.0  12 messages  2,000 octets",
         "    ZMTP 3.0, NULL, handshake complete",
         '    subscriptions  "a"  ""',
-        "capture  1,000 packets, 3 flows, 1 of ZMTP, 1 message, 2 problems, 1 min 30 s",
+        "capture  1,000 packets, 3 connections, 1 of ZMTP, 1 message, 2 problems, 1 min 30 s",
     ]
 
 

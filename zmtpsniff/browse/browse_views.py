@@ -157,7 +157,7 @@ class Views:
         selection = FlowRows(self._index, flows)
         lines = ConversationLines(self._index, selection, self._clock, self._options.show_secrets)
         talk = self._index.talks.get(flows[0])
-        title = f"flow {flows[0]}" if len(flows) == 1 else plural(len(flows), "flow")
+        title = f"connection {flows[0]}" if len(flows) == 1 else plural(len(flows), "connection")
         if talk is not None:
             title += f": {escape(talk.client)} {escape(talk.socket_type(talk.client))} → "
             title += f"{escape(talk.server)} {escape(talk.socket_type(talk.server))}"

@@ -12,6 +12,7 @@ from zmtpsniff.browse.row_words import record_words
 from zmtpsniff.browse.save import SaveError, json_line, save_octets, save_packets
 from zmtpsniff.browse.selection import EveryRow, Selection
 from zmtpsniff.browse.status_bar import StatusBar
+from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape
 
 FILES = {"octets": "frame.bin", "record": "record.json", "packets": "packets.pcapng"}
@@ -55,7 +56,7 @@ class Exporter:
 
     def _copy(self, text: str) -> None:
         self._app.copy_to_clipboard(text)
-        self._status.say(f"copied {len(text):,} characters")
+        self._status.say(f"copied {plural(len(text), 'character')}")
 
     def save(self, what: str, name: str) -> None:
         """Save what :data:`FILES` has a name for: to a new file."""
@@ -80,7 +81,7 @@ class Exporter:
             part = ""
             if what == "octets" and field is not None and isinstance(field.octets, Cut):
                 part = f", the first of {field.octets.length:,} (zmtpsniff extract has all)"
-            self._status.say(f"{len(octets):,} octets saved{part}: {escape(str(path))}")
+            self._status.say(f"{plural(len(octets), 'octet')} saved{part}: {escape(str(path))}")
 
     def _save_packets(self, path: Path, selection: Selection) -> None:
         """Save all packets of the conversations that are shown."""
@@ -95,5 +96,5 @@ class Exporter:
         except SaveError as error:
             said = str(error)
         else:
-            said = f"{saved:,} packets saved to {path}"
+            said = f"{plural(saved, 'packet')} saved to {path}"
         self._app.call_from_thread(self._status.say, escape(said))

@@ -17,6 +17,7 @@ from zmtpsniff.browse.selection import EveryRow, Selection
 from zmtpsniff.browse.sheet import TreeField, make_sheet
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.browse.wire_image import WireFinder
+from zmtpsniff.words.counts import plural
 
 _SIDE_BY_SIDE = 150  # columns from which on tree and octets stand beside each other
 _WAIT_SECONDS = 0.2  # for more records, while they are read
@@ -99,7 +100,9 @@ class RecordView(Container):
         self.tree_pane.show(self.tree_lines)
         self.octet_pane.show(self.octet_lines)
         self.octet_pane.border_title = (
-            f"{len(sheet.octets):,} octets" if sheet.is_whole or not sheet.octets else "frames' octets, without headers"
+            plural(len(sheet.octets), "octet")
+            if sheet.is_whole or not sheet.octets
+            else "frames' octets, without headers"
         )
         self.tree_pane.border_title = f"record {row + 1:,}"
         self._light()

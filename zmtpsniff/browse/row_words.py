@@ -68,7 +68,9 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
             shares = ", ".join([f"{escape(share.address)} {share.share:.1%}" for share in event.workers[:_FRAMES]])
             return RecordWords("work", "bold", f"of {escape(event.address)}: {shares}")
         case Capture():
-            text = f"{plural(event.packets, 'packet')}, {event.dropped:,} dropped, {plural(event.flows, 'flow')}, "
+            text = (
+                f"{plural(event.packets, 'packet')}, {event.dropped:,} dropped, {plural(event.flows, 'connection')}, "
+            )
             text += f"{plural(event.messages, 'message')}, {plural(event.problems, 'problem')}"
             return RecordWords("capture", "bold", text)
 

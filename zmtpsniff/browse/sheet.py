@@ -9,6 +9,7 @@ from dissectors.records import record_fields
 from dissectors.zmtp.encoder import Name
 from zmtpsniff.browse.wire_image import WireImage
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
+from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import escape, length_on_wire, quote
 
@@ -105,7 +106,7 @@ class _SheetMaker:
         identities = 0 if event.envelope is None else event.envelope.identities
         for place, frame in enumerate(frames[:_MOST]):
             name = (f"frames[{place}]",)
-            words = f"{length_on_wire(frame):,} octets  " + quote(frame, _SHOWN, "…")
+            words = f"{plural(length_on_wire(frame), 'octet')}  " + quote(frame, _SHOWN, "…")
             if place < identities:
                 words += "  identity"
             elif event.envelope is not None and event.envelope.delimiter and place == identities:
@@ -116,12 +117,14 @@ class _SheetMaker:
             if (*name, "body") in self._left:
                 self._line(2, "body", "", (*name, "body"), frame)
         if len(frames) > _MOST:
-            self._line(1, "…", f"{len(frames) - _MOST:,} more frames", ())
+            self._line(1, "…", f"{plural(len(frames) - _MOST, 'more frame')}", ())
 
     def _add(self, depth: int, label: str, value: Any, name: Name) -> None:
         """Add a value with what is in it."""
         if isinstance(value, bytes | Cut | Hidden):
-            self._line(depth, label, f"{length_on_wire(value):,} octets  " + quote(value, _SHOWN, "…"), name, value)
+            self._line(
+                depth, label, f"{plural(length_on_wire(value), 'octet')}  " + quote(value, _SHOWN, "…"), name, value
+            )
             for part in [part for part in self._left if part[:-1] == name]:
                 self._add_header(depth + 1, part)
         elif isinstance(value, Payload):

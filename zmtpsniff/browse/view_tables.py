@@ -14,7 +14,7 @@ from zmtpsniff.browse.index import RecordIndex, Talk
 from zmtpsniff.render.figures import short
 from zmtpsniff.render.palette import STYLES
 from zmtpsniff.render.wording import ENDS
-from zmtpsniff.words.counts import again
+from zmtpsniff.words.counts import MANY, again
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import escape, quote
 
@@ -95,7 +95,7 @@ def conversations(index: RecordIndex) -> TableLines:
                 said.append(f"{ENDS[summary.end]} after {duration(summary.end_ns - summary.start_ns)}")
             cells = (client, f"{talk.flow}", "", f"{records[talk.flow]:,}", ", ".join(said))
             lines.append(TableLine(cells, Target(talk.first_row, (talk.flow,))))
-    return TableLines(("socket", ">flow", ">peers", ">records", ""), lines)
+    return TableLines(("socket", ">No.", ">peers", ">records", ""), lines)
 
 
 def findings(index: RecordIndex, found: Sequence[Finding]) -> TableLines:
@@ -167,11 +167,10 @@ def services(index: RecordIndex, records: Sequence[AnyRecord]) -> TableLines:
         if not isinstance(record, SocketRow):
             continue
         latency = latencies.get(record.address)
-        times = (
-            [""] * 3
-            if latency is None
-            else [duration(each) for each in (latency.p50_ns, latency.p99_ns, latency.max_ns)]
-        )
+        times = [""] * 3
+        if latency is not None:
+            some = (latency.p50_ns, latency.p99_ns) if latency.count >= MANY else ()
+            times = [*([duration(each) for each in some] or [""] * 2), duration(latency.max_ns)]
         kinds = escape(", ".join(record.socket_types))
         cells = (
             escape(record.address), kinds, f"{record.connections:,}", f"{record.messages_in:,}",

@@ -17,7 +17,7 @@ from zmtpsniff.check.difference import Aspect, Change, ComparisonSum, Difference
 from zmtpsniff.check.endpoints import ClientCount, topic_gone, topics_unknown
 from zmtpsniff.check.globs import literal
 from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import often, plural
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import escape, quote
 
@@ -517,8 +517,7 @@ def _problems(pair: _Pair) -> Iterator[Compared]:
         worse = _more_often(pair, (was, seconds[0]), (now, seconds[1]))
         better = not pair.tolerance.only_worse and _more_often(pair, (now, seconds[1]), (was, seconds[0]), is_new=False)
         if worse or better:
-            before = f"{was:,} times" if was else "never"
-            words = f"{pair.new.address}: {escape(code)} {now:,} times, and {before} before"
+            words = f"{pair.new.address}: {escape(code)} {often(now)}, and {often(was)} before"
             found.append(pair.difference("problems", "worse" if worse else "better", words, subject=code,
                                          before=was, after=now, unit="times"))  # fmt: skip
     yield Compared("problems", found)

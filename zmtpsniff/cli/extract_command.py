@@ -8,6 +8,7 @@ from zmtpsniff.cli.help import FILES, TARGET, CommandWithHelp
 from zmtpsniff.cli.run import pump
 from zmtpsniff.cli.shared_options import FilePath, display_filter, dissection_options
 from zmtpsniff.engine.settings import Settings
+from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
     from zmtpsniff.filters import Filter
@@ -47,4 +48,4 @@ def extract(
         pump(capture, dissection, extractor.take)
     finally:
         extractor.close()
-    click.echo(f"{extractor.messages:,} messages, {extractor.files:,} files, {folder}/{INDEX}")
+    click.echo(f"{plural(extractor.messages, 'message')}, {plural(extractor.files, 'file')}, {folder}/{INDEX}")

@@ -10,6 +10,7 @@ from zmtpsniff.cli.help import MONITORS
 from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.shared_options import OptionGroup
 from zmtpsniff.errors import Error
+from zmtpsniff.words.counts import were
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,7 +128,7 @@ def end_calls(calls: "FindingCalls | None") -> None:
     for reason in calls.failures:
         tell(f"--on-finding: {reason}")
     if calls.missed:
-        tell(f"--on-finding: {calls.missed:,} findings were not passed on, since the program took too long")
+        tell(f"--on-finding: {were(calls.missed, 'finding')} not passed on, since the program took too long")
 
 
 class FindingTeller:

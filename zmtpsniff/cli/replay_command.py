@@ -12,6 +12,7 @@ from zmtpsniff.cli.run import open_records, renderer_for
 from zmtpsniff.cli.shared_options import FilePath, FloatRange, IntRange, Output, dissection_options, output_options
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error
+from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +128,7 @@ def replay(
 
 def _ask(plan: "Plan", endpoint: "Endpoint") -> None:
     """Ask whether to send to another host. Raises Error if the answer is no, or if nobody can answer."""
-    what = f"{plan.messages + plan.subscriptions:,} messages as {' and '.join(plan.socket_types)}"
+    what = f"{plural(plan.messages + plan.subscriptions, 'message')} as {' and '.join(plan.socket_types)}"
     where = endpoint.name if endpoint.shown in endpoint.name else f"{endpoint.name} ({endpoint.shown})"
     if not sys.stdin.isatty():
         raise Error(f"{where} can be reached by other hosts: say --yes to send {what}")
@@ -137,8 +138,6 @@ def _ask(plan: "Plan", endpoint: "Endpoint") -> None:
 
 def summary(score: "Score") -> str:
     """The results of a replay, on one line."""
-    from zmtpsniff.words.counts import plural
-
     parts = [f"{plural(score.sent, 'message')} sent in {score.seconds:.1f} s"]
     if score.subscriptions:
         parts.append(f"{score.subscriptions:,} subscriptions and cancellations sent")

@@ -11,6 +11,7 @@ from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import PACKETS
 from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.shared_options import FilePath, OptionGroup
+from zmtpsniff.words.counts import were
 
 if TYPE_CHECKING:
     from dissectors.zmtp.curve_keys import Key
@@ -66,8 +67,8 @@ def tell_missing_packets(selector: "PacketSelector") -> None:
         from zmtpsniff.engine.selector import HELD_OCTETS
 
         tell(
-            f"-w: {selector.missing:,} packets are not in the file: their connections passed the filter only after "
-            f"{HELD_OCTETS >> 20} MiB of packets had been held back"
+            f"-w: {were(selector.missing, 'packet')} left out of the file: their connections passed the filter only "
+            f"after {HELD_OCTETS >> 20} MiB of packets had been held back"
         )
 
 

@@ -243,7 +243,7 @@ def optimize(folder: str, keep_days: int | None, vacuum_hours: int) -> None:
 
     done = run(folder, keep_days, vacuum_hours)
     click.echo(
-        f"{done.compacted:,} files into {done.made:,}, {done.deleted:,} of old days, {done.vacuumed:,} deleted",
+        f"{plural(done.compacted, 'file')} into {done.made:,}, {done.deleted:,} of old days, {done.vacuumed:,} deleted",
         err=True,
     )
 

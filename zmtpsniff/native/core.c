@@ -1417,7 +1417,7 @@ static bool put_relation_words(Output *out, const Layout *layout, const Message 
                  (!message->forwards || put_text(out, ", "));
     if (message->forwards)
         is_put = is_put && put_text(out, "forwards ") && put_place(out, message->forwards, message->forwards_part) &&
-                 put_text(out, " of flow ") && put_number(out, message->forwards_flow);
+                 put_text(out, " of connection ") && put_number(out, message->forwards_flow);
     return is_put && put_span(out, layout->texts[AFTER_RELATIONS]);
 }
 

@@ -11,7 +11,7 @@ from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
 from zmtpsniff.net.reassembly import UNBOUNDED, Receiver
-from zmtpsniff.words.counts import were
+from zmtpsniff.words.counts import plural, were
 
 _HEADER = 5  # octets: type, version, length (RFC 8446, section 5.1)
 _TYPES = range(20, 25)
@@ -229,7 +229,7 @@ class TlsHalf:
     def _take(self, record: bytes, time_ns: int, packet: int) -> None:
         plaintext = self._decrypted.take(self._key, record)
         if plaintext is None:
-            self._lose(f"a record of {len(record)} octets was not decrypted", time_ns, packet)
+            self._lose(f"a record of {plural(len(record), 'octet')} was not decrypted", time_ns, packet)
         elif plaintext:
             assert self._connection is not None
             self._connection.opened()

@@ -13,7 +13,7 @@ from zmtpsniff.render.console import terminal_width
 from zmtpsniff.render.figures import figure
 from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import Palette, make_palette
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import again, plural
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import encodable, escape
 
@@ -58,9 +58,8 @@ def draw_changes(findings: Sequence[Finding], stream: TextIO, utc: bool = False,
     for one in findings:
         time_ns = one.first_ns if one.state == "comes" else one.last_ns
         when = f"{clock.time(time_ns)} " if time_ns is not None else ""
-        often = f", {one.count:,} times" if one.count > 1 else ""
         severity = palette.paint(getattr(palette, one.severity), f"{one.severity:<7}")
-        lines.append(f"{when}{one.state:<5} {severity} {escape(one.summary)} [{one.name}]{often}\n")
+        lines.append(f"{when}{one.state:<5} {severity} {escape(one.summary)} [{one.name}]{again(one.count)}\n")
     stream.write(encodable(getattr(stream, "encoding", None))("".join(lines)))
 
 

@@ -19,7 +19,7 @@ class Widths(NamedTuple):
 
     time: int
     packet: int = len("#12345")
-    flow: int = len("flow 12")
+    flow: int = len("connection 12")
     address: int = 47  # at most: IPv6 with a port
     kind: int = len("message ROUTER")
     frames: int = len("12")
@@ -36,10 +36,10 @@ COMPACT = Widths(0, 0, 0, 0, 0, 0, 0, 0)  # for a line that has none above it
 
 
 class Columns:
-    """Lays out the columns in front of the text: time, packet, flow, sender and receiver, kind, sizes.
+    """Lays out the columns in front of the text: time, packet, connection, sender and receiver, kind, sizes.
 
     Later records are unknown, so the columns of addresses grow and never shrink. On a narrow terminal some columns
-    give way to the text: first the flow, then hosts beside their ports, then the sizes of messages.
+    give way to the text: first the connection, then hosts beside their ports, then the sizes of messages.
     """
 
     def __init__(self, palette: Palette, widths: Widths, width: int | None = None) -> None:
@@ -134,7 +134,7 @@ class Columns:
     def _make_sender(self, flow: int | None, src: str | None, dst: str | None) -> str:
         """The flow, the sender and the receiver. Sender and receiver have the colour of the sending side."""
         palette = self._palette
-        number = "" if flow is None else f"flow {flow}"
+        number = "" if flow is None else f"connection {flow}"
         if src is None or dst is None:
             return palette.paint(palette.place, number) + " " if number else ""
         addresses = escape(src), escape(dst)

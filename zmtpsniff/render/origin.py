@@ -1,4 +1,4 @@
-"""The beginning of the first line of a record in the tree: time, packet, flow, sender and receiver."""
+"""The beginning of the first line of a record in the tree: time, packet, connection, sender and receiver."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -55,7 +55,7 @@ class Origin:
         words = [] if event.time_ns is None else [self.time(event.time_ns, lines)]
         place = [] if event.packet is None else [f"{'#' + str(event.packet):>{NUMBER}}"]
         if isinstance(event, Problem) and event.flow is not None:
-            place.append(f"flow {event.flow}")
+            place.append(f"connection {event.flow}")
         if place:
             words.append(palette.paint(palette.place, " ".join(place)))
         if isinstance(event, Problem) and event.src is not None and event.dst is not None:
@@ -64,7 +64,7 @@ class Origin:
 
     def _make_sender(self, flow: int, src: str, dst: str) -> str:
         """The text after the packet's number. It is the same for all records of one side of a connection."""
-        return f" flow {flow}{self._palette.reset}  {self._direction(src, dst)}  "
+        return f" connection {flow}{self._palette.reset}  {self._direction(src, dst)}  "
 
     def _direction(self, src: str, dst: str) -> str:
         """Sender and receiver in the colour of the sending side."""

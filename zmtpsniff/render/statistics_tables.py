@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import IO, TYPE_CHECKING, Any
 
 from zmtpsniff.analysis.findings.finding import Finding
@@ -34,7 +34,7 @@ from zmtpsniff.render.figures import rate as _rate
 from zmtpsniff.render.figures import short as _short
 from zmtpsniff.render.palette import STYLES, Signs, make_signs
 from zmtpsniff.render.wording import ENDS, process_words, program, protocol
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import NS, duration
 from zmtpsniff.words.durations import brief as _brief
 from zmtpsniff.words.text import escape, quote
@@ -52,7 +52,6 @@ _HEIGHT = 6
 _MARGIN = 9
 _TOPIC_OCTETS = 48
 _IDENTITY_OCTETS = 24
-_MANY = 100  # messages or replies, from which on a chart or percentiles say more than the numbers
 _ANY = 10_000  # columns for a table that is measured only
 _WIDE = 100  # columns from which on there is room between columns
 _PROTOCOL = 16  # columns that the protocol needs
@@ -106,7 +105,7 @@ class _Drawing:
             TimelineRow: self._timeline,
             ProblemRow: self._problems,
         }
-        if sum(record.messages for record in records if isinstance(record, TimelineRow)) < _MANY:
+        if sum(record.messages for record in records if isinstance(record, TimelineRow)) < MANY:
             del draws[TimelineRow]  # the other tables say as much
         for kind, rows in groupby((record for record in records if type(record) in draws), type):
             self._console.print()
@@ -158,7 +157,7 @@ class _Drawing:
     def _total(self, row: TotalRow) -> None:
         self._print(
             f"{plural(row.packets, 'packet')} in {duration(row.duration_ns)}, "
-            f"{plural(row.flows, 'flow')}, {row.zmtp_flows:,} of them ZMTP"
+            f"{plural(row.flows, 'connection')}, {row.zmtp_flows:,} of them ZMTP"
             if row.packets
             else "No packets"
         )
@@ -186,7 +185,7 @@ class _Drawing:
         (usual, _), (usual_end, _) = protocols.most_common(1)[0], ends.most_common(1)[0]
         differs = [title for title, kinds in (("Protocol", protocols), ("End", ends)) if len(kinds) > 1]
         rate = [">Rate"] if self._console.width >= _WIDE + (_PROTOCOL if differs else 0) else []
-        titles = (">Flow", "@Client and server", "Types", ">Messages", ">Octets", *rate, ">Lasted", *differs)
+        titles = (">No.", "@Client and server", "Types", ">Messages", ">Octets", *rate, ">Lasted", *differs)
         mostly = "mostly " if differs else ""
         self._print(f"{plural(len(rows), 'connection')}, {mostly}{', '.join(filter(None, (usual, usual_end)))}", "bold")
         longest = max(max(len(escape(row.client.address)), len(escape(row.server.address))) for row in rows)
@@ -194,7 +193,7 @@ class _Drawing:
         for row in rows:
             told, end = _protocol(row), ENDS[row.end]
             cells: dict[str, str | Text] = {
-                ">Flow": str(row.flow),
+                ">No.": str(row.flow),
                 "@Client and server": self._both(escape(row.client.address), escape(row.server.address)),
                 "Types": self._both(_socket(row.client, self._signs.more), _socket(row.server, self._signs.more)),
                 ">Messages": f"{_messages(row, 'client')} / {_messages(row, 'server')}",
@@ -302,19 +301,13 @@ class _Drawing:
             these = list(group)
             if these[0] is not rows[0]:
                 self._console.print()
-            many = any(row.count >= _MANY for row in these)
-            columns = (
-                f"@{titles[pattern]}",
-                ">Count",
-                ">Fastest",
-                ">p50",
-                *([">p95", ">p99"] if many else []),
-                ">Slowest",
-            )
+            many = any(row.count >= MANY for row in these)
+            shares = (">p50", ">p95", ">p99") if many else ()
+            columns = (f"@{titles[pattern]}", ">Count", ">Fastest", *shares, ">Slowest")
             table = self._table(*columns, address=max(len(escape(row.service or "")) for row in these))
             for row in these if len(these) > 2 else these[-1:]:  # the first is all together
-                high = [_brief(ns) if row.count >= _MANY else "" for ns in (row.p95_ns, row.p99_ns)]
-                times = (_brief(row.min_ns), _brief(row.p50_ns), *(high if many else ()), _brief(row.max_ns))
+                of_row = [_brief(ns) if row.count >= MANY else "" for ns in (row.p50_ns, row.p95_ns, row.p99_ns)]
+                times = (_brief(row.min_ns), *(of_row if many else ()), _brief(row.max_ns))
                 name = (
                     _lines("all", styles=("bold",))
                     if row.service is None
@@ -323,7 +316,10 @@ class _Drawing:
                 table.add_row(name, _short(row.count), *times)
             self._show(table)
             self._tell_cut(LatencyRow, pattern)
-            self._histogram(these[0])
+            if these[0].count >= MANY:
+                self._histogram(these[0])
+            elif words := _outliers(these[0]):
+                self._print(words)
 
     def _histogram(self, row: LatencyRow) -> None:
         largest = max(each.count for each in row.histogram)
@@ -398,3 +394,16 @@ def _kinds(counts: dict[str, int]) -> "Text":
 
 def _per_second(count: int, length_ns: int) -> str:
     return f" ({_rate(count * NS / length_ns)})" if length_ns > 0 and count else ""
+
+
+def _outliers(row: LatencyRow) -> str:
+    """A few replies of which some took far longer than the others, in words; empty if none did."""
+    bars = [bar for bar in row.histogram if bar.count]
+    gaps = [(high.over_ns / max(low.up_to_ns, 1), place) for place, (low, high) in enumerate(pairwise(bars), 1)]
+    widest, place = max(gaps, default=(0, 0))
+    if widest <= 1:
+        return ""
+    late = sum(bar.count for bar in bars[place:])
+    took = _brief(row.max_ns) if late == 1 else f"over {_brief(bars[place].over_ns)}"
+    noun = "reply" if row.pattern == "request-reply" else "PONG"
+    return f"{late} of {plural(row.count, noun)} took {took}, the others up to {_brief(bars[place - 1].up_to_ns)}"

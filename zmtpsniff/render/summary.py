@@ -291,7 +291,7 @@ class SummaryRenderer:
 
 def _totals(event: Capture) -> str:
     return (
-        f"{_plain(event.packets, 'packet')}, {event.dropped} dropped, {_plain(event.flows, 'flow')}, "
+        f"{_plain(event.packets, 'packet')}, {event.dropped} dropped, {_plain(event.flows, 'connection')}, "
         f"{event.zmtp_flows} of ZMTP, {_plain(event.messages, 'message')}, {_plain(event.problems, 'problem')}, "
         f"{duration(event.duration_ns)}"
     )

@@ -226,10 +226,9 @@ class TreeRenderer:
         paint, palette = self._paint, self._palette
         time = self._origin.time(event.end_ns, lines)
         end = paint(getattr(palette, _ENDS.get(event.end, "title")), ENDS[event.end])
-        title = paint(palette.title, f"connection over {event.transport}")
+        title = paint(palette.title, f"connection {event.flow} over {event.transport}")
         span = duration(event.end_ns - event.start_ns)
-        place = paint(palette.place, f"flow {event.flow}")
-        lines.append(f"{time}  {place}  {title}, {end} after {span}")
+        lines.append(f"{time}  {title}, {end} after {span}")
 
         rows = [
             self._side(event.client, event.messages.client, event.octets.client),
@@ -296,7 +295,7 @@ class TreeRenderer:
         parts = [
             plural(event.packets, "packet"),
             dropped,
-            f"{plural(event.flows, 'flow')}, {event.zmtp_flows:,} of ZMTP",
+            f"{plural(event.flows, 'connection')}, {event.zmtp_flows:,} of ZMTP",
             plural(event.messages, "message"),
             paint(palette.warning, problems) if event.problems else problems,
             duration(event.duration_ns),

@@ -71,7 +71,7 @@ def relation_words(event: Message | Command) -> list[str]:
         words.append(f"{how} {place_words(event.request, part)}{guess}")
     if isinstance(event, Message) and event.forwards is not None:
         place = event.forwards
-        words.append(f"forwards {place_words(place.packet, place.part)} of flow {place.flow}")
+        words.append(f"forwards {place_words(place.packet, place.part)} of connection {place.flow}")
     return words
 
 

@@ -19,7 +19,7 @@ from zmtpsniff.report.flow_ladder import ladders
 from zmtpsniff.report.results import ReportPair, ReportSocket, Results
 from zmtpsniff.report.sections import Cell, Section, headline, sections, severity_words
 from zmtpsniff.report.waterfalls import waterfalls
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import escape as safe
 
@@ -143,12 +143,10 @@ class _Page:
         yield f"<p>{escape('; '.join(facts))}.</p>\n"
         for latency in self._results.latencies:
             if latency.service == row.address:
-                times = ", ".join(
-                    f"{share} {brief(value)}"
-                    for share, value in (("p50", latency.p50_ns), ("p95", latency.p95_ns), ("p99", latency.p99_ns))
-                )
+                shares = ("p50", latency.p50_ns), ("p95", latency.p95_ns), ("p99", latency.p99_ns)
+                times = "".join(f"{share} {brief(value)}, " for share, value in shares if latency.count >= MANY)
                 yield f'<p><a href="#latency">{plural(latency.count, "reply")}</a>: '
-                yield f"{escape(times)}, slowest {escape(brief(latency.max_ns))}.</p>\n"
+                yield f"{escape(times)}slowest {escape(brief(latency.max_ns))}.</p>\n"
         place = self._time_lines.get(safe(row.address))
         if place is not None:
             yield f'<div class="chart small" data-chart="service" data-place="{place}"></div>\n'

@@ -29,7 +29,7 @@ from zmtpsniff.report.results import (
     ReportVersion,
     Results,
 )
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import escape, quote
 
@@ -284,7 +284,8 @@ def _latencies(results: Results, more: str) -> Section:
     titles = columns("Replies, by server", ">Count", ">Fastest", ">p50", ">p95", ">p99", ">Slowest")
     section = Section("latency", "Replies", titles, note=_left_out(results, ReportLatency, more))
     for row in results.latencies:
-        times = map(_span, (row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns))
+        shares = (row.p50_ns, row.p95_ns, row.p99_ns) if row.count >= MANY else (None, None, None)
+        times = map(_span, (row.min_ns, *shares, row.max_ns))
         name = Cell("all") if row.service is None else _service(row.service)
         section.rows.append((name, _count(row.count), *times))
     return section

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+MANY = 100  # messages or replies, from which on a chart or percentiles say more than words do
+
 
 def plural(count: int, noun: str) -> str:
     """A count with its noun: ``1 frame``, ``1,200 octets``, ``3 replies``."""
@@ -18,9 +20,14 @@ def were(count: int, noun: str, which: str = "") -> str:
     return f"1 {noun}{which} was" if count == 1 else f"{count:,} {plural_noun(noun)}{which} were"
 
 
+def often(count: int) -> str:
+    """How often something happened: ``never``, ``once``, ``1,204 times``."""
+    return f"{count:,} times" if count > 1 else "once" if count else "never"
+
+
 def again(count: int) -> str:
     """The addition to a sentence about the first of several: ``, 3 times``; empty for one."""
-    return "" if count == 1 else f", {count:,} times"
+    return "" if count == 1 else f", {often(count)}"
 
 
 def listed(names: Iterable[str], most: int = 3) -> str:

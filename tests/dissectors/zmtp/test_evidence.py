@@ -74,9 +74,9 @@ def test_what_cannot_be_told_is_named_and_shown_if_the_user_says_so() -> None:
         given += packets(segments(conversation(talk)), ports=(40_000 + number, 5555 + number // 2))
     *notes, total = sniff(given)
     assert [note.detail for note in notes if isinstance(note, Problem)] == [
-        "2 connections may be ZMTP (the first: flow 1, 10.0.0.1:40000 to 10.0.0.2:5555): "
+        "2 connections may be ZMTP (the first: connection 1, 10.0.0.1:40000 to 10.0.0.2:5555): "
         "-d tcp.port==5555,zmtp shows them",
-        "1 connection may be ZMTP (flow 3, 10.0.0.1:40002 to 10.0.0.2:5556): -d tcp.port==5556,zmtp shows it",
+        "1 connection may be ZMTP (connection 3, 10.0.0.1:40002 to 10.0.0.2:5556): -d tcp.port==5556,zmtp shows it",
     ]
     for note in notes:
         assert isinstance(note, Problem)
@@ -100,7 +100,7 @@ def test_a_rejected_connection_is_doubted_once() -> None:
     assert connection.rejected  # what waits for a proof is bounded
     connection.reject()
     assert [code for code, _ in doubts.problems()] == ["perhaps-zmtp"]
-    assert "1 connection may be ZMTP (flow 7, " in doubts.problems()[0][1]
+    assert "1 connection may be ZMTP (connection 7, " in doubts.problems()[0][1]
 
 
 def test_doubts_of_many_ports_are_bounded() -> None:

@@ -288,7 +288,7 @@ def test_many_flows_of_a_port_are_told_of_once() -> None:
     for number in range(30):
         given += packets(segments(pair(Random(number)))[3:], ports=(40_000 + number, 5555))
     (note,) = notes(sniff(given))
-    assert note.detail.startswith("30 connections may be ZMTP (the first: flow 1, ")
+    assert note.detail.startswith("30 connections may be ZMTP (the first: connection 1, ")
 
 
 def test_one_captured_side_of_a_dialogue_is_not_claimed() -> None:

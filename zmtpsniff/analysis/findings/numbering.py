@@ -32,7 +32,7 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.net.witness import Stall
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import often, plural
 
 _SURE = 20  # steps of one in a row, before the first hole
 _SURE_IF_NAMED = 3  # steps of one, anywhere
@@ -434,7 +434,7 @@ def _claim(ended: _Ended, holes: Sequence[_Hole]) -> Claim:
         "messages-dropped",
         f"{plural(lost.count, 'message')} from {numbered.publisher} to its subscriber "
         f"{numbered.subscriber} {'are' if lost.count > 1 else 'is'} missing, by the numbers in them",
-        f"the number at {ended.place} grew by one {track.steps:,} times, and by more "
+        f"the number at {ended.place} grew by one {often(track.steps)}, and by more "
         f"{plural(len(holes) + track.more, 'time')}; {why}{part}",
         lost,
         [numbered.subscriber, numbered.publisher],

@@ -6,7 +6,7 @@ from dissectors.events import Severity
 from zmtpsniff.analysis.findings.exchanges import INFERRED, ServiceCount, SlowReply
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.words.counts import plural
+from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import about
 
 _LEAST_REPLIES = 3  # a median needs so many
@@ -46,11 +46,7 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         half = f"half of its {replies} took over {about(median_ns)}, the slowest {about(latencies.maximum)}"
         summary = f"{address} is slow: {half}" if takes == "service" else f"the way of {address} is slow: {half}"
     elif latencies.maximum > slow_ns:
-        summary = (
-            f"some replies of {address} are slow: the slowest of {latencies.count:,} took "
-            f"{about(latencies.maximum)}, 1 in 100 over {about(latencies.percentile(99))}, half of them under "
-            f"{about(max(median_ns, 1))}"
-        )
+        summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
         slowest = [one for one in slowest if one.latency_ns > slow_ns]
         few = max(latencies.above(slow_ns), len(slowest)) < _FEW_SLOW * latencies.count
         severity = "note" if few and latencies.maximum < _SLOW_MEDIAN_NS else None
@@ -67,6 +63,20 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         where, advice = f"{_RESENT}{about(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
     known = f"from the request to its reply, as captured{where}{INFERRED if service.is_inferred else ''}"
     yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice, subject=address)
+
+
+def _slowest(latencies: Sketch, slow_ns: int) -> str:
+    """How long the slow replies took, and the others. A few replies have no percentiles."""
+    slowest = about(latencies.maximum)
+    if latencies.count >= MANY:
+        return (
+            f"the slowest of {latencies.count:,} took {slowest}, 1 in 100 over {about(latencies.percentile(99))}, "
+            f"half of them under {about(max(latencies.percentile(50), 1))}"
+        )
+    late = max(latencies.above(slow_ns), 1)
+    others = about(max(latencies.percentile(100 * (latencies.count - late) // latencies.count), 1))
+    took = slowest if late == 1 else f"over {about(slow_ns)}, the slowest {slowest}"
+    return f"{late} of {plural(latencies.count, 'reply')} took {took}, the others at most {others}"
 
 
 def _where(network: Sketch | None, slowest: list[SlowReply]) -> str:

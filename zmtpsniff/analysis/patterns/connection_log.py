@@ -8,6 +8,7 @@ from dissectors.events import Command, Connection, Greeting
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems, Subject
 from zmtpsniff.net.notices import Refusal
+from zmtpsniff.words.counts import often
 
 _STORM_CONNECTIONS = 5
 _STORM_NS = 10_000_000_000
@@ -65,7 +66,7 @@ class ConnectionLog:
                 if others:
                     detail = (
                         f"{peer} comes to the PAIR socket at {address}, which has a peer, "
-                        f"{flows[others[0]]} (flow {others[0]})"
+                        f"{flows[others[0]]} (connection {others[0]})"
                     )
                     self._claims[dossier.flow] = _Claim(event, others[0], "pair-in-use", detail)
             elif kind == "ROUTER" and (identity := dossier.identity_of_other(address)):
@@ -74,7 +75,7 @@ class ConnectionLog:
                     name = identity.decode(errors="backslashreplace")
                     detail = (
                         f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
-                        f"{flows[first]} (flow {first})"
+                        f"{flows[first]} (connection {first})"
                     )
                     self._claims[dossier.flow] = _Claim(event, first, "identity-in-use", detail)
             flows[dossier.flow] = peer
@@ -146,8 +147,9 @@ class ConnectionLog:
             seconds = (event.end_ns - storm.first_ns) / 1e9
             self._problems.report_of_none(
                 "reconnect-storm",
-                f"{pair[0]} connected to {pair[1]} {storm.count:,} times within {seconds:.1f} s, and each time the "
-                f"connection ended without a message (the last is flow {event.flow}, handshake {event.handshake})",
+                f"{pair[0]} connected to {pair[1]} {often(storm.count)} within {seconds:.1f} s, and each time the "
+                f"connection ended without a message (the last is connection {event.flow}, "
+                f"handshake {event.handshake})",
                 "note" if event.handshake == "complete" else None,  # of programs that only check if a service is up
             )
 
@@ -169,8 +171,7 @@ class ConnectionLog:
             if address in self._refused:
                 first, count, told = self._refused.pop(address)
                 if not told:
-                    times = "once" if count == 1 else f"{count:,} times"
-                    detail = f"connections to {address} were refused {times} before ZeroMQ answered there"
+                    detail = f"connections to {address} were refused {often(count)} before ZeroMQ answered there"
                     self._report_refusal(first, detail)
 
     def _report_refusal(self, event: Refusal, detail: str) -> None:

@@ -29,7 +29,8 @@ class Leg(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False)
     packet: Annotated[int, meaning("The packet with the last octet of the message.")]
     time_ns: Annotated[int, moment("When that packet was captured")]
     part: Annotated[
-        int, meaning("Which of the messages of this flow and sender that end in this packet. JSON leaves a 1 out.")
+        int,
+        meaning("Which of the messages of this connection and sender that end in this packet. JSON leaves a 1 out."),
     ] = 1
     seen_ns: Annotated[int | None, moment("When the receiver acknowledged the last octet")] = None
     reply: Annotated[bool, meaning("The leg is on the way back.")] = False
