@@ -7,10 +7,11 @@ import pytest
 
 from tests.analysis.findings.diagnoses import diagnose
 from tests.program.test_shop import record_program
-from tests.support import waiting_peers
+from tests.support import unreached_peers, waiting_peers
 from tests.support.namespaces import needs_namespaces
 from tests.support.paths import program
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.render.findings_text import draw
 
 pytestmark = [pytest.mark.slow, needs_namespaces]
@@ -69,3 +70,13 @@ def test_a_receiver_that_stops_and_closes(tmp_path: Path) -> None:
     assert one.summary.startswith("the PULL at 127.0.0.1:")
     assert " waited to send more" in one.summary
     assert " had had no room for " in one.known
+
+
+@pytest.mark.parametrize("cause", unreached_peers.CAUSES)
+def test_a_service_that_cannot_talk_to_its_database_is_not_accused(cause: str, tmp_path: Path) -> None:
+    record_program(tmp_path / "waiting.pcap", *program(unreached_peers), cause)
+    found = diagnose(tmp_path / "waiting.pcap", settings=Settings(reply_seconds=1))
+    assert {one.code for one in found if one.severity != "note"} == {unreached_peers.CAUSES[cause]}
+    [unanswered] = [one for one in found if one.code == "request-unanswered"]
+    assert unanswered.severity == "note"
+    assert f"{unreached_peers.SERVICE} itself waits for {unreached_peers.DATABASE}" in unanswered.summary

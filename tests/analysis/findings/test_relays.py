@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from dissectors.address import host_of
 from dissectors.events import Capture, Message, Problem
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
@@ -31,6 +32,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "proxy_drops": ("not-passed-on", "10.9.0.42:41008"),
     "worker_dies": ("worker-closed", "10.9.0.31:33278"),
     "database_refuses": ("endpoint-refused", "10.9.0.33:6186"),
+    "database_mistyped": ("sockets-mismatched", "10.9.0.26:6158"),
     "frames_lost": ("not-passed-on", "10.9.0.32:6756"),
     "network_cut": ("host-silent", "10.9.0.24:5634"),
     "no_service": ("request-unanswered", "10.9.0.25:6370"),
@@ -65,8 +67,7 @@ def all_findings(name: str) -> list[Finding]:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_place_of_the_fault_is_named_and_no_other(name: str) -> None:
-    (finding,) = diagnosed(name)
-    assert (finding.code, finding.endpoints[0]) == FAULTS[name]
+    assert {(one.code, one.endpoints[0]) for one in diagnosed(name)} == {FAULTS[name]}
 
 
 def test_a_healthy_service_behind_another_is_not_accused() -> None:
@@ -77,6 +78,15 @@ def test_a_service_whose_database_has_gone_waits_and_is_not_accused() -> None:
     (waits,) = [one for one in all_findings("database_dies") if one.code == "not-passed-on"]
     assert waits.severity == "note"
     assert "since 10.9.0.22:7323 closed the connection" in waits.summary
+
+
+@pytest.mark.parametrize("name", ["database_mistyped", "database_refuses"])
+def test_services_that_cannot_reach_their_database_wait_and_are_not_accused(name: str) -> None:
+    waiting = [one for one in all_findings(name) if one.code == "request-unanswered"]
+    assert len(waiting) == 2
+    for one in waiting:
+        assert one.severity == "note"
+        assert one.summary.endswith(f"; {host_of(one.endpoints[0])} itself waits for {FAULTS[name][1]} in vain")
 
 
 def test_every_capture_has_its_fault_here() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
+from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from dissectors.problems import BLINDING
@@ -36,6 +37,8 @@ from zmtpsniff.net.witness import Attempt, Pause, Stall
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
 _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
+_NOT_ANSWERING = frozenset({"request-unanswered", "worker-silent", "not-passed-on"})  # others may be to blame for it
+_WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
 
@@ -55,17 +58,18 @@ class Diagnosis:
         not looked at, so findings that compare connections are left out.
         """
         idle, closings, endpoints = IdleConnections(), Closings(), Endpoints(rules)
-        relays = Relays(endpoints.sought_by, timeout_seconds)
+        handshakes, relays = Handshakes(), Relays(timeout_seconds)
+        self._endpoints, self._handshakes = endpoints, handshakes
         self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering = Numbering(sequence)
-        self._requests = Requests(relays.passes_on, endpoints.sought_by, timeout_seconds)
+        self._requests = Requests(relays.passes_on, timeout_seconds)
         self._workload = Workload(self._requests.exchange)
         self.know_queues = self._workload.know_queues
         self.inquiries: list[Inquiry] = [
             self._workload,  # before requests, which forget a connection that is over
             endpoints,
-            Handshakes(),
+            handshakes,
             self._requests,
             relays,
             SealedRequests(timeout_seconds),
@@ -321,13 +325,29 @@ class Diagnosis:
         for one in self.inquiries:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
-                claims.setdefault((claim.code, claim.subject or claim.summary), claim)
+                claims.setdefault((claim.code, claim.subject or claim.summary), self._excused(claim))
         found = by_harm(map(finding, _of_one_cause(claims.values())))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []
         for each in concerned:
             each.peers = _concerned(peers, each.endpoints)
         return found
+
+    def _excused(self, claim: Claim) -> Claim:
+        """The claim; a note if who is named waits for somebody whom it cannot reach, as another finding says."""
+        if claim.code not in _NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
+            return claim
+        host = host_of(next(iter(claim.endpoints)))
+        # On loopback all programs have one address.
+        sought = "" if is_loopback(host) else self._endpoints.sought_by(host) or self._handshakes.sought_by(host)
+        if not sought:
+            return claim
+        return claim._replace(
+            severity="note",
+            summary=f"{claim.summary}; {host} itself waits for {sought} in vain",
+            known=f"{claim.known}; another finding says why {host} and {sought} do not come together",
+            advice=_WAITS_ADVICE,
+        )
 
 
 def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:

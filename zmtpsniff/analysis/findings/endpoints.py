@@ -27,7 +27,7 @@ from collections.abc import Iterable, Sequence
 from types import NoneType
 from typing import NamedTuple
 
-from dissectors.address import host_of, is_loopback, port_of
+from dissectors.address import host_of, port_of
 from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
@@ -134,8 +134,6 @@ class Endpoints(Inquiry):
 
     def sought_by(self, host: str) -> str:
         """An address that a host tries to connect to in vain, other than its own; an empty one if there is none."""
-        if is_loopback(host):
-            return ""  # where all programs have one address
         tries = (
             (address, each) for address, one in self._endpoints.entries.items() for each in (one.refused, one.silent)
         )

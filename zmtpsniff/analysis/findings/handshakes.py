@@ -121,6 +121,8 @@ class Handshakes(Inquiry):
         self._short: Ledger[tuple[str, str], _Short] = Ledger(_Short)
         self._kinds: Ledger[str, dict[str, None]] = Ledger(dict)  # socket types of bound sockets
         self._mechanisms: Ledger[str, dict[str, None]] = Ledger(dict)  # mechanisms of bound sockets
+        # By a client's host, or by none, and a bound socket: until when a connection was there that was ready.
+        self._ready_ns: Ledger[tuple[str, str], int] = Ledger(int)
         self._passwords: Ledger[str, Occurrences] = Ledger(Occurrences)
         self._old: Ledger[str, _OldVersion] = Ledger(_OldVersion)
 
@@ -183,6 +185,9 @@ class Handshakes(Inquiry):
                 self._kinds.at(server.address)[server.socket_type] = None
             if not may_talk(event.client.socket_type or "", server.socket_type or ""):
                 self._mismatch(dossier, event)  # ZMTP 2.0 and WebSocket do not stop them
+            else:
+                for client in (host_of(event.client.address), ""):
+                    self._ready_ns.put((client, server.address), event.end_ns)
         elif handshake is not None and event.handshake in ("failed", "incomplete"):
             if self._fail(handshake, event):
                 return
@@ -284,6 +289,19 @@ class Handshakes(Inquiry):
         )
 
     # ------------------------------------------------------------------ results
+
+    def sought_by(self, host: str) -> str:
+        """The peer that a host waits for since their handshakes fail, in either direction; empty if there is none.
+
+        Sockets that announce their types as they should have ended that, for the peers of both.
+        """
+        for (_, client, server), failures in self._failures.entries.items():
+            failed_ns = failures.seen.last_ns or 0
+            if client == host and failed_ns > self._ready_ns.entries.get((client, server), 0):
+                return server
+            if host_of(server) == host and failed_ns > self._ready_ns.entries.get(("", server), 0):
+                return client
+        return ""
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Handshakes that fail, storms, passwords in clear and old versions."""

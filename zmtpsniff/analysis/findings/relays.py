@@ -18,7 +18,7 @@ socket that takes messages and another one that sends them, to a third.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from heapq import heappush, heappushpop
 from types import NoneType
 from typing import NamedTuple
@@ -202,12 +202,8 @@ def _wait(hosts: Iterable[str]) -> str:
 class Relays(Inquiry):
     """Programs where messages of ways wait or end."""
 
-    def __init__(self, sought_by: Callable[[str], str], timeout_seconds: float = REPLY_SECONDS) -> None:
-        """``sought_by`` gives the address that a host tries to connect to in vain, or an empty one.
-
-        ``timeout_seconds`` is how long a request may wait for its reply.
-        """
-        self._sought_by = sought_by
+    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``timeout_seconds`` is how long a request may wait for its reply."""
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._ways = Ways(in_order=False)
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
@@ -535,16 +531,13 @@ class Relays(Inquiry):
         """A place that does not answer, and somebody behind brokers waits for it."""
         if self._is_unreached(place, seen.first_ns or 0):
             return
-        sought = self._sought_by(host_of(place.at))
         others = f", while it answered {place.passed:,}" if place.passed_ns > (seen.first_ns or 0) else ""
         yield Claim(
             "request-unanswered",
             f"{place.at} took {plural(seen.count, 'request')} and did not answer{others}; {_wait(lost.waits)}",
-            "the ways of the requests end there, and who had asked waited in vain"
-            + (f"; {host_of(place.at)} tries to connect to {sought} in vain" if sought else ""),
+            "the ways of the requests end there, and who had asked waited in vain",
             seen,
             [place.at],
-            "note" if sought else None,
             certainty="likely",
             subject=place.at,
         )

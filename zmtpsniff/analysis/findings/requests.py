@@ -64,16 +64,13 @@ class Requests(Inquiry):
     def __init__(
         self,
         passes_on: Callable[[str], bool],
-        sought_by: Callable[[str], str],
         timeout_seconds: float = REPLY_SECONDS,
     ) -> None:
         """``passes_on`` says of a socket whether its program passes on what it takes, so that it waits for others.
 
-        ``sought_by`` gives the address that a host tries to connect to in vain, or an empty one.
         ``timeout_seconds`` is how long a request may wait for its reply.
         """
         self._passes_on = passes_on
-        self._sought_by = sought_by
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._exchanges: dict[int, ExchangeCount] = {}
         self._asked_by_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
@@ -314,10 +311,6 @@ class Requests(Inquiry):
         severity: Severity | None = "note" if is_at_end or is_farewell else None
         not_reached = next(filter(None, (self._not_reached(flow, replier) for flow in unanswered.flows)), "")
         known = "; ".join(unanswered.details) + not_reached
-        sought = self._sought_by(host_of(replier))
-        if sought:
-            severity = "note"
-            known += f"; {host_of(replier)} tries to connect to {sought} in vain"
         advice = _UNREACHED_ADVICE if not_reached else None
         return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
 
