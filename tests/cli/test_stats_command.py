@@ -268,7 +268,7 @@ def test_a_capture_without_zmtp(tmp_path: Path) -> None:
     done = run("stats", capture)
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
-        "4 packets in 3.000 ms, 1 connection, 0 of them ZMTP\n",
+        "4 packets in 3 ms, 1 connection, 0 of them ZMTP\n",
         "",
     )
     assert [row["type"] for row in told(capture)] == ["stats-total"]

@@ -14,7 +14,7 @@ from zmtpsniff.render.figures import figure
 from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.palette import Palette, make_palette
 from zmtpsniff.words.counts import again, plural
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import encodable, escape
 
 _NO_TERMINAL = 120  # columns
@@ -149,6 +149,6 @@ def _sum(findings: Sequence[Finding], capture: Capture | None, palette: Palette)
             "the filter, or name the port with -d tcp.port==N,zmtp"
         )
     return (
-        f"{verdict}: {plural(capture.packets, 'packet')} in {duration(capture.duration_ns)}, "
+        f"{verdict}: {plural(capture.packets, 'packet')} in {brief(capture.duration_ns)}, "
         f"{plural(capture.zmtp_flows, 'ZMTP connection')}, {plural(capture.messages, 'message')}"
     )

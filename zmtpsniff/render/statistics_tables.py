@@ -35,7 +35,7 @@ from zmtpsniff.render.figures import short as _short
 from zmtpsniff.render.palette import STYLES, Signs, make_signs
 from zmtpsniff.render.wording import ENDS, process_words, program, protocol
 from zmtpsniff.words.counts import MANY, plural
-from zmtpsniff.words.durations import NS, duration
+from zmtpsniff.words.durations import NS
 from zmtpsniff.words.durations import brief as _brief
 from zmtpsniff.words.text import escape, quote
 
@@ -156,7 +156,7 @@ class _Drawing:
 
     def _total(self, row: TotalRow) -> None:
         self._print(
-            f"{plural(row.packets, 'packet')} in {duration(row.duration_ns)}, "
+            f"{plural(row.packets, 'packet')} in {_brief(row.duration_ns)}, "
             f"{plural(row.flows, 'connection')}, {row.zmtp_flows:,} of them ZMTP"
             if row.packets
             else "No packets"
@@ -213,7 +213,7 @@ class _Drawing:
         return Text.assemble((client, "cyan"), f" {self._signs.arrow} ", (server, "magenta"))
 
     def _sockets(self, rows: list[SocketRow]) -> None:
-        titles = ("@Socket bound at", "Type", ">Peers", ">Open", "Their types", "Protocol", ">In", ">Out")
+        titles = ("@Socket bound at", "Type", ">Peers", ">Still open", "Their types", "Protocol", ">In", ">Out")
         table = self._table(*titles, address=max(len(escape(row.address)) for row in rows))
         for row in rows:
             table.add_row(
@@ -248,15 +248,15 @@ class _Drawing:
         self._show(table)
 
     def _topics(self, rows: list[TopicRow]) -> None:
-        table = self._table("Topic, as subscribed to", ">Messages", ">Octets", ">Subscribers", ">At most")
+        table = self._table("Topic, as subscribed to", ">Messages", ">Octets", ">Subscribers at most", ">In the end")
         for row in rows:
             everything = " (everything)" if row.topic == b"" else ""
             table.add_row(
                 _lines(quote(row.topic, _TOPIC_OCTETS, self._signs.more) + everything, styles=("green",)),
                 _short(row.messages) + (f" (+{_short(row.missing)})" if row.missing else ""),
                 _short(row.octets),
-                _short(row.subscribers),
                 _short(row.subscribers_most),
+                _short(row.subscribers),
             )
         self._show(table)
 

@@ -92,7 +92,8 @@ class LadderRenderer:
 
     def _leg(self, leg: Leg, before: Leg | None, start_ns: int, widest: int) -> str:
         palette = self._palette
-        here = "" if before is None else brief(leg.time_ns - before.time_ns)
+        step_ns = 0 if before is None else leg.time_ns - before.time_ns
+        here = "" if before is None else f"{'+' if step_ns >= 0 else ''}{brief(step_ns)}"
         arrow = "◀─" if leg.reply else "─▶"
         ends = (leg.dst, leg.src) if leg.reply else (leg.src, leg.dst)
         colour = palette.server if leg.reply else palette.client
@@ -100,7 +101,7 @@ class LadderRenderer:
         return (
             f"{palette.paint(palette.time, f'{brief(leg.time_ns - start_ns):>9}')}  "
             f"{palette.paint(colour, f'{escape(ends[0]):>{widest}} {arrow} {escape(ends[1]):<{widest}}')} "
-            f"{here:>8}  {place_words(leg.packet, leg.part)}{doubt}"
+            f"{here:>9}  {place_words(leg.packet, leg.part)}{doubt}"
         )
 
 

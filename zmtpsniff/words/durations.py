@@ -28,9 +28,9 @@ def brief(length_ns: int) -> str:
 
 
 def about(length_ns: int) -> str:
-    """A length of time as people say it: ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``."""
+    """A length of time as people say it: ``82 us``, ``350 ms``, ``1.2 s``, ``30 s``, ``5 min``."""
     if length_ns < NS:
-        return f"{length_ns / 1e6:.3g} ms"
+        return brief(length_ns)
     seconds = length_ns / NS
     if seconds < 10:
         return f"{seconds:.1f} s"

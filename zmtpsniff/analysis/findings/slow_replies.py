@@ -76,7 +76,7 @@ def _slowest(latencies: Sketch, slow_ns: int) -> str:
     late = max(latencies.above(slow_ns), 1)
     others = about(max(latencies.percentile(100 * (latencies.count - late) // latencies.count), 1))
     took = slowest if late == 1 else f"over {about(slow_ns)}, the slowest {slowest}"
-    return f"{late} of {plural(latencies.count, 'reply')} took {took}, the others at most {others}"
+    return f"{late} of {latencies.count} took {took}, the others at most {others}"
 
 
 def _where(network: Sketch | None, slowest: list[SlowReply]) -> str:
