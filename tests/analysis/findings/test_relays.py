@@ -28,6 +28,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "head_of_line": ("replies-slow", "10.9.0.23:41400"),
     "slow_database": ("replies-slow", "10.9.0.21:7320"),
     "slow_worker": ("replies-slow", "10.9.0.55:46502"),
+    "worker_freezes": ("request-unanswered", "10.9.0.43:34292"),
     "worker_stops": ("not-passed-on", "10.9.0.62:45334"),
     "proxy_drops": ("not-passed-on", "10.9.0.42:41008"),
     "worker_dies": ("worker-closed", "10.9.0.31:33278"),
@@ -148,6 +149,30 @@ def test_a_proxy_is_not_slow_if_the_subscriber_has_no_room() -> None:
     diagnosis.take([*scene.events, OVER])
     (found,) = (one for one in diagnosis.findings() if one.code == "replies-slow")
     assert (found.severity, found.known.endswith("; the next one had no room")) == ("note", True)
+
+
+@pytest.mark.parametrize(("kind", "patience_ms"), [("REQ", 2500), ("REQ", 300), ("DEALER", 2500)])
+def test_a_client_that_asks_again_had_given_up(kind: str, patience_ms: int) -> None:
+    """Its worker is named, if it waited for a second or more; a DEALER need not wait for a reply before it asks."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=(kind, "ROUTER"))
+    scene.connect(2, "10.0.2.1:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    scene.connect(3, "10.0.3.1:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    routing_id = b"\0\x01\x02\x03\x04"
+    for number in range(20):
+        asked = scene.say(1, b"", b"%d" % number, after_ms=1)
+        flow = 2 if number == 10 else 3
+        passed = scene.say(flow, routing_id, *asked.frames, by_server=True)
+        if number == 10:
+            scene.now_ns += patience_ms * 1_000_000
+            continue
+        reply = scene.say(flow, routing_id, b"", b"re %d" % number, answers=passed)
+        scene.say(1, *reply.frames[1:], by_server=True, answers=asked)
+    scene.now_ns += 1_500_000_000
+    scene.say(1, b"", b"the last")
+    found = {(one.code, one.endpoints[0]) for one in told(scene)}
+    gave_up = kind == "REQ" and patience_ms > 1000
+    assert found == ({("request-unanswered", "10.0.2.1:40000")} if gave_up else set())
 
 
 def test_a_message_that_was_slow_and_waited_counts_once() -> None:

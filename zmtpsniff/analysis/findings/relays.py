@@ -474,7 +474,8 @@ class Relays(Inquiry):
                 )
             begun_ns = seen.first_ns or 0
             if why == _UNANSWERED:
-                yield from self._unanswered(place, seen, lost)
+                # That one of them was awaited tells of the others, too.
+                yield from self._unanswered(place, lost.seen[kind, "not-answered"], lost)
             if why not in _LOST or place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
                 continue
             count = plural(seen.count, _NOUNS.get(why, kind))

@@ -99,10 +99,11 @@ class Endings:
         return last if last.flow == first.flow or gave_up else None
 
     def waited_ns(self, way: OpenWay) -> tuple[int, bool]:
-        """How long the first sender of a way has waited, and whether its connection is over since then."""
+        """How long the first sender of a way has waited, and whether it gave up then: it asked again, or closed."""
         first = way.first.leg
         over = self._over.get(first.flow)
-        return (self._until_ns if over is None else over.end_ns) - first.time_ns, over is not None
+        gave_up_ns = way.again_ns or (0 if over is None else over.end_ns)
+        return (gave_up_ns or self._until_ns) - first.time_ns, gave_up_ns > 0
 
     # ------------------------------------------------------------------ where it ended
 

@@ -48,6 +48,7 @@ class Line(msgspec.Struct):
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
+    asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     stray_ns: int = 0  # of such a one: when the receiver last sent something that may be the reply to any message
 
 
@@ -126,6 +127,7 @@ class OpenWay(msgspec.Struct, eq=False):
     last_ns: int
     is_over: bool = False  # it has been told, is a part of another way, or is none
     earlier: "OpenWay | None" = None  # of a request: the one before, of a client on the same host
+    again_ns: int = 0  # of a request of a REQ: when that asked the next one on the same connection
 
     @classmethod
     def begin(cls, kind: Kind, first: Hop) -> "OpenWay":

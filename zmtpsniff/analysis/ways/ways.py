@@ -567,9 +567,13 @@ class Ways:
     def _note_again(self, way: OpenWay) -> None:
         """A client that asks again gave up the request before."""
         first = way.first
-        if first.line.src_kind != "REQ":
+        line = first.line
+        if line.src_kind != "REQ":
             return
-        key = (first.line.src_host, first.leg.dst)
+        if line.asked is not None:
+            line.asked.again_ns = first.leg.time_ns
+        line.asked = way
+        key = (line.src_host, first.leg.dst)
         last = self._last_asked.pop(key, None)
         self._last_asked[key] = way
         if len(self._last_asked) > _WAYS:
