@@ -18,7 +18,7 @@ Keys may come late, while a capture goes on. Then the events of a connection wai
 A snapshot has no key. It has what the connection has shown of itself, and asks the ring of keys again.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -246,9 +246,7 @@ class Boxes(Part):
             self._open_welcome()
         client = self.client_key
         if client is not None:
-            known = ring.shared_by(client)
-            if known is not None:
-                yield known.key, None if known.server is None else ring.secret_of(known.server)
+            yield from _with_secret(ring.shared_by(client), ring)
             yield from self._made(client)
         if self._asked <= since:
             return
@@ -317,7 +315,7 @@ class Boxes(Part):
         return f"the client has a wrong key of {server}: {none} its HELLO, and the connection ended with it"
 
 
-def _with_secret(keys: list[SharedKey], ring: KeyRing) -> Iterator[tuple[bytes, bytes | None]]:
+def _with_secret(keys: Sequence[SharedKey], ring: KeyRing) -> Iterator[tuple[bytes, bytes | None]]:
     for known in keys:
         yield known.key, None if known.server is None else ring.secret_of(known.server)
 

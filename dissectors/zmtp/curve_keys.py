@@ -13,8 +13,8 @@ PyNaCl (libsodium) does the arithmetic. This module imports it with the first ke
 """
 
 from collections import deque
-from collections.abc import Iterable
-from itertools import islice, takewhile
+from collections.abc import Iterable, Sequence
+from itertools import chain, islice, takewhile
 from types import ModuleType
 from typing import TypeVar
 
@@ -22,6 +22,7 @@ import msgspec
 
 KEY_SIZE = 32  # octets
 MOST_KEYS = 65_536  # that a ring has of each kind; the oldest give way
+_MOST_OF_ONE = 4  # keys that a ring finds by one public key
 UNKNOWN = "-"
 
 _SHARED, _SECRET = "CURVE_SHARED_KEY", "CURVE_SECRET_KEY"
@@ -142,9 +143,10 @@ class KeyRing:
         self._shared: deque[tuple[int, SharedKey]] = deque()
         self._wildcards: deque[tuple[int, SharedKey]] = deque()
         self._secrets: deque[tuple[int, SecretKey]] = deque()
-        self._by_client: dict[bytes, SharedKey] = {}
-        self._by_key: dict[bytes, SharedKey] = {}  # those without a client
-        self._by_public: dict[bytes, SecretKey] = {}
+        # The newest first.
+        self._by_client: dict[bytes, tuple[SharedKey, ...]] = {}
+        self._by_key: dict[bytes, tuple[SharedKey, ...]] = {}  # those without a client
+        self._by_public: dict[bytes, tuple[SecretKey, ...]] = {}
         for key in keys:
             self.add(key)
 
@@ -161,31 +163,25 @@ class KeyRing:
             public = public_of(key.secret) if key.public is None and key.secret is not None else key.public
             assert public is not None
             known = self._by_public.get(public)
-            if known is None or (known.secret is None and key.secret is not None):
-                _forget(self._secrets, self._by_public)
-                self._by_public[public] = SecretKey(public, key.secret)
-                self.added += 1
-                self._secrets.append((self.added, self._by_public[public]))
+            if known is None or (known[0].secret is None and key.secret is not None):
+                self._put(self._secrets, self._by_public, SecretKey(public, key.secret))
             return
         keys, index = (self._wildcards, self._by_key) if key.client is None else (self._shared, self._by_client)
-        if index.get(_name(key)) != key:
-            _forget(keys, index)
-            index[_name(key)] = key
-            self.added += 1
-            keys.append((self.added, key))
+        if key not in index.get(_name(key), ()):
+            self._put(keys, index, key)
 
     def __len__(self) -> int:
         """How many keys there are."""
         return len(self._shared) + len(self._wildcards) + len(self._secrets)
 
-    def shared_by(self, client: bytes) -> SharedKey | None:
-        """The precomputed key of the connection whose client's transient public key this is."""
-        return self._by_client.get(client)
+    def shared_by(self, client: bytes) -> Sequence[SharedKey]:
+        """The precomputed keys that may be that of the connection whose client has this transient public key."""
+        return self._by_client.get(client, ())
 
     def secret_of(self, public: bytes) -> bytes | None:
         """The secret key that belongs to a public key."""
-        key = self._by_public.get(public)
-        return None if key is None else key.secret
+        keys = self._by_public.get(public)
+        return None if keys is None else keys[0].secret
 
     def shared(self, since: int, most: int) -> list[SharedKey]:
         """Precomputed keys with the client's public key, of a number over ``since``, newest first."""
@@ -199,6 +195,17 @@ class KeyRing:
         """Secret keys, and public keys alone, of a number over ``since``, newest first."""
         return self._since(self._secrets, since, most)
 
+    def _put(self, keys: "deque[tuple[int, K]]", index: "dict[bytes, tuple[K, ...]]", key: K) -> None:
+        """Add one more key; forget the oldest if there are too many."""
+        if len(keys) >= MOST_KEYS:
+            _, oldest = keys.popleft()
+            left = tuple(each for each in index.pop(_name(oldest), ()) if each is not oldest)
+            if left:
+                index[_name(oldest)] = left
+        index[_name(key)] = tuple(islice(chain([key], index.get(_name(key), ())), _MOST_OF_ONE))
+        self.added += 1
+        keys.append((self.added, key))
+
     def _since(self, keys: "deque[tuple[int, K]]", since: int, most: int) -> "list[K]":
         new = takewhile(lambda numbered: numbered[0] > since, reversed(keys))
         return [key for _, key in islice(new, most)]
@@ -209,15 +216,6 @@ class KeyRing:
         keys += [key for _, key in self._wildcards]
         keys += [key for _, key in self._shared]
         return list(map(format_key, keys))
-
-
-def _forget(keys: "deque[tuple[int, K]]", index: "dict[bytes, K]") -> None:
-    """Make room for one more key: forget the oldest if there are too many."""
-    if len(keys) < MOST_KEYS:
-        return
-    _, oldest = keys.popleft()
-    if index.get(_name(oldest)) is oldest:
-        del index[_name(oldest)]
 
 
 def _name(key: Key) -> bytes:

@@ -1,5 +1,9 @@
 """From calls of libsodium to keys: whichever of them are seen."""
 
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 from nacl.bindings import crypto_box_beforenm, crypto_box_keypair
 
@@ -37,8 +41,8 @@ class Handshake:
         ]
 
 
-def call(function: str, public: bytes, secret: bytes) -> BeforenmCall:
-    return BeforenmCall(1, function, public, secret)
+def call(function: str, public: bytes, secret: bytes, thread: int = os.getpid()) -> BeforenmCall:
+    return BeforenmCall(thread, function, public, secret)
 
 
 @pytest.mark.parametrize("side", ["by_client", "by_server"])
@@ -79,6 +83,25 @@ def test_clients_with_a_wrong_key_show_the_long_term_key_of_the_server() -> None
     assert Agreements(long_term=True).keys(calls) == [SecretKey(public, secret)]
 
 
+def test_a_program_that_tries_a_long_term_key_on_a_hello_makes_no_key() -> None:
+    """It calls what makes the key of all messages, with the first public key that the server used, too."""
+    server = crypto_box_keypair()
+    handshakes = [Handshake(server) for _ in range(3)]
+    foreign = [call(BEFORENM, handshake.client, server[1], 1) for handshake in handshakes]
+    known = Agreements(long_term=True)
+    assert known.keys(handshakes[0].by_server + foreign[:1]) == [handshakes[0].key]
+    later = known.keys(handshakes[1].by_server + handshakes[2].by_server + foreign[1:])
+    assert set(later) == {handshakes[1].key, handshakes[2].key, SecretKey(*server)}  # which is no transient one
+
+
+def test_a_program_may_call_in_several_threads() -> None:
+    handshake = Handshake(crypto_box_keypair())
+    with ThreadPoolExecutor() as threads:
+        other = threads.submit(threading.get_native_id).result()
+        calls = [each._replace(thread=other) if each.function == BEFORENM else each for each in handshake.by_server]
+        assert Agreements().keys(calls) == [handshake.key]
+
+
 def test_public_key_of_low_order_is_no_key() -> None:
     assert Agreements().keys([call(BEFORENM, bytes(32), crypto_box_keypair()[1])]) == []
 
@@ -109,7 +132,7 @@ LINE = (
 def test_line_of_the_kernel() -> None:
     found = parse_call(LINE)
     assert found is not None
-    assert (found.pid, found.function) == (4711, BEFORENM)
+    assert (found.thread, found.function) == (4711, BEFORENM)
     assert found.public_key == b"\1" + bytes(7) + b"\2" + bytes(7) + b"\3" + bytes(7) + b"\xff" * 8
     assert found.secret_key[::8] == b"\5\6\7\x08"
     inner = parse_call(LINE.replace(b"b7:", b"i8:"))

@@ -54,7 +54,7 @@ class Watch:
     def until(self, done: Callable[[], bool]) -> None:
         def look() -> bool:
             self.libraries.follow()
-            self._callers.update(call.pid for call in self._uprobes.read() if call.function == BEFORENM)
+            self._callers.update(call.thread for call in self._uprobes.read() if call.function == BEFORENM)
             return done()
 
         wait_for(look)

@@ -138,5 +138,5 @@ def test_probes_that_go_cost_others_no_call(tmp_path: Path) -> None:
                 shutil.copy(library, copy)
                 probes.remove(place(probes, copy))
             process.wait()
-            seen = {int.from_bytes(call.public_key, "little") for call in probes.read() if call.pid == process.pid}
+            seen = {int.from_bytes(call.public_key, "little") for call in probes.read() if call.thread == process.pid}
     assert seen == set(range(count))

@@ -16,6 +16,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dissectors.zmtp.curve_keys import Key, SecretKey, SharedKey, Sodium, public_of
+from zmtpsniff.host.processes import process_of
 from zmtpsniff.host.uprobes import BEFORENM, BeforenmCall
 
 _MOST_SECRETS = 1 << 14  # that are remembered
@@ -27,6 +28,7 @@ _LONG_TERM_PARTNERS = 3  # s' and c' have two: one transient, one long-term
 class _Secret:
     """The calls with one secret key so far."""
 
+    thread: int  # of the first
     partners: list[bytes] = field(default_factory=list)  # the public keys in its calls, in order
     is_transient: bool = False
 
@@ -59,7 +61,7 @@ class Agreements:
         return True
 
     def _agreement(self, call: BeforenmCall) -> list[Key]:
-        secret = self._secrets.setdefault(call.secret_key, _Secret())
+        secret = self._secrets.setdefault(call.secret_key, _Secret(call.thread))
         self._secrets.move_to_end(call.secret_key)
         if len(self._secrets) > _MOST_SECRETS:
             self._secrets.popitem(last=False)
@@ -67,6 +69,9 @@ class Agreements:
         if len(secret.partners) < _LONG_TERM_PARTNERS and call.public_key not in secret.partners:
             secret.partners.append(call.public_key)
         if call.function == BEFORENM:
+            # Another program has the key from elsewhere: it may try a server's long-term key on HELLO.
+            if call.thread != secret.thread and process_of(call.thread) != process_of(secret.thread):
+                return []
             secret.is_transient = True
             return self._shared(call, first)
         if self._long_term and len(secret.partners) == _LONG_TERM_PARTNERS and not secret.is_transient:

@@ -29,10 +29,8 @@ _MOST_PROBES = 512
 _MOST_OTHERS = 1 << 16  # files
 _OVERLAY = 0x794C7630  # OVERLAYFS_SUPER_MAGIC (statfs(2))
 
-_File = tuple[int, int]
-"""A device (of overlays: the time of its last change) and an inode."""
-_Told = tuple[tuple[str, int], int]
-"""A file as the kernel tells it: device and inode, and the generation of the inode, 0 if unknown."""
+_File = tuple[int, int]  # a device (of overlays: the time of its last change) and an inode
+_Told = tuple[tuple[str, int], int]  # device and inode as the kernel tells them, and the inode's generation or 0
 
 
 @dataclass(slots=True)

@@ -20,9 +20,7 @@ from zmtpsniff.host.processes import read_text, started
 
 BEFORENM = "crypto_box_beforenm"
 INNER_BEFORENM = "crypto_box_curve25519xsalsa20poly1305_beforenm"
-"""The functions that crypto_box() and crypto_box_open() of libsodium call, and that crypto_box_beforenm() hands over
-to.
-"""
+"""What crypto_box() and crypto_box_open() of libsodium call, and crypto_box_beforenm() hands over to."""
 
 _TRACEFS = "/sys/kernel/tracing"
 _PREFIX = "zmtpsniff_"
@@ -46,7 +44,7 @@ class NoUprobesError(Exception):
 class BeforenmCall(NamedTuple):
     """A call of a function that makes a shared key."""
 
-    pid: int
+    thread: int
     function: str
     public_key: bytes
     secret_key: bytes
@@ -85,13 +83,12 @@ class Uprobes:
             for word in range(_WORDS)
         )
         for function, offset in offsets.items():
-            name = f"{'b' if function == BEFORENM else 'i'}{self._made}"
+            names.append(name := f"{'b' if function == BEFORENM else 'i'}{self._made}")
             self._made += 1
             # Named by its descriptor, for spaces in a name end it.
             _write(self._events, f"p:{self._group}/{name} /proc/self/fd/{descriptor}:{offset:#x} {arguments}\n")
             self._enable(name)
             self._names.append(name)
-            names.append(name)
         return names
 
     def remove(self, names: Sequence[str]) -> None:

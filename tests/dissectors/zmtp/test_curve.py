@@ -120,6 +120,17 @@ def test_keys_of_others_change_nothing() -> None:
     assert dissect(in_clear(), others) == dissect(in_clear(), [])
 
 
+def test_a_wrong_key_of_a_connection_hides_no_right_one() -> None:
+    """Such as that of its HELLO, which a program computes that looks for wrong server keys."""
+    curve = Curve()
+    sent = conversation(curve)
+    right = curve.ways()["k"]
+    (known,) = right
+    assert isinstance(known, SharedKey)
+    wrong = SharedKey(known.client, curve.server.public, bytes(32))
+    assert dissect(sent, [*right, wrong]) == dissect(sent, [wrong, *right]) == dissect(sent, right)
+
+
 def test_the_server_s_long_term_key_opens_the_first_half_of_the_handshake() -> None:
     curve = Curve()
     events = dissect(conversation(curve), [SecretKey(None, curve.server.secret)])
