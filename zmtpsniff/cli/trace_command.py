@@ -2,6 +2,7 @@
 
 import io
 import os
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import IntRange, color, display_filter, output_file, records_format, utc
 from zmtpsniff.cli.window_options import WindowSettings, window_options
+from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.hops import OpenWay
@@ -133,27 +135,43 @@ class _Writer:
         self._lost = settings.lost
         self._most = settings.slowest
         self._slowest: list[Way] = []
+        self._followed: Counter[str] = Counter()  # ways by kind, whether shown or not
+        self._are_answered = True  # all requests among them
         self._ladder = None
         if settings.output_format == "text":
             from zmtpsniff.render.way_ladder import LadderRenderer
 
             self._ladder = LadderRenderer(stream, settings.utc, settings.color)
+        self._is_filtered = settings.passes is not None
 
     def write(self, found: "Sequence[OpenWay]") -> None:
         """Write these ways, or remember the slowest."""
         records = [record for way in found if (record := self._ways.record(way)) is not None]
+        for way in records:
+            self._followed[way.kind] += 1
+            self._are_answered = self._are_answered and (way.answered is True or way.kind != "request")
         wanted = [way for way in records if not self._lost or way.ended is not None or way.answered is False]
         if self._most is None:
             self._show(wanted)
         elif wanted:
-            self._slowest = sorted([*self._slowest, *wanted], key=lambda way: -way.duration_ns)[: self._most]
+            from zmtpsniff.analysis.ways.records import lasted_ns
+
+            self._slowest = sorted([*self._slowest, *wanted], key=lasted_ns, reverse=True)[: self._most]
 
     def finish(self) -> None:
         """Write the rest, the slowest ways, and for people the line that sums up."""
         self.write(self._ways.finish())
         self._show(self._slowest)
         if self._ladder is not None:
-            self._ladder.finish()
+            self._ladder.finish(self._nothing())
+
+    def _nothing(self) -> str:
+        """Why there is no way to show, if there is none."""
+        if not self._followed:
+            return "no way has a message that passes -Y" if self._is_filtered else "no message went anywhere"
+        told = ", ".join(plural(count, kind) for kind, count in self._followed.items())
+        answered = ", all answered" if self._followed["request"] and self._are_answered else ""
+        return f"nothing is lost: {told}{answered}"
 
     def _show(self, ways: "Sequence[Way]") -> None:
         if self._ladder is None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from dissectors.address import host_of
-from zmtpsniff.analysis.ways.records import Leg, Way
+from zmtpsniff.analysis.ways.records import Leg, Way, lasted_ns
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.color import Color
 from zmtpsniff.render.console import terminal_width
@@ -52,11 +52,11 @@ class LadderRenderer:
                 continue
             self._write(self._lines(way))
 
-    def finish(self) -> None:
-        """Write the line that sums up."""
+    def finish(self, nothing: str = "no message went anywhere") -> None:
+        """Write the line that sums up, or ``nothing`` if there was no way."""
         told = [plural(count, kind) for kind, count in self._count.items()]
         hidden = [plural(count, kind) for kind, count in self._left_out.items()]
-        line = ", ".join(told) or "no message went anywhere"
+        line = ", ".join(told) or nothing
         if hidden:
             line += f"; not shown, since they went to one socket only: {', '.join(hidden)}"
         self._write([line])
@@ -109,12 +109,6 @@ def way_words(way: Way) -> list[str]:
     """A phrase each for the verdict on a way, for where most of its time went, and for where it ended."""
     slowest = [f"slowest: {words}" for words in _slowest(way)]
     return [f"{way.kind} {_verdict(way)}", *slowest, *(f"ended: {words}" for words in _ended(way))]
-
-
-def lasted_ns(way: Way) -> int:
-    """How long until the reply was sent to the first sender, or the duration of the way if there is none."""
-    back = [leg for leg in way.legs if leg.reply and leg.dst == way.legs[0].src]
-    return back[0].time_ns - way.time_ns if back else way.duration_ns
 
 
 def _verdict(way: Way) -> str:

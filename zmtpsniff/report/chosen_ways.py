@@ -6,10 +6,9 @@ from heapq import heappush, heappushpop
 
 from dissectors.address import host_of, is_loopback
 from dissectors.events import AnyEvent, Connection
-from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.records import Way, lasted_ns
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.witness import Acknowledgment
-from zmtpsniff.render.way_ladder import lasted_ns
 
 _SLOWEST = 5
 _LOST = 5

@@ -7,9 +7,10 @@ from typing import NamedTuple
 from dissectors.events import SEVERITIES, Severity
 from zmtpsniff.analysis.statistics.records import PEER_FIGURES, Record
 from zmtpsniff.analysis.statistics.severities import Severities, worst
+from zmtpsniff.analysis.ways.records import lasted_ns
 from zmtpsniff.render.clock import Clock
 from zmtpsniff.render.figures import figure, short
-from zmtpsniff.render.way_ladder import lasted_ns, way_words
+from zmtpsniff.render.way_ladder import way_words
 from zmtpsniff.render.wording import program, protocol
 from zmtpsniff.report.results import (
     ReportClock,

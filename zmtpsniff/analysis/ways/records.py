@@ -73,3 +73,9 @@ class Way(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, tag_field
     slowest: Annotated[Slowest | None, meaning("Where most of its time went.")] = None
     ended: Annotated[Terminus | None, meaning("Where and why it went no further.")] = None
     again: Annotated[Leg | None, meaning("The first leg of the request that this one asks again.")] = None
+
+
+def lasted_ns(way: Way) -> int:
+    """How long until the reply was sent to the first sender, or the duration of the way if there is none."""
+    back = [leg for leg in way.legs if leg.reply and leg.dst == way.legs[0].src]
+    return back[0].time_ns - way.time_ns if back else way.duration_ns
