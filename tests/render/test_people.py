@@ -339,6 +339,21 @@ def test_summary_fits_its_terminal_and_cuts_text_last(body: bytes) -> None:
     assert "after #12" in wide
 
 
+def test_a_narrow_summary_keeps_the_latency_and_shortens_the_frames() -> None:
+    reply = Message(*PLACE, [b"", b"a reply of many octets " * 5], "REP", request=12, latency_ns=114_000)
+    assert on_terminal(80, reply)[0].endswith("... (0.114 ms)")
+    assert on_terminal(200, reply)[0].endswith("... (0.114 ms after #12)")
+
+
+def test_a_narrow_summary_keeps_hosts_if_there_are_several() -> None:
+    others = [Message(*PLACE[:3], f"10.0.0.{host}:40000", SERVER, [b"x" * 99], "REQ") for host in (3, 4)]
+    lines = on_terminal(80, *others)
+    assert "43210 > 5555" in on_terminal(80, Message(*PLACE, [b"x"], "REQ"))[0]
+    assert f"10.0.0.4:40000 > {SERVER}" in lines[-2]
+    assert lines[-1].startswith('    "xxx')
+    assert all(len(line) <= 80 for line in lines)
+
+
 def test_summary_does_not_cut_what_is_said_nowhere_else() -> None:
     lines = on_terminal(80, Problem("error", "capture-gap", "Octets are missing. " * 10, *PLACE))
     assert len(lines) > 1

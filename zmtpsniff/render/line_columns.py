@@ -10,8 +10,11 @@ from zmtpsniff.words.text import escape
 _BETWEEN = len(" > ") + 6  # between addresses, and a blank behind every column
 _PORT = 5
 _TEXT = 40  # what text is to have before others give way to it
-_LEAST = 24  # of a text, however much is remarked on it
+_LEAST = 24  # of a text, before remarks on it give way
+_SOME = 8  # of a text, however much is remarked on it
 _KEPT = 512  # senders, sizes of messages
+_FEW = 2  # hosts that their ports tell apart
+_INDENT = " " * 4  # of a text below its columns
 
 
 class Widths(NamedTuple):
@@ -39,7 +42,8 @@ class Columns:
     """Lays out the columns in front of the text: time, packet, connection, sender and receiver, kind, sizes.
 
     Later records are unknown, so the columns of addresses grow and never shrink. On a narrow terminal some columns
-    give way to the text: first the connection, then hosts beside their ports, then the sizes of messages.
+    give way to the text: first the connection, then hosts beside their ports, then the sizes of messages. The hosts
+    stay where there are more than two, and a text that has no room beside them stands below.
     """
 
     def __init__(self, palette: Palette, widths: Widths, width: int | None = None) -> None:
@@ -48,6 +52,7 @@ class Columns:
         self._widths = widths
         self._width = width
         self._address = 0
+        self._hosts: set[str] = set()  # the first ones
         # The same peers send all the time, and most messages are of a few sizes.
         self._sender = lru_cache(_KEPT)(self._make_sender)
         self.message = lru_cache(_KEPT)(self._make_message)
@@ -58,6 +63,7 @@ class Columns:
         self._sender.cache_clear()
         self.message.cache_clear()
         self._with_flow = self._with_hosts = self._with_sizes = True
+        self._is_below = False
         if self._width is None:
             return
         widths = self._widths
@@ -65,10 +71,16 @@ class Columns:
         room -= widths.time + widths.packet + widths.flow + widths.kind + widths.sizes
         self._with_flow = room >= _TEXT
         room += 0 if self._with_flow else widths.flow + 1
-        self._with_hosts = room >= _TEXT
-        room += 0 if self._with_hosts else 2 * max(self._address - _PORT, 0)
-        self._with_sizes = room >= _TEXT
-        room += 0 if self._with_sizes else widths.sizes + 1
+        without_sizes = room + widths.sizes + 1
+        if len(self._hosts) > _FEW and without_sizes > 0:
+            self._with_sizes = room >= _TEXT
+            room = room if self._with_sizes else without_sizes
+            self._is_below = room < _LEAST
+        else:
+            self._with_hosts = room >= _TEXT
+            room += 0 if self._with_hosts else 2 * max(self._address - _PORT, 0)
+            self._with_sizes = room >= _TEXT
+            room += 0 if self._with_sizes else widths.sizes + 1
         self._room = max(room, 1)
 
     def start(
@@ -108,12 +120,22 @@ class Columns:
         """The kind of a record, in its colour."""
         return f"{self._palette.paint(color, word)}{' ' * (self._widths.kind - len(word))} "
 
-    def text(self, text: str, remarks: str = "", beside_sizes: bool = False) -> str:
-        """The part of a text that fits beside remarks on it, and perhaps beside the sizes of a message."""
+    def text(self, text: str, remarks: str = "", beside_sizes: bool = False, short: str | None = None) -> str:
+        """The part of a text that fits beside remarks on it, and perhaps beside the sizes of a message.
+
+        ``short`` are the remarks that matter most: these stand there if all of them would leave little of the text.
+        """
         if self._width is None:
             return text + remarks
         room = self._room if beside_sizes or not self._with_sizes else self._room + self._widths.sizes + 1
-        return cut(cut(text, max(room - columns_of(remarks), _LEAST)) + remarks, room)
+        rest = columns_of(remarks)
+        below = ""
+        if columns_of(text) + rest > room:
+            if self._is_below:
+                below, room = f"\n{_INDENT}", max(self._width - len(_INDENT), 1)
+            if short is not None and columns_of(text) + rest > room and room - rest < _LEAST:
+                remarks = short
+        return below + cut(cut(text, max(room - columns_of(remarks), _SOME)) + remarks, room)
 
     def _make_message(self, socket_type: str | None, frames: int, octets: int) -> str:
         kind = self._message_kind(socket_type)
@@ -138,8 +160,11 @@ class Columns:
         if src is None or dst is None:
             return palette.paint(palette.place, number) + " " if number else ""
         addresses = escape(src), escape(dst)
-        if (widest := self._widest(*addresses)) > self._address:
-            self._address = widest
+        hosts = len(self._hosts)
+        if self._width is not None and hosts <= _FEW:
+            self._hosts.update(address.rpartition(":")[0] for address in addresses)
+        if (widest := self._widest(*addresses)) > self._address or hosts <= _FEW < len(self._hosts):
+            self._address = max(self._address, widest)
             self._fit()
         width = self._address
         if not self._with_hosts:

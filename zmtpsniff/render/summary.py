@@ -226,9 +226,11 @@ class SummaryRenderer:
         remarks = " (incomplete)" if event.incomplete else ""
         if event.encrypted and self._verbosity:
             remarks += " (encrypted)"
+        short = remarks
         if has_relations(event):
             remarks += self._relations(event)
-        text = self._columns.text(" ".join(shown), remarks, True)
+            short += "" if event.latency_ns is None else f" ({duration(event.latency_ns)})"
+        text = self._columns.text(" ".join(shown), remarks, True, short)
         lines.append(f"{start}{self._columns.message(event.socket_type, count, octets)}{text}")
 
     def _relations(self, event: Message) -> str:
