@@ -4,14 +4,16 @@ import io
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
+import zmq
 
 import zmtpsniff
 from dissectors.events import Comment
@@ -24,10 +26,14 @@ from zmtpsniff.cli.last_line import leads_to_a_program, shares_terminal
 from zmtpsniff.cli.status_line import StatusLine
 
 
-@contextmanager
-def on_a_terminal(*options: str, stdout_too: bool) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
-    master, slave = pty.openpty()
+def on_a_terminal(*options: str, stdout_too: bool) -> AbstractContextManager[tuple[subprocess.Popen[bytes], Terminal]]:
     command = [*PROGRAM, "-i", "lo", "-f", "tcp", "-T", "summary", "--color", "never", *options]
+    return in_terminal(command, stdout_too)
+
+
+@contextmanager
+def in_terminal(command: list[str], stdout_too: bool = True) -> Iterator[tuple[subprocess.Popen[bytes], Terminal]]:
+    master, slave = pty.openpty()
     stdout = slave if stdout_too else subprocess.DEVNULL
     with subprocess.Popen(command, stdout=stdout, stderr=slave, stdin=subprocess.DEVNULL) as program:
         os.close(slave)
@@ -55,6 +61,25 @@ def test_it_tells_what_has_passed_and_leaves_nothing_behind(stdout_too: bool) ->
     if stdout_too:
         assert sum("message REQ" in line for line in screen) >= 30
         assert all(re.match(r"\d\d:\d\d:\d\d|capture|comment|    |problem|$", line) for line in screen), screen
+
+
+@needs_privilege
+def test_diagnose_has_it_beside_findings_that_come() -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "zmtpsniff", "diagnose", "--live", "-i", "lo", "-f", f"tcp port {port}"]
+    with in_terminal(command) as (program, terminal):
+        wait_for(lambda: b"0 packets" in terminal.written)
+        with zmq.Context() as context, context.socket(zmq.REQ) as client:
+            client.linger = 0
+            client.connect(f"tcp://127.0.0.1:{port}")
+            wait_for(lambda: b"new:" in terminal.written)
+        program.send_signal(signal.SIGINT)
+        program.wait(120)
+        screen = terminal.screen()
+    new = next(place for place, line in enumerate(screen) if " new:  " in line)
+    assert "nobody listens" in " ".join(line.strip() for line in screen[new : new + 2])
+    assert sum(" new:  " in line for line in screen) == 1
+    assert not any("dropped" in line for line in screen)
 
 
 @needs_privilege

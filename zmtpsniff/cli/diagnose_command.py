@@ -1,5 +1,6 @@
 """``zmtpsniff diagnose``."""
 
+import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -7,6 +8,7 @@ import click
 
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
 from zmtpsniff.cli.help import CHECKS, CommandWithHelp
+from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.observers import FindingTeller, end_calls, load_calls, on_finding_option, start_calls
 from zmtpsniff.cli.output import open_output, tell
 from zmtpsniff.cli.run import pump_and_write, write_structs
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.findings.finding import Finding
     from zmtpsniff.analysis.findings.numbering import NumberPlace
+    from zmtpsniff.cli.status_line import StatusLine
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
 
@@ -94,28 +97,34 @@ def diagnose(**options: Any) -> None:
     ):
         take: Callable[[Sequence[AnyEvent]], object] = diagnosis.take
         calls = start_calls(settings.on_finding)
-        teller = None
+        teller = status = None
         if settings.capture.is_live:
             from zmtpsniff.analysis.findings.finding_watch import FindingWatch
+            from zmtpsniff.cli.status_line import StatusLine
 
-            teller = FindingTeller(take, FindingWatch(diagnosis.findings), calls, partial(_tell, stream, settings))
+            is_seen = sys.stderr is not None and sys.stderr.isatty()
+            status = StatusLine(sys.stderr, capture, is_seen, is_seen and shares_terminal(sys.stderr, file))
+            tell_changes = partial(_tell, stream, settings, status)
+            teller = FindingTeller(take, FindingWatch(diagnosis.findings), calls, tell_changes)
             take = teller.take
 
         def write() -> None:
             if teller is not None:
-                teller.finish()
+                # For people the findings follow whole.
+                teller.finish(tells=settings.output_format == "json")
             _write(diagnosis, stream, settings)
 
         try:
-            pump_and_write(capture, dissection, take, write, "findings", file)
+            pump_and_write(capture, dissection, take, write, "findings", file, status)
         finally:
             end_calls(calls)
     if settings.sequence is not None and not diagnosis.has_sequence:
         tell(f"--sequence {settings.sequence.name}: no message of a publisher has a number there")
 
 
-def _tell(stream: Any, settings: DiagnoseSettings, findings: "Sequence[Finding]") -> None:
+def _tell(stream: Any, settings: DiagnoseSettings, status: "StatusLine", findings: "Sequence[Finding]") -> None:
     """Write the findings that come or go."""
+    status.erase()
     if settings.output_format == "json":
         write_structs(stream, findings)
     else:
@@ -129,7 +138,8 @@ def _load(command: str | None) -> None:
     """Import what is needed while traffic passes: once privileges are given up, it may be out of reach."""
     import io
 
-    import zmtpsniff.analysis.findings.finding_watch  # noqa: F401
+    import zmtpsniff.analysis.findings.finding_watch
+    import zmtpsniff.cli.status_line  # noqa: F401
     from zmtpsniff.render.findings_text import draw
 
     load_calls(command)

@@ -153,17 +153,17 @@ class FindingTeller:
             self._take(events)
         self._pass_on(self._watch.look(time.time_ns()))
 
-    def finish(self) -> None:
-        """Pass on the findings that the end shows."""
-        self._pass_on(self._watch.finish())
+    def finish(self, tells: bool = True) -> None:
+        """Pass on the findings that the end shows; to the calls only unless it ``tells``."""
+        self._pass_on(self._watch.finish(), tells)
 
     def close(self) -> None:
         """Pass on the findings that the end shows, and wait for the calls."""
         self.finish()
         end_calls(self._calls)
 
-    def _pass_on(self, findings: "Sequence[Finding]") -> None:
-        if findings and self._write is not None:
+    def _pass_on(self, findings: "Sequence[Finding]", tells: bool = True) -> None:
+        if findings and tells and self._write is not None:
             self._write(findings)
         if self._calls is not None:
             self._calls.call(findings)

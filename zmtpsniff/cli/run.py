@@ -105,18 +105,24 @@ def _tell_slow_way() -> None:
 
 
 def pump(
-    capture: "Dissection", settings: "Settings", take: "Callable[[list[AnyEvent]], object]", file: str | None = None
+    capture: "Dissection",
+    settings: "Settings",
+    take: "Callable[[list[AnyEvent]], object]",
+    file: str | None = None,
+    status: "StatusLine | None" = None,
 ) -> None:
     """Give all events to ``take``. A line on the terminal tells how much of files is read, unless ``file`` goes there.
 
-    ``file`` is where the output goes, None or "-" for standard output.
+    ``file`` is where the output goes, None or "-" for standard output. A live capture has the line ``status`` instead.
     """
     from zmtpsniff.cli.progress_line import make_progress_line
 
     _tell_slow_way()
-    line = make_progress_line(capture, file)
+    line = make_progress_line(capture, file) if status is None else status
     try:
         for events in capture.batches():
+            if status is not None:
+                status.see(events, ())
             take(events)
             if line is not None:
                 line.draw()
@@ -133,13 +139,15 @@ def pump_and_write(
     write: "Callable[[], None]",
     results: str,
     file: str | None,
+    status: "StatusLine | None" = None,
 ) -> None:
     """Give all events to ``take``, then ``write``; after an interrupt, what was read until then.
 
-    ``results`` is the name of what is written. Raises PartialOutputError after an interrupt.
+    ``results`` is the name of what is written, ``file`` and ``status`` are those of pump(). Raises PartialOutputError
+    after an interrupt.
     """
     try:
-        pump(capture, settings, take, file)
+        pump(capture, settings, take, file, status)
     except KeyboardInterrupt as interrupt:
         take(capture.finish())
         write()

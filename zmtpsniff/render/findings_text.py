@@ -21,6 +21,7 @@ _NO_TERMINAL = 120  # columns
 _LEAST = 40
 _OVER = frozenset({"service-away"})  # findings of a time that is over
 _INDENT = " " * 9
+_CHANGES = {"comes": "new:", "goes": "over:"}
 
 
 def draw(
@@ -51,15 +52,18 @@ def draw(
 
 
 def draw_changes(findings: Sequence[Finding], stream: TextIO, utc: bool = False, color: Color = "auto") -> None:
-    """Write a line for each finding that comes or goes, with ``state``."""
+    """Write a line for each finding that comes or goes, with ``state``; more where the terminal is narrower."""
     palette = make_palette(stream, color)
     clock = Clock(utc, digits=0)
+    width = terminal_width(stream)
     lines = []
     for one in findings:
         time_ns = one.first_ns if one.state == "comes" else one.last_ns
         when = f"{clock.time(time_ns)} " if time_ns is not None else ""
         severity = palette.paint(getattr(palette, one.severity), f"{one.severity:<7}")
-        lines.append(f"{when}{one.state:<5} {severity} {escape(one.summary)} [{one.name}]{again(one.count)}\n")
+        change = f"{_CHANGES[one.state or 'comes']:<5}"
+        line = f"{when}{change} {severity} {escape(one.summary)} [{one.name}]{again(one.count)}"
+        lines.append(fitted(line, width) + "\n")
     stream.write(encodable(getattr(stream, "encoding", None))("".join(lines)))
 
 
