@@ -240,10 +240,10 @@ class _Drawing:
         self._show(table)
 
     def _queues(self, rows: list[QueueRow]) -> None:
-        titles = ("@Program that passes on", ">Taken", ">Passed on", ">Queue at most", ">In the end")
+        titles = ("@Program that passes on", ">Taken", ">Passed on", ">Ended there", ">Queue at most", ">In the end")
         table = self._table(*titles, address=max(len(escape(row.program)) for row in rows))
         for row in rows:
-            counts = map(_short, (row.taken, row.passed, row.most, row.left))
+            counts = map(_short, (row.taken, row.passed, row.ended, row.most, row.left))
             table.add_row(_lines(escape(row.program), styles=("magenta",)), *counts)
         self._show(table)
 

@@ -224,10 +224,11 @@ def _peers(results: Results, more: str) -> Section:
 
 
 def _queues(results: Results, more: str) -> Section:
-    titles = columns("Program that passes on", ">Taken", ">Passed on", ">Queue at most", "When", ">In the end")
+    names = ("Program that passes on", ">Taken", ">Passed on", ">Ended there", ">Queue at most", "When", ">In the end")
+    titles = columns(*names)
     section = Section("queues", "Queues", titles, note=_left_out(results, ReportQueue, more))
     for row in results.queues:
-        counts = _counts(row.taken, row.passed, row.most)
+        counts = _counts(row.taken, row.passed, row.ended, row.most)
         section.rows.append((_service(row.program), *counts, _time(row.most_ns), _count(row.left)))
     return section
 

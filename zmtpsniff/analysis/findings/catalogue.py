@@ -257,7 +257,7 @@ FINDINGS: dict[str, FindingKind] = {
         "A program takes more messages than it passes on, so that its queue grows. A note if it drained in the end, if "
         "the next program had no room, or if a broker waits for those who answer its requests.",
         "The ways of messages show when the program took each and when it passed it on: in minus out is its queue. It "
-        "rose for a second or longer, to 20 messages or more, and what came last waited half a second.",
+        "rose for a second or longer, to 20 messages or more, and what came last would wait half a second.",
         "Look at what the program does between taking a message and passing it on, and at its processor; more programs "
         "like it share the work. Where the next one is slow, start there.",
     ),

@@ -6,8 +6,8 @@ Theory
 A program has a queue, in its memory or its kernel's: the messages that it took and has neither passed on nor lost. The
 ways of messages show both times of each message, so that the queue at any time is known. It is kept in intervals,
 which become longer where there are many. A message that went no further while a later one did is dropped, perhaps on
-purpose, and is in no queue. Where most joins of the ways are not certain, a queue that grows is possible, and no table
-shows it.
+purpose, and is in no queue. Where most joins of the ways are not certain, a table shows the queue only if it
+grows, and that is possible only.
 
 A queue after a burst is no fault: it drains. One that rises for a second or longer, so that what comes last waits half
 a second, grows: more comes in than goes out. If it is still there in the end, that is a warning. The program is not to
@@ -46,11 +46,13 @@ class QueueCount:
         self.asks = False  # some of them are requests
         self.guessed = 0  # of those that it passed on: another message may be the one
         self.senders: dict[str, None] = {}
+        self.grows = False  # a claim says so
         self.seen = Occurrences()  # messages that waited long
         self._width_ns = _WIDTH_NS
         self._in: dict[int, int] = {}
         self._out: dict[int, int] = {}
         self._latest_ns = 0  # when it took the latest message that it passed on
+        self._forgotten = 0  # of those that it did not pass on, the oldest
         self._unpassed: deque[_Waiting] = deque(maxlen=_UNPASSED)
         self._open: deque[_Waiting] = deque(maxlen=_UNPASSED)  # those that it may pass on
 
@@ -58,6 +60,8 @@ class QueueCount:
         """The program took a message and has not passed it on; ``is_open``: it still may."""
         leg = taken.leg
         self._note(taken)
+        if not is_open and len(self._unpassed) == _UNPASSED:
+            self._forgotten += 1
         (self._open if is_open else self._unpassed).append((leg.time_ns, leg.packet, leg.flow))
 
     def forget_open(self) -> None:
@@ -105,8 +109,8 @@ class QueueCount:
 
     @property
     def taken(self) -> int:
-        """How many it passed on or holds."""
-        return self.passed + len(self._held)
+        """How many it passed on, holds or dropped."""
+        return self.passed + self._forgotten + len(self._unpassed) + len(self._open)
 
     def levels(self) -> list[tuple[int, int]]:
         """How long the queue was at the end of each interval in which it changed, and when that was."""
@@ -119,7 +123,9 @@ class QueueCount:
         """Its record."""
         levels = self.levels()
         most_ns, most = max(levels, key=lambda each: each[1])
-        return QueueRow(self.at, self.taken, self.passed, max(most, 0), most_ns, self.taken - self.passed)
+        left = len(self._held)
+        # A message that it had for less than an interval was in its queue, too.
+        return QueueRow(self.at, self.taken, self.passed, max(most, 1), most_ns, left, self.taken - self.passed - left)
 
     def claims(self, waited: Iterable[str]) -> Iterator[Claim]:
         """The claim that it grows, if it does. ``waited``: senders whose receivers had no room."""
@@ -140,18 +146,20 @@ class QueueCount:
         wait_ns = most * rise_ns // passed if passed else rise_ns
         if most < _LEAST or rise_ns < _RISE_NS or wait_ns < _WAIT_NS:
             return
-        left = self.taken - self.passed
+        left = len(self._held)
         why = ""
         if not self.senders.keys().isdisjoint(waited):
             why = "; the next one had no room"
         elif self.asks:
             why = "; requests wait for whoever answers them"
+        self.grows = True
         told = f"; {left:,} were left in the end" if left else "; it was empty in the end"
         yield Claim(
             "queue-grows",
-            f"the queue of {self.at} grew to {plural(most, 'message')} in {about(rise_ns)}: what came last waited "
-            f"{about(wait_ns)}{told}",
-            f"it took {plural(self.taken, 'message')} and passed {self.passed:,} on, as the way of each shows{why}",
+            f"the queue of {self.at} grew to {plural(most, 'message')} in {about(rise_ns)}: what came last would "
+            f"wait some {about(wait_ns)}{told}",
+            f"it took {plural(self.taken, 'message')} and passed {self.passed:,} on, as the way of each shows; "
+            f"{seen.count:,} waited for {about(_WAIT_NS)} or longer, or were left in the end{why}",
             seen,
             [self.at],
             "note" if why or 2 * left < most else None,

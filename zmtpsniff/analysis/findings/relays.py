@@ -402,7 +402,7 @@ class Relays(Inquiry):
     def queues(self) -> list[QueueRow]:
         """The queues of programs that pass messages on, complete once the claims are made."""
         queues = [place.queue for place in self._places.entries.values()]
-        return [queue.row() for queue in queues if queue.passed and queue.is_certain]
+        return [queue.row() for queue in queues if queue.passed and (queue.is_certain or queue.grows)]
 
     def _slow(self, place: _Place, team: list[_Place]) -> Iterable[Claim]:
         """A place that takes long now and then, always, or longer than others that do the same work."""

@@ -180,6 +180,7 @@ class QueueRecord(Record):
     most: int  # in the queue
     most_ns: int  # when that was, to a tenth of a second or less exactly
     left: int  # in the end
+    ended: int = 0  # messages that it did not pass on, though it passed on one that came later
 
 
 class QueueRow(QueueRecord, tag="stats-queue"):
