@@ -191,6 +191,38 @@ def test_a_message_that_was_slow_and_waited_counts_once() -> None:
     assert found.summary.endswith(": 6 of 14 messages took over 100 ms, half of them under 1 ms")
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_broker_that_sends_a_request_twice_is_named(copies: int) -> None:
+    """The client gets a second reply from the broker next to it, which only passes it back."""
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    scene.connect(2, "10.0.1.1:40000", "10.0.2.1:5555", types=("DEALER", "ROUTER"))
+    scene.connect(3, "10.0.3.1:40000", "10.0.2.1:5556", types=("REP", "DEALER"))
+    near, far = b"\0\x01\x02\x03\x04", b"\0\x05\x06\x07\x08"
+    for number in range(8):
+        asked = scene.say(1, b"", b"%d" % number, after_ms=1)
+        scene.say(2, near, *asked.frames, after_ms=1)
+        replies = []
+        for _ in range(copies if number == 5 else 1):
+            passed = scene.say(3, far, near, *asked.frames, by_server=True, after_ms=1)
+            replies.append(scene.say(3, far, near, b"", b"re %d" % number, answers=passed, after_ms=1))
+        for reply in replies:
+            scene.say(2, *reply.frames[1:], by_server=True, after_ms=1)
+            last = scene.say(1, *reply.frames[2:], by_server=True, after_ms=1)
+            if reply is not replies[0]:
+                ends = last.src, last.dst
+                detail = "a reply to which no request was seen"
+                problem = Problem("warning", "reply-without-request", detail, last.time_ns, last.packet, 1, *ends)
+                scene.events.append(problem)
+    found = told(scene)
+    if copies == 1:
+        assert found == []
+        return
+    [one] = found
+    assert (one.code, one.endpoints[0]) == ("protocol-violated", "10.0.2.1:5556")
+    assert one.summary.endswith("; 10.0.2.1:5556 sent the request twice")
+
+
 def test_a_message_without_delimiter_is_of_who_sent_it_first() -> None:
     scene = Scene()
     scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("DEALER", "ROUTER"))

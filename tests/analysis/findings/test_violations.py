@@ -14,7 +14,7 @@ NOTHING_BEHIND = "a message in which nothing follows the empty frame that a REQ 
 
 
 def told(detail: str) -> str:
-    violations = Violations(lambda _: False, lambda *_: "")
+    violations = Violations(lambda _: False, lambda *_: "", lambda *_: "")
     violations.problem(Problem("warning", "no-delimiter", detail, time_ns=1, packet=7, flow=1, src=SERVER, dst=CLIENT))
     client, server = Peer(CLIENT, "3.1", "REQ"), Peer(SERVER, "3.1", "ROUTER")
     end = Connection(1, "tcp", client, server, Sides(1, 1), Sides(9, 9), 0, 9, "fin", "3.1", "NULL", "complete")

@@ -84,7 +84,7 @@ class Diagnosis:
             Growth(),
             Resubscriptions(),
             UnevenWork(),
-            Violations(relays.passes_on, relays.origin),
+            Violations(relays.passes_on, relays.origin, relays.repeater),
             Vantage(),
         ]
         if sampled:

@@ -17,7 +17,7 @@ Following messages costs time, so this inquiry hears only connections of hosts t
 socket that takes messages and another one that sends them, to a third.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence, Set
 from heapq import heappush, heappushpop
 from types import NoneType
@@ -55,6 +55,7 @@ _STOPPED_NS = 1_000_000_000
 _SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
 _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
+_OWN = 1000
 _PEERS = 64  # to which a program passes requests on
 
 _NOUNS = {"reply-not-forwarded": "reply"}
@@ -218,6 +219,7 @@ class Relays(Inquiry):
         self._unreached: Ledger[str, int] = Ledger(int)  # sockets that acknowledge nothing any more, and since when
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
+        self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests of brokers that nobody sent them
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""
@@ -287,6 +289,19 @@ class Relays(Inquiry):
         """The socket that sent a message without delimiter first, if brokers passed it on; else an empty one."""
         return self._undelimited.entries.get((flow, packet), "")
 
+    def repeater(self, flow: int, packet: int) -> str:
+        """The socket of a broker that sent the request of a reply once more than it took it; else an empty one.
+
+        Nobody had sent it that request, but it passed the reply back: the envelope is that of a request it had taken.
+        """
+        for way in self._own:
+            first = way.first
+            back = [hop for hop in way.hops if hop.leg.reply and hop.line.dst_host == first.line.src_host]
+            is_whole = back and not first.line.is_late and not self._ways.endings.is_blind(back[0])
+            if is_whole and any(hop.leg.flow == flow and hop.leg.packet <= packet for hop in way.hops if hop.leg.reply):
+                return first.leg.src  # the reply to the other one may have come first
+        return ""
+
     def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """A publisher may pass less on from now on."""
         if event.action == "cancel":
@@ -337,6 +352,9 @@ class Relays(Inquiry):
                 if self.passes_on(hop.leg.dst):
                     self._place(hop.leg.dst).publish(hop)
             return
+        first, last = way.first.leg, way.hops[-1].leg
+        if last.reply and last.flow != first.flow and self.passes_on(first.src):
+            self._own.append(way)
         self._end_at(way)
 
     def _end_at(self, way: OpenWay, since_ns: int | None = None) -> None:

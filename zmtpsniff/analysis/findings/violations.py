@@ -58,13 +58,20 @@ class _Breach:
 class Violations(Inquiry):
     """Problems, counted by code."""
 
-    def __init__(self, passes_on: Callable[[str], bool], origin: Callable[[int, int], str]) -> None:
+    def __init__(
+        self,
+        passes_on: Callable[[str], bool],
+        origin: Callable[[int, int], str],
+        repeater: Callable[[int, int], str],
+    ) -> None:
         """``passes_on`` says of a socket whether its program passes on what it takes, so that others may be to blame.
 
         ``origin`` gives the socket that sent the message of a flow and packet first, if brokers passed it on.
+        ``repeater`` gives that of the broker that sent the request of such a reply once more than it took it.
         """
         self._passes_on = passes_on
         self._origin = origin
+        self._repeater = repeater
         self._breaches: Ledger[tuple[str, Severity, str], _Breach] = Ledger(_Breach)
         self._silent: Ledger[str, Occurrences] = Ledger(Occurrences)
         self._details: dict[str, str] = {}
@@ -118,6 +125,13 @@ class Violations(Inquiry):
         ends = "closes the connection" if (receiver, sender) in self._closed else "does not take it"
         return f"{sent}, so the REQ at {receiver} {ends}"
 
+    def _repeaters(self, code: str, breach: _Breach) -> list[str]:
+        """The sockets of brokers that sent requests twice, if that explains each reply too many that is evidence."""
+        if code != "reply-without-request":
+            return []
+        found = dict.fromkeys(self._repeater(one.flow, one.packet) for one in breach.seen.evidence)
+        return [] if "" in found else list(found)
+
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Losses, and breaches of the protocol."""
         for address, seen in self._silent.entries.items():
@@ -150,6 +164,9 @@ class Violations(Inquiry):
                 endpoints.insert(0, origin)
                 if self._passes_on(origin):
                     severity = "note"  # what it took and did not pass on is another finding
+            elif repeaters := self._repeaters(code, breach):
+                where += f"; {listed(repeaters)} sent the request twice"
+                endpoints = [*repeaters, *endpoints]
             elif code == "reply-without-request" and all(self._passes_on(src) for src, _ in breach.places):
                 severity = "note"
                 where += "; that is a broker, so look for who sent the request twice"

@@ -375,9 +375,14 @@ class Ways:
         self.programs.send(hop)
         if leg.reply and not self._in_order:
             way = hop.way
-            if leg.flow == way.hops[0].leg.flow and not way.is_over:
+            if leg.flow == way.hops[0].leg.flow and not way.is_over and not self._goes_back(way.first):
                 way.is_over = True
                 self._answered.append(way)
+
+    def _goes_back(self, first: Hop) -> bool:
+        """Whether a broker sent a request with the envelope of another one, and may pass the reply back."""
+        frames = first.frames
+        return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.leg.src].longest_ns >= 0
 
     def _learn_processes(self, line: Line, flow: int, src: str, dst: str, process_of: ProcessOf) -> None:
         """Take each process for a host of its own, as soon as it is known."""
