@@ -17,11 +17,11 @@ def explain(codes: tuple[str, ...]) -> None:
     """Explain the codes of problems and findings, and what to do.
 
     A problem is one record that is wrong: read shows it. A finding is what diagnose concludes from many records.
-    Without a code, list all of them.
+    Without a code, list all of them, a line each.
 
     \b
     zmtpsniff explain no-delimiter
-    zmtpsniff explain
+    zmtpsniff explain | grep subscri
     """
     from dissectors.problems import PROBLEMS
     from zmtpsniff.analysis.findings.catalogue import FINDINGS
@@ -31,15 +31,19 @@ def explain(codes: tuple[str, ...]) -> None:
         if code not in PROBLEMS and code not in FINDINGS:
             near = suggest(code, [*PROBLEMS, *FINDINGS])
             raise click.UsageError(f"no problem and no finding has the code {code!r}{near}")
+    from zmtpsniff.render.console import terminal_width
+    from zmtpsniff.render.fit import fitted
+
     with open_output(None, binary=False) as stream:
         if codes:
             stream.write("\n".join(map(_explanation, codes)))
             return
-        for kinds, what in ((PROBLEMS, "Problems"), (FINDINGS, "Findings")):
+        width = terminal_width(stream)
+        for kinds, what in ((FINDINGS, "Findings"), (PROBLEMS, "Problems")):
             stream.write(f"{what}:\n")
             for code, kind in kinds.items():
                 first = kind.meaning.partition(". ")[0].rstrip(".")
-                stream.write(f"{_INDENT}{code:27} {textwrap.shorten(first, _WIDTH - 30, placeholder=' …')}\n")
+                stream.write(fitted(f"{_INDENT}{code:27} {first}", width) + "\n")
 
 
 def _explanation(code: str) -> str:
