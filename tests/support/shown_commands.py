@@ -176,7 +176,8 @@ def folder(path: Path) -> dict[str, str]:
     for name in ("policy.toml", "FILE"):
         (path / name).write_text(POLICY)
     return {
-        **os.environ,
+        # Pages show what a pipe gets, and workers of tests may have a width.
+        **{name: value for name, value in os.environ.items() if name != "COLUMNS"},
         "PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(PROJECT),
         "NO_COLOR": "1",
