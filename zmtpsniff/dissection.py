@@ -209,6 +209,11 @@ class Dissection:
         return self._run.sniffer.curve_connections
 
     @property
+    def key_faults(self) -> list[str]:
+        """Sentences that say why keys that came with the packets are not used, for each reason once."""
+        return self._run.sniffer.key_faults
+
+    @property
     def packets(self) -> int:
         """The number of packets that have been dissected so far."""
         return self._run.sniffer.packets

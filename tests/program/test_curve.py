@@ -155,6 +155,16 @@ def test_without_pynacl_keys_are_refused_and_those_in_captures_noted(
     assert records(capture, path=no_sodium)  # nobody misses it
 
 
+@pytest.mark.parametrize(
+    "command", [["diagnose"], ["stats"], ["trace"], ["check", "--include", "protocol"]], ids=lambda command: command[0]
+)
+def test_without_pynacl_a_result_comes_with_a_line_on_keys_in_captures(command: list[str], no_sodium: Path) -> None:
+    (line,) = run(*command, CAPTURE, path=no_sodium).stderr.splitlines()
+    assert line.startswith("zmtpsniff: keys in the capture are not used: ")
+    assert "pip install 'zmtpsniff[curve]'" in line
+    assert run(*command, CAPTURE).stderr == ""
+
+
 def test_pynacl_is_imported_only_with_keys(apart: tuple[Path, Path]) -> None:
     code = (
         "import atexit, sys; from zmtpsniff.cli.main import main; atexit.register(lambda: print('nacl' in sys.modules))"

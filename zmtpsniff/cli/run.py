@@ -129,6 +129,8 @@ def pump(
     finally:
         if line is not None:
             line.erase()
+        for fault in capture.key_faults:  # results do not have the records of problems
+            tell(fault)
         tell_sealed(capture, settings)
 
 

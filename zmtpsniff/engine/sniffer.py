@@ -87,7 +87,7 @@ class Sniffer:
         self._selector = collaborators.selector
         if settings.host_keys:
             self._curve.patience_ns = _KEYS_SOUGHT_NS
-        self._key_faults: set[str] = set()
+        self.key_faults: list[str] = []  # why keys that came with the packets are not used
         self._headers = HeaderDecoder()
         self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
         if self._selector is not None:
@@ -224,9 +224,10 @@ class Sniffer:
                 self._refuse_keys(str(error))
 
     def _refuse_keys(self, reason: str) -> None:
-        if reason not in self._key_faults and len(self._key_faults) < _MOST_KEY_FAULTS:
-            self._key_faults.add(reason)
-            self._report("keys-not-used", f"keys in the capture are not used: {reason}")
+        detail = f"keys in the capture are not used: {reason}"
+        if detail not in self.key_faults and len(self.key_faults) < _MOST_KEY_FAULTS:
+            self.key_faults.append(detail)
+            self._report("keys-not-used", detail)
 
     def _take(self, block: Block) -> None:
         if not block:
