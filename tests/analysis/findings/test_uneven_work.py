@@ -63,7 +63,7 @@ def claimed(*workers: Worker, dropped: int = 0) -> list[Claim]:
 
 
 def test_jobs_wait_at_a_slow_worker() -> None:
-    (found,) = (one for one in diagnose(FIXTURES / "work" / "rec_waiting_work.pcap") if one.code == "work-uneven")
+    (found,) = diagnose(FIXTURES / "work" / "rec_waiting_work.pcap")  # it has no second finding of the slow worker
     assert found.summary.startswith("jobs of 127.0.0.1:5560 waited ")
     assert " while 1 other had nothing to do, such as 127.0.0.1:" in found.summary
     assert diagnose(FIXTURES / "work" / "rec_waiting_work_ok.pcap") == []

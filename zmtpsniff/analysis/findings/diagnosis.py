@@ -364,6 +364,11 @@ def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
         if (claim.subject in workers | by_peers)
         or (not claim.subject and claim.severity == "note" and next(iter(claim.endpoints), "") in by_ways)
     ]
+    # That jobs wait at a worker while others have nothing to do says that it is slow, too.
+    behind = {
+        next(iter(claim.endpoints)) for claim in claims if claim.code == "work-uneven" and claim.certainty == "likely"
+    }
+    needless += [claim for claim in claims if claim.code == "subscriber-slow" and claim.subject in behind]
     return [claim for claim in claims if claim not in needless]
 
 
