@@ -409,6 +409,16 @@ def test_examples_of_the_guide_find_something() -> None:
         assert any(map(passes, events)), text
 
 
+def test_a_regular_expression_has_its_own_backslashes() -> None:
+    """Whatever else is done with the text of a filter."""
+    for text in (r'frames matches "^weather\.\d$"', r'type == "message" and frames ~ "^weather\.\d$"'):
+        done = run("read", "-T", "json", "-Y", text, FIXTURES / "m31_pub_sub.pcap")
+        assert done.stderr == ""
+        topics = [json.loads(line)["frames"][0]["text"] for line in done.stdout.splitlines()[:-1]]
+        assert topics
+        assert set(topics) <= {f"weather.{number}" for number in range(10)}
+
+
 def test_mistakes_of_the_guide_are_what_it_says() -> None:
     shown = re.findall(r"^zmtpsniff: -Y: (.*) \(see zmtpsniff read --help\)$", GUIDE.read_text(), re.MULTILINE)
     filters = re.findall(r"^\$ zmtpsniff read \S+ -Y '([^']+)'", GUIDE.read_text(), re.MULTILINE)
