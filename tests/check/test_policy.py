@@ -176,6 +176,8 @@ def test_a_mistake_ends_the_program_with_2_and_one_line(tmp_path: Path, data: by
         (["--live", "a.pcap", "--include", "protocol"], "takes no captures"),
         (["--live", "--include", "protocol"], "-i INTERFACE"),
         (["--live", "--init"], "one of them only"),
+        (["--baseline", "a.pcap", "b.pcap", "--factor", "2"], "--factor: only with --init"),
+        (["--include", "protocol", "a.pcap", "--tolerance", "100"], "--tolerance: only with --baseline"),
         (["--init"], "CAPTURE"),
         (["--init", "a.pcap", "--include", "protocol"], "--init: takes no"),
         (["--baseline", "a.pcap"], "two captures"),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, cast
 
 import click
+from click.core import ParameterSource
 
 from zmtpsniff import __version__
 from zmtpsniff.check.defaults import FACTOR, SHOWN, TOLERANCE
@@ -134,6 +135,9 @@ def check(context: click.Context, /, **options: Any) -> None:
     """
     settings = CheckSettings(**options)
     _fail_on_contradiction(settings)
+    for option, mode in (("factor", "init"), ("tolerance", "baseline")):
+        if context.get_parameter_source(option) is not ParameterSource.DEFAULT and not getattr(settings, mode):
+            raise click.UsageError(f"--{option}: only with --{mode}")
     if settings.init:
         _write_policy(settings)
         return
