@@ -134,7 +134,7 @@ def test_it_runs_in_a_clean_environment(built: Distribution, version: str, tmp_p
     (source,) = tmp_path.iterdir()
     installed = _run(["bash", "-ec", script], source, variables)
     assert installed == f"zmtpsniff {__version__} (native)\n"
-    environment = source / "sniff"
+    environment = source / ".venv"
     _try(environment, tmp_path, variables)
     pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "-q"]
     if python == sys.executable:
