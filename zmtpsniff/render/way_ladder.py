@@ -54,12 +54,11 @@ class LadderRenderer:
 
     def finish(self, nothing: str = "no message went anywhere") -> None:
         """Write the line that sums up, or ``nothing`` if there was no way."""
-        told = [plural(count, kind) for kind, count in self._count.items()]
+        shown = [plural(count, kind) for kind, count in (self._count - self._left_out).items()]
         hidden = [plural(count, kind) for kind, count in self._left_out.items()]
-        line = ", ".join(told) or nothing
-        if hidden:
-            line += f"; not shown, since they went to one socket only: {', '.join(hidden)}"
-        self._write([line])
+        told = [f"{', '.join(shown)} shown"] if shown else []
+        told += [f"not shown, to one socket only: {', '.join(hidden)}"] if hidden else []
+        self._write(["; ".join(told) or nothing])
 
     def _write(self, lines: Sequence[str]) -> None:
         text = "\n".join([*([] if self._is_first else [""]), *(fitted(line, self._width) for line in lines)]) + "\n"
