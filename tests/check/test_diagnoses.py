@@ -1,10 +1,13 @@
 """Rules on findings: what a diagnosis of the same traffic may not find."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.support.check_program import check, without_packets
+from tests.support.paths import FIXTURES
+from tests.support.runner import run
 
 
 def _verdict(name: str | Path, codes: str, tmp_path: Path, *more: str) -> tuple[str, str, list[dict[str, object]]]:
@@ -23,6 +26,22 @@ def test_a_finding_is_an_offence_with_its_packet(tmp_path: Path) -> None:
     assert offence["packet"] == 141
     assert _verdict("shop/null.pcap.gz", '["error"]', tmp_path)[0] == "failed"
     assert _verdict("shop/null.pcap.gz", '["warning", "subscriber-slow"]', tmp_path)[0] == "passed"
+
+
+def test_a_finding_has_the_code_that_diagnose_shows(tmp_path: Path) -> None:
+    for codes in ('["no-delimiter"]', '["protocol-violated"]'):
+        verdict, _, offences = _verdict("rec_no_delimiter.pcap", codes, tmp_path)
+        assert verdict == "failed"
+        assert " no-delimiter: " in str(offences[0]["text"])
+    assert _verdict("rec_no_delimiter.pcap", '["request-before-reply"]', tmp_path)[0] == "passed"
+    (shown,) = {
+        finding["problem"]
+        for finding in map(
+            json.loads, run("diagnose", "-T", "json", FIXTURES / "rec_no_delimiter.pcap").stdout.splitlines()
+        )
+        if finding.get("code") == "protocol-violated"
+    }
+    assert shown == "no-delimiter"
 
 
 def test_what_is_seen_below_the_octets_is_found_too(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dissectors.events import AnyEvent, Connection, Severity
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.findings.violations import REPEATED
 from zmtpsniff.check.model import Offence, Outcome, Rule, not_checked
 from zmtpsniff.check.sight import has_handshake
 from zmtpsniff.check.span import Span
@@ -12,7 +13,7 @@ from zmtpsniff.check.trials import Shower, Trial
 from zmtpsniff.words.counts import plural
 
 _FAILING: tuple[Severity, ...] = ("error", "warning")  # those that a rule can name; a note fails nothing
-FINDING_NAMES = (*FINDINGS, *_FAILING)
+FINDING_NAMES = (*FINDINGS, *REPEATED, *_FAILING)
 # Findings that no hole in the capture can explain: they are about attempts to connect, or about the capture.
 _ALWAYS = frozenset({"capture-late", "capture-lossy", "endpoint-refused", "endpoint-silent", "reconnect-storm"})
 # Findings that a handshake shows. All others need socket types, and a capture without holes.
@@ -72,7 +73,7 @@ class NoFindings(Trial):
             return True
         # A finding that is only a note this time, such as a service that started a little late, is no fault.
         noted = finding.severity == "note" and FINDINGS[finding.code].severity != "note"
-        return finding.code in self.rule.codes and not noted
+        return not noted and not {finding.code, finding.name}.isdisjoint(self.rule.codes)
 
     def _unknown(self, findings: Sequence[Finding]) -> str:
         """Why there may be findings that cannot be made here."""
@@ -93,4 +94,4 @@ class NoFindings(Trial):
     def _offence(self, finding: Finding) -> Offence:
         first = finding.evidence[0] if finding.evidence else None
         packet, flow = (first.packet, first.flow) if first is not None else (None, None)
-        return self.shower.said(f"{finding.severity} {finding.code}: {finding.summary}", packet, flow, finding.first_ns)
+        return self.shower.said(f"{finding.severity} {finding.name}: {finding.summary}", packet, flow, finding.first_ns)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from dissectors.events import SEVERITIES, Severity
-from dissectors.records import internal, meaning, moment
+from dissectors.records import meaning, moment
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.statistics.records import PeerRow
 
@@ -45,7 +45,9 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
         meaning("While traffic passes: whether it is new, or has not happened for a minute."),
     ] = None
 
-    problem: Annotated[str | None, internal()] = None  # protocol-violated: the code of the problem
+    problem: Annotated[
+        str | None, meaning("protocol-violated: the code of the problem that it repeats, as text shows it.")
+    ] = None
 
     @property
     def name(self) -> str:

@@ -28,6 +28,12 @@ _EXPLAINED = frozenset(
         "box-not-opened",
     }
 )
+REPEATED = tuple(
+    code
+    for code, kind in PROBLEMS.items()
+    if kind.is_outside and code not in _EXPLAINED and code not in _LOST_HEARTBEATS
+)
+"""The codes of problems that findings repeat."""
 _MOST_PLACES = 8
 _MOST_CONNECTIONS = 10_000
 _MOST_SERVICES = 5  # that are told one by one
