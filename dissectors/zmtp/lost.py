@@ -61,7 +61,8 @@ class LostPlace(Part):
         if opening.upgraded:
             self._begin_messages()
         else:
-            self.frames = Search(self._buffer, self._judge, opening.framing, opening.proven)
+            named = opening.forced is not None
+            self.frames = Search(self._buffer, self._judge, opening.framing, opening.proven, named)
 
     @property
     def searched(self) -> int:

@@ -24,7 +24,7 @@ from msgspec import field
 
 from dissectors.events import UNBOUNDED
 from dissectors.snapshots import Live, Part
-from dissectors.zmtp import resync
+from dissectors.zmtp import resync, turns
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.resync import Discovery
@@ -36,6 +36,8 @@ _WINDOW_LIMIT = 1 << 17
 # So many octets must come before the next attempt. On a connection known to be ZMTP, few frames are enough.
 _FEW_OCTETS = 16
 _MORE_OCTETS = 64
+# While so few segments have come, each may decide by the turns that the sides take.
+_MANY_TURNS = 16
 # So many octets are searched without a pause. After that, between two windows, only headers of long frames are looked
 # for, in so many octets at a time.
 _SEARCH_LIMIT = 1 << 20
@@ -78,6 +80,7 @@ class Search(Part):
     _judge: Live[Judge]
     framing: int = 0  # of the connection: 1, 2, or 0 if nobody knows
     known: bool = False  # the connection is ZMTP
+    named: bool = False  # the user says so
     discovery: Live[Discovery | None] = None  # where frames begin, in the octets given last
     hopeless: Live[bool] = False  # nothing speaks for it that this is ZMTP
     searched: int = 0  # octets searched before those held, or missing there
@@ -134,17 +137,20 @@ class Search(Part):
 
     def _window(self, window: bytes) -> int:
         """Look for a chain of frames that is certain enough."""
-        if len(window) < self.try_at:
-            self._buffer.need = self.try_at
-            return 0
-        found = resync.find_frames(window, self.starts, self.framing, self.known, self.cut)
+        found = self._by_turns(window, self.framing) if self.known else None
+        if found is None:
+            if len(window) < self.try_at:
+                self._wait()
+                return 0
+            found = resync.find_frames(window, self.starts, self.framing, self.known, self.cut)
         if found is not None and (self.known or self._judge(window, found)):
-            return self._discover(found)
+            return self._discover(self._by_turns(window, found.framing) or found)
         if self.ends:
             return self._follow(window, len(window))
         if len(window) < _WINDOW_LIMIT:
             more = max(_FEW_OCTETS if self.known else _MORE_OCTETS, len(window) // 2)
-            self._buffer.need = self.try_at = min(len(window) + more, _WINDOW_LIMIT)
+            self.try_at = min(len(window) + more, _WINDOW_LIMIT)
+            self._wait()
             return 0
         if self._work > _SEARCH_LIMIT:
             if self._is_hopeless():
@@ -155,6 +161,22 @@ class Search(Part):
         # Keep the later half: a chain may have begun in it.
         self.try_at = _WINDOW_LIMIT
         return self._follow(window, len(window) // 2)
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the octets held are all that is captured of a side, which began before the capture."""
+        return not self.searched and not self.segments[0].begin
+
+    def _wait(self) -> None:
+        """Wait for the octets of the next attempt; each segment may be the turn that is missing."""
+        by_turns = self.known and self._is_late and len(self.starts) < _MANY_TURNS
+        self._buffer.need = 1 if by_turns else self.try_at
+
+    def _by_turns(self, window: bytes, framing: int) -> Discovery | None:
+        """The frames of a side that takes turns with the other one; the connection is ZMTP."""
+        if not self._is_late:
+            return None
+        return turns.find(window, self.starts, [segment.seen for segment in self.segments], framing, self.named)
 
     @property
     def _work(self) -> int:
