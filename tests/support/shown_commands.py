@@ -39,6 +39,7 @@ _CAPTURES = {
     "feed.pcapng": "rec_late_subscriber.pcap",
     "day.pcapng": "m31_pcapng_file.pcapng",
     "day_00001.pcapng": "m31_pcapng_file.pcapng",
+    "night_00001.pcapng": "m31_pcapng_file.pcapng",
     "started-too-late.pcap": "net_zmtp1_gap.pcap",
     "capture.pcapng.gz": "m31_pcap_gz_file.pcap.gz",
     "tunnel.snoop": "m31_req_rep.pcap",

@@ -124,7 +124,7 @@ def diagnose(**options: Any) -> None:
 
 def _tell(stream: Any, settings: DiagnoseSettings, status: "StatusLine", findings: "Sequence[Finding]") -> None:
     """Write the findings that come or go."""
-    status.erase()
+    status.see((), findings)
     if settings.output_format == "json":
         write_structs(stream, findings)
     else:

@@ -40,8 +40,8 @@ class StatusLine:
         """Make room for other lines."""
         self._line.erase()
 
-    def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[AnyEvent]") -> None:
-        """Count events, and make room for events that are about to be shown."""
+    def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[object]") -> None:
+        """Count events, and make room for what is about to be shown."""
         if not self._visible:
             return
         if shown:
