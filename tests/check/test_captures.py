@@ -98,7 +98,8 @@ def test_init_and_check_as_commands(tmp_path: Path) -> None:
     policy = tmp_path / "policy.toml"
     done = check("--init", *names, "-o", policy, "--factor", "3")
     assert (done.status, done.out, done.err) == (0, "", "")
-    assert "within a factor of 3" in policy.read_text()
+    assert "factor" not in policy.read_text()  # it has neither rates nor latencies
+    assert "by a factor of 3" in check("--init", "fixtures/shop/none.pcap.gz", "--factor", "3").out
     assert check(*names, "--policy", policy).status == 0
     assert check("fixtures/m31_req_rep.pcap", "--policy", policy).status == 1
     assert check("--init", *names, "--factor", "3").out == policy.read_text()

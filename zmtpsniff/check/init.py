@@ -28,10 +28,7 @@ def policy_text(services: Services, sets: Sequence[str], subject: str, factor: f
     ``sets`` are the built-in sets that it keeps, ``subject`` names the captures. Rates and latencies may change by
     ``factor``.
     """
-    lines = [
-        f"# What {_comment(subject)} looks like, as zmtpsniff check --init wrote it down, with rates and latencies",
-        f"# within a factor of {factor:g}. Make it yours.",
-    ]
+    lines = [f"# What {_comment(subject)} looks like, as zmtpsniff check --init wrote it down. Make it yours."]
     if services.is_lossy:
         lines.append("# Something is missing from the capture: what it may lack is left out here.")
     if services.unseen:
@@ -47,6 +44,8 @@ def policy_text(services: Services, sets: Sequence[str], subject: str, factor: f
         keys = list(_keys(service, services, factor))
         if any(not key.startswith("#") for key in keys):
             lines += ["", "[[endpoint]]", f"address = {_toml(_escaped(service.address))}", *keys]
+    if any(re.match(r"\w+_rate = |latency = ", line) for line in lines):
+        lines.insert(1, f"# Rates and latencies may change by a factor of {factor:g}.")
     return "\n".join(lines) + "\n"
 
 
