@@ -65,3 +65,8 @@ def test_what_the_capture_does_not_show_is_not_checked(tmp_path: Path) -> None:
         "not checked: the capture does not have everything",
     )
     assert _verdict(lossy, '["capture-lossy"]', tmp_path)[0] == "failed"
+
+
+def test_advice_for_a_late_capture_names_its_port(tmp_path: Path) -> None:
+    late = without_packets("m31_req_rep.pcap", range(1, 14), tmp_path)
+    assert "`ss -K dport = 20205`" in " ".join(run("diagnose", late).stdout.split())

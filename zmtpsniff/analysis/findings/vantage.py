@@ -4,9 +4,11 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import NamedTuple
 
+from dissectors.address import port_of
 from dissectors.events import Capture, Connection, Problem
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.net.witness import Attempt
@@ -122,4 +124,6 @@ class Vantage(Inquiry):
                 f"the capture begins after {self._late.count:,} of {plural(self._zmtp, 'connection')} "
                 f"{'was' if self._late.count == 1 else 'were'} made, with {listed(self._late_servers)}"
             )
-            yield Claim("capture-late", summary, "their handshakes are not in it", self._late, self._late_servers)
+            known, port = "their handshakes are not in it", port_of(next(iter(self._late_servers)))
+            advice_here = FINDINGS["capture-late"].advice.replace("5555", str(port))
+            yield Claim("capture-late", summary, known, self._late, self._late_servers, advice=advice_here)
