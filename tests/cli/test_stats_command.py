@@ -98,6 +98,11 @@ def test_a_terminal_is_filled_but_never_overrun(columns: int) -> None:
     assert columns * 0.5 < longest <= columns
 
 
+def test_replies_behind_a_broker_are_those_of_each_leg() -> None:
+    for name, title in (("rec_proxy_ok.pcap", "all, each leg "), ("brokers/two_brokers.pcap.gz", "all, each leg ")):
+        assert any(line.startswith(title) for line in run("stats", FIXTURES / name).stdout.splitlines())
+
+
 def test_the_last_column_is_not_cut_off() -> None:
     """Addresses are on two lines, and a mechanism that differs is whole: of its connection and of its socket."""
     done = run("stats", FIXTURES / "shop" / "null.pcap.gz", env={**os.environ, "COLUMNS": "80"})

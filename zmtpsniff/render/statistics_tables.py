@@ -84,9 +84,11 @@ class _Drawing:
         self._signs = signs
         self._blocks = blocks
         self._cuts: dict[tuple[str, Pattern | None], int] = {}
+        self._has_legs = False  # programs pass on: a request has a reply on each leg
 
     def all(self, records: Sequence[AnyRecord], findings: Sequence[Finding]) -> None:
         """Draw the total and the findings, then all else in the order of the records."""
+        self._has_legs = any(isinstance(record, QueueRow) for record in records)
         self._cuts = {(cut.of, cut.pattern): cut.at_least for cut in records if isinstance(cut, CutRow)}
         for record in records:
             if isinstance(record, TotalRow):
@@ -309,7 +311,7 @@ class _Drawing:
                 of_row = [_brief(ns) if row.count >= MANY else "" for ns in (row.p50_ns, row.p95_ns, row.p99_ns)]
                 times = (_brief(row.min_ns), *(of_row if many else ()), _brief(row.max_ns))
                 name = (
-                    _lines("all", styles=("bold",))
+                    _lines("all, each leg" if self._has_legs else "all", styles=("bold",))
                     if row.service is None
                     else _lines(escape(row.service), styles=("magenta",))
                 )
