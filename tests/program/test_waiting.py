@@ -31,7 +31,8 @@ def _last_line(found: list[Finding]) -> str:
 
 
 def test_a_topic_that_was_published_before(tmp_path: Path) -> None:
-    [one] = _found("old_news", tmp_path)
+    one, late = _found("old_news", tmp_path)
+    assert (late.severity, late.code) == ("note", "subscribed-late")
     assert (one.severity, one.code, one.suggestion) == ("note", "subscription-unmatched", None)
     assert ' got nothing of the topic "weather.B" in ' in one.summary
     assert "did you mean" not in one.summary

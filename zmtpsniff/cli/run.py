@@ -62,6 +62,8 @@ def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDisse
 
 def load_renderer(output: "Output") -> None:
     """Import everything that run() needs to write what comes."""
+    if output.passes is not None:
+        import zmtpsniff.cli.empty_result  # noqa: F401
     nowhere = io.TextIOWrapper(io.BytesIO())
     make_renderer(output.format, nowhere, color="always").write([])
 

@@ -89,7 +89,7 @@ class PerfMappings:
 
     def _follow_processors(self) -> None:
         """Have a ring for each processor that is switched on; what ran on a new one until now was not told."""
-        with open(_ONLINE, encoding="ascii") as file:
+        with open(_ONLINE, encoding="utf-8") as file:
             parts = [part.split("-") for part in file.read().split(",")]
         processors = {number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)}
         for processor in self._rings.keys() - processors:

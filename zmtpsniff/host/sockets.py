@@ -142,7 +142,7 @@ def _sockets(pid: int | str, wanted: set[SocketEnds]) -> dict[SocketEnds, int]:
 def _table(pid: int | str) -> Iterator[tuple[tuple[str, str], str, int]]:
     """The sockets in the network namespace of a process: their ends as digits, their queues, their inodes."""
     for name in ("tcp", "tcp6"):
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}", encoding="ascii") as file:
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/net/{name}", encoding="utf-8") as file:
             for line in file.readlines()[1:]:
                 fields = line.split()
                 if fields[_STATE] != _TIME_WAIT:
