@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Message, Problem, Subscription
+from dissectors.events import AnyEvent, Connection, Message, Peer, Problem, Sides, Subscription
 from dissectors.problems import PROBLEMS
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
@@ -61,3 +61,30 @@ def test_a_code_of_a_plug_in_is_of_a_peer() -> None:
         **_found(Problem("note", "of-a-plug-in", "what happened", 1, 1, 1, "a:1", "b:2")),
         "protocol-violated": "error",
     }
+
+
+def _lossy(*problems: tuple[str, int]) -> list[str]:
+    """The summaries of what the capture lacks, with problems of these codes and connections."""
+    diagnosis = Diagnosis()
+    diagnosis.take([Problem("warning", code, "what happened", 1, 1, flow, "a:1", "b:2") for code, flow in problems])
+    return [one.summary for one in diagnosis.findings() if one.code == "capture-lossy"]
+
+
+def test_too_few_octets_are_no_missing_octets() -> None:
+    (few,) = _lossy(("frames-lost", 1))
+    assert few.startswith("too few octets to be sure where frames begin: 1 side")
+    (behind,) = _lossy(("capture-gap", 1), ("frames-lost", 1))
+    assert behind.startswith("the capture does not have everything")
+    assert len(_lossy(("capture-gap", 1), ("frames-lost", 2))) == 2
+
+
+@pytest.mark.parametrize(("lookalike", "is_advised"), [("ROUTER", True), (None, False)])
+def test_types_that_are_known_need_no_option(lookalike: str | None, is_advised: bool) -> None:
+    client, server = Peer("a:1", socket_type="REQ", inferred=True), Peer("b:2", socket_type="REP", inferred=True)
+    late = Connection(
+        1, "tcp", client, structs.replace(server, lookalike=lookalike), Sides(9, 9), Sides(99, 99), 1, 2, "open"
+    )
+    diagnosis = Diagnosis()
+    diagnosis.take([structs.replace(late, handshake="not-seen")])
+    (finding,) = [one for one in diagnosis.findings() if one.code == "capture-late"]
+    assert ("-d tcp.port" in finding.advice) == is_advised

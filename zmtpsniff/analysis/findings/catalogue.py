@@ -20,6 +20,12 @@ class FindingKind(NamedTuple):
     of_peers: bool = False  # what the peers of the same service did tells more
 
 
+# Advice that holds also if the user has named the types.
+AGAIN = (
+    "To see handshakes again, start the capture first and then restart a program, or cut its connections: "
+    "`ss -K dport = 5555` lets libzmq connect anew."
+)
+
 FINDINGS: dict[str, FindingKind] = {
     "endpoint-refused": FindingKind(
         "error",
@@ -355,7 +361,6 @@ FINDINGS: dict[str, FindingKind] = {
         "note",
         "The capture begins after connections were made, so that their handshakes are not in it.",
         "Connections without a SYN or a greeting.",
-        "To see handshakes again, start the capture first and then restart a program, or cut its connections: "
-        "`ss -K dport = 5555` lets libzmq connect anew. `-d tcp.port==5555,zmtp/REP` names the type of a bound socket.",
+        f"{AGAIN} `-d tcp.port==5555,zmtp/REP` names the type of a bound socket.",
     ),
 }

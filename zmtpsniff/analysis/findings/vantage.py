@@ -8,7 +8,7 @@ from dissectors.address import port_of
 from dissectors.events import Capture, Connection, Problem
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.dossier import Dossier
-from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.catalogue import AGAIN, FINDINGS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.net.witness import Attempt
@@ -32,6 +32,7 @@ _WHOLE = "Capture whole packets (`-s 0`)."
 _BOTH = "Capture on one of the two hosts, or mirror both directions."
 _ORDER = "Nothing is lost: zmtpsniff puts the octets in order. Times stay as captured."
 _FILE = "Copy the file again; a capturing program that is killed leaves its last record unfinished."
+_LONGER = "Capture longer, or give the type of the bound socket: `-d tcp.port==5555,zmtp/REP`."
 _DISORDER, _CLOCKS = "capture-disorder", "clocks-differ"  # hide nothing, and are told with what does
 _LOSSES = {
     "capture-gap": _Loss("octets are missing", _BUFFER),
@@ -65,6 +66,9 @@ class Vantage(Inquiry):
         self._begun: Ledger[int, None] = Ledger(NoneType, _FLOWS)  # flows whose beginning is in the capture
         self._late = Occurrences()
         self._late_servers: dict[str, None] = {}
+        self._is_named = True  # -d would tell no type of a bound socket of these connections
+        self._holed: Ledger[int, None] = Ledger(NoneType, _FLOWS)  # flows of which octets are missing
+        self._unsure = Occurrences()  # sides without a hole, and with too few octets to find frames
         self._zmtp = 0
         self._dropped = 0
         self._clocks = ""  # by how much they differ, in words
@@ -76,7 +80,11 @@ class Vantage(Inquiry):
             return
         if event.code == _CLOCKS:
             self._clocks = event.detail
-        if kind.blinds == "rest" or event.code in (_DISORDER, _CLOCKS):  # "beginning": capture-late tells that
+        if event.code == "frames-lost" and event.flow is not None and event.flow not in self._holed.entries:
+            self._unsure.add(event.time_ns, event.packet, event.flow)
+        elif kind.blinds == "rest" or event.code in (_DISORDER, _CLOCKS):  # "beginning": capture-late tells that
+            if event.flow is not None and kind.blinds == "rest":
+                self._holed.put(event.flow, None)
             self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -87,6 +95,7 @@ class Vantage(Inquiry):
         """Count connections that were made before the capture began."""
         self._zmtp += 1
         if event.handshake == "not-seen" and event.flow not in self._begun.entries:
+            self._is_named = self._is_named and event.server.socket_type is not None and event.server.lookalike is None
             self._late.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
             if len(self._late_servers) < 100:
                 self._late_servers[event.server.address] = None
@@ -119,11 +128,21 @@ class Vantage(Inquiry):
                     summary = f"the clocks of the capture differ: {self._clocks}"
             known = "the capture file and TCP's sequence numbers say so"
             yield Claim("capture-lossy", summary, known, seen, [], advice=" ".join(filter(None, advice)) or _ORDER)
+        port = str(port_of(next(iter(self._late_servers), "0.0.0.0:5555")))
+        if self._unsure.count:
+            summary = (
+                f"too few octets to be sure where frames begin: {plural(self._unsure.count, 'side')} of connections "
+                "that were open before the capture, of which nothing is shown"
+            )
+            known = "the capture has all their octets since it began, and nothing proves which are frames"
+            longer = "Capture longer." if self._is_named else _LONGER.replace("5555", port)
+            yield Claim("capture-lossy", summary, known, self._unsure, [], advice=longer)
         if self._late.count:
             summary = (
                 f"the capture begins after {self._late.count:,} of {plural(self._zmtp, 'connection')} "
                 f"{'was' if self._late.count == 1 else 'were'} made, with {listed(self._late_servers)}"
             )
-            known, port = "their handshakes are not in it", port_of(next(iter(self._late_servers)))
-            advice_here = FINDINGS["capture-late"].advice.replace("5555", str(port))
+            known = "their handshakes are not in it"
+            late_words = AGAIN if self._is_named else FINDINGS["capture-late"].advice
+            advice_here = late_words.replace("5555", port)
             yield Claim("capture-late", summary, known, self._late, self._late_servers, advice=advice_here)
