@@ -2,7 +2,8 @@
 
     sudo python benchmarks/keys.py [--seconds 60] [--programs 0,100,2000] [--handshakes 500] [--quick]
 
-What is measured, and what it needs, is described in benchmarks/README.md.
+What is measured, and what it needs, is described in benchmarks/README.md. docs/curve.md gets
+the first table, of what it costs.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ RESULTS = HERE / "LIVE.md"
 SOURCE = HERE.parent / "tests" / "support" / "curve_once.c"
 STATIC = HERE / "work" / "keys" / "static"
 BEGIN = "<!-- keys: to the end of the page -->"
+PRICES = HERE.parent / "docs" / "curve.md"
+PRICES_BEGIN, PRICES_END = "<!-- benchmarks: begin -->", "<!-- benchmarks: end -->"
 SETTLED_S = 20.0  # after a start, and after programs have come
 PATIENCE_S = 5.0  # that a program keeps its connection open for whoever looks for its key
 COPIES = 50
@@ -339,9 +342,13 @@ def part(page: str) -> str:
 
 
 def write(text: str) -> None:
-    """Put the tables into LIVE.md."""
+    """Put the tables into LIVE.md, and the first one, what it costs, into the page on CURVE."""
     page = RESULTS.read_text().removesuffix(part(RESULTS.read_text())).rstrip()
     RESULTS.write_text(f"{page}\n\n{BEGIN}\n\n**Keys of CURVE**, written by `benchmarks/keys.py`. {text}\n")
+    table = text.split("\n\n")[1]
+    before, _, rest = PRICES.read_text().partition(PRICES_BEGIN)
+    after = rest.partition(PRICES_END)[2]
+    PRICES.write_text(f"{before}{PRICES_BEGIN}\n\n{table}\n\n{PRICES_END}{after}")
 
 
 if __name__ == "__main__":

@@ -178,6 +178,14 @@ def test_the_readme_has_figures_of_the_whole_report() -> None:
     assert [figure for figure in figures if figure not in report] == []
 
 
+def test_the_page_on_curve_has_the_measured_price_of_keys() -> None:
+    _, _, rest = (PROJECT / "docs" / "curve.md").read_text().partition("<!-- benchmarks: begin -->\n\n")
+    table, end, _ = rest.partition("\n\n<!-- benchmarks: end -->")
+    assert end
+    assert table.startswith("| Beside ")
+    assert table in (PROJECT / "benchmarks" / "LIVE.md").read_text()
+
+
 def test_every_finding_is_on_its_page() -> None:
     page = (PROJECT / "docs" / "diagnose.md").read_text()
     assert [code for code in FINDINGS if f"`{code}`" not in page] == []
