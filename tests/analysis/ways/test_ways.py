@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Message, Place
@@ -150,6 +150,7 @@ def of_world(world: BrokerWorld) -> list[Way]:
     workers=st.lists(st.sampled_from(["REP", "DEALER"]), min_size=1, max_size=3),
     script=SCRIPTS,
 )
+@example(clients=["rel"], workers=["DEALER"], script=[("ask", 0, 0), ("forward", 0, 1)] * 2 + [("answer", 0, 0)])
 def test_no_certain_leg_is_wrong(clients: list[str], workers: list[str], script: list[Any]) -> None:
     """All bodies are the same: nothing but envelopes tells the messages apart."""
     world = BrokerWorld(clients, workers)

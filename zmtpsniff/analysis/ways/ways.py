@@ -474,7 +474,8 @@ class Ways:
                 and job.leg.dst == leg.src
                 and job.routing_id in hop.frames[:-1]
             ):
-                job.way.add(hop, job, "envelope", certain=True, reply=True)  # one more part of the answer
+                # One more part of the answer, or the answer to a request before with the same envelope.
+                job.way.add(hop, job, "envelope", certain=_is_alone(job), reply=True)
             else:
                 self._ask(hop)
         self._held.add(hop)  # its receiver may pass it on
@@ -619,6 +620,12 @@ def _proves(before: Hop, hop: Hop) -> bool:
 def _is_housekeeping(payload: Payload) -> bool:
     """Whether a message is of a broker and its worker alone (7/MDP, 18/MDP)."""
     return payload.protocol == "mdp" and payload.fields.get("command") in _HOUSEKEEPING
+
+
+def _is_alone(job: Hop) -> bool:
+    """Whether no other request that waits for its answer came over the same two connections."""
+    given = islice(reversed(job.line.given), _GIVEN)
+    return not any(one is not job and one.routing_id == job.routing_id for one in given)
 
 
 def _envelope_of(hop: Hop) -> int:
