@@ -151,6 +151,12 @@ def of_world(world: BrokerWorld) -> list[Way]:
     script=SCRIPTS,
 )
 @example(clients=["rel"], workers=["DEALER"], script=[("ask", 0, 0), ("forward", 0, 1)] * 2 + [("answer", 0, 0)])
+@example(
+    clients=["req", "req"],
+    workers=["REP"],
+    script=[("ask", 0, 0), ("ask", 1, 0), ("forward", 0, 1), ("forward", 0, 1), ("answer", 0, 0), ("answer", 0, 0)]
+    + [("back", 0, 0), ("back", 0, 1)],
+)
 def test_no_certain_leg_is_wrong(clients: list[str], workers: list[str], script: list[Any]) -> None:
     """All bodies are the same: nothing but envelopes tells the messages apart."""
     world = BrokerWorld(clients, workers)

@@ -148,7 +148,8 @@ class Envelopes:
         self.ids = RoutingIds()
         self._held = held
         self._waiting: deque[_Piece] = deque(maxlen=_WAITING)
-        self.has_learnt = False  # since the last look at those that wait
+        self._guessed: list[tuple[Hop, Join]] = []  # legs that waited, and their most likely places
+        self.has_learnt = False  # or guessed, since the last look at those that wait
 
     def find(self, hop: Hop, asked: Hop | None) -> Join | None:
         """The message that another one passes on. None if there is nothing, or if several connections may have its id.
@@ -187,7 +188,7 @@ class Envelopes:
                 return self._settle(hop, [one for one in options if one.flow in flows])
             self._waiting.append(_Piece(hop, routing_id, options))
             return None
-        return self._settle(hop, options) if len(flows) == 1 else None
+        return self._guess(hop, options) if len(flows) == 1 else None
 
     def _option(self, hop: Hop, before: Hop) -> Join | None:
         """The message before, if this one may pass it on, with the id that the connection would have."""
@@ -233,13 +234,32 @@ class Envelopes:
         join = options[0]
         if hop.leg.time_ns - join.before.leg.time_ns > _DROPPED_NS:
             join = options[-1]  # those before it were dropped
+        # Two messages may have one id. But where the message is in doubt because of the ids, its id is, too.
+        proves_id = not join.before.is_doubtful and all(one.routing_id == join.routing_id for one in options)
         if len(options) > 1:
             for one in options:
                 one.before.is_doubtful = True  # whichever is left
-        if not self.ids.is_known(join.flow, join.routing_id):
+        if proves_id and not self.ids.is_known(join.flow, join.routing_id):
             self.ids.learn(join.flow, hop.leg.src if join.is_back else join.before.leg.dst, join.routing_id)
             self.has_learnt = True
         self._held.remove(join.before)
+        return join
+
+    def _guess(self, hop: Hop, options: list[Join]) -> Join:
+        """Take one of several replies, each with the id of a connection that may be the one of ``hop``.
+
+        The request of that reply begins a piece, too. Its place is as doubtful, and so is that of each piece that may
+        have been the one instead.
+        """
+        join = self._settle(hop, options)
+        first = join.before.way.first
+        for piece in self._waiting:
+            mine = [one for one in piece.options if one.flow == join.flow]
+            for one in piece.options if mine else ():
+                one.before.is_doubtful = True
+            if mine and piece.hop is first:
+                self._guessed.append((piece.hop, mine[0]))
+                self.has_learnt = True
         return join
 
     def _may_answer(self, reply: Hop, asked: Hop) -> bool:
@@ -252,8 +272,14 @@ class Envelopes:
     def settled(self) -> Iterator[tuple[Hop, Join]]:
         """Legs that waited, and whose place is known now."""
         self.has_learnt = False
+        guessed, self._guessed = self._guessed, []
+        for hop, join in guessed:
+            self._held.remove(join.before)
+            yield hop, join
         rest: list[_Piece] = []
         for piece in self._waiting:
+            if piece.hop is not piece.hop.way.first:
+                continue  # its place was guessed
             left = [one for one in piece.options if not one.before.is_passed]
             known = [one for one in left if self.ids.is_known(one.flow, piece.routing_id)]
             if not known and len({one.flow for one in left}) == 1:
