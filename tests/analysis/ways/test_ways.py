@@ -154,8 +154,14 @@ def of_world(world: BrokerWorld) -> list[Way]:
 @example(
     clients=["req", "req"],
     workers=["REP"],
-    script=[("ask", 0, 0), ("ask", 1, 0), ("forward", 0, 1), ("forward", 0, 1), ("answer", 0, 0), ("answer", 0, 0)]
-    + [("back", 0, 0), ("back", 0, 1)],
+    script=[
+        ("ask", 0, 0),
+        ("ask", 1, 0),
+        *[("forward", 0, 1)] * 2,
+        *[("answer", 0, 0)] * 2,
+        ("back", 0, 0),
+        ("back", 0, 1),
+    ],
 )
 def test_no_certain_leg_is_wrong(clients: list[str], workers: list[str], script: list[Any]) -> None:
     """All bodies are the same: nothing but envelopes tells the messages apart."""
