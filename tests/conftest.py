@@ -23,15 +23,17 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # What tests share says what it compared, too, if it fails. So nothing here may have imported any of it before.
 pytest.register_assert_rewrite("tests.support", "tests.world")
 
-from tests.support.examples import EXPLORES, examples  # noqa: E402
+from tests.support.examples import PROFILE, examples  # noqa: E402
 
 # No test is about how long something takes, or its examples take to be made, for a machine that does much else may be
 # slow. By default hypothesis takes the same examples each time, so that a test that fails has found something that the
-# last change did; "explore" takes others each time and more of them, and remembers those that fail.
+# last change did. "thorough" takes more of the same, for .ci/run: luck refuses no change. "explore" takes others each
+# time and remembers those that fail, for tests.soak and by hand: more of the same find nothing new.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", _PATIENT, derandomize=True, max_examples=examples(100))
+settings.register_profile("thorough", _PATIENT, derandomize=True)
 settings.register_profile("explore", _PATIENT, derandomize=False)
-settings.load_profile("explore" if EXPLORES else "same")
+settings.load_profile(PROFILE)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

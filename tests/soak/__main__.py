@@ -1,12 +1,13 @@
 """Run the README's test command many times: ``python -m tests.soak --runs 10 --load``, from the top of the repository.
 
-Each run has an order of its own, whose seed it prints. All is `nice`, also the busy loops of ``--load``: they take what
-the tests would have, and leave other programs alone. ``--clone`` does all of the README's command in a new clone, in a
-folder that only its owner may enter; with ``--user`` that is another user. ``--without tshark`` hides a program, and
-``--without java`` leaves out the package that brings one, too.
+Each run has an order and examples of hypothesis of its own, whose seed it prints; ``HYPOTHESIS_PROFILE=same`` takes the
+examples of each day. All is `nice`, also the busy loops of ``--load``: they take what the tests would have, and leave
+other programs alone. ``--clone`` does all of the README's command in a new clone, in a folder that only its owner may
+enter; with ``--user`` that is another user. ``--without tshark`` hides a program, and ``--without java`` leaves out the
+package that brings one, too.
 
-It prints a line for each run, and one for each test that failed, with what repeats its order. The exit status is 0 if
-no test failed. What pytest said is in ``.ci/soak/``.
+It prints a line for each run, and one for each test that failed, with what repeats its order and examples. The exit
+status is 0 if no test failed. What pytest said is in ``.ci/soak/``.
 """
 
 import argparse
@@ -91,7 +92,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description="Runs the tests many times.")
     parser.add_argument("--runs", type=int, default=1, metavar="N")
     parser.add_argument("--load", action="store_true", help=f"beside {_LOOPS_PER_CORE} busy loops a core")
-    parser.add_argument("--seed", type=int, default=random.randrange(1, 1 << 30), help="of the first run's order")
+    parser.add_argument("--seed", type=int, default=random.randrange(1, 1 << 30), help="of the first run")
     parser.add_argument("--clone", action="store_true", help="in a new clone of the last commit, in a private folder")
     parser.add_argument("--user", type=pwd.getpwnam, metavar="NAME", help="as this user, in a clone; needs root")
     parser.add_argument("--without", action="append", default=[], metavar="PROGRAM", help="hide a program")
@@ -107,7 +108,7 @@ def _readme_command(without: list[str]) -> str:
 
 @contextmanager
 def _place(options: argparse.Namespace, prepare: str) -> Iterator[Place]:
-    environment = {**os.environ, "ZMTPSNIFF_CAPTURES": str(CAPTURES.resolve())}
+    environment = {"HYPOTHESIS_PROFILE": "explore", **os.environ, "ZMTPSNIFF_CAPTURES": str(CAPTURES.resolve())}
     if options.user:
         environment["PATH"] = _USERS_PATH
     with ExitStack() as stack:
@@ -144,7 +145,8 @@ def _programs_without(hidden: list[str], path: str) -> Iterator[str]:
 def _run(place: Place, test: str, seed: int, load: bool) -> list[str]:
     """Run all tests once; returns those that failed."""
     log = _LOGS / f"{seed}.log"
-    command = f"exec {test} -p tests.soak.order --order {seed} -rfEs -o faulthandler_timeout={_LONGEST // 4}"
+    seeds = f"-p tests.soak.order --order {seed} --hypothesis-seed {seed}"
+    command = f"exec {test} {seeds} -rfEs -o faulthandler_timeout={_LONGEST // 4}"
     start = time.monotonic()
     with ExitStack() as stack:
         if load:

@@ -10,18 +10,15 @@ from _pytest.mark.structures import ParameterSet
 
 T = TypeVar("T")
 
-EXPLORES = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
-"""Whether hypothesis takes other examples each time, as ``.ci/run`` does."""
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
+"""Hypothesis' choices: ``same``, ``thorough`` or ``explore``; ``tests/conftest.py`` says what each is for."""
 
 _SHARE = 4
 
 
 def examples(count: int) -> int:
-    """As many as that when hypothesis explores, a quarter of them otherwise, which are the same ones each time.
-
-    More of the same examples find nothing that they did not find yesterday.
-    """
-    return count if EXPLORES else max(5, count // _SHARE)
+    """As many as that by the profiles ``thorough`` and ``explore``, a quarter of them by ``same``."""
+    return max(5, count // _SHARE) if PROFILE == "same" else count
 
 
 def sampled(values: Iterable[T], share: int = _SHARE) -> "list[T | ParameterSet]":
