@@ -94,6 +94,17 @@ class BrokerWorld:
                 self.truth[reply] = self.first[reply] = asked
                 self.waits[client] = False
 
+    def seen_from(self, packet: int) -> list[AnyEvent]:
+        """The messages of a capture that begins behind this packet; the user has declared all types."""
+        kinds = {(flow, False): kind for flow, kind in enumerate(self.workers, 100)}
+        kinds |= {(flow, True): "DEALER" for flow in range(100, 100 + len(self.workers))}
+        for flow, kind in enumerate(self.kinds):
+            kinds[flow, False], kinds[flow, True] = "DEALER" if kind == "dealer" else "REQ", "ROUTER"
+        seen = [event for event in self.events if isinstance(event, Message) and event.packet > packet]
+        for event in seen:
+            event.socket_type = kinds[event.flow, event.src == "b:1"]
+        return list(seen)
+
     def play(self, script: list[Step]) -> None:
         """Do one thing after the other."""
         for what, who, chance in script:

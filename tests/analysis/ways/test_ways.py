@@ -137,10 +137,9 @@ def test_a_client_that_asks_on_and_on_costs_no_memory(in_order: bool) -> None:
     assert kept[-1] == kept[3] < 200
 
 
-def of_world(world: BrokerWorld) -> list[Way]:
-    events: list[AnyEvent] = Patterns().take(world.events)
+def of_world(events: list[AnyEvent]) -> list[Way]:
     ways = Ways()
-    found = ways.take(events) + ways.finish()
+    found = ways.take(Patterns().take(events)) + ways.finish()
     return [record for way in found if (record := ways.record(way)) is not None]
 
 
@@ -168,7 +167,7 @@ def test_no_certain_leg_is_wrong(clients: list[str], workers: list[str], script:
     world = BrokerWorld(clients, workers)
     world.play(script)
     told = set()
-    for way in of_world(world):
+    for way in of_world(world.events):
         first = way.legs[0].packet
         for leg in way.legs:
             assert leg.packet not in told
@@ -182,7 +181,7 @@ def test_ids_that_nobody_announced_are_found_out() -> None:
     for _ in range(2):  # both ask the same at a time: which is which, nobody knows yet
         world.play([("ask", 0, 1), ("ask", 1, 1), ("forward", 0, 1), ("forward", 0, 1)])
         world.play([("answer", 0, 1), ("back", 0, 1), ("answer", 0, 1), ("back", 0, 1)])
-    ways = of_world(world)
+    ways = of_world(world.events)
     assert [len(way.legs) for way in ways] == [4, 4, 4, 4]
     for way in ways:
         assert {world.first[leg.packet] for leg in way.legs} == {way.legs[0].packet}

@@ -1,11 +1,16 @@
 """Ways in captures that begin when the connections are there already. The types are those that the user declares."""
 
 from collections import defaultdict
+from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from dissectors.events import Message
-from tests.analysis.ways.test_ways import BROKERS, message_of, number, traced
+from tests.analysis.ways.test_ways import BROKERS, message_of, number, of_world, traced
+from tests.support.broker_world import SCRIPTS, BrokerWorld
+from tests.support.examples import examples
 from tests.support.late_captures import events_of, without_beginnings
 from tests.support.settings import RELATIONS
 from zmtpsniff.analysis.ways.ways import Ways
@@ -41,3 +46,27 @@ def test_what_is_answered_is_never_said_to_be_unanswered(share: float, least: in
         assert way.ended is None
         joined += len(way.legs) == legs_of[numbers.pop()] > 2
     assert joined >= least
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(
+    clients=st.lists(st.sampled_from(["req", "rel", "correlate", "dealer"]), min_size=1, max_size=4),
+    workers=st.lists(st.sampled_from(["REP", "DEALER"]), min_size=1, max_size=3),
+    script=SCRIPTS,
+    begin=st.integers(0, 20),
+)
+@example(
+    clients=["rel"],
+    workers=["REP"],
+    script=[*[("ask", 0, 0)] * 3, *[("forward", 0, 1)] * 2, *[("answer", 0, 0)] * 2, ("back", 0, 1)],
+    begin=6,
+)
+def test_messages_before_the_capture_make_no_certain_leg_wrong(
+    clients: list[str], workers: list[str], script: list[Any], begin: int
+) -> None:
+    """All bodies are the same, so a message that nobody saw may be the one that is passed on or answered."""
+    world = BrokerWorld(clients, workers)
+    world.play(script)
+    for way in of_world(world.seen_from(begin)):
+        if all(leg.certain for leg in way.legs):
+            assert len({world.first[leg.packet] for leg in way.legs}) == 1

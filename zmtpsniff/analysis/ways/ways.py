@@ -53,10 +53,13 @@ _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 class _Connection:
     """A connection while it lasts."""
 
-    __slots__ = ("dossier", "lines", "unseen")
+    __slots__ = ("dossier", "in_step", "last_asked", "lines", "unseen")
 
     def __init__(self, dossier: Dossier) -> None:
         self.dossier = dossier
+        # Of a late one: its last request, and whether such a one got its reply, so that nothing older is under way.
+        self.last_asked: Hop | None = None
+        self.in_step = False
         self.lines: dict[str, Line] = {}  # by sender
         self.unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
 
@@ -456,7 +459,10 @@ class Ways:
         else:
             asked = self._hops.get((leg.flow, request, request_part)) if request else None
             join = self._envelopes.find(hop, asked)
-            is_certain = join is not None and not join.before.is_doubtful
+            is_certain = join is not None and not join.before.is_doubtful and self._proves(hop, join)
+            if asked is not None and hop.line.is_late:
+                connection = self._connections[leg.flow]
+                connection.in_step = connection.in_step or connection.last_asked is asked
             if self._envelopes.has_learnt:
                 for piece, its_join in self._envelopes.settled():
                     self._join_piece(piece, its_join)
@@ -482,6 +488,11 @@ class Ways:
         if not leg.reply:
             self._lanes.receive(hop)
         self._hops[leg.flow, leg.packet, leg.part] = hop
+
+    def _proves(self, hop: Hop, join: Join) -> bool:
+        """Whether the envelope tells that no message before the capture is the one that was passed on."""
+        line = hop.line if join.is_back else join.before.line
+        return not line.is_late or self._connections[join.flow].in_step or len(hop.tokens) > 0
 
     def _given(self, hop: Hop) -> Hop | None:
         """The request that was passed on over the connection of a reply, if the numbers and ids in both tell which.
@@ -558,8 +569,12 @@ class Ways:
     def _ask(self, hop: Hop) -> None:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
-        if hop.line.is_late and (asker := self._connections[hop.leg.flow].lines.get(hop.leg.dst)) is not None:
-            asker.stray_ns = max(asker.stray_ns, hop.leg.time_ns)
+        if hop.line.is_late:
+            connection = self._connections[hop.leg.flow]
+            connection.last_asked = hop
+            asker = connection.lines.get(hop.leg.dst)
+            if asker is not None:
+                asker.stray_ns = max(asker.stray_ns, hop.leg.time_ns)
         if hop.line.src_kind == "DEALER":
             self._lanes.expect(hop.line.src_host)
         outer = self._lanes.asks(way)
