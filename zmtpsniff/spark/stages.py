@@ -29,6 +29,7 @@ from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
+from zmtpsniff.errors import Error, one_line
 from zmtpsniff.net.notices import Notice
 
 _PACKAGES = (
@@ -89,6 +90,10 @@ def shared(name: str) -> Any:
 
 
 _OURS = {function.__name__: function for function in (method, blank, shared)}
+
+
+class UnkeptStageError(Error):
+    """A stage has something that no state can name, such as a lambda; the text is one line that names the stage."""
 
 
 class _Pickler(pickle.Pickler):
@@ -201,7 +206,7 @@ class Stages:
         return [] if self.ways is None else self._told(self.ways.finish(now_ns))
 
     def state(self) -> bytes:
-        """The state for the next run."""
+        """The state for the next run; raises UnkeptStageError."""
         stages = (self.patterns, self.payloads), self.diagnosis, self.ways
         octets = msgspec.msgpack.encode((_SEED, *map(_saved, stages)))
         return sha256(octets).digest() + octets
@@ -209,7 +214,11 @@ class Stages:
 
 def _saved(stage: Any) -> bytes:
     out = io.BytesIO()
-    _Pickler(out).dump_all(stage)
+    try:
+        _Pickler(out).dump_all(stage)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:  # whichever Python raises for such an object
+        names = " or ".join(type(one).__name__ for one in (stage if isinstance(stage, tuple) else (stage,)))
+        raise UnkeptStageError(f"the stage {names} cannot be kept for the next run: {one_line(error)}") from error
     return out.getvalue()
 
 

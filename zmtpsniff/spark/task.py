@@ -14,6 +14,7 @@ from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import Batch
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import Shard, ShardRows
+from zmtpsniff.spark.stages import UnkeptStageError
 from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
@@ -62,7 +63,7 @@ class Job(msgspec.Struct, frozen=True):
 
 
 def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
-    """Dissect shards; raises TaskError if nothing can be written, or no state be read."""
+    """Dissect shards; raises TaskError if nothing can be written, or no state be made."""
     spare_collector()
     writer = TableWriter(job.folder, job.prefix)
     unreadable: list[str] = []
@@ -74,6 +75,9 @@ def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
     except OSError as error:
         writer.discard()
         raise TaskError(f"--output {job.folder}: {gethostname()} says: {one_line(error)}") from error
+    except UnkeptStageError as error:
+        writer.discard()
+        raise TaskError(str(error)) from error
 
 
 def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type, ...] | None = None) -> Iterator[Batch]:
