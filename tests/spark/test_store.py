@@ -32,12 +32,14 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow.fs import FileSelector
 
 from tests.spark.local_job import take
-from tests.spark.spark_tables import assert_places, by_series, cut, expected, read_tables
+from tests.spark.spark_tables import assert_places, by_series, cut, expected, later, read_tables
 from tests.world.tap import load
 from zmtpsniff.capture.locations import LocationError, file_system
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import job, maintenance, store, tables, writer
 from zmtpsniff.spark.maintenance import optimize
+from zmtpsniff.spark.report.snapshot import open_snapshot
+from zmtpsniff.spark.rows import SCHEMAS
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.store import ConflictError, Store
@@ -356,23 +358,46 @@ def test_readers_see_whole_runs_only(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- later versions
 
 
-def test_a_later_version_has_more_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wanted = series(tmp_path / "in", 2, NAMES[:1])
-    (files,) = wanted.values()
-    columns = tables.TABLES["messages"]
-    monkeypatch.setitem(tables.TABLES, "messages", tuple(one for one in columns if one.name != "socket_type"))
-    from zmtpsniff.spark import rows
-
-    monkeypatch.setitem(rows.SCHEMAS, "messages", tables.arrow_schema("messages"))
-    take(files[:1], tmp_path / "out")
-    assert "socket_type" not in DeltaTable(str(tmp_path / "out" / "messages")).to_pyarrow_table().column_names
+@pytest.mark.parametrize(
+    ("table", "column", "capture"),
+    [("messages", "socket_type", "m31_pub_sub.pcap"), ("findings", "problem", "bad_http_on_zmq_port.pcap")],
+)
+def test_a_later_version_has_more_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, column: str, capture: str
+) -> None:
+    files = [later(FIXTURES / capture, by_ns, tmp_path / f"{by_ns}.pcapng") for by_ns in (0, 10**12)]
+    columns = tables.TABLES[table]
+    monkeypatch.setitem(tables.TABLES, table, tuple(one for one in columns if one.name != column))
+    monkeypatch.setitem(SCHEMAS, table, tables.arrow_schema(table))
+    output = tmp_path / "out"
+    take(files[:1], output, series="file")
+    assert column not in DeltaTable(str(output / table)).to_pyarrow_table().column_names
     monkeypatch.undo()
-    take(files, tmp_path / "out")
-    found = read_tables(tmp_path / "out")["messages"]
-    assert {(row["file"] == str(files[0]), row["socket_type"] is None) for row in found} == {
-        (True, True),
-        (False, False),
-    }
+    with open_snapshot(str(output)) as snapshot:  # who only reads changes nothing
+        assert {row[column] for row in snapshot.rows(f"SELECT {column} FROM {table}")} == {None}
+    take(files, output, series="file")
+    for _ in range(2):
+        found = read_tables(output)[table]
+        assert {(row["series"] == str(files[0]), row[column] is None) for row in found} >= {
+            (True, True),
+            (False, False),
+        }
+        assert not [row for row in found if row["series"] == str(files[0]) and row[column] is not None]
+        optimize(str(output))
+
+
+def test_a_column_that_has_another_type_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = tuple(one._replace(sql="BIGINT") if one.name == "peers" else one for one in tables.TABLES["findings"])
+    monkeypatch.setitem(tables.TABLES, "findings", others)
+    Store(str(tmp_path)).open()
+    monkeypatch.undo()
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    said = (
+        "/findings: another version of zmtpsniff wrote this table, where peers has another type; choose another folder"
+    )
+    with pytest.raises(SparkError, match=f"{said}$"):
+        take([FIXTURES / "m31_pub_sub.pcap"], tmp_path)
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 # ---------------------------------------------------------------------- tables and files of others

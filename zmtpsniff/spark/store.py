@@ -79,12 +79,13 @@ class Store:
         with self.at_work():
             names = (*TABLES, STATES)
             known = {name: self._known(name) for name in names}
+            new = {name: self._new_columns(name, table) for name, table in known.items() if table is not None}
             make_parent(self._system, f"{self._root}/_")
             for name, table in known.items():
                 if table is None:
                     self._create(name)
-                else:
-                    _add_columns(table, _schema(name))
+                elif new[name]:
+                    table.alter.add_columns(new[name])
             self._complete(self.last_commit())
 
     @contextmanager
@@ -102,6 +103,22 @@ class Store:
         if table is None and set(files) - {"_delta_log"}:
             raise SparkError(f"{self.location}/{name}: has files that zmtpsniff did not write; choose another folder")
         return table
+
+    def _new_columns(self, name: str, table: DeltaTable) -> list[Field]:
+        """The columns that a table of an earlier version lacks, and that are null in its rows.
+
+        Raises SparkError if it has a column of another type.
+        """
+        known = {field.name: field.type for field in table.schema().fields}
+        fields = Schema.from_arrow(_schema(name)).fields
+        other = [field.name for field in fields if known.get(field.name, field.type) != field.type]
+        if other:
+            raise SparkError(
+                f"{self.location}/{name}: another version of zmtpsniff wrote this table, where {', '.join(other)} has "
+                "another type; choose another folder"
+            )
+        new = [field for field in fields if field.name not in known]
+        return [Field(field.name, field.type, nullable=True, metadata=field.metadata) for field in new]
 
     def _names(self, name: str) -> list[str]:
         """The files and folders in the folder of a table."""
@@ -293,16 +310,6 @@ def _schema(name: str) -> pa.Schema:
 
 def _partition(name: str) -> list[str]:
     return [] if name == STATES else [PARTITION]
-
-
-def _add_columns(table: DeltaTable, schema: pa.Schema) -> None:
-    """Add the columns of a later version to a table. They are null in its rows."""
-    known = {field.name for field in table.schema().fields}
-    new = [field for field in Schema.from_arrow(schema).fields if field.name not in known]
-    if new:
-        table.alter.add_columns(
-            [Field(field.name, field.type, nullable=True, metadata=field.metadata) for field in new]
-        )
 
 
 def _change(
