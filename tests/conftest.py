@@ -4,6 +4,7 @@ import gc
 import importlib.util
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # Tests start many programs: each would compile all of zmtpsniff for itself.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell starts what it puts into the background deaf to Ctrl-C, with all that this starts; tests end captures by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What tests share says what it compared, too, if it fails. So nothing here may have imported any of it before.
 pytest.register_assert_rewrite("tests.support", "tests.world")

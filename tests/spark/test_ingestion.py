@@ -35,11 +35,11 @@ def captures() -> list[Path]:
     return found
 
 
-def series(folder: Path, pieces: Sequence[int]) -> dict[str, list[Path]]:
-    """Every capture, whole and cut into so many files at random places: a folder each, with its files."""
+def series(folder: Path, pieces: Sequence[int], share: int) -> dict[str, list[Path]]:
+    """Every so many-th capture, whole and cut into so many files at random places: a folder each, with its files."""
     random_places = random.Random(6)
     found: dict[str, list[Path]] = {}
-    for path in captures():
+    for path in captures()[::share]:
         count = len(load(path))
         for number in pieces:
             if number > 1 and count < 2:
@@ -55,8 +55,10 @@ def series(folder: Path, pieces: Sequence[int]) -> dict[str, list[Path]]:
     return found
 
 
-def assert_tables_equal_read(session: Any, folder: Path, pieces: Sequence[int], shards: int | None = None) -> None:
-    wanted = series(folder / "in", pieces)
+def assert_tables_equal_read(
+    session: Any, folder: Path, pieces: Sequence[int], shards: int | None = None, share: int = 1
+) -> None:
+    wanted = series(folder / "in", pieces, share)
     take([folder / "in"], folder / "out", session, rules=RULES, shards=shards)
     tables = read_tables(folder / "out")
     assert_places(tables)
@@ -72,11 +74,14 @@ def assert_tables_equal_read(session: Any, folder: Path, pieces: Sequence[int], 
 
 
 @pytest.mark.parametrize(
-    ("pieces", "shards"),
-    [((5,), None), *(pytest.param(*case, marks=pytest.mark.slow) for case in (((1, 2), None), ((5, 20), 3)))],
+    ("pieces", "shards", "share"),
+    [
+        ((5,), None, 4),
+        *(pytest.param(*case, 1, marks=pytest.mark.slow) for case in (((1, 2, 5), None), ((5, 20), 3))),
+    ],
 )
-def test_tasks_equal_read(tmp_path: Path, pieces: Sequence[int], shards: int | None) -> None:
-    assert_tables_equal_read(local_session(), tmp_path, pieces, shards)
+def test_tasks_equal_read(tmp_path: Path, pieces: Sequence[int], shards: int | None, share: int) -> None:
+    assert_tables_equal_read(local_session(), tmp_path, pieces, shards, share)
 
 
 @pytest.mark.slow

@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
@@ -14,7 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import zmtpsniff
+from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'zmtpsniff[spark]'")
@@ -223,8 +223,7 @@ def test_an_error_is_one_line(tables: Path, tmp_path: Path) -> None:
     for file in (tmp_path / "damaged" / "messages").rglob("*.parquet"):
         file.write_bytes(b"no Parquet")
     for folder, said in (("nowhere", "there are no tables"), ("damaged", "")):
-        program = [sys.executable, "-m", "zmtpsniff", "spark", "report", str(tmp_path / folder)]
-        done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+        done = run("spark", "report", tmp_path / folder)
         assert (done.returncode, done.stdout) == (2, "")
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"zmtpsniff: {tmp_path / folder}: {said}")
@@ -255,17 +254,19 @@ def comparable(results: Results) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "app_majordomo_mdp01.pcap",
-        "draft_radio_dish_tcp.pcap",
-        "m31_pub_sub.pcap",
-        "m31_req_rep.pcap",
-        "net_zmtp1_gap.pcap",
-        "rec_multipart_client.pcap",
-        "rec_odd_subscriptions.pcap",
-        "rec_proxy.pcap",
-        "rec_relaxed_request.pcap",
-    ],
+    sampled(
+        [
+            "rec_proxy.pcap",
+            "draft_radio_dish_tcp.pcap",
+            "m31_pub_sub.pcap",
+            "m31_req_rep.pcap",
+            "app_majordomo_mdp01.pcap",
+            "net_zmtp1_gap.pcap",
+            "rec_multipart_client.pcap",
+            "rec_relaxed_request.pcap",
+            "rec_odd_subscriptions.pcap",
+        ]
+    ),
 )
 def test_of_one_capture_it_is_the_same(name: str, tmp_path: Path) -> None:
     """Computed while the capture is read, and from its table."""

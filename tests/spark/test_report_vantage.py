@@ -84,8 +84,9 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, Path]:
     return made, folder / "out"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def database(network: tuple[Network, Path]) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Its tables and views, which tests read."""
     yield from opened(network[1])
 
 
@@ -246,6 +247,18 @@ def test_time_on_the_network_and_in_the_service(
     assert service[5004] >= 70_000_000 > 10 * max(service[port] for port in (5000, 5002, 5003, 5005))
 
 
+@pytest.fixture(scope="module")
+def dealer_and_router(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the tables of both ends."""
+    folder = tmp_path_factory.mktemp("dealer")
+    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
+    talk("sec_plain_ok_435_435.pcap", client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
+    for host in (client, server):
+        host.write(folder / "in")
+    take([folder / "in"], folder / "out")
+    return folder / "out"
+
+
 @pytest.mark.parametrize(
     ("change", "known"),
     [
@@ -258,18 +271,13 @@ def test_time_on_the_network_and_in_the_service(
         ("DELETE FROM all_messages WHERE src = '{client}' AND rank = 1", [1, 2, 3]),
     ],
 )
-def test_dealer_and_router(tmp_path: Path, change: str, known: list[int]) -> None:
-    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
-    talk("sec_plain_ok_435_435.pcap", client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
-    for host in (client, server):
-        host.write(tmp_path / "in")
-    take([tmp_path / "in"], tmp_path / "out")
-    address = read_tables(tmp_path / "out")["connections"][0]["client"]
+def test_dealer_and_router(dealer_and_router: Path, change: str, known: list[int]) -> None:
+    address = read_tables(dealer_and_router)["connections"][0]["client"]
     ranked = (
         "CREATE TABLE ranked AS SELECT *, row_number() OVER (PARTITION BY series, src ORDER BY time_ns) AS rank "
         "FROM all_messages; DROP TABLE all_messages; ALTER TABLE ranked RENAME TO all_messages; "
     )
-    for database in opened(tmp_path / "out", change=ranked + change.format(client=address)):
+    for database in opened(dealer_and_router, change=ranked + change.format(client=address)):
         found = database.execute(
             "SELECT number, there_ns, service_ns, back_ns FROM exchanges ORDER BY number"
         ).fetchall()

@@ -8,6 +8,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 
 from tests.spark.local_job import take
 from tests.spark.spark_tables import cut, expected_ways, ways_in
+from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
 from tests.world.tap import load
 
@@ -29,7 +30,7 @@ def test_they_are_those_of_trace(tmp_path: Path, name: str) -> None:
     assert ways_in(tmp_path / "out") == expected
 
 
-@pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.parametrize("name", sampled(CAPTURES))
 def test_file_by_file(tmp_path: Path, name: str) -> None:
     files, _ = wanted(FIXTURES / f"{name}.pcap", tmp_path / "in")
     for file in files:
