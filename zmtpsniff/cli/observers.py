@@ -39,8 +39,8 @@ otlp_option = MONITORS.rare(
 on_finding_option = MONITORS.rare(
     "--on-finding",
     metavar="PROGRAM",
-    help="Run PROGRAM when a finding comes, and when it has not happened for a minute. It gets the finding as JSON on "
-    "standard input, and 10 seconds.",
+    help="Run PROGRAM when a finding comes or worsens, and when it has not happened for a minute. It gets the finding "
+    "as JSON on standard input, and 10 seconds.",
 )
 observer_options = OptionGroup(
     "observer",

@@ -1,4 +1,4 @@
-"""``--on-finding PROGRAM``: a program that is called when a finding comes or goes.
+"""``--on-finding PROGRAM``: a program that is called when a finding comes, worsens or goes.
 
 It runs in a thread of its own, one call after the other, so the capture never waits for it. A call that takes too long
 is ended; if calls wait for too long, the latest are left out and counted.

@@ -21,7 +21,7 @@ _NO_TERMINAL = 120  # columns
 _LEAST = 40
 _OVER = frozenset({"service-away"})  # findings of a time that is over
 _INDENT = " " * 9
-_CHANGES = {"comes": "new:", "goes": "over:"}
+_CHANGES = {"comes": "new:", "worsens": "now:", "goes": "over:"}
 
 
 def draw(
@@ -52,7 +52,7 @@ def draw(
 
 
 def draw_changes(findings: Sequence[Finding], stream: TextIO, utc: bool = False, color: Color = "auto") -> None:
-    """Write a line for each finding that comes or goes, with ``state``; more where the terminal is narrower."""
+    """Write a line for each finding with ``state``: it comes, worsens or goes; more where the terminal is narrower."""
     palette = make_palette(stream, color)
     clock = Clock(utc, digits=0)
     width = terminal_width(stream)

@@ -90,6 +90,21 @@ def test_words_and_numbers_may_change(diagnosis: _Diagnosis) -> None:
     assert changes(watch, 20) == []
 
 
+def test_it_is_told_again_when_it_is_worse(diagnosis: _Diagnosis) -> None:
+    watch = FindingWatch(diagnosis.findings)
+    told = []
+    severities: list[Severity] = ["note", "note", "warning", "note", "warning", "error", "error"]
+    for count, severity in enumerate(severities, 1):
+        diagnosis.told = [refused(count, severity=severity)]
+        told += [(one.state, one.severity, one.count) for one in watch.look((10 + 5 * count) * SECOND)]
+    assert told == [("comes", "note", 1), ("worsens", "warning", 3), ("worsens", "error", 6)]
+    assert [(one.state, one.severity) for one in watch.look(200 * SECOND)] == [("goes", "error")]
+    diagnosis.told = [refused(8, severity="note")]
+    assert [one.state for one in watch.look(210 * SECOND)] == ["comes"]
+    diagnosis.told = [refused(9, severity="error")]
+    assert [one.state for one in watch.finish()] == ["worsens"], "since it came again"
+
+
 def test_the_end_tells_what_is_new(diagnosis: _Diagnosis) -> None:
     watch = FindingWatch(diagnosis.findings)
     diagnosis.told = [refused(1)]

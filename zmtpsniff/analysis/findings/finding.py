@@ -41,8 +41,8 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     suggestion: Annotated[str | None, meaning("subscription-unmatched: the topic that was most likely meant.")] = None
     peers: Annotated[list[PeerRow], meaning("Of work that peers of one socket share: what each of them did.")] = []
     state: Annotated[
-        Literal["comes", "goes"] | None,
-        meaning("While traffic passes: whether it is new, or has not happened for a minute."),
+        Literal["comes", "worsens", "goes"] | None,
+        meaning("While traffic passes: whether it is new, has a worse severity, or has not happened for a minute."),
     ] = None
 
     problem: Annotated[

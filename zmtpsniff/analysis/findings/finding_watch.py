@@ -1,8 +1,8 @@
 """When findings come and go, for who is called then: ``diagnose --live``, ``--on-finding``, metrics.
 
 A Diagnosis tells of all that was wrong so far. A finding *comes* when it is told for the first time, or happens again
-after it went. It *goes* when it has not happened again for a while, or is not told any more. So a fault that happens a
-thousand times in a minute calls twice.
+after it went. It *worsens* when its severity rises. It *goes* when it has not happened again for a while, or is not
+told any more. So a fault that happens a thousand times in a minute calls twice.
 """
 
 import time
@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dissectors.events import SEVERITIES, Severity
 from zmtpsniff.analysis.findings.finding import Finding
 
 QUIET_NS = 60_000_000_000
@@ -29,10 +30,11 @@ class _Current(NamedTuple):
     earlier: int  # how often it happened before it came
     changed_ns: int
     is_over: bool
+    worst: Severity  # that was told since it came
 
 
 class FindingWatch:
-    """Asks a Diagnosis again and again, and says which findings came and which went."""
+    """Asks a Diagnosis again and again, and says which findings came, worsened and went."""
 
     def __init__(self, findings: Callable[[], Sequence[Finding]]) -> None:
         """``findings`` gives all findings so far, as those of a Diagnosis; none has come yet."""
@@ -43,7 +45,7 @@ class FindingWatch:
         self._next_ns = 0
 
     def look(self, now_ns: int) -> list[Finding]:
-        """The findings that came or went since the last look, with ``state``; none if the last look was just now."""
+        """The findings that came, worsened or went since the last look, with ``state``; none if that was just now."""
         if now_ns < self._next_ns:
             return []
         begin = time.perf_counter_ns()
@@ -56,8 +58,8 @@ class FindingWatch:
         return [one.finding for one in self._current.values() if not one.is_over]
 
     def finish(self) -> list[Finding]:
-        """At the end: those that came since the last look. What has not gone by then is not known to go."""
-        return [one for one in self._compare(self._next_ns) if _has_come(one)]
+        """At the end: those that came or worsened since the last look. Others are not known to go."""
+        return [one for one in self._compare(self._next_ns) if one.state != "goes"]
 
     def _compare(self, now_ns: int) -> list[Finding]:
         self.found = self._findings()
@@ -69,10 +71,13 @@ class FindingWatch:
                 continue
             if before is None or (before.is_over and finding.count > before.finding.count):
                 earlier = 0 if before is None else before.finding.count
-                self._current[key] = _Current(finding, earlier, now_ns, is_over=False)
+                self._current[key] = _Current(finding, earlier, now_ns, False, finding.severity)
                 told.append(_stated(finding, "comes", finding.count - earlier))
             elif finding.count > before.finding.count or finding.last_ns != before.finding.last_ns:
-                self._current[key] = before._replace(finding=finding, changed_ns=now_ns)
+                self._current[key] = before = before._replace(finding=finding, changed_ns=now_ns)
+            if before and not before.is_over and _is_worse(finding.severity, before.worst):
+                self._current[key] = before._replace(finding=finding, worst=finding.severity)
+                told.append(_stated(finding, "worsens", finding.count - before.earlier))
         for key, one in list(self._current.items()):
             is_told = key in found
             if not one.is_over and (not is_told or now_ns - one.changed_ns >= QUIET_NS):
@@ -83,12 +88,12 @@ class FindingWatch:
         return told
 
 
-def _has_come(finding: Finding) -> bool:
-    return finding.state == "comes"
+def _is_worse(severity: Severity, than: Severity) -> bool:
+    return SEVERITIES.index(severity) < SEVERITIES.index(than)
 
 
 def _stated(finding: Finding, state: str, count: int) -> Finding:
-    """The finding as it is told when it comes or goes: with how often it happened since it came."""
+    """The finding as it is told when it comes, worsens or goes: with how often it happened since it came."""
     return msgspec.structs.replace(finding, state=state, count=count)
 
 
