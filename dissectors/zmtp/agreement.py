@@ -1,13 +1,14 @@
 """The agreement of both sides of a connection: what their greetings, or their upgrades, come to.
 
-23/ZMTP ("Version Negotiation" and "Security Mechanism"), 45/ZWS ("Handshake").
+23/ZMTP ("Version Negotiation" and "Security Mechanism"), 45/ZWS ("Handshake", "No Mechanism"), RFC 7692.
 """
 
 from functools import lru_cache
 
 import msgspec
 
-from dissectors.zmtp import commands
+from dissectors.zmtp import commands, deflate, wire
+from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.greeting import GreetingV3, negotiated_v3
 from dissectors.zmtp.opening import Opening
 from dissectors.zmtp.security import MECHANISMS
@@ -72,6 +73,35 @@ def agree_zws(client: Upgrade, server: Upgrade) -> Agreement:
     mechanism = server.mechanism
     unknown = mechanism is not None and mechanism not in MECHANISMS
     return Agreement(PROTOCOL, mechanism, faults=_unknown(mechanism) if unknown else _NO_FAULTS)
+
+
+def inflater(one: Opening) -> deflate.Inflater | None:
+    """Undoes the compression of a side, if the server has agreed to any (RFC 7692, section 7.1)."""
+    server = _server(one)
+    if server is None:  # its answer is not in the capture
+        return deflate.Inflater(True)
+    accepted = deflate.parameters(server.extensions)
+    return None if accepted is None else deflate.Inflater(f"{one.side}_no_context_takeover" not in accepted)
+
+
+def begins_with_identity(one: Opening, data: bytes, position: int) -> bool:
+    """Whether the first message of WebSocket is the identity (45/ZWS, "No Mechanism").
+
+    It is if there is no mechanism. Where the heads do not say whether there is one, ``data`` from ``position`` on show
+    it: with a mechanism, commands come first.
+    """
+    server = _server(one)
+    if server is not None and one.upgrade is not None and one.other.upgrade is not None:
+        return server.protocols[0] == PROTOCOL
+    header = ws.parse_header(data, position)
+    if isinstance(header, int) or header[3] >= len(data):
+        return one.mechanism is None
+    return not ws.unmask(data[header[3] : header[3] + 1], header[1])[0] & wire.COMMAND_INSIDE
+
+
+def _server(one: Opening) -> Upgrade | None:
+    """The server's answer to an upgrade, which counts for both sides; None if it is not known."""
+    return (one if one.side == "server" else one.other).upgrade
 
 
 def _unknown(mechanism: str | None) -> tuple[commands.Fault, ...]:

@@ -24,7 +24,7 @@ from typing import Literal, Protocol
 
 from dissectors.events import UNBOUNDED, AnyEvent, Greeting, Octets, Side
 from dissectors.snapshots import LATER, Live, Part, SnapshotError, quick
-from dissectors.zmtp import evidence
+from dissectors.zmtp import agreement, evidence
 from dissectors.zmtp.box_reader import BoxReader
 from dissectors.zmtp.buffer import Buffer, Read, collect
 from dissectors.zmtp.commands import Fault
@@ -520,8 +520,8 @@ class Half(Part):
         opening.fact = None
         if opening.other.state == "over" and session.security.failed:
             return len(data)
-        identity = opening.begins_with_identity(data, position)
-        self._read_messages(WebSocketReader(self.buffer, session, opening.inflater(), identity))
+        identity = agreement.begins_with_identity(opening, data, position)
+        self._read_messages(WebSocketReader(self.buffer, session, agreement.inflater(opening), identity))
         return position
 
     def _read_messages(self, reader: WebSocketReader) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from dissectors.events import AnyEvent
 from dissectors.snapshots import Live, Part
+from dissectors.zmtp import agreement
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.journal import Moment
@@ -152,7 +153,7 @@ class LostPlace(Part):
         return True
 
     def _begin_messages(self) -> MessageSearch:
-        inflater = self._opening.inflater()
+        inflater = agreement.inflater(self._opening)
         if inflater is not None:
             inflater.lose()
         self.frames = None

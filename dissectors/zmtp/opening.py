@@ -13,152 +13,43 @@ If the capture lacks the other side, the opening guesses at last. A side that be
 (45/ZWS). A side whose first octets are not in the capture may be anywhere in its stream.
 
 An opening reads octets and acts on nothing. Each `read` may set a `fact`, and `faults` with it: problem codes with
-details. The connection, which owns both sides, draws the conclusions from a fact:
-
-    proof       nothing but ZMTP begins like this
-    signature   the side has a signature: a proof perhaps, or what the other side waits for
-    revision    the side has a revision: likewise
-    type        its socket type is known (2.0)
-    greeting    its greeting of 64 octets is over
-    identity    its identity frame is over (1.0, 2.0)
-    upgrade     its HTTP head upgrades to ZWS
-    frames      the other side has greeted, too, or never will: frames follow, in `framing`
-    messages    the same, and messages of WebSocket follow
-    refusal     the side does not speak ZMTP
-    unreadable  the side speaks ZMTP, but nothing that follows can be read
-    unknown     this is not the beginning of a stream: a search may find frames
-    no-upgrade  the side answers an upgrade with something else
-    hole        octets are missing, and nothing is known of what follows
-
-The attributes of an opening say what its side has announced.
-The :mod:`~dissectors.zmtp.agreement` says what both sides agree on.
-
-These are the usual way, and the ways of earlier versions. `TRANSITIONS` and `FROM_ANY` have all of them, and only they
-set the state:
-
-    start ─▶ signature ─▶ after signature ─▶ revision ─▶ after revision ─▶ greeting ─▶ after greeting ─▶ frames
-    after revision ─▶ socket type ─▶ identity 2.0 ─▶ frames
-    after signature ─▶ identity after signature ─▶ frames
-    start ─▶ identity 1.0 ─▶ frames
-    start ─▶ head ─▶ after head ─▶ frames
-
-In `frames` the greeting is over, or its place in the stream is lost. A side in any state may become `over`: then
-nothing more of it is read.
+details. The connection, which owns both sides, draws the conclusions from a fact. The attributes of an opening say what
+its side has announced. The :mod:`~dissectors.zmtp.agreement` says what both sides agree on. The states, and what leads
+from one to the next, are in :mod:`~dissectors.zmtp.opening_states`; only that table sets the state.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import field
 
 from dissectors.events import Side
 from dissectors.snapshots import LATER, Live, Part, quick
-from dissectors.zmtp import commands, deflate, frame_headers, greeting, sockets, upgrade, wire
+from dissectors.zmtp import commands, frame_headers, greeting, sockets, upgrade, wire
 from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.evidence import EvidenceV1
 from dissectors.zmtp.greeting import GreetingV3, Signature
+from dissectors.zmtp.opening_states import NEXT, Cause, State
 from dissectors.zmtp.search import Segment
 from dissectors.zmtp.upgrade import HEAD_END, HEAD_LIMIT, PROTOCOL, Upgrade
 
-State = Literal[
-    "start",
-    "perhaps start",
-    "behind signature",
-    "absent",
-    "signature",
-    "after signature",
-    "revision",
-    "after revision",
-    "greeting",
-    "rest of greeting",
-    "after greeting",
-    "socket type",
-    "identity 2.0",
-    "identity 1.0",
-    "identity after signature",
-    "head",
-    "after head",
-    "frames",
-    "over",
-]
 Fact = Literal[
-    "proof",
-    "signature",
-    "revision",
-    "type",
-    "greeting",
-    "identity",
-    "upgrade",
-    "frames",
-    "messages",
-    "refusal",
-    "unreadable",
-    "unknown",
-    "no-upgrade",
-    "hole",
-]
-
-Cause = Literal[
-    "mark",  # it begins with FF
-    "length",  # it begins with a length of ZMTP 1.0
-    "words",  # it begins like HTTP
-    "signature",  # its signature is read
-    "versioned",  # the other side has a signature
-    "unversioned",  # the other side has none
-    "revision",  # its revision is read
-    "old",  # the revision of either side is 2 or less
-    "new",  # those of both sides are 3 or more
-    "frames of 1.0",  # either side speaks 1.0
-    "frames of 2.0",
+    "proof",  # nothing but ZMTP begins like this
+    "signature",  # the side has a signature: a proof perhaps, or what the other side waits for
+    "revision",  # the side has a revision: likewise
+    "type",  # its socket type is known (2.0)
     "greeting",  # its greeting of 64 octets is over
-    "identity",  # its identity is read
+    "identity",  # its identity frame is over (1.0, 2.0)
     "upgrade",  # its HTTP head upgrades to ZWS
-    "octets",  # of a side that seemed absent, from the first on
-    "octets from anywhere",  # likewise, but they may be in mid-stream; or a hole came before them
-    "hole over signature",  # octets are missing, up to the end of its signature
-    "hole over beginning",  # octets are missing, and the rest of a greeting may follow
-    "hole in greeting",
-    "absence",  # the capture has no packet of it so far
-    "end of greeting",  # frames follow, or are searched
-    "end",  # nothing more is read
+    "frames",  # the other side has greeted, too, or never will: frames follow, in `framing`
+    "messages",  # the same, and messages of WebSocket follow
+    "refusal",  # the side does not speak ZMTP
+    "unreadable",  # the side speaks ZMTP, but nothing that follows can be read
+    "unknown",  # this is not the beginning of a stream: a search may find frames
+    "no-upgrade",  # the side answers an upgrade with something else
+    "hole",  # octets are missing, and nothing is known of what follows
 ]
-"""The reason for a step from a state to the next."""
-
-TRANSITIONS: dict[State, dict[Cause, State]] = {
-    "absent": {"octets": "start", "octets from anywhere": "perhaps start"},
-    "start": {"mark": "signature", "length": "identity 1.0", "words": "head"},
-    "perhaps start": {"mark": "signature", "words": "head"},
-    "behind signature": {"revision": "socket type", "octets from anywhere": "perhaps start"},
-    "signature": {"signature": "after signature", "length": "identity 1.0"},
-    "after signature": {"versioned": "revision", "unversioned": "identity after signature", "identity": "frames"},
-    "revision": {"revision": "after revision"},
-    "after revision": {"new": "greeting", "old": "socket type"},
-    "greeting": {"greeting": "after greeting"},
-    "rest of greeting": {"greeting": "after greeting"},
-    "after greeting": {"end of greeting": "frames"},
-    "socket type": {"frames of 2.0": "identity 2.0", "frames of 1.0": "identity 1.0"},
-    "identity 2.0": {"identity": "frames"},
-    "identity 1.0": {"identity": "frames"},
-    "identity after signature": {"identity": "frames"},
-    "head": {"upgrade": "after head", "length": "identity 1.0"},
-    "after head": {"end of greeting": "frames"},
-    "frames": {},
-    "over": {},
-}
-"""The states, and the next one for each cause."""
-FROM_ANY: dict[Cause, State] = {
-    "hole over signature": "behind signature",
-    "hole over beginning": "perhaps start",
-    "hole in greeting": "rest of greeting",
-    "greeting": "after greeting",
-    "absence": "absent",
-    "end of greeting": "frames",
-    "end": "over",
-}
-"""The next state for causes that may come in any state: holes, and what the rest of the connection shows."""
-_NEXT = {state: FROM_ANY | steps for state, steps in TRANSITIONS.items()}
 
 # So many octets wait for a word from the other side. When there are more, the capture lacks the other side.
 _PATIENCE = 16_384
@@ -167,8 +58,6 @@ _IDENTITY_LIMIT = 0xFFFF
 # No peer has announced a higher revision yet. Where the signature proves little, a higher one is no ZMTP.
 _LAST_REVISION = 15
 _BEGINNING = 16  # octets to show of a side that does not speak ZMTP
-_ALIKE = 64  # greetings to remember: most are like others before them
-_NO_FAULTS: tuple[commands.Fault, ...] = ()
 _NOT_ZMTP = (("not-zmtp", ""),)
 
 
@@ -183,7 +72,7 @@ class Opening(Part):
     other: Live["Opening"] = LATER  # the opening of the other side, as soon as there is one
     state: State = "start"
     fact: Live[Fact | None] = None
-    faults: Live[tuple[commands.Fault, ...]] = _NO_FAULTS
+    faults: Live[tuple[commands.Fault, ...]] = ()
     proven: bool = False  # the connection is known to be ZMTP
     ended: bool = False  # no more octets will come
     silent: bool = False  # the capture lacks what it says about versions
@@ -213,7 +102,7 @@ class Opening(Part):
             self.state = "perhaps start"
 
     def _turn(self, cause: Cause) -> None:
-        self.state = _NEXT[self.state][cause]
+        self.state = NEXT[self.state][cause]
 
     # ------------------------------------------------------------------ what others ask
 
@@ -242,38 +131,6 @@ class Opening(Part):
         """
         read = self.greeted or self.silent or self.versioned is not None or not self.beginning
         return self.state == "over" and not (read or self.forced)
-
-    @property
-    def protocol(self) -> str | None:
-        """The sub-protocol of ZWS, which the server chooses; None until both heads are known."""
-        heads = self.upgrade, self.other.upgrade
-        if None in heads:
-            return None
-        server = heads[self.side == "client"]
-        assert server is not None
-        return server.protocols[0]
-
-    def inflater(self) -> deflate.Inflater | None:
-        """Undoes the compression of this side, if the server has agreed to any (RFC 7692, section 7.1)."""
-        server = self if self.side == "server" else self.other
-        if server.upgrade is None:  # its answer is not in the capture
-            return deflate.Inflater(True)
-        accepted = deflate.parameters(server.upgrade.extensions)
-        return None if accepted is None else deflate.Inflater(f"{self.side}_no_context_takeover" not in accepted)
-
-    def begins_with_identity(self, data: bytes, position: int) -> bool:
-        """Whether the first message of WebSocket is the identity (45/ZWS, "No Mechanism").
-
-        It is if there is no mechanism. Where neither head says whether there is one, ``data`` from ``position`` on
-        show it: with a mechanism, commands come first.
-        """
-        protocol = self.protocol
-        if protocol is not None:
-            return protocol == PROTOCOL
-        header = ws.parse_header(data, position)
-        if isinstance(header, int) or header[3] >= len(data):
-            return self.mechanism is None
-        return not ws.unmask(data[header[3] : header[3] + 1], header[1])[0] & wire.COMMAND_INSIDE
 
     # ------------------------------------------------------------------ what others do
 
@@ -306,7 +163,7 @@ class Opening(Part):
         if not self.versioned or self.greeted:
             return False
         if self.state == "greeting":
-            self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
+            self._learn(octets)
         return True
 
     def skip(self, held: bytes, begin: int, end: int | None) -> None:
@@ -411,24 +268,13 @@ class Opening(Part):
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, a letter for HTTP."""
         if data[position] == wire.SIGNATURE_START:
             self._turn("mark")
-            return self._signature(data, position)
-        if not self.forced:
-            may_be = upgrade.may_be_head(data[position : position + 5])
-            if may_be is None and not self.ended:
-                self._wait(len(data) - position + 1)
-                return position
-            if may_be:
-                self._turn("words")
-                return position
-        return self._first_octet(data, position)
-
-    def _first_octet(self, data: bytes, position: int) -> int:
-        """The first octet of ZMTP: FF, or the length of a short frame of ZMTP 1.0."""
-        if data[position] == wire.SIGNATURE_START:
-            self._turn("mark")
-            return self._signature(data, position)
-        self.beginning = data[position : position + _BEGINNING]
-        self._turn("length")
+            return position
+        may_be_head = False if self.forced else upgrade.may_be_head(data[position : position + 5])
+        if may_be_head is None and not self.ended:
+            self._wait(len(data) - position + 1)
+        else:
+            self.beginning = data[position : position + _BEGINNING]
+            self._turn("words" if may_be_head else "length")
         return position
 
     def _signature(self, data: bytes, position: int) -> int:
@@ -436,8 +282,8 @@ class Opening(Part):
         if len(data) - position < wire.SIGNATURE_SIZE:
             self._wait(wire.SIGNATURE_SIZE)
             return position
-        signature, is_certain = _read_signature(data[position : position + wire.SIGNATURE_SIZE])
-        if not is_certain:
+        signature = greeting.parse_signature(data[position : position + wire.SIGNATURE_SIZE])
+        if not signature.is_certain:
             detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
             if not signature.is_versioned:
                 if signature.length >= wire.LENGTH_ESCAPE_V1:
@@ -563,11 +409,20 @@ class Opening(Part):
     def _end_greeting(self, octets: bytes | None) -> None:
         """End the greeting of 64 octets, of which ``octets`` are known after the revision: the handshake follows."""
         if octets is not None:
-            self.greeting, self.version, self.faults = _read_greeting(self.revision, octets)
+            self._learn(octets)
         self.greeted = True
         self.framing = 2
         self._turn("greeting")
         self.fact = "greeting"
+
+    def _learn(self, octets: bytes) -> None:
+        """Note what the octets after the revision say; the end may be missing."""
+        self.greeting = said = greeting.parse_after_revision(octets)
+        is_known = self.revision is not None and said.minor is not None
+        self.version = f"{self.revision}.{said.minor}" if is_known else None
+        mechanism = octets[1 : 1 + wire.MECHANISM_SIZE]
+        fault = "bad-mechanism", f"the mechanism's octets are {mechanism.hex()}"
+        self.faults = () if said.mechanism_is_legal else (fault,)
 
     def _after_greeting(self, data: bytes, position: int) -> int:
         """Wait for the other side's greeting: what a command holds depends on the mechanism."""
@@ -694,7 +549,8 @@ class Opening(Part):
             self.faults = (("upgrade-refused", detail),)
             self.fact = "no-upgrade"
             return len(data)
-        return self._first_octet(data, position)
+        self._turn("length")
+        return position
 
     def _after_head(self, data: bytes, position: int) -> int:
         """Wait for the server's head: what comes first depends on the protocol that it chooses."""
@@ -730,21 +586,3 @@ _STEPS: dict[State, Callable[[Opening, bytes, int], int]] = {
     "frames": Opening._nothing,
     "over": Opening._nothing,
 }
-
-
-@lru_cache(_ALIKE)
-def _read_signature(octets: bytes) -> tuple[Signature, bool]:
-    """A signature, and whether nothing else begins so."""
-    signature = greeting.parse_signature(octets)
-    return signature, signature.is_certain
-
-
-@lru_cache(_ALIKE)
-def _read_greeting(revision: int | None, octets: bytes) -> tuple[GreetingV3, str | None, tuple[commands.Fault, ...]]:
-    """The rest of a 3.x greeting behind its revision, the version, and faults; the end may be missing."""
-    parsed = greeting.parse_after_revision(octets)
-    version = None if revision is None or parsed.minor is None else f"{revision}.{parsed.minor}"
-    if parsed.mechanism_is_legal:
-        return parsed, version, _NO_FAULTS
-    field = octets[1 : 1 + wire.MECHANISM_SIZE]
-    return parsed, version, (("bad-mechanism", f"the mechanism's octets are {field.hex()}"),)
