@@ -91,8 +91,7 @@ class BoxReader(Part):
         content = boxes.open_message(side, nonce, body[16:])
         if content is None:
             return False
-        for code, detail in security.count(side, nonce):
-            self.journal.problem(code, detail)
+        self.journal.problems(security.count(side, nonce))
         self._pass_on(inside, content)
         return True
 
@@ -263,8 +262,7 @@ class BoxReader(Part):
         elif shown is not None:
             session.report_command(event.name, shown, event.incomplete, whole)
             session.take_metadata(shown)
-        for code, detail in faults:
-            journal.problem(code, detail)
+        journal.problems(faults)
         journal.go_to(now)
 
     def release(self) -> None:

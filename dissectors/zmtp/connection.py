@@ -199,7 +199,7 @@ class ZmtpConnection(Part):
                 self._not_seen = True
                 self._skip_handshake()
             case "hopeless":
-                if not self.accepted and (other.stopped or not other.octets):
+                if not self.accepted and (other.stopped or not other.buffer.octets):
                     self.reject()
             case "upgrade":
                 self._upgraded()
@@ -266,11 +266,7 @@ class ZmtpConnection(Part):
         """Whether the frames that ``half`` has found in mid-stream are frames of ZMTP."""
         if self._midstream is None:
             self._midstream = MidStream()
-        search = half.search
-        assert search is not None
-        return self._midstream.believes(
-            half, self._other(half), octets, search.starts, found, search.cut, self._over
-        )  # fmt: skip
+        return self._midstream.believes(half, self._other(half), octets, found, self._over)
 
     def _weigh(self, at_end: bool = False) -> None:
         """Decide by the evidence of both halves whether they speak ZMTP 1.0; ``at_end``: no more octets will come."""
@@ -280,7 +276,7 @@ class ZmtpConnection(Part):
         if one is not None and other is not None and evidence.are_certain(one, other, at_end):
             self.accept()
         # The end of a long frame will tell; of its body no more is held than of any other.
-        elif any(half.octets > evidence.UNPROVEN_LIMIT for half in self.halves) and not (
+        elif any(half.buffer.octets > evidence.UNPROVEN_LIMIT for half in self.halves) and not (
             one is not None and other is not None and (one.in_long or other.in_long)
         ):
             self.reject()
@@ -376,8 +372,7 @@ class ZmtpConnection(Part):
                 for half in self.halves:
                     half.session.look_at_each()
         security.failed = security.failed or agreement.failed
-        for code, detail in agreement.faults:
-            last.journal.problem(code, detail)
+        last.journal.problems(agreement.faults)
 
     def _begin_frames(self, half: Half) -> None:
         """The greeting of ``half`` is over; the other half has greeted, or never will."""
@@ -421,27 +416,21 @@ class ZmtpConnection(Part):
             self._over = True
             for half in self.halves:
                 half.search_now()
-        one, other = self.client, self.server
-        one.opening.ended = other.opening.ended = True
-        if not (one.is_idle and other.is_idle):
-            self._finish_halves(end)
+        self.client.opening.ended = self.server.opening.ended = True
+        for half in self.halves:
+            self.wake(half)
+        self._weigh(at_end=True)
         if not self.accepted:
             self.reject()
             return
+        for half in self.halves:
+            ending.report(half, end)
         if self.boxes is not None:
             self.boxes.curve.release(self.boxes)
         handshake = self._handshake()
         if handshake == "incomplete":
             handshake = self._judge_incomplete(end, end_ns)
         self.out.append(self._summary(end, start_ns, end_ns, handshake, closed_by))
-
-    def _finish_halves(self, end: End) -> None:
-        for half in self.halves:
-            self.wake(half)
-        self._weigh(at_end=True)
-        if self.accepted:
-            for half in self.halves:
-                ending.report(half, end)
 
     def summary(self, start_ns: int, last_ns: int) -> Connection | None:
         """The summary of a connection that is still open; None while it is not certain that it is ZMTP."""

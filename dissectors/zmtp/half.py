@@ -19,16 +19,15 @@ nothing of that kind. So there :meth:`Half.feed` calls the reader and asks nobod
 """
 
 from collections import deque
-from collections.abc import Sequence
+from functools import partial
 from typing import Literal, Protocol
 
-from dissectors.events import UNBOUNDED, AnyEvent, Greeting, Octets, Side
+from dissectors.events import UNBOUNDED, AnyEvent, Octets, Side
 from dissectors.snapshots import LATER, Live, Part, SnapshotError, quick
 from dissectors.zmtp import agreement, evidence
 from dissectors.zmtp.box_reader import BoxReader
 from dissectors.zmtp.buffer import Buffer, Read, collect
-from dissectors.zmtp.commands import Fault
-from dissectors.zmtp.framing import Failure, FrameReader
+from dissectors.zmtp.framing import FrameReader
 from dissectors.zmtp.journal import Journal, Moment, Tally
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.lost import Found, LostPlace, Repetition
@@ -50,8 +49,6 @@ Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
     lost        octets of its greeting are missing
     hopeless    no frames are found in as much as is searched
 """
-# Facts from which nothing follows but what the pair says.
-_FOR_THE_PAIR: frozenset[Fact] = frozenset({"signature", "revision", "proof", "frames", "no-upgrade", "hole"})
 
 
 class Pair(Protocol):
@@ -94,15 +91,8 @@ class Turn(Protocol):
         """Use this turn."""
 
 
-_READS: dict[Stage, str] = {
-    "opening": "_read_opening",
-    "unproven": "_read_unproven",
-    "search": "_read_lost",
-    "over": "_ignore",
-}
-
-
-def _released(data: bytes, position: int) -> int:
+def _pass_over(data: bytes, position: int) -> int:
+    """Octets of which nothing can be known."""
     return len(data)
 
 
@@ -147,17 +137,19 @@ class Half(Part):
     def _pass_to(self, stage: Stage) -> None:
         """The part of this stage takes the octets from now on."""
         self.stage = stage
-        reads = _READS.get(stage)
-        if reads is not None:
-            self._part = getattr(self, reads)
-            self._read = self._ignore if stage == "over" else self._enter
-        else:
-            assert self.reader is not None
-            self._read = self._part = self.reader.read
-
-    def _ignore(self, data: bytes, position: int) -> int:
-        """Octets of which nothing can be known."""
-        return len(data)
+        self._read = self._enter
+        match stage:
+            case "opening":
+                self._part = self._read_opening
+            case "unproven":
+                self._part = self._read_unproven
+            case "search":
+                self._part = self._read_lost
+            case "over":
+                self._read = self._part = _pass_over
+            case _:
+                assert self.reader is not None
+                self._read = self._part = self.reader.read
 
     # ------------------------------------------------------------------ octets
 
@@ -224,7 +216,10 @@ class Half(Part):
                 break
             reader = self.reader
             if reader is not None and reader.failure is not None:
-                self._end_reader(reader.failure)
+                if reader.failure == "lost":
+                    self._lose()
+                else:
+                    self._die()
             part = self._part
             before, position = position, part(data, position)
             if position == before and part is self._part and (reader is None or reader.failure is None):
@@ -237,12 +232,6 @@ class Half(Part):
             else:
                 self._pair.settle()
         return end
-
-    def _end_reader(self, failure: Failure) -> None:
-        if failure == "lost":
-            self._lose()
-        else:
-            self._die()
 
     @property
     def _reads(self) -> bool:
@@ -260,10 +249,9 @@ class Half(Part):
     def hear(self) -> None:
         """Learn that the other side has said something: that alone may end an opening."""
         opening = self.opening
-        if opening.state == "after signature":
-            opening.word()
-            if opening.fact is not None:
-                self._react(opening.fact)
+        opening.word()
+        if opening.fact is not None:
+            self._react(opening.fact)
 
     # ------------------------------------------------------------------ settled flows
 
@@ -297,11 +285,6 @@ class Half(Part):
     # ------------------------------------------------------------------ what others ask
 
     @property
-    def octets(self) -> int:
-        """How many octets of the stream there are so far, gaps included."""
-        return self.buffer.octets
-
-    @property
     def stopped(self) -> bool:
         """Whether nothing more can be read of this side."""
         return self.stage == "over"
@@ -310,16 +293,6 @@ class Half(Part):
     def is_absent(self) -> bool:
         """Whether this side is taken not to be in the capture."""
         return self.opening.state == "absent"
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether this side's frames are being read, and no frame and no message is unfinished."""
-        reader = self.reader
-        if reader is None or reader.body is not None or self.buffer.held:
-            return False
-        if self.session.parts or self.box_reader.inside is not None:
-            return False
-        return self.stage == self.opening.state == "frames"
 
     @property
     def topics(self) -> list[Octets]:
@@ -331,16 +304,6 @@ class Half(Part):
     def search(self) -> Search | None:
         """The search for frames, if one is going on."""
         return None if self.lost is None else self.lost.frames
-
-    @property
-    def window(self) -> tuple[bytes, list[int]]:
-        """The octets in which frames are searched, and the offsets at which segments begin among them."""
-        return self.buffer.content, [] if self.search is None else self.search.starts
-
-    @property
-    def silence(self) -> int:
-        """During a search: how many segments in a row came whose sender had seen nothing new of the other side."""
-        return 0 if self.search is None else self.search.silence
 
     # ------------------------------------------------------------------ what the pair says
 
@@ -370,7 +333,7 @@ class Half(Part):
 
     def release(self) -> None:
         """Break the references back to this side, so that its memory is freed at once. Feed it nothing more."""
-        self._read = _released
+        self._read = self._part = _pass_over
         self.lost = None
         self.session.release()
         self.box_reader.release()
@@ -378,7 +341,7 @@ class Half(Part):
 
     def absent(self, time_ns: int, packet: int) -> None:
         """The capture has no packet of this side so far, though the other side answers it. Some may still come."""
-        if not (self.octets or self.stopped or self.is_absent):
+        if not (self.buffer.octets or self.stopped or self.is_absent):
             self.journal.time_ns = time_ns
             self.journal.packet = packet
             self.opening.miss()
@@ -416,63 +379,43 @@ class Half(Part):
     def _react(self, fact: Fact) -> None:
         """Report what the opening has found out, and tell the pair."""
         opening, pair = self.opening, self._pair
-        opening.fact = None
-        if fact in _FOR_THE_PAIR and not opening.faults:
-            pair.take(self, fact)
-            return
-        faults, opening.faults = opening.faults, ()
-        if fact == "greeting":
-            if opening.greeting is not None:
+        faults = opening.faults
+        opening.fact, opening.faults = None, ()
+        match fact:
+            case "refusal":
+                pair.refuse(self, *faults[0])
+                return
+            case "upgrade":
+                pair.take(self, "proof")
                 self._report_greeting()
-            if faults:
-                self._report(faults)
-            pair.take(self, fact)
-            return
-        if fact == "refusal":
-            pair.refuse(self, *faults[0])
-            return
-        if fact == "upgrade":
-            pair.take(self, "proof")
-            self._report_greeting()
-        self._report(faults)
-        if fact == "type":
-            self.session.set_socket_type(opening.socket_type)
-            return
-        if fact == "identity":
-            self.session.identity = opening.identity
-            self._report_greeting()
-            self.begin_frames(opening.framing)
-        elif fact == "unreadable":
-            self._die()
-            return
-        elif fact == "unknown":
-            self._begin_search()
+            case "greeting" if opening.greeting is not None:
+                self._report_greeting()
+        self.journal.problems(faults)
+        match fact:
+            case "type":
+                self.session.set_socket_type(opening.socket_type)
+                return
+            case "unreadable":
+                self._die()
+                return
+            case "identity":
+                self.session.identity = opening.identity
+                self._report_greeting()
+                self.begin_frames(opening.framing)
+            case "unknown":
+                self._begin_search()
         pair.take(self, fact)
 
-    def _report(self, faults: Sequence[Fault]) -> None:
-        for code, detail in faults:
-            self.journal.problem(code, detail)
-
     def _report_greeting(self) -> None:
-        opening, journal, session = self.opening, self.journal, self.session
-        if opening.greeting is None:
-            mechanism, as_server = opening.mechanism, None
-        else:
-            _, mechanism, _, as_server = opening.greeting
-        session.mechanism = mechanism
-        journal.out.append(
-            Greeting(
-                journal.time_ns, journal.packet, journal.flow, journal.src, journal.dst,
-                opening.version, mechanism, as_server, session.socket_type, session.identity,
-            )
-        )  # fmt: skip
+        opening = self.opening
+        self.session.greet(opening.version, opening.mechanism, opening.as_server)
 
     def report_part_of_greeting(self) -> None:
         """Report a greeting that will not be whole."""
         opening = self.opening
         if opening.end_with(self.buffer.content):
             self._report_greeting()
-            self._report(opening.faults)
+            self.journal.problems(opening.faults)
             opening.faults = ()
 
     # ------------------------------------------------------------------ frames
@@ -564,7 +507,7 @@ class Half(Part):
         self.journal.packet = packet
         if self.stopped:
             return
-        self.journal.problem(code, f"{detail}, at stream offset {self.octets}")
+        self.journal.problem(code, f"{detail}, at stream offset {self.buffer.octets}")
         self._skip(None)
 
     def _skip(self, length: int | None) -> None:
@@ -572,9 +515,12 @@ class Half(Part):
         opening = self.opening
         if self.is_absent:
             opening.begin()
-        if opening.upgraded or opening.other.upgraded:
-            self._skip_messages(length)
-        elif opening.greeted or self.lost is not None:
+        if opening.other.upgraded and not opening.upgraded:  # the hole is in its HTTP head
+            opening.upgraded = True
+            opening.upgrade = None
+            self._lose()
+            self._pair.take(self, "lost")
+        elif opening.upgraded or opening.greeted or self.lost is not None:
             self._skip_frames(length)
         elif opening.state == "perhaps start":
             self.buffer.clear()  # behind the hole as much is known as before it
@@ -607,21 +553,9 @@ class Half(Part):
             self.lost.skip(length)
             return
         reader = self.reader
-        # Nobody knows yet whether what waits is a frame.
+        # In `unproven`, nobody knows yet whether what waits is a frame.
         shut = reader is None or (self.stage == "unproven" and reader.body is None)
         if shut or not reader.skip(length):  # type: ignore[union-attr]
-            self._lose()
-
-    def _skip_messages(self, length: int | None) -> None:
-        opening = self.opening
-        if not opening.upgraded:  # the hole is in its HTTP head
-            opening.upgraded = True
-            opening.upgrade = None
-            self._lose()
-            self._pair.take(self, "lost")
-        elif self.lost is not None:
-            self.lost.skip(length)
-        elif self.reader is None or not self.reader.skip(length):
             self._lose()
 
     def _lose(self) -> None:
@@ -640,10 +574,7 @@ class Half(Part):
         self._pass_to("search")
 
     def _lost_place(self) -> LostPlace:
-        return LostPlace(self.buffer, self.session, self.opening, self._is_believed)
-
-    def _is_believed(self, octets: bytes, found: Discovery) -> bool:
-        return self._pair.believes(self, octets, found)
+        return LostPlace(self.buffer, self.session, self.opening, partial(self._pair.believes, self))
 
     def _read_lost(self, data: bytes, position: int) -> int:
         """Octets in which the place is searched that this side has lost."""
@@ -728,19 +659,12 @@ class Half(Part):
 
     def after_load(self) -> None:
         """Go on in the stage of the snapshot."""
-        if not self._fits(self.stage):
+        fits = {
+            "frames": isinstance(self.reader, FrameReader),
+            "unproven": isinstance(self.reader, FrameReader) and self.opening.evidence is not None,
+            "messages": isinstance(self.reader, WebSocketReader),
+            "search": self.lost is not None,
+        }
+        if not fits.get(self.stage, True):
             raise SnapshotError(f"not a snapshot: nobody reads {self.stage}")
         self._pass_to(self.stage)
-
-    def _fits(self, stage: Stage) -> bool:
-        """Whether there is who reads in a stage."""
-        match stage:
-            case "frames":
-                return isinstance(self.reader, FrameReader)
-            case "unproven":
-                return isinstance(self.reader, FrameReader) and self.opening.evidence is not None
-            case "messages":
-                return isinstance(self.reader, WebSocketReader)
-            case "search":
-                return self.lost is not None
-        return True

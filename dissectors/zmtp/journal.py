@@ -1,8 +1,11 @@
 """The facts that events of one direction have in common: sender, receiver, and the packet that was read last."""
 
+from collections.abc import Iterable
+
 from dissectors.events import UNBOUNDED, AnyEvent, Command, Message, Problem, Subscription
 from dissectors.problems import PROBLEMS
 from dissectors.snapshots import Live, Part, quick
+from dissectors.zmtp.commands import Fault
 
 Moment = tuple[int, int, int, int]
 """The packet read last: its time in nanoseconds, its number, its stream offset, and what its sender had seen."""
@@ -77,6 +80,11 @@ class Journal(Part, gc=False):
     def problem(self, code: str, detail: str, since_ns: int | None = None) -> None:
         """Report a problem of this direction at the packet read last. Octets may be missing ``since_ns``."""
         self.out.append(Problem(PROBLEMS[code].severity, code, detail, *self.place(), since_ns))
+
+    def problems(self, faults: Iterable[Fault]) -> None:
+        """Report these problems at the packet read last."""
+        for code, detail in faults:
+            self.problem(code, detail)
 
     def problem_once(self, code: str, detail: str) -> None:
         """Report a problem only once in this direction, since every later frame may have it, too."""

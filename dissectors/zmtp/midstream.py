@@ -20,13 +20,14 @@ frames have to follow.
 import math
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec import field
 
 from dissectors.events import Side, printable
 from dissectors.snapshots import Part
 from dissectors.zmtp import frame_headers, resync, wire
+from dissectors.zmtp.half import Half
 
 _PROOF_BITS = 24.0
 # libzmq 2.1 has these bits in the flags of every frame.
@@ -63,35 +64,6 @@ class Likeness(NamedTuple):
     is_other: bool  # another protocol explains them better, if there is no proof
 
 
-class Sender(Protocol):
-    """A side of a connection in which frames may be searched."""
-
-    @property
-    def side(self) -> Side:
-        """The client or the server."""
-        ...
-
-    @property
-    def octets(self) -> int:
-        """The number of octets that this side has sent."""
-        ...
-
-    @property
-    def window(self) -> tuple[bytes, list[int]]:
-        """The octets in which frames are searched, and the offsets at which segments begin among them."""
-        ...
-
-    @property
-    def is_absent(self) -> bool:
-        """Whether this side is taken not to be in the capture."""
-        ...
-
-    @property
-    def silence(self) -> int:
-        """The number of segments in a row whose sender had seen nothing new of the other side."""
-        ...
-
-
 # The other side is silent if so many segments in a row have seen nothing new of it, or so many at the end.
 _QUIET = 20
 _QUIET_AT_END = 2
@@ -103,15 +75,14 @@ class MidStream(Part, gc=False):
     # Frames of a side that may be ZMTP as well as something else.
     ambiguous: dict[Side, int] = field(default_factory=dict)
 
-    def believes(
-        self, one: Sender, other: Sender, octets: bytes, starts: list[int], found: resync.Discovery,
-        cut: int, is_over: bool,
-    ) -> bool:  # fmt: skip
-        """Whether the octets of ``one``, in which ``found`` is a chain of frames, are ZMTP.
+    def believes(self, one: Half, other: Half, octets: bytes, found: resync.Discovery, is_over: bool) -> bool:
+        """Whether ``octets`` of ``one``, in which the search has ``found`` a chain of frames, are ZMTP.
 
-        ``octets``, ``starts`` and ``cut`` are those of its window; ``is_over`` says that no more octets will come.
+        ``is_over`` says that no more octets will come.
         """
-        chain = _Chain(octets, starts, found, cut)
+        search = one.search
+        assert search is not None
+        chain = _Chain(octets, search.starts, found, search.cut)
         likeness = chain.likeness()
         self.ambiguous.pop(one.side, None)
         if likeness.proof >= _PROOF_BITS:
@@ -119,9 +90,10 @@ class MidStream(Part, gc=False):
         if likeness.is_other:
             return False
         # Whether the other side has certainly sent nothing since the first captured packet of this side.
-        is_quiet = not other.octets and one.silence >= (_QUIET_AT_END if is_over else _QUIET)
-        if other.octets:
-            if chain.is_subscribed_by(*other.window):
+        is_quiet = not other.buffer.octets and search.silence >= (_QUIET_AT_END if is_over else _QUIET)
+        if other.buffer.octets:
+            starts = [] if other.search is None else other.search.starts
+            if chain.is_subscribed_by(other.buffer.content, starts):
                 return True
         elif not other.is_absent:
             if not (is_quiet or is_over):
@@ -131,10 +103,10 @@ class MidStream(Part, gc=False):
         self.ambiguous[one.side] = likeness.frames
         return False
 
-    def remains_open(self, sides: Iterable[Sender], is_over: bool) -> bool:
+    def remains_open(self, sides: Iterable[Half], is_over: bool) -> bool:
         """Whether both sides may speak ZMTP, and have sent so much that more will hardly decide."""
         least = _FEW_FRAMES if is_over else _MANY_FRAMES
-        some = [one for one in sides if one.octets >= _FEW_OCTETS]
+        some = [one for one in sides if one.buffer.octets >= _FEW_OCTETS]
         return bool(some) and all(self.ambiguous.get(one.side, 0) >= least for one in some)
 
 

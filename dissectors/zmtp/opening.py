@@ -114,6 +114,11 @@ class Opening(Part):
         return None if self.upgrade is None else self.upgrade.mechanism
 
     @property
+    def as_server(self) -> bool | None:
+        """Whether the side announces that it is the server of the mechanism; None if its greeting is not known."""
+        return None if self.greeting is None else self.greeting.as_server
+
+    @property
     def minor(self) -> int | None:
         """The minor version that the side announces; None if its greeting is not known."""
         return None if self.greeting is None else self.greeting.minor

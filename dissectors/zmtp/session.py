@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from msgspec import field
 
-from dissectors.events import Command, Cut, Message, Octets, Side, Subscription, at_hand, without_first
+from dissectors.events import Command, Cut, Greeting, Message, Octets, Side, Subscription, at_hand, without_first
 from dissectors.snapshots import LATER, Live, Part, quick
 from dissectors.zmtp import commands, sockets, wire
 from dissectors.zmtp.encoder import frame_head
@@ -153,6 +153,12 @@ class Session(Part):
             self.journal.problem("identity-too-long", f"an identity of {length} octets")
         self.look_again()
         self.other.look_again()
+
+    def greet(self, version: str | None, mechanism: str | None, as_server: bool | None) -> None:
+        """Report the greeting of this side."""
+        self.mechanism = mechanism
+        place = self.journal.place()
+        self.journal.out.append(Greeting(*place, version, mechanism, as_server, self.socket_type, self.identity))
 
     def lose(self) -> None:
         """Octets of this side are missing; they may have held commands of its handshake."""
@@ -351,8 +357,7 @@ class Session(Part):
         if shown is not None:
             self.report_command(name, shown, incomplete, has_no_hole)
         if faults:
-            for code, detail in faults:
-                self.journal.problem(code, detail)
+            self.journal.problems(faults)
             codes = {code for code, _ in faults}
             if codes & _NOT_PARSED:
                 security.malformed(self.side, name)
@@ -361,8 +366,8 @@ class Session(Part):
         is_of_handshake = name in commands.HANDSHAKE_COMMANDS
         if not is_of_handshake:
             self._check_command(name, mechanism, whole)
-        for code, detail in (wrong := security.take(self.side, name, fields, mechanism)):
-            self.journal.problem(code, detail)
+        wrong = security.take(self.side, name, fields, mechanism)
+        self.journal.problems(wrong)
         fields = shown or fields
         if name in ("READY", "INITIATE") and not wrong:
             self.take_metadata(fields)
