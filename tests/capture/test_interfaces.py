@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import runner
 from tests.support.live_program import needs_privilege, wait_for
 from tests.support.namespaces import Side, needs_namespaces
 from zmtpsniff.capture import interfaces
@@ -26,13 +27,21 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux ke
 
 
 def run(*options: str, prefix: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*prefix, *PROGRAM, *options], capture_output=True, text=True, check=False, timeout=60)
+    if prefix:
+        done = subprocess.run([*prefix, *PROGRAM, *options], capture_output=True, text=True, check=False, timeout=60)
+    else:
+        done = runner.run("interfaces", *options)
     assert done.returncode == 0, done.stderr
     return done
 
 
 def listed(*options: str, prefix: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
-    records = list(map(json.loads, run("-T", "json", *options, prefix=prefix).stdout.splitlines()))
+    return interfaces_in(run("-T", "json", *options, prefix=prefix).stdout)
+
+
+def interfaces_in(told: str) -> dict[str, dict[str, Any]]:
+    """Interfaces by their names, as JSON tells them."""
+    records = list(map(json.loads, told.splitlines()))
     assert {record.pop("type") for record in records} == {"interface"}
     found = {record["name"]: record for record in records}
     assert len(found) == len(records)
@@ -102,11 +111,11 @@ def test_names_of_any_octets_do_not_reach_the_terminal(sides: tuple[Side, Side])
     here, _ = sides
     for name in STRANGE:
         subprocess.run(here.command("ip", "link", "add", "name", os.fsdecode(name), "type", "bridge"), check=True)
-    found = listed("--all", prefix=here.command())
-    assert {os.fsdecode(name) for name in STRANGE} < set(found)
-    for options in (["-T", "json"], ["--color", "never"], ["--color", "never", "--all"]):
-        assert not CONTROL_OR_UNSEEN.search(run(*options, prefix=here.command()).stdout.replace("\n", ""))
-    table = run(prefix=here.command()).stdout
+    given = (["-T", "json", "--all"], ["--color", "never"], ["--color", "never", "--all"])
+    told, table, whole_table = (run(*options, prefix=here.command()).stdout for options in given)
+    assert {os.fsdecode(name) for name in STRANGE} < set(interfaces_in(told))
+    for output in (told, table, whole_table):
+        assert not CONTROL_OR_UNSEEN.search(output.replace("\n", ""))
     for shown in (r"z\x1b[31mq", r"z\udcff\udcfeq", r"z\u202eqé"):
         assert f"{shown} " in table
 

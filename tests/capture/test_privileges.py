@@ -115,12 +115,12 @@ def _before() -> Iterator[Path]:
         *(
             pytest.param(command, marks=pytest.mark.slow)
             for command in (
+                ["check", "--live", "--include", "protocol"],
                 ["diagnose", "--live"],
                 ["trace", "--live"],
                 ["diff", "--live", BEFORE],
             )
         ),
-        ["check", "--live", "--include", "protocol"],
     ],
     ids=" ".join,
 )
@@ -226,7 +226,7 @@ main()
 """
 
 
-@engines(only=("dumpcap", "tcpdump", "scapy"))
+@engines(only=("dumpcap", "tcpdump", "scapy"), slow=("tcpdump",))
 def test_parsers_run_only_when_no_capability_is_left(engine: str, open_folder: Path) -> None:
     """Of no thread, at the first octet from the network that each parser sees."""
     program = open_folder / "observed.py"

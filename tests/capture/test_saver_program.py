@@ -280,7 +280,7 @@ def test_wrong_options_change_no_file(options: list[str], words: str, tmp_path: 
     (tmp_path / "folder").mkdir()
     before = (tmp_path / "in.pcapng").read_bytes()
     with (tmp_path / "in.pcapng").open("rb") as standard_input:
-        done = program("read", *options, cwd=tmp_path, stdin=standard_input)
+        done = program("read", *options, cwd=tmp_path, stdin=standard_input if "-" in options[:1] else None)
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1

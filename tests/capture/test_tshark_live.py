@@ -16,6 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.support.conversation import FEW, check, closed, converse
+from tests.support.examples import sampled
 from tests.support.live_program import PROGRAM, LiveProgram, live, needs_privilege, running, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 
@@ -29,7 +30,7 @@ pytestmark = [needs_tshark, needs_privilege]
 _OF_ONE_KIND = ("--tshark-option", "extcap.randpkt.type:tcp")
 
 
-@pytest.fixture(params=["4789", "9472"])
+@pytest.fixture(params=sampled(["9472", "4789"]))
 def tunnel(request: pytest.FixtureRequest) -> Iterator[tuple[Side, Side, str]]:
     """Two namespaces with a VXLAN between them, over the network between them; its port, VXLAN's own and another."""
     with joined_namespaces() as sides:
@@ -175,6 +176,7 @@ def test_an_extcap_program_ends_with_the_capture() -> None:
         assert running(children) == []
 
 
+@pytest.mark.slow
 def test_an_extcap_program_ends_with_an_interrupt() -> None:
     with listen() as (program, children, _):
         assert program.interrupt()[-1]["type"] == "capture"

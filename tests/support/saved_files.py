@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.paths import PROJECT
 from tests.support.runner import run
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import Captures, open_captures
@@ -54,12 +55,12 @@ def ring_files(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{path.stem}*"))
 
 
-def program(*arguments: Path | str, **options: object) -> "subprocess.CompletedProcess[str]":
-    """Run zmtpsniff; with ``options`` of a process, in one of its own."""
-    if not options:
-        return run(*arguments)
+def program(*arguments: Path | str, cwd: Path = PROJECT, **options: object) -> "subprocess.CompletedProcess[str]":
+    """Run zmtpsniff; with ``options`` of a process that are not None, in one of its own."""
+    if not any(options.values()):
+        return run(*arguments, cwd=cwd)
     command = [*PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, **options)  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, cwd=cwd, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def records(output: str) -> list[dict[str, Any]]:
