@@ -117,7 +117,7 @@ def test_what_it_shows_is_what_one_gets(page: Path, tmp_path: Path, request: pyt
         for command, expected in block.steps():
             if not _is_fixed(block, command):
                 continue
-            done = run(command, tmp_path / "work", environment)
+            done = run(command, tmp_path / "work", environment, network=False)
             said = done.stdout + done.stderr
             if request.config.getoption("--renew-golden"):
                 text = text.replace(f"$ {command}\n{expected}", f"$ {command}\n{said}", 1)

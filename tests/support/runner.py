@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -127,6 +128,7 @@ def _next_run(channel: socket.socket) -> bool:
             os.chdir(folder)
             os.environ.clear()
             os.environ.update(environment)
+            time.tzset()  # the C library would go on with the time zone of the server
             return True
         _, status = os.waitpid(run, 0)
         channel.send(str(status).encode())
