@@ -181,7 +181,7 @@ class Dissection:
 
         ways = Ways()
         found = []
-        for events in self._all_batches(self._collaborators._replace(acknowledge=ways.acknowledge)):
+        for events in self._all_batches(self._collaborators._replace(acknowledge=ways.acknowledge, witness=ways)):
             found += ways.take(events)
         return [record for way in (*found, *ways.finish()) if (record := ways.record(way)) is not None]
 

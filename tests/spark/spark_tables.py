@@ -281,7 +281,11 @@ def expected_ways(files: Sequence[Path]) -> Counter[str]:
 
     found: Counter[str] = Counter()
     ways = Ways()
-    over = [ways.record(one) for events in open_files(files, Settings()).batches() for one in ways.take(events)]
+    over = [
+        ways.record(one)
+        for events in open_files(files, Settings(), Collaborators(witness=ways)).batches()
+        for one in ways.take(events)
+    ]
     for way in filter(None, [*over, *map(ways.record, ways.finish())]):
         record = asdict(way) | {"legs": list(map(leg, way.legs))}
         record |= {name: one and asdict(one) for name, one in (("slowest", way.slowest), ("ended", way.ended))}

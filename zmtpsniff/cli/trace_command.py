@@ -82,6 +82,7 @@ def trace(**options: Any) -> None:
             prepare=_set_clocks,
             meet=meet,
             acknowledge=ways.acknowledge,
+            witness=ways,
         ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):

@@ -94,9 +94,10 @@ class WaitWatch:
             direction.acked_ns = time_ns
         if time_ns - flow.last_ns >= PAUSE_NS and not flow.unwanted:
             sender, _ = addresses(key)
-            resends = len(payload) > 1 and direction.next is not None and distance(segment[3], direction.next) < 0
+            ahead = distance(segment[3], direction.next) if len(payload) > 1 and direction.next is not None else 0
+            resent = direction.offset + ahead if ahead < 0 else None
             acked = direction.acked_ns, direction.other.acked_ns
-            self._witness.pause(Pause(flow.number, sender.text, flow.last_ns, time_ns, *acked, resends))
+            self._witness.pause(Pause(flow.number, sender.text, flow.last_ns, time_ns, *acked, resent))
 
     def _see_window(self, direction: FlowDirection, segment: Segment) -> None:
         """Take note of a window that closes or opens, and of a sender that waits for it."""

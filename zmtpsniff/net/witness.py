@@ -48,7 +48,7 @@ class Pause(NamedTuple):
     until_ns: int  # when that packet came
     sender_acked_ns: int  # when its sender last acknowledged octets without sending any; 0: never
     receiver_acked_ns: int  # when the receiver did
-    resends: bool = False  # the pause ended with octets that had come before: the network may have lost them
+    resent: int | None = None  # octets that came again ended it, which the network may have lost: their stream offset
 
 
 Acknowledgment = tuple[int, int, str, int]  # as NamedTuple it would take most of the time
@@ -69,3 +69,26 @@ class Witness(Protocol):
 
     def pause(self, pause: Pause, /) -> None:
         """No packet of a connection came for a while."""
+
+
+class Witnesses:
+    """Several witnesses that hear the same."""
+
+    def __init__(self, *witnesses: Witness) -> None:
+        """Pass each report on to all ``witnesses``."""
+        self._witnesses = witnesses
+
+    def attempt(self, attempt: Attempt) -> None:
+        """As that of Witness."""
+        for witness in self._witnesses:
+            witness.attempt(attempt)
+
+    def stall(self, stall: Stall) -> None:
+        """As that of Witness."""
+        for witness in self._witnesses:
+            witness.stall(stall)
+
+    def pause(self, pause: Pause) -> None:
+        """As that of Witness."""
+        for witness in self._witnesses:
+            witness.pause(pause)

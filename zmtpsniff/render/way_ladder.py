@@ -26,7 +26,7 @@ _WHY = {
     "not-taken": "{at} never acknowledged it",
     "capture-ended": "the capture ended while {at} had it",
 }
-_WHAT = {"inside": "inside {at}", "queue": "at {at}, which worked on others", "network": "in the network before {at}"}
+_WHAT = {"inside": "inside {at}", "queue": "in the queue of {at}", "network": "in the network before {at}"}
 
 
 class LadderRenderer:

@@ -13,7 +13,7 @@ from zmtpsniff.analysis.statistics.record_maker import report as rows_of
 from zmtpsniff.analysis.statistics.records import CutRow, LatencyRow, PeerRow, QueueRow, Record, SocketRow, record_of
 from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic
 from zmtpsniff.analysis.statistics.statistics import ROWS
-from zmtpsniff.net.witness import Acknowledgment
+from zmtpsniff.net.witness import Acknowledgment, Witnesses
 from zmtpsniff.report.chosen_ways import ChosenWays
 from zmtpsniff.report.conversations import Conversations
 from zmtpsniff.report.results import (
@@ -59,6 +59,7 @@ class CaptureReport:
         self._diagnosis = diagnosis or Diagnosis()
         self._statistics = Statistics(rows=max(ROWS, top))
         self._ways = ChosenWays(keep)
+        self.witness = Witnesses(self._diagnosis, self._ways.witness)
         self._overview = Overview(self._ways.joins)
         self._conversations = Conversations(show_secrets)
 

@@ -8,7 +8,7 @@ from dissectors.address import host_of, is_loopback
 from dissectors.events import AnyEvent, Connection
 from zmtpsniff.analysis.ways.records import Way, lasted_ns
 from zmtpsniff.analysis.ways.ways import Ways
-from zmtpsniff.net.witness import Acknowledgment
+from zmtpsniff.net.witness import Acknowledgment, Witness
 
 _SLOWEST = 5
 _LOST = 5
@@ -23,6 +23,7 @@ class ChosenWays:
     def __init__(self, keep: Callable[[AnyEvent], bool] | None = None) -> None:
         """With ``keep``, ways one of whose messages it wants."""
         self._ways = Ways(keep, in_order=False)
+        self.witness: Witness = self._ways
         self._slowest: list[tuple[int, int, Way]] = []  # a heap of how long they took, a number, and the way
         self._lost: dict[tuple[str, str], list[Way]] = {}  # by the place, and why
         self._count = 0

@@ -158,7 +158,7 @@ class Shard:
         return self.spec.number == 0
 
     def _connections(self, state: bytes | None) -> Connections:
-        return Connections(self._settings, state, self._flows, self._curve, self.stages.diagnosis)
+        return Connections(self._settings, state, self._flows, self._curve, self.stages.witness)
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""

@@ -31,6 +31,7 @@ from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error, one_line
 from zmtpsniff.net.notices import Notice
+from zmtpsniff.net.witness import Witness, Witnesses
 
 _PACKAGES = (
     "zmtpsniff.analysis.patterns.", "zmtpsniff.analysis.findings.", "zmtpsniff.analysis.ways.",
@@ -162,6 +163,11 @@ class Stages:
         else:
             self.patterns = Patterns(settings.reply_seconds, settings.decode_as)
             self.payloads = Payloads(built_in(), settings.decode_as, settings.limits.show_secrets)
+
+    @property
+    def witness(self) -> Witness:
+        """Hears what connections show below their octets, for those stages that there are."""
+        return Witnesses(*(stage for stage in (self.diagnosis, self.ways) if stage is not None))
 
     def take(
         self,

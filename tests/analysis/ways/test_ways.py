@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import zmtpsniff
 from dissectors.events import AnyEvent, Message, Place
 from tests.analysis.ways.scenes import Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
@@ -220,3 +221,14 @@ def test_clients_that_ask_the_same_at_once_are_told_apart(host: str) -> None:
     ways = scene.ways()
     assert [[leg.flow for leg in way.legs] for way in ways] == [[1, 3, 3, 1], [2, 4, 4, 2]] * 2
     assert [way.again for way in ways] == [None] * 4
+
+
+def test_a_network_that_loses_packets_is_to_blame_and_no_program() -> None:
+    """TCP sends a message again that the broker did not get: it had the message only then."""
+    path = BROKERS / "lossy_line.pcap.gz"
+    slow = [way.slowest for way in zmtpsniff.open(path).ways() if way.slowest and way.slowest.ns > 100_000_000]
+    # Its connection to the worker lost packets, too, while it was made: two messages waited for that.
+    assert Counter(one.what for one in slow) == {"network": 6, "queue": 2}
+    assert all(one.at.startswith("10.7.0.4:") for one in slow)
+    (told,) = [one for one in zmtpsniff.open(path).findings() if one.code == "replies-slow"]
+    assert told.summary.startswith("the network loses packets on the way to 10.7.0.4:5551: 6 of 298 messages")

@@ -275,7 +275,8 @@ FINDINGS: dict[str, FindingKind] = {
         "request is the network's, the time until the first octets of the reply the service's, and the rest is the "
         "transfer. If the capture lacks that acknowledgment, zmtpsniff takes the time in which the host answers a SYN. "
         "If most of the time passes before octets that are sent again, the network has lost them. If programs pass "
-        "requests on, zmtpsniff follows each, as `trace` does, and names the place that had it.",
+        "requests on, zmtpsniff follows each, as `trace` does, and names the place that had it, or the "
+        "network that lost its packets.",
         "Look at what the service did at the time named. If requests wait behind others, more workers help.",
     ),
     "subscription-unmatched": FindingKind(

@@ -146,7 +146,7 @@ class ExchangeCount:
         return sum(
             pause.until_ns - max(pause.since_ns, asked_ns)
             for pause in self.pauses
-            if pause.resends and asked_ns < pause.until_ns <= event.time_ns
+            if pause.resent is not None and asked_ns < pause.until_ns <= event.time_ns
         )
 
     def _begin(self, event: Message) -> None:

@@ -37,7 +37,7 @@ from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.ways import ProcessOf, Ways
-from zmtpsniff.net.witness import Stall
+from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
 
@@ -116,6 +116,8 @@ class _Place:
         self.worked = Sketch()
         self.queued = Sketch()
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
+        self.late = Occurrences()  # messages that the network lost: it got them when TCP sent them again
+        self.latest_ns = 0  # so long after they were sent first, at most
         self.slowest: list[_SlowPassage] = []  # a heap
         self._least_slow_ns = -1  # of these, once there are enough
         self.asks: dict[tuple[str, str], None] = {}  # its socket and its peer's, to which it passes requests on
@@ -139,6 +141,9 @@ class _Place:
             self.queued.add(own_ns)
         if one.network_ns:
             self.network.add(one.network_ns)
+        if one.resent_ns:
+            self.late.add(taken.time_ns, taken.packet, taken.flow)
+            self.latest_ns = max(self.latest_ns, one.resent_ns)
         if not self.passed:
             self.giver = self.giver or taken.src
         self.passed += 1
@@ -279,6 +284,10 @@ class Relays(Inquiry):
         elif stall.cause == "unacknowledged" and not stall.is_open:
             self._unreached.put(stall.receiver, stall.since_ns)
 
+    def pause(self, pause: Pause) -> None:
+        """The network may have lost a message, so that its receiver got it later."""
+        self._ways.pause(pause)
+
     def problem(self, event: Problem) -> None:
         """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
         self._ways.problem(event)
@@ -322,7 +331,7 @@ class Relays(Inquiry):
             self._heard.remove(event.flow)
             self._ways.end(event)
         else:
-            self._ways.endings.pass_time(event.end_ns)
+            self._ways.end_unheard(event)
 
     def passes_on(self, address: str) -> bool:
         """Whether the program of this socket has passed on what it took, so that others may be to blame."""
@@ -412,6 +421,7 @@ class Relays(Inquiry):
         for place in self._places.entries.values():
             team = [one for one in teams[self._ways.programs[place.giver].sockets[0]] if one is not place]
             yield from self._slow(place, team)
+            yield from self._late(place)
             lost = list(self._lost(place, now_ns))
             yield from lost
             if place.queue.taken and all(claim.code != "not-passed-on" for claim in lost):
@@ -472,6 +482,24 @@ class Relays(Inquiry):
             [place.at],
             severity,
             subject=place.at,
+        )
+
+    def _late(self, place: _Place) -> Iterable[Claim]:
+        """A place that got messages late, since the network lost their packets."""
+        seen = place.late
+        if seen.count < _LEAST_SLOW:
+            return
+        late = f"{seen.count:,} of {plural(place.inside.count, 'message')}"
+        is_rare = seen.count < _FEW_SLOW * place.inside.count and place.latest_ns < _SLOW_MEDIAN_NS
+        yield Claim(
+            "replies-slow",
+            f"the network loses packets on the way to {place.at}: {late} arrived late, "
+            f"up to {about(place.latest_ns)} after they were sent",
+            "their octets came again after a pause, and only then did the program pass them on",
+            seen,
+            [place.at],
+            "note" if is_rare else None,
+            advice="Look at the network in front of that host: `ip -s link` and `nstat` count what is dropped.",
         )
 
     def _lost(self, place: _Place, now_ns: int) -> Iterable[Claim]:

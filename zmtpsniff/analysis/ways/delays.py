@@ -6,7 +6,8 @@ the others first, so the last message of another way that it sent shows until wh
 goes has no connection yet (*away*): its peer was away, and the program could do nothing.
 
 If the capture point is not on the program's host, the time also has the way of the packets to that host and back
-(*network*). The handshake of the connection shows how long that takes.
+(*network*). The handshake of the connection shows how long that takes. If the network loses a message behind the
+capture point, the program gets it when TCP sends it again: until then the time is the network's, too.
 """
 
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ class Passage(msgspec.Struct, gc=False):
     inside_ns: int
     away_ns: int
     network_ns: int
+    resent_ns: int = 0  # of these, until TCP sent the message again
 
     @property
     def at(self) -> str:
@@ -46,10 +48,11 @@ def passages(way: OpenWay) -> Iterator[Passage]:
         if left_ns <= 0:
             yield Passage(before, hop, 0, 0, 0, 0)
             continue
-        network_ns = away_ns = queue_ns = 0
+        network_ns = resent_ns = away_ns = queue_ns = 0
         line = hop.line
-        if before.line.round_trip_ns:
-            network_ns = min(before.line.round_trip_ns, left_ns)
+        if before.line.round_trip_ns or before.line.resent:
+            resent_ns = _resent_ns(before, hop.leg.time_ns)
+            network_ns = min(before.line.round_trip_ns + resent_ns, left_ns)
             left_ns -= network_ns
         if line.connected_ns > taken_ns:
             away_ns = min(max(line.connected_ns - taken_ns - network_ns, 0), left_ns)
@@ -58,7 +61,18 @@ def passages(way: OpenWay) -> Iterator[Passage]:
             queue_ns = hop.others_until_ns - taken_ns - network_ns - away_ns
             queue_ns = 0 if queue_ns < 0 else left_ns if queue_ns > left_ns else queue_ns
             left_ns -= queue_ns
-        yield Passage(before, hop, queue_ns, left_ns, away_ns, network_ns)
+        yield Passage(before, hop, queue_ns, left_ns, away_ns, network_ns, resent_ns)
+
+
+def _resent_ns(taken: Hop, until_ns: int) -> int:
+    """How long after a message TCP sent it again, or octets before it."""
+    taken_ns = taken.leg.time_ns
+    for offset, time_ns in reversed(taken.line.resent):
+        if time_ns <= taken_ns:
+            break
+        if offset <= taken.offset and time_ns <= until_ns:
+            return time_ns - taken_ns
+    return 0
 
 
 def slowest(way: OpenWay, until_ns: int) -> Slowest | None:

@@ -42,6 +42,8 @@ class Line(msgspec.Struct):
     unseen: "deque[Hop]"  # messages that were not acknowledged yet
     connected_ns: int = 0  # when the connection was made
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
+    # Pauses that octets ended which the sender sent again: where these begin in its stream, and when that was.
+    resent: list[tuple[int, int]] = []
     answered_ns: int = 0  # when the message came that the receiver answered last
     given: dict["Hop", None] = {}  # messages that the sender passed on, and that are not answered
     sends: Kind | None = "request"  # what the messages are; a reply is a part of a request

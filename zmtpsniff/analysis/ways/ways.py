@@ -36,11 +36,12 @@ from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg, Way
-from zmtpsniff.net.witness import Acknowledgment
+from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
+_RESENT = 1024  # pauses of one sender on a connection
 _GIVEN = 1024  # requests on one connection, to find the one of a reply
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
 ProcessOf = Callable[[int, str], Process | None]
@@ -68,7 +69,7 @@ class _Connection:
         """Whether the capture lacks its beginning: nobody announced anything."""
         return not (self.dossier.greeted_ns or self.dossier.types)
 
-    def line(self, src: str, dst: str, socket_type: str | None) -> Line:
+    def line(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Line:
         """The facts of the connection that hold for the messages of a sender, whose first one told its type."""
         dossier = self.dossier
         kind = socket_type or dossier.types.get(src, "")
@@ -84,6 +85,7 @@ class _Connection:
             self.unseen.setdefault(src, deque(maxlen=_UNSEEN)),
             dossier.start_ns,
             dossier.round_trip_ns.get(dst, 0),
+            resent,
             sends=_sent_by(kind),
             is_late=self.is_late,
         )
@@ -123,11 +125,26 @@ class Ways:
         self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
         self._now_ns = 0
         self._acknowledgments: list[Acknowledgment] = []
+        self._resent: dict[int, dict[str, list[tuple[int, int]]]] = {}  # by flow and sender, for its Line
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
         """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""
         self.endings.knows_acknowledged = True
         self._acknowledgments.extend(acknowledgments)
+
+    def attempt(self, attempt: Attempt) -> None:
+        """As a witness: no way begins before there is a connection."""
+
+    def stall(self, stall: Stall) -> None:
+        """As a witness: the ways themselves show who waited."""
+
+    def pause(self, pause: Pause) -> None:
+        """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
+        if pause.resent is not None:
+            resent = self._resent.setdefault(pause.flow, {}).setdefault(pause.sender, [])
+            resent.append((pause.resent, pause.until_ns))
+            if len(resent) > _RESENT:
+                del resent[0]
 
     def take(self, events: Sequence[AnyEvent]) -> list[OpenWay]:
         """Look at a batch of all events. Returns the ways that are known to be over.
@@ -194,6 +211,7 @@ class Ways:
     def end(self, event: Connection) -> None:
         """A connection is over."""
         connection = self._connections.pop(event.flow, None)
+        self._resent.pop(event.flow, None)
         self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
             self._take_back(connection)
@@ -202,6 +220,11 @@ class Ways:
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
         self.endings.end(event)
+
+    def end_unheard(self, event: Connection) -> None:
+        """A connection is over whose messages did not come here."""
+        self._resent.pop(event.flow, None)
+        self.endings.pass_time(event.end_ns)
 
     def _take_back(self, connection: _Connection) -> None:
         """A connection is over: a sender may send again what had not arrived, and a receiver may answer on another."""
@@ -348,7 +371,7 @@ class Ways:
                 self._envelopes.ids.miss(flow)
         line = connection.lines.get(src)
         if line is None or (socket_type and line.src_kind != socket_type):
-            line = connection.line(src, dst, socket_type)
+            line = connection.line(src, dst, socket_type, self._resent.setdefault(flow, {}).setdefault(src, []))
         if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
             self._learn_processes(line, flow, src, dst, self.process_of)
         return line
@@ -361,8 +384,8 @@ class Ways:
         leg, line, sends = hop.leg, hop.line, hop.line.sends
         if leg.time_ns > self._now_ns:
             self._now_ns = leg.time_ns
+        hop.offset = offset
         if self.endings.knows_acknowledged:
-            hop.offset = offset
             line.unseen.append(hop)
         if sends == "request":
             if is_idle or hop.frames == _PROBE:
