@@ -211,7 +211,7 @@ def flows(data: bytes) -> None:
         table.take([(now, packet, keys[which], seq, ack, mark & (0x10 | FIN), stream, missing)])
         # A segment may be longer than what is left of the bound, but it is dealt with at once.
         assert table.holdings.waiting_octets <= 5000 + 1500
-        for flow in table.flows:
+        for flow in table.register.flows.values():
             for direction in (flow.client, flow.server):
                 held = direction.waiting
                 assert all(one.end <= other.offset for one, other in pairwise(held)), "what waits overlaps"

@@ -133,7 +133,7 @@ def test_both_directions_in_order() -> None:
     wire.send(True, 5006, b"!", flags=FIN | ACK, ack=1007)
     assert (wire.only.client.data, wire.only.server.data, wire.only.end) == (b"hello", b"world!", "fin")
     wire.send(False, 1007, ack=5008)
-    assert wire.table.count == 1
+    assert wire.table.register.count == 1
 
 
 def test_one_direction_is_no_disorder() -> None:
@@ -146,7 +146,7 @@ def test_one_direction_is_no_disorder() -> None:
     wire.table.finish()
     assert wire.only.client.is_absent
     assert wire.only.server.data == b"reply" * 300
-    assert wire.table.disorder() == []
+    assert wire.table.problems() == []
 
 
 class Attempts:
@@ -192,7 +192,7 @@ def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
         wire.pause(1)
     wire.table.finish()
     assert [one.outcome for one in attempts.seen] == (["refused"] if is_its_answer else ["silent"])
-    assert wire.table.count == 1
+    assert wire.table.register.count == 1
 
 
 def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +213,7 @@ def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) 
     assert sorted(one.client for one in attempts.seen) == [
         f"10.0.0.1:{port}" for port in (40_001, *range(40_001, 40_007))
     ]
-    assert wire.table.count == 0
+    assert wire.table.register.count == 0
 
 
 def test_addresses() -> None:
@@ -259,13 +259,13 @@ def test_the_hot_loop_takes_what_a_close_look_takes(seed: int, size: int) -> Non
     for begin in range(0, len(taken), size):
         hot.table.take(taken[begin : begin + size])
     for segment in taken:
-        for direction in (one for flow in close.table.flows for one in flow.directions):
+        for direction in (one for flow in close.table.register.flows.values() for one in flow.directions):
             direction.usual = ATTENTION
         close.table.take([segment])
     for wire in (hot, close):
         wire.table.finish()
     assert hot.dissections == close.dissections
-    assert hot.table.disorder() == close.table.disorder()
+    assert hot.table.problems() == close.table.problems()
 
 
 def test_a_hole_is_lost_once_it_is_acknowledged_for_long_enough() -> None:
@@ -416,7 +416,7 @@ def test_fins_end_a_flow_that_nobody_wants() -> None:
     wire.send(False, 1001, b"first", ack=5001)
     wire.only.rejected = True
     wire.send(False, 1006, b"last", flags=FIN | ACK, ack=5001)
-    (flow,) = wire.table.flows
+    (flow,) = wire.table.register.flows.values()
     assert (flow.unwanted, flow.ended, wire.only.end) == (True, False, "")
     wire.send(True, 5001, flags=FIN | ACK, ack=1011)
     assert flow.ended
@@ -428,7 +428,7 @@ def test_a_refused_connection_is_a_flow_without_octets() -> None:
         wire.send(False, 1000, flags=SYN, port=port)
         wire.send(True, 0, flags=RST | ACK, ack=1001, port=port)
     wire.table.finish()
-    assert (wire.table.count, wire.dissections) == (2, [])
+    assert (wire.table.register.count, wire.dissections) == (2, [])
 
 
 def test_a_syn_that_is_refused_and_accepted_when_it_comes_again() -> None:
@@ -439,7 +439,7 @@ def test_a_syn_that_is_refused_and_accepted_when_it_comes_again() -> None:
     wire.connect()
     wire.send(False, 1001, b"octets", ack=5001)
     wire.send(True, 5001, b"more", ack=1007)
-    assert (wire.table.count, wire.only.number) == (2, 2)
+    assert (wire.table.register.count, wire.only.number) == (2, 2)
     assert (wire.only.client.data, wire.only.server.data, wire.only.from_start) == (b"octets", b"more", (True, True))
 
 
@@ -518,14 +518,14 @@ def test_idle_flows_are_ended_and_the_oldest_give_way() -> None:
     for port in range(10_000, 10_200):
         wire.connect(port=port)
         wire.send(False, 1001, b"x", port=port)
-    assert len(wire.table.flows) <= 100
+    assert len(wire.table.register.flows) <= 100
     assert wire.dissections[0].end == "timeout"
     assert wire.dissections[-1].end == ""
     for _ in range(3):
         wire.now += 60 * SECOND
         wire.send(False, 1002, b"x", port=10_199)
     assert {d.end for d in wire.dissections[:-1]} == {"timeout"}
-    assert len(wire.table.flows) == 1
+    assert len(wire.table.register.flows) == 1
 
 
 @pytest.mark.parametrize(
@@ -580,7 +580,7 @@ def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -
     wire.connect()
     for number in range(40):
         wire.send(False, 1001 + number * size, bytes(size))
-        (flow,) = wire.table.flows
+        (flow,) = wire.table.register.flows.values()
         recent = flow.client.recent
         assert sum(len(octets) for _, octets, _, _ in recent) <= 256 << 10
     for number in range(40):
@@ -598,7 +598,7 @@ def test_segments_kept_for_comparison_are_bounded_over_all_flows(late: bool) -> 
         for number in range(16):
             seq = 1001 + (number ^ late) * len(payload)  # of two that are swapped the first waits
             wire.send(False, seq, payload, port=port)
-        kept = [one for flow in wire.table.flows for way in flow.directions for one in way.recent]
+        kept = [one for flow in wire.table.register.flows.values() for way in flow.directions for one in way.recent]
         assert sum(len(octets) for _, octets, _, _ in kept) <= most
     for port in (1, 300):
         for number in range(16):
@@ -643,7 +643,7 @@ def test_a_pause_ends_a_connection_wherever_batches_end(batch: int, monkeypatch:
     wire.table.finish()
     found = [(d.client.data, d.end, d.from_start) for d in wire.dissections]
     assert found == [(b"onetwo", "timeout", (True, True)), (b"three", "timeout", (False, False))]
-    assert wire.table.count == 3
+    assert wire.table.register.count == 3
 
 
 def test_a_stray_syn_ends_nothing() -> None:
@@ -656,7 +656,7 @@ def test_a_stray_syn_ends_nothing() -> None:
     wire.send(False, 1004, b"two", ack=5001)
     wire.send(True, 5001, b"reply", ack=1007)
     wire.table.finish()
-    assert (wire.table.count, wire.only.client.data, wire.only.server.data) == (1, b"onetwo", b"reply")
+    assert (wire.table.register.count, wire.only.client.data, wire.only.server.data) == (1, b"onetwo", b"reply")
 
 
 @pytest.mark.parametrize("captured", ["all", "no SYN", "no SYN-ACK", "client", "server", "early data"])
@@ -683,7 +683,7 @@ def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None
     assert new.client.data.strip(b"?") == (b"" if captured == "server" else early + b"new")
     assert new.server.data == (b"" if captured == "client" else b"NEW")
     known = {"no SYN-ACK": (True, False), "client": (True, False)}.get(captured, (True, True))
-    assert (new.number, new.from_start, wire.table.count) == (2, known, 2)
+    assert (new.number, new.from_start, wire.table.register.count) == (2, known, 2)
 
 
 @pytest.mark.parametrize("ahead", [1000, 1 << 20, 1 << 26])
@@ -933,7 +933,7 @@ def test_flows_that_are_over_leave_nothing() -> None:
         tracemalloc.stop()
         gc.enable()
     assert grown < 1_000_000
-    assert wire.table.count == 4000
+    assert wire.table.register.count == 4000
 
 
 # ---------------------------------------------------------------- the same ports again, out of order

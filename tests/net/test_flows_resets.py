@@ -27,10 +27,10 @@ def test_segments_in_flight_at_a_reset_begin_nothing() -> None:
     wire.send(True, 5001, flags=RST)
     for number in range(5):
         wire.send(False, 1005 + 1000 * number, bytes(1000), ack=5001)
-    assert (wire.table.count, wire.only.client.data, wire.only.end) == (1, b"data", "rst")
+    assert (wire.table.register.count, wire.only.client.data, wire.only.end) == (1, b"data", "rst")
     wire.pause(6)
     wire.send(False, 6005, b"so late that it is another")
-    assert wire.table.count == 2
+    assert wire.table.register.count == 2
 
 
 def test_octets_in_a_reset_are_a_text() -> None:
@@ -113,7 +113,7 @@ def test_what_follows_a_reset_that_does_not_count() -> None:
         wire.send(False, 1007, b"three", ack=5001)
         wire.table.finish()
         assert (wire.only.client.data, wire.only.server.gaps, wire.only.end) == (b"onetwothree", [], "open"), kind
-        assert wire.table.count == 1
+        assert wire.table.register.count == 1
 
 
 def test_a_connection_ends_with_a_reset_that_nothing_speaks_against() -> None:
@@ -124,7 +124,7 @@ def test_a_connection_ends_with_a_reset_that_nothing_speaks_against() -> None:
     wire.send(False, 1004, flags=RST)
     wire.pause(6)
     wire.send(True, 5001, b"another", ack=1)
-    assert (wire.dissections[0].end, wire.table.count) == ("rst", 2)
+    assert (wire.dissections[0].end, wire.table.register.count) == ("rst", 2)
 
 
 def test_a_lost_fin_is_no_lost_octet() -> None:

@@ -104,7 +104,7 @@ def test_what_waits_is_bounded(sent: list[tuple[int, int, int]]) -> None:
         table.take([(packet, packet, hosts[side] + ports[side], 5000 if packet < 5 else 5001 + offset, 0, 0x10,
                      b"\xff" if packet < 5 else bytes(length), 0)])  # fmt: skip
         assert table.holdings.waiting_octets <= limits.waiting_octets
-        for flow in table.flows:
+        for flow in table.register.flows.values():
             for direction in (flow.client, flow.server):
                 assert direction.waiting_octets <= limits.waiting_octets_per_direction
                 held = sum(len(one.payload) + SEGMENT_COST for one in direction.waiting)

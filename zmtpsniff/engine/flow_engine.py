@@ -75,7 +75,7 @@ class FlowEngine:
             witness,
         )
         self._datagrams = DatagramTable(
-            self._listen, self.flows.number, self._carries_datagrams, is_beacon, settings.flow_limits
+            self._listen, self.flows.register.number, self._carries_datagrams, is_beacon, settings.flow_limits
         )
 
     def take(
@@ -122,7 +122,7 @@ class FlowEngine:
     def problems(self) -> list[tuple[str, str]]:
         """Problems of the whole capture after its end, each as its code and a sentence."""
         tls = () if self._tls is None else self._tls.skipped()
-        return [*self.flows.disorder(), *self.flows.clocks(), *tls, *self._doubts.problems()]
+        return [*self.flows.problems(), *tls, *self._doubts.problems()]
 
     def snapshot(self) -> bytes:
         """The state of all TCP connections between two calls of :meth:`take`. Datagrams and events are not in it."""

@@ -20,6 +20,7 @@ from zmtpsniff.capture.source import Source, tick_seconds
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.native import core
+from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Acknowledgment, Witness
 
@@ -141,7 +142,7 @@ class Sniffer:
         self._report_faults()
         for code, detail in [*self._headers.skipped(), *self._engine.problems()]:
             self._report(code, detail)
-        flows = self._engine.flows.count
+        flows = self._engine.flows.register.count
         if not flows and (others := self._headers.other_packets()):
             self._report("no-flows", f"no connection is in the capture; other packets: {others}")
         events = self._give(at_end=True)
@@ -161,14 +162,19 @@ class Sniffer:
 
     def open_connections(self) -> Iterator[Connection]:
         """Summaries so far of the open ZMTP connections over TCP."""
-        for dissection, start_ns, last_ns in self._engine.flows.dissections():
-            whole = dissection.open() if isinstance(dissection, UsualConnection) else dissection
-            if isinstance(whole, ZmtpConnection) and (summary := whole.summary(start_ns, last_ns)) is not None:
+        for flow in self._engine.flows.register.flows.values():
+            one = flow.dissection
+            whole = one.open() if isinstance(one, UsualConnection) else one
+            if (
+                isinstance(whole, ZmtpConnection)
+                and (summary := whole.summary(flow.start_ns, flow.last_ns)) is not None
+            ):
                 yield summary
 
     def server(self, flow: int) -> str | None:
         """The address and port of the server of a TCP connection; None once the connection is over."""
-        return self._engine.flows.server(flow)
+        known = self._engine.flows.register.flows.get(flow)
+        return None if known is None else addresses(known.client.key)[1].text
 
     @property
     def curve_connections(self) -> tuple[int, int]:

@@ -40,7 +40,17 @@ class ClockComparison(Part, gc=False):
         times_ns.append(time_ns if is_acknowledged else 0)
         del times_ns[:-_REMEMBERED]
 
-    def differ_ns(self) -> int | None:
+    def problems(self) -> list[tuple[str, str]]:
+        """A problem's code and a sentence, if the capture is of two points whose clocks differ."""
+        differ_ns = self._differ_ns()
+        if differ_ns is None:
+            return []
+        by = f"{differ_ns / 1e6:.1f} ms"
+        return [
+            ("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ by about {by}")
+        ]
+
+    def _differ_ns(self) -> int | None:
         """By how much the clocks of two capture points differ; None if they do not, or nobody knows."""
         for key, times_ns in self.times_ns.items():
             there_ns, back_ns = _middle(times_ns), _middle(self.times_ns.get(reverse(key), ()))

@@ -51,6 +51,7 @@ from typing import Literal
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part, quick
+from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
 from zmtpsniff.net.notices import Doubt, Notice
 from zmtpsniff.net.reassembly import (
@@ -89,6 +90,17 @@ class Patience(Part, gc=False):
         if late_ns > self.latest_ns:
             self.latest_ns, self.latest = late_ns, direction
         self.time_ns = min(max(self.time_ns, 4 * late_ns), _MOST_NS)
+
+    def problems(self) -> list[tuple[str, str]]:
+        """A problem's code and a sentence, if the capture is out of order."""
+        if not self.much_is_late:
+            return []
+        detail = f"{self.late:,} packets stand before octets that they acknowledge"
+        if self.latest:  # else the times in the capture are those of the events
+            latest, _ = addresses(self.latest)
+            by = f"{self.latest_ns / 1e6:.1f} ms"
+            detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
+        return [("capture-disorder", detail)]
 
     @property
     def much_is_late(self) -> bool:
@@ -184,6 +196,12 @@ class Flow(Part):
     def directions(self) -> tuple[FlowDirection, FlowDirection]:
         """Both, the client's first."""
         return self.client, self.server
+
+    @property
+    def initial_numbers(self) -> tuple[int, int] | None:
+        """The initial sequence numbers (RFC 9293, section 3.4.1), the client's first; None unless both are known."""
+        client, server = self.client.isn, self.server.isn
+        return None if client is None or server is None else (client, server)
 
     @property
     def closed(self) -> Literal["", "fin", "rst"]:

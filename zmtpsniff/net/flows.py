@@ -4,18 +4,18 @@ The function ``connect`` chooses who takes the octets of a flow. A flow that nob
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, ValuesView
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part, SnapshotError
 from dissectors.snapshots import load as load_part
 from dissectors.snapshots import save as save_part
-from zmtpsniff.net.addresses import Address, addresses, reverse
+from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.attempts import AttemptLog
 from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience
 from zmtpsniff.net.flow_dissection import End, FlowDissection
+from zmtpsniff.net.flow_register import FlowRegister
 from zmtpsniff.net.lifetime import (
     agree,
     begins_another,
@@ -61,16 +61,13 @@ class FlowTable(Part):
     notify: Live[Notify | None] = None
     witness: Live[Witness | None] = None
     commons: Commons = field(default_factory=Commons)
-    count: int = 0  # flows so far
-    retired: Live[dict[bytes, Flow]] = LATER  # flows that another one follows on the same addresses
+    register: FlowRegister = LATER
     holdings: Live[Holdings] = LATER
     patience: Live[Patience] = LATER
     _now_ns: int = 0
     _counted_packet: int = 0  # the packet up to which the kept octets are counted
     _next_sweep: int = 0
     _sweeping: list[int] = field(default_factory=list)
-    _saved_flows: list[Flow] = field(default_factory=list)  # in a snapshot, as the next two: all flows
-    _saved_retired: list[int] = field(default_factory=list)
     _saved_waiting: list[int] = field(default_factory=list)
     _attempts: Live[AttemptLog] = LATER
     _waits: Live[WaitWatch | None] = None
@@ -79,8 +76,6 @@ class FlowTable(Part):
     _idle_unknown_ns: Live[int] = 0
     _least_ns: Live[int] = 0  # no flow is over after a shorter pause
     _pause_ns: Live[int] = 0  # a longer pause needs a closer look
-    _directions: Live[dict[bytes, FlowDirection]] = field(default_factory=dict)
-    _flows: Live[dict[int, Flow]] = field(default_factory=dict)
     _waiting: Live[dict[int, Flow]] = field(default_factory=dict)  # flows with segments that wait for others
     _again: Live[deque[Segment]] = field(default_factory=deque)  # segments that turned out to be of another connection
 
@@ -88,7 +83,8 @@ class FlowTable(Part):
         """Begin without flows."""
         commons, limits = self.commons, self.limits
         commons.notify = self.notify
-        self.retired, self.holdings, self.patience = commons.retired, commons.holdings, commons.patience
+        self.register = FlowRegister(commons)
+        self.holdings, self.patience = commons.holdings, commons.patience
         self._attempts = AttemptLog(self.notify, self.witness)
         self._waits = None if self.witness is None else WaitWatch(self.witness)
         self._linger_ns = _nanoseconds(limits.linger_seconds)
@@ -98,51 +94,23 @@ class FlowTable(Part):
         self._pause_ns = self._least_ns if self.witness is None else min(self._least_ns, PAUSE_NS)
 
     @property
-    def flows(self) -> ValuesView[Flow]:
-        """The flows that are followed now."""
-        return self._flows.values()
-
-    def number(self) -> int:
-        """Count a flow that is none of TCP, and return its number."""
-        self.count += 1
-        return self.count
-
-    @property
     def horizons(self) -> dict[int, int]:
         """The flows that lack octets, by number: the time up to which all octets are here, except lost ones."""
         return {number: flow.sure_ns for number, flow in self._waiting.items()}
 
-    def disorder(self) -> list[tuple[str, str]]:
-        """A problem's code and a sentence, if the capture is out of order."""
-        patience = self.patience
-        if not patience.much_is_late:
-            return []
-        detail = f"{patience.late:,} packets stand before octets that they acknowledge"
-        if patience.latest:  # else the times in the capture are those of the events
-            latest, _ = addresses(patience.latest)
-            by = f"{patience.latest_ns / 1e6:.1f} ms"
-            detail += f", by up to {by}: the capture point was late with what {latest.text} sent"
-        return [("capture-disorder", detail)]
-
-    def clocks(self) -> list[tuple[str, str]]:
-        """A problem's code and a sentence, if the capture is of two points whose clocks differ."""
-        differ_ns = self.holdings.clocks.differ_ns()
-        if differ_ns is None:
-            return []
-        by = f"{differ_ns / 1e6:.1f} ms"
-        return [
-            ("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ by about {by}")
-        ]
+    def problems(self) -> list[tuple[str, str]]:
+        """The problems of the capture as a whole: a code and a sentence each."""
+        return [*self.patience.problems(), *self.holdings.clocks.problems()]
 
     def acknowledgments(self, segments: Iterable[Segment]) -> Iterator[Acknowledgment]:
         """The acknowledgments in these segments, which the table has taken, of flows that are dissected."""
         for time_ns, _, key, _, ack, flags, _, _ in segments:
-            direction = self._directions.get(key)
+            direction = self.register.directions.get(key)
             if direction is None or not flags & ACK or not direction.flow.begun or direction.flow.unwanted:
                 continue
             offset = direction.other.place(ack)
             if offset is not None:
-                yield time_ns, direction.flow.number, _sender(direction.other.key), offset
+                yield time_ns, direction.flow.number, addresses(direction.other.key)[0].text, offset
 
     # ------------------------------------------------------------------ the hot loop
 
@@ -150,7 +118,7 @@ class FlowTable(Part):
         """Take segments in the order of the capture; ``is_last``: they end a batch, so that it is time to make room."""
         if not segments:
             return
-        directions = self._directions
+        directions = self.register.directions
         now_ns = segments[-1][0]
         pause_ns = self._pause_ns
         telling = TELLING_FLAGS
@@ -246,7 +214,7 @@ class FlowTable(Part):
 
     def settled(self, key: bytes) -> FlowDirection | None:
         """The direction with this key, if both directions of its flow are synchronised and in order."""
-        direction = self._directions.get(key)
+        direction = self.register.directions.get(key)
         if direction is None or direction.usual != ACK or direction.other.usual != ACK:
             return None
         return direction
@@ -290,19 +258,19 @@ class FlowTable(Part):
     def _find(self, segment: Segment) -> FlowDirection | None:
         """The direction that takes a segment; its flow may begin with it. None if the segment means nothing yet."""
         time_ns, _, key, _, _, flags, _, _ = segment
-        direction = self._directions.get(key)
+        direction = self.register.directions.get(key)
         if direction is not None and time_ns - direction.flow.last_ns > _LONGEST_WAIT_NS:
             self._release(direction.flow, time_ns, _LONGEST_WAIT_NS)  # nothing that waits goes with what comes now
-            direction = self._directions.get(key)
+            direction = self.register.directions.get(key)
         if direction is not None:
-            if key in self.retired:
+            if key in self.register.retired:
                 direction = self._of_predecessor(direction, segment) or direction
             if time_ns - direction.flow.last_ns > self._least_ns and self._is_left(direction.flow, time_ns):
                 self._discard(direction.flow, "timeout")
                 direction = None
             elif (direction.pending or direction.other.pending) and has_successor(direction, segment):
                 self._succeed(direction, segment)
-                direction = self._directions[key]
+                direction = self.register.directions[key]
         if flags & SYN:
             return self._synchronise(direction, segment)
         if direction is None:
@@ -357,7 +325,7 @@ class FlowTable(Part):
                     return
                 continue
             others = self._take(direction, segment)
-            if self._directions.get(direction.key) is not direction:  # the rest belongs to another connection
+            if self.register.directions.get(direction.key) is not direction:  # the rest belongs to another connection
                 others = [*others, *early[place:]]
                 # One less each time, so that the loop ends.
                 self._retake(others[1:] if len(others) >= len(early) else others)
@@ -446,7 +414,7 @@ class FlowTable(Part):
         answers = bool(flags & ACK)
         if direction is not None and self._is_due(direction.flow, time_ns):
             self._begin(direction.flow)  # a SYN that comes so late is of another connection, however near its number is
-            direction = self._directions.get(key)
+            direction = self.register.directions.get(key)
         if direction is None:
             direction = self._open(key, time_ns, answers)
         elif begins_another(direction, segment):
@@ -478,18 +446,15 @@ class FlowTable(Part):
     def _retire(self, flow: Flow, time_ns: int) -> None:
         """Another connection begins on the addresses of a flow; packets of the old one may still come."""
         flow.client.pending = flow.server.pending = None
-        if (retired := self.retired.get(flow.client.key)) is not None:
+        if (retired := self.register.retired.get(flow.client.key)) is not None:
             self._discard(retired, "open")
         self._begin_at_last(flow)
-        if self._directions.get(flow.client.key) is not flow.client:
+        if self.register.directions.get(flow.client.key) is not flow.client:
             return  # its segments turned out to be of two connections
         if not (flow.ended or flow.dissection is not None):
             self._discard(flow, "open")
             return
-        flow.retired_ns = time_ns
-        for direction in flow.directions:
-            del self._directions[direction.key]
-            self.retired[direction.key] = flow
+        self.register.retire(flow, time_ns)
 
     def _begin_at_last(self, flow: Flow) -> None:
         """Begin a flow that has not begun: no packet can tell more about its beginning."""
@@ -500,7 +465,7 @@ class FlowTable(Part):
     def _of_predecessor(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
         """The direction of the previous flow on the same addresses, if the segment still belongs to it."""
         time_ns, key = segment[0], segment[2]
-        predecessor = self.retired[key]
+        predecessor = self.register.retired[key]
         is_over = self.patience.is_over(predecessor.retired_ns, 0, time_ns, direction.flow.count)
         if is_over or self._is_left(predecessor, time_ns):
             self._discard(predecessor, "open")
@@ -524,23 +489,12 @@ class FlowTable(Part):
         return None
 
     def _open(self, key: bytes, time_ns: int, answers: bool | None = None) -> FlowDirection:
-        """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over.
-
-        The direction is the server's if it ``answers``; without a SYN, if its port is the lower one.
-        """
-        if (old := self._directions.get(key)) is not None:
+        """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
+        if (old := self.register.directions.get(key)) is not None:
             self._retire(old.flow, time_ns)
-        if len(self._flows) >= self.limits.flows:
+        if len(self.register.flows) >= self.limits.flows:
             self._evict()
-        number = self.number()
-        back = reverse(key)
-        server = key[-4:-2] < key[-2:] if answers is None else answers
-        flow = Flow.between(self.commons, number, *((back, key) if server else (key, back)), time_ns)
-        mine, theirs = (flow.server, flow.client) if server else (flow.client, flow.server)
-        self._directions[key] = mine
-        self._directions[back] = theirs
-        self._flows[flow.number] = flow
-        return mine
+        return self.register.add(key, time_ns, answers)
 
     def _dissect(self, flow: Flow) -> bool:
         """Find somebody who takes the octets of a flow, now that the first ones come."""
@@ -553,21 +507,10 @@ class FlowTable(Part):
         flow.dissect(dissection)
         return True
 
-    def dissections(self) -> Iterator[tuple[FlowDissection, int, int]]:
-        """The dissection of each open flow, with the times of its first and last packet."""
-        for flow in self._flows.values():
-            if flow.dissection is not None:
-                yield flow.dissection, flow.start_ns, flow.last_ns
-
     def may_speak(self, key: bytes) -> bool:
         """Whether somebody wants the octets of the flow with this key, or may still report its end."""
-        direction = self._directions.get(key)
+        direction = self.register.directions.get(key)
         return direction is not None and (direction.flow.ended or not direction.flow.unwanted)
-
-    def server(self, number: int) -> str | None:
-        """The address and port of the server of a flow, None if the flow is over."""
-        flow = self._flows.get(number)
-        return None if flow is None else addresses(flow.client.key)[1].text
 
     # ------------------------------------------------------------------ ending
 
@@ -602,18 +545,13 @@ class FlowTable(Part):
 
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow and forget it; ``end`` says how, if the wire does not."""
-        if (retired := self.retired.get(flow.client.key)) is not None and retired is not flow:
+        if (retired := self.register.retired.get(flow.client.key)) is not None and retired is not flow:
             self._discard(retired, "open")
         self._begin_at_last(flow)
-        if self._flows.pop(flow.number, None) is None:
+        if flow.number not in self.register.flows:
             return  # its segments turned out to be of two connections
         self._end(flow, flow.closed or end)
-        for direction in (flow.client, flow.server):
-            if self._directions.get(direction.key) is direction:
-                del self._directions[direction.key]
-            elif self.retired.get(direction.key) is flow:
-                del self.retired[direction.key]
-            direction.part()
+        self.register.remove(flow)
 
     def _is_left(self, flow: Flow, now_ns: int) -> bool:
         """Whether a flow has been idle for so long that later segments begin another."""
@@ -636,7 +574,7 @@ class FlowTable(Part):
         while flows and self.holdings.waiting_octets > self.limits.waiting_octets * 3 // 4:
             self._hurry(flows.pop())
         if self.holdings.waiting_octets > self.limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
-            for flow in self._flows.values():
+            for flow in self.register.flows.values():
                 flow.trust()
 
     def _forget_recent(self) -> None:
@@ -645,18 +583,18 @@ class FlowTable(Part):
         Only flows with segments since the last count are counted again: where there are many flows, most have none.
         """
         kept = 0
-        for flow in self._flows.values():
+        for flow in self.register.flows.values():
             if flow.last_packet > self._counted_packet:
                 flow.count_recent()
             kept += flow.recent_octets
         if kept > self.limits.recent_octets // 2:
-            for flow in sorted(self._flows.values(), key=lambda flow: flow.last_packet):
+            for flow in sorted(self.register.flows.values(), key=lambda flow: flow.last_packet):
                 if kept <= self.limits.recent_octets // 4:
                     break
                 kept -= flow.recent_octets
                 flow.forget_recent()
         self.holdings.recent_octets = kept
-        self._counted_packet = max((flow.last_packet for flow in self._flows.values()), default=0)
+        self._counted_packet = max((flow.last_packet for flow in self.register.flows.values()), default=0)
 
     def sweep(self, now_ns: int) -> None:
         """End idle flows and forget those that are over, some at a time.
@@ -665,9 +603,9 @@ class FlowTable(Part):
         """
         self._next_sweep = now_ns + _SWEEP_NS
         if not self._sweeping:
-            self._sweeping = list(self._flows)
+            self._sweeping = list(self.register.flows)
         for number in self._sweeping[-_SWEEP_PART:]:
-            flow = self._flows.get(number)
+            flow = self.register.flows.get(number)
             if flow is not None and self._is_left(flow, now_ns):
                 self._discard(flow, "timeout")
         del self._sweeping[-_SWEEP_PART:]
@@ -717,24 +655,24 @@ class FlowTable(Part):
 
     def _evict(self) -> None:
         """Make room: forget those flows that have been idle for longest."""
-        flows = sorted(self._flows.values(), key=lambda flow: (not flow.ended, flow.last_ns))
+        flows = sorted(self.register.flows.values(), key=lambda flow: (not flow.ended, flow.last_ns))
         for flow in flows[: max(len(flows) // 16, 1)]:
             self._discard(flow, "timeout")
 
     @property
     def over_ns(self) -> int:
         """The time from which on no segment belongs to a known flow."""
-        return max((flow.last_ns + self._longest_pause_ns(flow) + 1 for flow in self._flows.values()), default=0)
+        return max(
+            (flow.last_ns + self._longest_pause_ns(flow) + 1 for flow in self.register.flows.values()), default=0
+        )
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> bytes:
         """The state of the table between two calls of :meth:`take`, for :meth:`restore`.
 
         ``save`` makes a snapshot of a dissection.
         """
-        flows = self._saved_flows = list(self._flows.values())
-        self._saved_retired = sorted({flow.number for flow in self.retired.values()})
         self._saved_waiting = list(self._waiting)
-        for flow in flows:
+        for flow in self.register.flows.values():
             flow.save(save)
         octets = save_part(_KIND, self)
         self._clear_saved()
@@ -747,67 +685,32 @@ class FlowTable(Part):
         another format, and whatever ``load`` raises.
         """
         load_part(_KIND, octets, self)
-        for flow in self._saved_flows:
+        for flow in self.register.flows.values():
             flow.resume(load)
         self._clear_saved()
 
     def _clear_saved(self) -> None:
-        for flow in self._saved_flows:
-            flow.clear_saved()
-        self._saved_flows, self._saved_retired, self._saved_waiting = [], [], []
-
-    def make(self, kind: type[Part]) -> Part:
-        """A flow that will take the state in a snapshot."""
-        assert kind is Flow
-        return Flow(self.commons)
+        self._saved_waiting = []
+        self.register.clear_saved()
 
     def after_load(self) -> None:
-        """Find the flows of a snapshot by their numbers and keys."""
-        self._flows = {flow.number: flow for flow in self._saved_flows}
-        for flow in self._saved_flows:
-            for direction in flow.directions:
-                if flow.number in self._saved_retired:
-                    self.retired[direction.key] = flow
-                else:
-                    self._directions[direction.key] = direction
+        """Find the waiting flows of a snapshot by their numbers."""
         try:
-            self._waiting = {number: self._flows[number] for number in self._saved_waiting}
+            self._waiting = {number: self.register.flows[number] for number in self._saved_waiting}
         except KeyError as error:
             raise SnapshotError(f"not a snapshot of flows: there is no flow {error}") from error
 
-    def started_ns(self, number: int) -> int:
-        """When a flow that is not over began, nanoseconds since the Unix epoch; KeyError if there is none."""
-        return self._flows[number].start_ns
-
-    def initial_numbers(self, number: int) -> tuple[int, int] | None:
-        """The initial sequence numbers (RFC 9293, section 3.4.1) of a flow that is not over, the client's first.
-
-        None unless the capture has those of both sides; KeyError if there is no such flow.
-        """
-        flow = self._flows[number]
-        client, server = flow.client.isn, flow.server.isn
-        return None if client is None or server is None else (client, server)
-
-    def knows(self, number: int) -> bool:
-        """Whether segments may still come of the flow with this number."""
-        return number in self._flows
-
     def open_flows(self, now_ns: int) -> list[int]:
         """The numbers of the flows that may still get segments at ``now_ns``."""
-        return [n for n, flow in self._flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether all flows have ended, so that nothing is to be told of them at the end."""
-        return all(flow.ended and flow.begun for flow in self._flows.values())
+        return [n for n, flow in self.register.flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
 
     def finish(self, now_ns: int | None = None) -> None:
         """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
         self._attempts.finish()
         if now_ns is not None:
             self._now_ns = now_ns
-        while self._flows:  # a flow that was two connections leaves another
-            for flow in list(self._flows.values()):
+        while self.register.flows:  # a flow that was two connections leaves another
+            for flow in list(self.register.flows.values()):
                 if not flow.ended:
                     self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
             self.forget()  # nothing more is to be said of these
@@ -815,19 +718,8 @@ class FlowTable(Part):
 
     def forget(self) -> None:
         """Forget all flows without a word, and leave no cycles of them."""
-        for flow in self._flows.values():
-            flow.client.part()
-            flow.server.part()
-        self._flows.clear()
-        self._directions.clear()
-        self.retired.clear()
+        self.register.forget()
 
 
 def _nanoseconds(seconds: float) -> int:
     return int(min(seconds, _LONGEST_SECONDS) * 1e9)
-
-
-@lru_cache(4096)
-def _sender(key: bytes) -> str:
-    """The address and port of the sender of a direction."""
-    return addresses(key)[0].text

@@ -106,9 +106,9 @@ class Connections:
         for datagram in datagrams:
             self._datagram_ns = datagram[0]
         flows = self._engine.flows
-        flows.count = self._count.value
+        flows.register.count = self._count.value
         self._engine.take(segments, datagrams, is_last=False)
-        self._count.value = flows.count
+        self._count.value = flows.register.count
         return self._engine.give()
 
     def _counted(self, segment: Segment) -> Segment:
@@ -131,8 +131,8 @@ class Connections:
         """All segments of a batch have been taken, perhaps by others. Returns what follows from the time."""
         flows = self._engine.flows
         # Their kept octets are not counted: a group has one or two flows, which keep little.
-        if flows.flows:
-            flows.pass_time(max(flow.last_ns for flow in flows.flows), 0, is_last=True)
+        if known := flows.register.flows.values():
+            flows.pass_time(max(flow.last_ns for flow in known), 0, is_last=True)
         return self._engine.give()
 
     @property
@@ -152,13 +152,15 @@ class Connections:
     @property
     def is_silent(self) -> bool:
         """Whether the known connections have no more events unless more segments come."""
-        return self._datagram_ns is None and self._engine.flows.is_silent
+        flows = self._engine.flows.register.flows.values()
+        return self._datagram_ns is None and all(flow.ended and flow.begun for flow in flows)
 
     def state(self) -> bytes | None:
         """The state of these connections for the next run; None for datagrams, which have none."""
         if self._datagram_ns is not None:
             return None
-        known = {number: name for number, name in self.conn_ids.items() if self._engine.flows.knows(number)}
+        flows = self._engine.flows.register.flows
+        known = {number: name for number, name in self.conn_ids.items() if number in flows}
         return msgspec.msgpack.encode(_State(2, self._engine.snapshot(), self._sent, known))
 
     def _restore(self, octets: bytes) -> None:
@@ -193,10 +195,11 @@ class Connections:
 
     def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
         """Give a new flow its id."""
-        if self._datagram_ns is not None:
-            found = local_id(transport, client.text, server.text, self._datagram_ns)
-        elif numbers := self._engine.flows.initial_numbers(number):
-            found = shared_id(*numbers)
+        start_ns = self._datagram_ns
+        if start_ns is None:
+            flow = self._engine.flows.register.flows[number]
+            numbers, start_ns = flow.initial_numbers, flow.start_ns
         else:
-            found = local_id(transport, client.text, server.text, self._engine.flows.started_ns(number))
+            numbers = None
+        found = shared_id(*numbers) if numbers else local_id(transport, client.text, server.text, start_ns)
         self.conn_ids[number] = found._replace(server=server.text)

@@ -1,0 +1,95 @@
+"""The flows that are followed, by their numbers and by the addresses of their directions."""
+
+from msgspec import field
+
+from dissectors.snapshots import LATER, Live, Part
+from zmtpsniff.net.addresses import reverse
+from zmtpsniff.net.flow import Commons, Flow, FlowDirection
+
+
+class FlowRegister(Part):
+    """The flows that are followed. Of two with the same addresses, the older one is retired."""
+
+    commons: Live[Commons]
+    count: int = 0  # flows so far
+    flows: Live[dict[int, Flow]] = field(default_factory=dict)  # by their numbers, also those that are retired
+    directions: Live[dict[bytes, FlowDirection]] = field(default_factory=dict)  # by their keys, but for the retired
+    retired: Live[dict[bytes, Flow]] = LATER  # flows that another one follows on the same addresses
+    _saved: list[Flow] = field(default_factory=list)  # in a snapshot: all flows
+    _saved_retired: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Begin without flows."""
+        self.retired = self.commons.retired
+
+    def number(self) -> int:
+        """Count a flow, also one that is none of TCP, and return its number."""
+        self.count += 1
+        return self.count
+
+    def add(self, key: bytes, time_ns: int, answers: bool | None) -> FlowDirection:
+        """Begin a flow with a segment of the direction ``key``, which is the server's if it ``answers``.
+
+        Without a SYN nobody knows that (None): then the server is the side with the lower port.
+        """
+        back = reverse(key)
+        server = key[-4:-2] < key[-2:] if answers is None else answers
+        flow = Flow.between(self.commons, self.number(), *((back, key) if server else (key, back)), time_ns)
+        self.flows[flow.number] = flow
+        for direction in flow.directions:
+            self.directions[direction.key] = direction
+        return self.directions[key]
+
+    def retire(self, flow: Flow, time_ns: int) -> None:
+        """Another flow begins on the same addresses; packets of this one may still come."""
+        flow.retired_ns = time_ns
+        for direction in flow.directions:
+            del self.directions[direction.key]
+            self.retired[direction.key] = flow
+
+    def remove(self, flow: Flow) -> None:
+        """Follow a flow no longer."""
+        del self.flows[flow.number]
+        for direction in flow.directions:
+            if self.directions.get(direction.key) is direction:
+                del self.directions[direction.key]
+            elif self.retired.get(direction.key) is flow:
+                del self.retired[direction.key]
+            direction.part()
+
+    def forget(self) -> None:
+        """Forget all flows without a word, and leave no cycles of them."""
+        for flow in self.flows.values():
+            flow.client.part()
+            flow.server.part()
+        self.flows.clear()
+        self.directions.clear()
+        self.retired.clear()
+
+    # ------------------------------------------------------------------ snapshots
+
+    def make(self, kind: type[Part]) -> Part:
+        """A flow that will take the state in a snapshot."""
+        assert kind is Flow
+        return Flow(self.commons)
+
+    def before_save(self) -> None:
+        """List the flows."""
+        self._saved = list(self.flows.values())
+        self._saved_retired = sorted({flow.number for flow in self.retired.values()})
+
+    def after_load(self) -> None:
+        """Find the flows of a snapshot by their numbers and keys."""
+        self.flows = {flow.number: flow for flow in self._saved}
+        for flow in self._saved:
+            for direction in flow.directions:
+                if flow.number in self._saved_retired:
+                    self.retired[direction.key] = flow
+                else:
+                    self.directions[direction.key] = direction
+
+    def clear_saved(self) -> None:
+        """Forget what only a snapshot needs."""
+        for flow in self._saved:
+            flow.clear_saved()
+        self._saved, self._saved_retired = [], []
