@@ -33,6 +33,7 @@ def test_browse(tmp_path: Path) -> None:
     assert len(made) > 20
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason=MISSING)
 def test_report(tmp_path: Path) -> None:
     """Fonts differ between machines, so that only its size is compared."""

@@ -15,6 +15,7 @@ from dissectors.zmtp.curve_keys import Key, format_key
 from tests.support import curve_pair, no_perf_events
 from tests.support.conversation import UNDER_CURVE, check, closed, converse, octets, wrong
 from tests.support.curve_program import compiled, connect, copied, started
+from tests.support.examples import sampled
 from tests.support.live_program import LiveProgram, Record, live, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
 from tests.support.paths import PROJECT, program
@@ -215,7 +216,7 @@ def test_connection_that_is_open_already(side: Side) -> None:
     ("where", "handshake"),
     [
         pytest.param(where, handshake, marks=marks, id=f"{where}-{'handshake' if handshake else 'late'}")
-        for where, quick in (("sockets", False), ("pid", True), ("core", False))
+        for where, quick in (("sockets", False), ("pid", True), ("core", None))
         for handshake in (True, False)
         for marks in ([] if handshake is quick else [pytest.mark.slow],)
     ],
@@ -320,7 +321,7 @@ def test_reconnects(side: Side, rounds: int) -> None:
     assert texts(records) == talk(*(f"request {number}" for number in range(rounds))), program.said()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", sampled([signal.SIGKILL, signal.SIGINT, signal.SIGTERM]))
 def test_probes_go_with_whoever_ends_it(side: Side, number: signal.Signals) -> None:
     """Also with kill -9: the helper that placed them sees that it is alone."""
     with keys(side, "-o", os.devnull) as process:

@@ -63,7 +63,7 @@ def check_both(program: LiveProgram, here: Side, there: Side) -> None:
     check_end(records)
 
 
-@engines(slow=("tcpdump", "tshark"))
+@engines(slow=("dumpcap", "tcpdump", "tshark"))
 def test_all_exchanges_on_loopback(engine: str, sides: tuple[Side, Side]) -> None:
     here, _ = sides
     with capturing(engine, here, "lo") as program:

@@ -249,9 +249,10 @@ def test_bars() -> None:
     assert columns([1, 6], 2, make_blocks("latin-1")) == [" #", ".#"]
 
 
-def test_tables_fit_the_terminal() -> None:
+@pytest.mark.parametrize("share", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_tables_fit_the_terminal(share: int) -> None:
     """A tiny one is no error."""
-    for capture in fixtures("*.pcap*"):
+    for capture in fixtures("*.pcap*")[::share]:
         statistics = counted(capture)
         told = report(statistics)
         for width in (1, 10, 23, 80, 200):

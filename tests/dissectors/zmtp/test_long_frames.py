@@ -17,7 +17,7 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.search import Search
-from tests.support.examples import sampled
+from tests.support.examples import crossed, sampled
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, greetings, text_body
 from tests.world.events import is_subsequence, sniff, whole_messages
 from tests.world.network import SentSegment, packets, resegment, segments
@@ -129,8 +129,9 @@ def begin_inside(talk: Conversation, part: float, size: int) -> list[SentSegment
     return sent[int(len(sent) * part) :]
 
 
-@pytest.mark.parametrize("kind", sampled(BODIES, 2))
-@pytest.mark.parametrize("pattern", ["push", "req", pytest.param("pub", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("pattern", "kind"), crossed(["push", "req", pytest.param("pub", marks=pytest.mark.slow)], [*BODIES])
+)
 def test_messages_of_real_peers_are_found(pattern: str, kind: str) -> None:
     """Of ten messages of 600 kB no more than three whole ones are lost, the one in which the capture begins aside."""
     talk = recorded(pattern, kind, 600_000, 10)
@@ -293,8 +294,9 @@ def follow(octets: bytes, known: bool) -> bool:
     )
 
 
-@pytest.mark.parametrize("form", sampled(["<q", ">q", "<i", ">i", "<h", ">h", ">d", "<d"], 3))
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize(
+    ("known", "form"), crossed([False, True], sampled(["<q", ">q", "<i", ">i", "<h", ">h", ">d", "<d"], 3))
+)
 def test_tables_of_numbers_have_no_frames(form: str, known: bool) -> None:
     """Sparse and small numbers have what looks like headers everywhere."""
     random = Random(form)
