@@ -269,6 +269,8 @@ class Message(WireEvent, tag="message"):
     bodies: Annotated[list[Body], relation("What is in the frames of a message (--decode-bodies).")] = []
     # When the packet with its first octets came, if it is longer than a few packets.
     begun_ns: Annotated[int | None, internal()] = None
+    # Of its last frame, if that was too long to be kept, and somebody asked for it.
+    digest: Annotated[bytes | None, internal()] = None
 
     @property
     def topic(self) -> Octets | None:

@@ -5,7 +5,8 @@ from typing import Protocol
 
 from msgspec import field
 
-from dissectors.snapshots import Part, quick
+from dissectors.snapshots import Live, Part, quick
+from dissectors.zmtp.limits import Hash
 
 Read = Callable[[bytes, int], int]
 """Takes octets from a position on; returns how far it got. If it got no further, `Buffer.need` says what it needs."""
@@ -82,6 +83,7 @@ class LongBody(Part, gc=False):
     is_whole: bool = True  # the capture has all of its octets so far
     _kept: int = 0
     _pieces: list[bytes] = field(default_factory=list)
+    hash: Live[Hash | None] = None  # of its octets so far, if somebody asks for it; no snapshot can have it
 
     def __post_init__(self) -> None:
         """Begin with no octets."""
@@ -94,6 +96,8 @@ class LongBody(Part, gc=False):
         if wanted > 0 and self.is_whole:
             self._pieces.append(data[position : position + wanted])
             self._kept += wanted
+        if self.hash is not None:
+            self.hash.update(memoryview(data)[position : position + size])
         self.left -= size
         return position + size
 
@@ -102,6 +106,7 @@ class LongBody(Part, gc=False):
         if length is None or length > self.left:
             return False
         self.is_whole = False
+        self.hash = None
         self.left -= length
         return True
 

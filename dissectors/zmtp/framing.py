@@ -143,13 +143,13 @@ class FrameReader(Part):
         if not wire.SHORT_LIMIT < length < wire.MAX_LENGTH and not self._check_length(flags, length):
             return 0, None, position
         stop, keep = start + length, self._session.keep
-        if stop > len(data):
-            if is_collected(stop - len(data), length, keep):
-                self._begin_body(flags, length)
-                return 0, None, start
-            self._buffer.need = stop - position
-            return 0, None, position
-        return flags, data[start:stop] if length <= keep else Cut(data[start : start + keep], length), stop
+        if stop <= len(data) and length <= keep:
+            return flags, data[start:stop], stop
+        if is_collected(stop - len(data), length, keep):
+            self._begin_body(flags, length)
+            return 0, None, start
+        self._buffer.need = stop - position
+        return 0, None, position
 
     def _check_length(self, flags: int, length: int) -> bool:
         """Report an odd length of a body. Returns whether a frame may have this length."""
@@ -170,7 +170,8 @@ class FrameReader(Part):
         number = self._session.journal.messages
         if self._begun[0] != number:
             self._begun = number, self._session.journal.time_ns
-        self.body = LongBody(length, self._session.keep)
+        keep, new_hash = self._session.keep, self._session.limits.new_hash
+        self.body = LongBody(length, keep, hash=new_hash() if new_hash is not None and length > keep else None)
         return self.body
 
     def end_body(self, body: LongBody) -> None:
@@ -179,9 +180,14 @@ class FrameReader(Part):
         octets = body.octets
         whole = octets if len(octets) == body.length else Cut(octets, body.length)
         self._session.frame(self._flags, whole, body.is_whole)
-        out = self._session.journal.out
-        if not self._flags & wire.MORE and out and type(out[-1]) is Message:
-            out[-1].begun_ns = self._begun[1]
+        journal = self._session.journal
+        last = journal.out[-1] if journal.out else None
+        if self._flags & wire.MORE or type(last) is not Message:
+            return
+        if self._begun[1] < journal.time_ns:
+            last.begun_ns = self._begun[1]
+        if body.hash is not None and last.frames[-1] is whole:  # and no box
+            last.digest = body.hash.digest()
 
     def skip(self, length: int | None) -> bool:
         """Pass over ``length`` missing octets (None: the number is unknown).

@@ -33,7 +33,7 @@ from zmtpsniff.spark.tables import OCTETS, TABLES, WHOLE
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}
 _PLACE = ("date", "series", "conn_id", "time", "offset")
-_OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind", "server", "from_client")
+_OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind", "server", "from_client", "body_hash")
 # Told of a run as a whole.
 _OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ")
 # Counted in a sentence, a file each.

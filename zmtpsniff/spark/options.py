@@ -1,6 +1,7 @@
 """The options of a run, as executors get them."""
 
 import re
+from hashlib import sha256
 from typing import NamedTuple
 
 from dissectors.zmtp.curve_keys import Key
@@ -37,7 +38,7 @@ class Options(NamedTuple):
         """The settings of a dissection."""
         return Settings(
             decode_as=self.rules,
-            limits=Limits(self.max_bytes, self.show_secrets),
+            limits=Limits(self.max_bytes, self.show_secrets, sha256 if self.bodies else None),
             flow_limits=FlowLimits(idle_seconds=self.idle_seconds),
             curve_keys=self.curve_keys,
         )

@@ -9,8 +9,9 @@ from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
+from hashlib import sha256
 from itertools import chain, count, groupby
-from operator import attrgetter
+from operator import add, attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,7 +20,9 @@ import pyarrow.compute as pc
 
 from dissectors.batches import MessageBatch
 from dissectors.columns import (
+    COUNT,
     ENVELOPE,
+    FIRST,
     LARGE,
     LATENCY,
     PAIRED,
@@ -85,6 +88,7 @@ _PROPERTIES = SCHEMAS["commands"].field("properties").type
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _MOST = (1 << 63) - 1
 _MOST_KEPT = (1 << 31) - 1  # octets of all values in a column together
+_HASH_OCTETS = 16
 _DAY_NS = 86_400_000_000_000
 _PORTLESS = ("pid-", "peer-of-pid-")
 
@@ -162,6 +166,7 @@ class Messages:
         self.kinds: defaultdict[_Kind, int] = defaultdict(count().__next__)
         self.counts = array("i", [0])  # of frames; the first is none, so that sums are where lists begin
         self.frames = OctetsBuilder(most)
+        self.hashes: dict[int, bytes] = {}  # of bodies that are cut, by the numbers of messages
         self.relations = Relations()
 
     def take(self, messages: Iterable[Message], origin: RowOrigin) -> None:
@@ -192,6 +197,8 @@ class Messages:
             parts.append(message.part)
             counts.append(len(message.frames))
             frames.extend(message.frames)
+            if (found := _hash_of_cut(message, self.most)) is not None:
+                self.hashes[len(times) - 1] = found
             self.relations.take(message)
 
     def take_batch(self, batch: MessageBatch, origin: "BatchOrigin", conn_ids: Mapping[int, ConnectionId]) -> None:
@@ -208,6 +215,8 @@ class Messages:
             array("i", codes).tobytes(), self.most,
         )  # fmt: skip
         times, packets, offsets, parts, all_codes, counts, lengths, octets = found
+        if self.most and lengths and pc.max(_integers(array("i", lengths))).as_py() > self.most:
+            self._hash_cut(batch)
         self.times.frombytes(times)
         self.packets.frombytes(packets)
         self.offsets.frombytes(bytes(len(offsets)) if origin.base is None else offsets)
@@ -216,6 +225,15 @@ class Messages:
         self.counts.frombytes(counts)
         self.frames.lengths.frombytes(lengths)
         self.frames.parts.append(octets)
+
+    def _hash_cut(self, batch: MessageBatch) -> None:
+        """Hash the bodies of a batch, whose messages come next, that are too long for a row."""
+        base, bodies = batch.bodies()
+        numbers = array("I", batch.columns)
+        ends = map(add, numbers[FIRST::SMALL], numbers[COUNT::SMALL])
+        for number, end in enumerate(ends, len(self.times)):
+            if len(body := bodies[end - base - 1]) > self.most:
+                self.hashes[number] = _shortened(sha256(body).digest())
 
     def columns(self, origin: RowOrigin) -> dict[str, Any]:
         """The columns of all messages."""
@@ -236,6 +254,7 @@ class Messages:
             "part": _integers(self.parts).cast(pa.int64()),
             "size": _sizes(frames),
             "frames": frames,
+            "body_hash": pa.array(map(self.hashes.get, range(len(times))), pa.binary()) if self.hashes else None,
             "topic": self._topics(frames, pa.array([kind in WITH_TOPICS for kind in types]).take(codes)),
             **self.relations.columns(origin, self.most),
         }
@@ -249,6 +268,20 @@ class Messages:
             return firsts.cast(pa.string()).dictionary_encode()
         except pa.ArrowInvalid:
             return _texts([one if one is None else text(one) for one in firsts.to_pylist()])
+
+
+def _hash_of_cut(message: Message, most: int) -> bytes | None:
+    """The hash of the body of a message, its last frame, if that is whole, but a row keeps only its first octets."""
+    body = message.frames[-1]
+    if not most or message.incomplete:
+        return None
+    if type(body) is bytes:
+        return _shortened(sha256(body).digest()) if len(body) > most else None
+    return message.digest and _shortened(message.digest)
+
+
+def _shortened(digest: bytes) -> bytes:
+    return digest[:_HASH_OCTETS]
 
 
 class Relations:

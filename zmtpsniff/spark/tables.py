@@ -205,6 +205,12 @@ def _port(name: str) -> Column:
     return Column(f"{name}_port", "INT", True, f"The port of {name}; null for Unix domain sockets.")
 
 
+_BODY_HASH = (
+    "The first 16 octets of the SHA-256 of its last frame, if --max-bytes left only the beginning of that in frames. "
+    "Null with --no-bodies, if the capture lacks octets of the message, and for frames of more than 64 KiB that are in "
+    "a box of CURVE, over ws, or in the files of two runs."
+)
+
 _ENDS = ("src", _port("src"), "dst", _port("dst"))
 _WIRE = (*_CONNECTION, _time("time_ns"), "time_ns", *_PLACE, *_ENDS)
 
@@ -247,6 +253,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("topic", "STRING", True, "Of a PUB, XPUB or RADIO: the first frame, as text, with --max-bytes of it."),
         "frames",
         Column("size", "BIGINT", False, "All frames together on the wire.", "octets"),
+        Column("body_hash", "BINARY", True, _BODY_HASH),
         ...,
         "incomplete",
         _OPEN,
@@ -362,6 +369,7 @@ def arrow_schema(table: str) -> "pa.Schema":
         "INT": pa.int32(),
         "BOOLEAN": pa.bool_(),
         "STRING": pa.string(),
+        "BINARY": pa.binary(),
         "DATE": pa.date32(),
         "TIMESTAMP": pa.timestamp("us", tz="UTC"),
         OCTETS: octets,
