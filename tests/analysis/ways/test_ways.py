@@ -149,9 +149,13 @@ def of_world(events: list[AnyEvent]) -> list[Way]:
     clients=st.lists(st.sampled_from(["req", "rel", "correlate", "dealer"]), min_size=1, max_size=4),
     workers=st.lists(st.sampled_from(["REP", "DEALER"]), min_size=1, max_size=3),
     script=SCRIPTS,
+    brokers=st.sampled_from([1, 2]),
 )
-@example(clients=["rel"], workers=["DEALER"], script=[("ask", 0, 0), ("forward", 0, 1)] * 2 + [("answer", 0, 0)])
 @example(
+    brokers=1, clients=["rel"], workers=["DEALER"], script=[("ask", 0, 0), ("forward", 0, 1)] * 2 + [("answer", 0, 0)]
+)
+@example(
+    brokers=1,
     clients=["req", "req"],
     workers=["REP"],
     script=[
@@ -163,9 +167,9 @@ def of_world(events: list[AnyEvent]) -> list[Way]:
         ("back", 0, 1),
     ],
 )
-def test_no_certain_leg_is_wrong(clients: list[str], workers: list[str], script: list[Any]) -> None:
+def test_no_certain_leg_is_wrong(clients: list[str], workers: list[str], script: list[Any], brokers: int) -> None:
     """All bodies are the same: nothing but envelopes tells the messages apart."""
-    world = BrokerWorld(clients, workers)
+    world = BrokerWorld(clients, workers, brokers)
     world.play(script)
     told = set()
     for way in of_world(world.events):
@@ -232,3 +236,14 @@ def test_a_network_that_loses_packets_is_to_blame_and_no_program() -> None:
     assert all(one.at.startswith("10.7.0.4:") for one in slow)
     (told,) = [one for one in zmtpsniff.open(path).findings() if one.code == "replies-slow"]
     assert told.summary.startswith("the network loses packets on the way to 10.7.0.4:5551: 6 of 298 messages")
+
+
+def test_a_message_with_another_envelope_is_not_passed_on_though_its_body_is_the_same() -> None:
+    world = BrokerWorld(["req", "req"], ["REP"], brokers=2)
+    there, back = [("forward", 1, 1), ("forward", 0, 1)], [("answer", 0, 1), ("back", 1, 1), ("back", 0, 1)]
+    world.play([("ask", 0, 1), *there, *back, ("ask", 1, 1), *there, *back])
+    # The second broker drops the next request of the first client, and passes on that of the other one.
+    world.play([("ask", 0, 1), ("ask", 1, 1), *[("forward", 1, 1)] * 2, ("forward", 0, 0), ("forward", 0, 1), *back])
+    ways = of_world(world.events)
+    assert [len(way.legs) for way in ways] == [6, 6, 2, 6]
+    assert all(leg.certain for way in ways for leg in way.legs)

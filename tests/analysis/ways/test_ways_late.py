@@ -54,18 +54,20 @@ def test_what_is_answered_is_never_said_to_be_unanswered(share: float, least: in
     workers=st.lists(st.sampled_from(["REP", "DEALER"]), min_size=1, max_size=3),
     script=SCRIPTS,
     begin=st.integers(0, 20),
+    brokers=st.sampled_from([1, 2]),
 )
 @example(
     clients=["rel"],
     workers=["REP"],
     script=[*[("ask", 0, 0)] * 3, *[("forward", 0, 1)] * 2, *[("answer", 0, 0)] * 2, ("back", 0, 1)],
     begin=6,
+    brokers=1,
 )
 def test_messages_before_the_capture_make_no_certain_leg_wrong(
-    clients: list[str], workers: list[str], script: list[Any], begin: int
+    clients: list[str], workers: list[str], script: list[Any], begin: int, brokers: int
 ) -> None:
     """All bodies are the same, so a message that nobody saw may be the one that is passed on or answered."""
-    world = BrokerWorld(clients, workers)
+    world = BrokerWorld(clients, workers, brokers)
     world.play(script)
     for way in of_world(world.seen_from(begin)):
         if all(leg.certain for leg in way.legs):

@@ -297,4 +297,11 @@ def _in_front(longer: Sequence[Octets], shorter: Sequence[Octets]) -> Sequence[O
     extra = len(longer) - len(shorter)
     if longer[extra:] == shorter:
         return longer[extra - 1 : extra]
+    if not all(frame in longer for frame in _envelope(shorter)):
+        return ()  # another one has the same body
     return longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between
+
+
+def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
+    """The frames before the delimiter, which brokers keep; none if there is no delimiter."""
+    return frames[: frames.index(b"")] if b"" in frames else ()
