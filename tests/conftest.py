@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.support.control_groups import ControlGroup
     from tests.support.namespaces import Side
 
 # Tests start many programs: each would compile all of zmtpsniff for itself.
@@ -91,6 +92,15 @@ def sides() -> Iterator[tuple["Side", "Side"]]:
 
     with joined_namespaces() as both:
         yield both
+
+
+@pytest.fixture
+def control_group() -> Iterator["ControlGroup"]:
+    """A group of processes that has limits."""
+    from tests.support.control_groups import new_control_group
+
+    with new_control_group() as group:
+        yield group
 
 
 @pytest.fixture

@@ -59,6 +59,20 @@ def test_an_interface_goes_down_and_comes_up(engine: str, sides: tuple[Side, Sid
     check(records[seen:], after, here.ipv4, SOME)
 
 
+def test_a_filter_hides_no_fault_of_the_capture(sides: tuple[Side, Side]) -> None:
+    here, _ = sides
+    for shown, said in (('type == "message"', 1), ('severity == "warning"', 0)):
+        with live("--engine", "scapy", "-i", here.interface, "-Y", shown, prefix=here.command()) as program:
+            here.ip("link", "set", here.interface, "down")
+            if said:
+                wait_for(lambda: "went down" in program.said())
+            else:
+                program.read_until(lambda records: "interface-down" in codes(records))
+            here.ip("link", "set", here.interface, "up")
+            program.interrupt()
+            assert program.said().count("went down") == said
+
+
 @engines(slow=SLOW)
 def test_an_interface_is_deleted(engine: str, sides: tuple[Side, Side]) -> None:
     here, there = sides

@@ -12,12 +12,20 @@ from typing import Any
 
 from zmtpsniff.capture.block import NOTHING, Block
 from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
+from zmtpsniff.capture.memory_limit import memory_limit
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Fault, tick_seconds
 
 _LOSS_SECONDS = 1.0  # between two looks at how many packets the kernel dropped
 _TELL_SECONDS = 60.0  # between two reports of that
 _STOP_SECONDS = 1.0  # that an engine has for ending by itself
+_QUEUE_OCTETS = 256 << 20
+_QUEUE_SHARE = 4  # a queue takes one part of so many of the memory that there is
+
+
+def _room() -> int:
+    limit = memory_limit()
+    return _QUEUE_OCTETS if limit is None else min(_QUEUE_OCTETS, limit // _QUEUE_SHARE)
 
 
 class LiveSource:
@@ -27,8 +35,10 @@ class LiveSource:
     ``queue_octets`` wait here. When there is no more room, packets are dropped and counted.
     """
 
-    def __init__(self, engine: Engine, queue_octets: int = 256 << 20, seconds: float | None = None) -> None:
+    def __init__(self, engine: Engine, queue_octets: int | None = None, seconds: float | None = None) -> None:
         """Read a started engine, for so many seconds or until stop().
+
+        By default 256 MiB may wait, or a quarter of what memory this process may have, if that is less.
 
         Set ``saver`` before you ask for packets: it saves all of them, also those that are dropped here.
         """
@@ -40,7 +50,7 @@ class LiveSource:
         self.overrun = 0  # packets dropped here
         self.error: Exception | None = None  # of the engine, or of reading it
         self._engine = engine
-        self._limit = queue_octets
+        self._limit = _room() if queue_octets is None else queue_octets
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._queue: queue.SimpleQueue[Piece | None] = queue.SimpleQueue()
         self._coming: Piece | None = None  # out of the queue, but not taken apart yet

@@ -211,6 +211,8 @@ def run(
                     renderer.write(shown)
                 if not TRAITS[output.format].shows_problems:
                     _tell_capture_problems(events, line)
+                elif is_live and output.passes is not None:
+                    _tell_capture_problems(events, line, output.passes)
                 if line is not None:
                     line.draw()
         except KeyboardInterrupt:
@@ -245,12 +247,16 @@ def _shown(
     return events if passes is None else [event for event in events if passes(event) or type(event) is Capture]
 
 
-def _tell_capture_problems(events: "list[AnyEvent]", line: "StatusLine | ProgressLine | None") -> None:
-    """Report what is wrong with the capture itself, if the format has no place for it."""
+def _tell_capture_problems(
+    events: "list[AnyEvent]",
+    line: "StatusLine | ProgressLine | None",
+    passes: "Callable[[AnyEvent], bool]" = lambda event: False,
+) -> None:
+    """Report what is wrong with the capture itself, if the output has no place for it: nothing there ``passes``."""
     from dissectors.events import Problem
 
     for event in events:
-        if isinstance(event, Problem) and event.flow is None and event.severity != "note":
+        if isinstance(event, Problem) and event.flow is None and event.severity != "note" and not passes(event):
             if line is not None:
                 line.erase()
             tell(event.detail)
