@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import network
 import zmq
@@ -69,19 +70,21 @@ Kind = tuple[str, Callable[[Path], "tuple[list[str], dict[str, str]]"]]
 class Watched:
     """A command of zmtpsniff that runs, with all its processes, from its beginning to the end of the ``with`` block."""
 
-    def __init__(self, command: list[str], said: Path, settled: float) -> None:
+    def __init__(
+        self, command: list[str], said: Path, settled: float, output: IO[bytes] | int = subprocess.DEVNULL
+    ) -> None:
         """Start it; it has settled after so many seconds."""
         self._settled = settled
         self._command = command
         self._said = said
         with said.open("wb") as errors:
-            self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+            self._process = subprocess.Popen(command, stdout=output, stderr=errors)
 
     def __enter__(self) -> Watched:
         """Wait until it has settled."""
         time.sleep(self._settled)
         if self._process.poll() is not None:
-            raise SystemExit(f"keys.py: {shlex.join(self._command)}: {self._said.read_text()}")
+            raise SystemExit(f"{Path(sys.argv[0]).name}: {shlex.join(self._command)}: {self._said.read_text()}")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -93,12 +96,18 @@ class Watched:
             self._process.kill()
             self._process.wait()
 
-    def cost(self, seconds: float) -> tuple[float, float]:
-        """The share of a core that it takes, and its wake-ups a second."""
+    def cost(self, meanwhile: Callable[[], object]) -> tuple[float, float]:
+        """The share of a core that it takes, and its wake-ups a second, until ``meanwhile`` returns."""
         before, began = self._spent(), time.monotonic()
-        time.sleep(seconds)
+        meanwhile()
         after, took = self._spent(), time.monotonic() - began
         return (after[0] - before[0]) / took, (after[1] - before[1]) / took
+
+    def memory_mib(self) -> float:
+        """The memory that all its processes have, the kernel's ring of packets with it."""
+        pids = {task.parts[2] for task in self._tasks()}
+        rollups = [Path(f"/proc/{pid}/smaps_rollup").read_text() for pid in pids]
+        return sum(int(rollup.partition("\nPss:")[2].split()[0]) for rollup in rollups) / 1024
 
     def _spent(self) -> tuple[float, int]:
         """Processor seconds and voluntary switches of all its threads."""
@@ -153,7 +162,7 @@ def starting(watched: Watched, seconds: float) -> tuple[float, float]:
     )
     with subprocess.Popen([sys.executable, "-c", starts % (1 / STARTS)]) as starter:
         try:
-            return watched.cost(seconds)
+            return watched.cost(lambda: time.sleep(seconds))
         finally:
             starter.kill()
 
@@ -274,7 +283,7 @@ def report(zmtpsniff: list[str], counts: list[int], seconds: float, count: int, 
             cells = []
             for number in counts:
                 with sleepers(number), Watched(command, said, settled) as watched:
-                    share, wakes = watched.cost(seconds)
+                    share, wakes = watched.cost(lambda: time.sleep(seconds))
                 cells.append(f"{share:.2%}, {wakes:.1f}")
                 print(title, number, cells[-1], file=sys.stderr, flush=True)
             lines.append(f"| `{title}` | {' | '.join(cells)} |")

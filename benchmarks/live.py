@@ -19,6 +19,7 @@ import loads
 import network
 import observe
 import observers
+import price
 import tools
 import traffic
 
@@ -155,7 +156,7 @@ def _publish(measurements: live_report.Measurements, *, worth_keeping: bool) -> 
     if not worth_keeping:
         _say("a quick run: nothing written")
     else:
-        kept = keys.part(RESULTS.read_text())  # it is measured apart
+        kept = price.part(RESULTS.read_text()) + keys.part(RESULTS.read_text())  # they are measured apart
         RESULTS.write_text(f"# Live benchmark results\n\nWritten by `benchmarks/live.py`.\n\n{text}\n{kept}")
         _say(f"written: {RESULTS.name}")
     for failure in failures:

@@ -186,6 +186,14 @@ def test_the_page_on_curve_has_the_measured_price_of_keys() -> None:
     assert table in (PROJECT / "benchmarks" / "LIVE.md").read_text()
 
 
+def test_the_page_on_monitoring_has_the_measured_price() -> None:
+    _, _, rest = (PROJECT / "docs" / "howto" / "monitoring.md").read_text().partition("<!-- benchmarks: begin -->\n\n")
+    table, end, _ = rest.partition("\n\n<!-- benchmarks: end -->")
+    assert end
+    assert "| Traffic | Goal |" in table
+    assert table in (PROJECT / "benchmarks" / "LIVE.md").read_text()
+
+
 def test_every_finding_is_on_its_page() -> None:
     page = (PROJECT / "docs" / "diagnose.md").read_text()
     assert [code for code in FINDINGS if f"`{code}`" not in page] == []
