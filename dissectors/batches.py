@@ -159,7 +159,7 @@ class MessageBatch:
                 before, packet, time_ns = row, self.first_packet + row, self._time_ns(row)
             frames: list[Octets] = [*bodies[first - base : first - base + count]]
             flow, src, dst, socket_type, *_ = senders[sender]
-            message = Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen, part)
+            message = Message(time_ns, packet, flow, src, dst, frames, socket_type, False, None, offset, seen, part)
             if envelope:
                 message.envelope = envelope_with(envelope - 1)
                 if request:

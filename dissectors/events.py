@@ -91,6 +91,11 @@ _INCOMPLETE = meaning("Octets of it are, or may be, missing from the capture.")
 _ENCRYPTED = meaning("It came in a box of CURVE, which a key opened (--curve-keys).")
 _LATENCY = relation("How long it came after what it answers.", "ns")
 _REQUEST = relation("The number of the packet with what it answers.")
+_INFERRED = relation("The type of its socket is not announced, but found out by what it sends.")
+_LOOKALIKE = relation(
+    'Where the type is inferred: the one that the socket may have as well, "DEALER". Sockets of both can send '
+    "the same, and nothing in the capture tells them apart."
+)
 _PART = meaning(
     "Which of the messages of this connection and sender that end in this packet, from 1. JSON leaves a 1 out."
 )
@@ -245,6 +250,8 @@ class Message(WireEvent, tag="message"):
 
     frames: Annotated[list[Octets], meaning("All its frames, in their order.")]
     socket_type: Annotated[str | None, meaning('The type of the sender\'s socket: "REQ".')] = None
+    inferred: Annotated[bool, _INFERRED] = False
+    lookalike: Annotated[str | None, _LOOKALIKE] = None
     offset: Offset = 0
     seen: Seen = UNBOUNDED
     part: Annotated[int, _PART] = 1
@@ -348,16 +355,8 @@ class Peer(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False
     socket_type: Annotated[str | None, meaning("The type of its socket.")] = None
     identity: Annotated[Octets | None, meaning("Its identity.")] = None
     beacon: Annotated[int | None, relation("The number of the packet with the first beacon that announced it.")] = None
-    inferred: Annotated[bool, relation("The type of its socket is not announced, but found out by what it sends.")] = (
-        False
-    )
-    lookalike: Annotated[
-        str | None,
-        relation(
-            'Where the type is inferred: the one that the socket may have as well, "DEALER". Sockets of both can send '
-            "the same, and nothing in the capture tells them apart."
-        ),
-    ] = None
+    inferred: Annotated[bool, _INFERRED] = False
+    lookalike: Annotated[str | None, _LOOKALIKE] = None
     process: Annotated[Process | None, relation("Live on Linux: the process that has this end.")] = None
 
     @property

@@ -104,7 +104,8 @@ class BoxReader(Part):
             part = journal.count()
             journal.out.append(
                 Message(
-                    *journal.place(), [content[1:]], inside.socket_type, journal.begin, journal.seen, part, False, True
+                    *journal.place(), [content[1:]], inside.socket_type, False, None, journal.begin, journal.seen, part,
+                    False, True,
                 )
             )  # fmt: skip
         else:

@@ -105,7 +105,7 @@ class FrameReader(Part):
                 else:
                     frames = [body]
                 part = journal.part = part + 1
-                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, offset, seen, part))
+                append(Message(time_ns, packet, flow, src, dst, frames, socket_type, False, None, offset, seen, part))
             else:
                 session.last(body)
                 return position

@@ -305,7 +305,7 @@ class Session(Part):
         part = journal.count()
         journal.out.append(
             Message(
-                *journal.place(), frames, self.socket_type, journal.begin, journal.seen, part, incomplete,
+                *journal.place(), frames, self.socket_type, False, None, journal.begin, journal.seen, part, incomplete,
                 self.encrypted,
             )
         )  # fmt: skip

@@ -142,7 +142,9 @@ class UsualSide:
             if not data[start - 2]:
                 self._part += 1
                 self.messages += 1
-                found.append(Message(time_ns, packet, flow, src, dst, frames, socket_type, begin, seen, self._part))
+                found.append(
+                    Message(time_ns, packet, flow, src, dst, frames, socket_type, False, None, begin, seen, self._part)
+                )
                 frames = []
         if frames or position > end:
             return False

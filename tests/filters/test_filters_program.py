@@ -24,6 +24,7 @@ from dissectors.events import AnyEvent
 from dissectors.payloads.registry import built_in
 from tests.support.conversation import converse
 from tests.support.examples import sampled
+from tests.support.late_captures import without_beginnings
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
@@ -444,9 +445,9 @@ def test_a_number_in_quotes_gets_a_hint_if_nothing_passed() -> None:
 
 
 def test_messages_without_a_type_get_the_declared_one_and_a_hint(tmp_path: Path) -> None:
-    """The capture begins after the handshake: no message says the type of its sender."""
-    late, text = tmp_path / "late.pcap", 'socket_type == "PUB"'
-    tap.save(late, tap.load(FIXTURES / "m31_pub_sub.pcap")[14:])
+    """The capture begins after the handshake, and nothing tells before its end what the sockets are."""
+    late, text = tmp_path / "late.pcap", 'socket_type == "PUSH"'
+    tap.save(late, without_beginnings(FIXTURES / "running" / "jobs_for_one.pcap.gz"))
     done = run("read", "-T", "json", "-Y", text, str(late))
     (totals,) = map(json.loads, done.stdout.splitlines())
     assert totals["messages"] > 10
@@ -457,5 +458,17 @@ def test_messages_without_a_type_get_the_declared_one_and_a_hint(tmp_path: Path)
     assert int(said[1]) == totals["messages"]
     *messages, _ = _records(said[2], said[3], "-Y", text, str(late))
     assert len(messages) == totals["messages"]
-    assert {message["socket_type"] for message in messages if message["type"] == "message"} == {"PUB"}
+    assert {message["socket_type"] for message in messages if message["type"] == "message"} == {"PUSH"}
     assert run("read", "-T", "json", "-Y", 'mechanism == "PLAIN"', str(late)).stderr == ""
+
+
+def test_a_type_that_is_inferred_passes(tmp_path: Path) -> None:
+    late = tmp_path / "late.pcap"
+    tap.save(late, tap.load(FIXTURES / "m31_pub_sub.pcap")[14:])
+    *messages, _ = _records("-Y", 'type == "message" && socket_type == "PUB"', str(late))
+    assert len(messages) > 3
+    assert {(message["socket_type"], message["inferred"]) for message in messages} == {("PUB", True)}
+    *rest, _ = _records("-Y", 'type == "message" && !inferred', str(late))
+    assert not any("socket_type" in message for message in rest)
+    done = run("read", "-T", "json", "-Y", 'socket_type == "REQ"', str(late))
+    assert re.search(rf"nothing passed: {len(rest)} messages? (has|have) no socket_type", done.stderr)

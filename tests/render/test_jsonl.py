@@ -67,6 +67,8 @@ messages = st.builds(
         names,
         st.lists(octets, max_size=3),
         st.none() | names,
+        st.booleans(),
+        st.none() | names,
         numbers,
         numbers,
         parts,
@@ -122,7 +124,7 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
     # Whoever adds a field to Message teaches JsonlRenderer.write to take the general way for messages that have it.
     assert Message.__struct_fields__ == (
         *("time_ns", "packet", "flow", "src", "dst"),
-        *("frames", "socket_type", "offset", "seen", "part", "incomplete", "encrypted"),
+        *("frames", "socket_type", "inferred", "lookalike", "offset", "seen", "part", "incomplete", "encrypted"),
         *("envelope", "matched", "latency_ns", "request", "request_part", "paired", "forwards"),
         *("payload", "bodies", "begun_ns", "digest"),
     )

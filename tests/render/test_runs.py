@@ -17,8 +17,10 @@ from zmtpsniff.render.wording import has_relations
 PLACE = (1_700_000_000_000_000_000, 1_000, 1, "10.0.0.1:43210", "10.0.0.2:5555")
 
 
-def message(body: bytes, place: tuple[int, int, int, str, str] = PLACE, **more: Any) -> Message:
-    return Message(*place, [body], "PUSH", **more)
+def message(
+    body: bytes, place: tuple[int, int, int, str, str] = PLACE, socket_type: str = "PUSH", **more: Any
+) -> Message:
+    return Message(*place, [body], socket_type, **more)
 
 
 def test_messages_of_one_packet_are_a_run() -> None:
@@ -65,8 +67,29 @@ RELATIONS: dict[str, dict[str, Any]] = {  # each with what a message that has it
 }
 
 
+OF_SENDER: dict[str, dict[str, Any]] = {
+    "inferred": {"socket_type": "PUB", "inferred": True},
+    "lookalike": {"socket_type": "PUB", "inferred": True, "lookalike": "RADIO"},
+}
+
+
 def test_all_relations_of_a_message_are_known_here() -> None:
-    assert set(RELATIONS) == {field.name for field in record_fields(Message) if field.kind == "relation"}
+    relations = {field.name for field in record_fields(Message) if field.kind == "relation"}
+    assert relations == RELATIONS.keys() | OF_SENDER.keys()
+
+
+def test_a_type_that_is_inferred_is_in_a_run_of_its_own() -> None:
+    announced = message(b"a", socket_type="PUB")
+    alike, sure = (message(b"b", **OF_SENDER[name]) for name in ("lookalike", "inferred"))
+    assert list(runs([announced, alike, alike, sure])) == [
+        Run(announced, [b"a"]),
+        Run(alike, [b"b", b"b"]),
+        Run(sure, [b"b"]),
+    ]
+    marks: tuple[tuple[Format, str], ...] = (("json", '"PUB","inferred":true'), ("summary", "PUB? "), ("tree", "PUB? "))
+    for output, mark in marks:
+        lines = [line for line in shown(output, [announced, alike]).decode().splitlines() if "PUB" in line]
+        assert [mark in line for line in lines] == [False, True]
 
 
 @pytest.mark.parametrize("name", RELATIONS)

@@ -107,7 +107,7 @@ def test_every_field_of_messages_is_a_column() -> None:
     """These columns are written by hand, for the time that it saves."""
     fields = {field.name for field in record_fields(Message)} - {"flow", "payload", "bodies"}
     event: AnyEvent = Message(
-        1, 1, 1, "a:1", "b:2", [b"x"], "PUSH", incomplete=True, encrypted=True, envelope=Envelope(2, True),
+        1, 1, 1, "a:1", "b:2", [b"x"], "PUSH", True, "PUB", incomplete=True, encrypted=True, envelope=Envelope(2, True),
         matched=b"x", latency_ns=5, request=2, request_part=3, paired="order", forwards=Place(2, 3, 4),
     )  # fmt: skip
     (row,) = rows([event])

@@ -39,6 +39,14 @@ class Guess(NamedTuple):
     lookalike: str | None = None  # the other type that it may have, since nothing in the capture tells the two apart
 
 
+class SenderType(NamedTuple):
+    """The type of a socket that does not announce it, as messages show it."""
+
+    socket_type: str
+    inferred: bool  # the user did not declare it
+    lookalike: str | None
+
+
 Guesses = dict[str, Guess]
 """By the addresses of sockets."""
 
@@ -74,6 +82,14 @@ class Dossier(msgspec.Struct, eq=False):
         self.blind = True
         self.types = {address: guess.kind for address, guess in guesses.items()}
         self.guesses = guesses
+
+    @property
+    def sender_types(self) -> dict[str, SenderType]:
+        """The types of those sockets that do not announce them, by their addresses."""
+        guesses = {} if self.guesses is None else self.guesses
+        return {
+            address: SenderType(kind, not self.is_declared, lookalike) for address, (kind, lookalike) in guesses.items()
+        }
 
     def learn(self, event: Greeting | Command) -> bool:
         """Take an announcement. Returns whether now both types are known, and were not before."""

@@ -24,6 +24,7 @@ from zmtpsniff.render.wording import (
     field_words,
     greeting_words,
     relation_words,
+    shown_type,
     topic_words,
 )
 from zmtpsniff.words.counts import plural
@@ -46,7 +47,7 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
     match event:
         case Message():
             return RecordWords(
-                escape(event.socket_type or "message"), "bold", message_text(event, octets, show_secrets)
+                escape(shown_type(event) or "message"), "bold", message_text(event, octets, show_secrets)
             )
         case Command():
             return RecordWords(escape(event.name), "bright_blue", field_words(event, octets, _MORE))

@@ -154,12 +154,13 @@ class Sequences(Trial):
         sequence.open_flows.add(event.flow)
         sequence.latest[event.flow] = value
         self._of_flow[event.flow].add(key)
-        if event.socket_type is None or self._is_filtered(event):
+        if event.socket_type is None or event.inferred or self._is_filtered(event):
             sequence.certain = False
 
     def _key(self, event: Message) -> _Key:
         topic = at_hand(event.frames[0]) if self._by == "topic" and event.frames else b""
-        own = self._by == "connection" or event.socket_type is None or event.socket_type in WITH_TOPICS
+        is_unknown = event.socket_type is None or event.inferred
+        own = self._by == "connection" or is_unknown or event.socket_type in WITH_TOPICS
         return event.flow if own else 0, event.src, topic
 
     def _is_filtered(self, event: Message) -> bool:

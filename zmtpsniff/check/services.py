@@ -295,7 +295,7 @@ class Services:
             if type(event) is Message:
                 if event.latency_ns is not None:
                     self._flows[event.flow].latencies.add(event.latency_ns)
-                if event.socket_type in WITH_TOPICS and event.frames:
+                if event.socket_type in WITH_TOPICS and event.frames and not event.inferred:
                     self._flows[event.flow].topics.add(event.frames[0])
                 if self._measures:
                     self._flows[event.flow].measure(event)

@@ -41,7 +41,7 @@ def unseen_by(text: str) -> Unseen | None:
     """Finds connections for which the capture may lack a fact that a filter asks for; None if it lacks nothing."""
     from zmtpsniff.filters.mentions import mentions_of  # imports the parser
 
-    fields, texts = mentions_of(text)
+    fields, texts, _ = mentions_of(text)
     if fields & _OF_HANDSHAKE or ("type" in fields and texts & _RECORDS) or ("name" in fields and texts & _COMMANDS):
         return lambda connection: not has_handshake(connection)
     asked = [field for field in fields if _can_be_unseen(field)]

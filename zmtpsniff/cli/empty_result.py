@@ -1,11 +1,12 @@
 """Nothing passed a display filter: why, if sockets have not said their types, or a number stands in quotes."""
 
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from dissectors.address import port_of
-from dissectors.events import Capture, Connection
-from zmtpsniff.filters.mentions import mentions_of
+from dissectors.events import Capture, Connection, Message, text
+from zmtpsniff.filters.mentions import TextTest, mentions_of
 from zmtpsniff.words.counts import plural
 
 if TYPE_CHECKING:
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from zmtpsniff.filters import Filter
 
 
-# A field of a body has the type that each message gives it, so the comparison itself is no mistake.
-_NUMBER_AS_TEXT = re.compile(r'((?:body|payload)\.[\w.\[\]]+) *(<=?|>=?|[lg][te]) *"(-?\d+(?:\.\d+)?)"')
+_NUMBER = re.compile(rb"-?\d+(\.\d+)?")
+_ORDERS = {"<", "lt", "<=", "le", ">", "gt", ">=", "ge"}
 
 
 class EmptyResult:
@@ -24,9 +25,11 @@ class EmptyResult:
 
     def __init__(self, passes: "Filter") -> None:
         """Count only if the filter asks for the socket type of messages, or compares with a number in quotes."""
-        self._quoted = _NUMBER_AS_TEXT.search(passes.text)
-        self._is_counting = self._quoted is not None or "socket_type" in mentions_of(passes.text).fields
-        self._messages = 0
+        mentions = mentions_of(passes.text)
+        self._quoted = next(filter(_quotes_a_number, mentions.comparisons), None)
+        self._is_counting = self._quoted is not None or "socket_type" in mentions.fields
+        self._untyped: Counter[int] = Counter()  # messages, by the flows that have not ended
+        self._messages = 0  # of those that have
         self._hint: Connection | None = None  # the connection whose socket the reader may declare
 
     def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[AnyEvent]") -> None:
@@ -35,20 +38,22 @@ class EmptyResult:
             return
         self._is_counting = all(type(event) is Capture for event in shown)
         for event in events:
-            if type(event) is not Connection or event.handshake != "not-seen":
-                continue
-            sent = event.messages.client + event.messages.server
-            self._messages += sent
-            if sent and (self._hint is None or (event.server.inferred and not self._hint.server.inferred)):
-                self._hint = event
+            if type(event) is Message:
+                self._untyped[event.flow] += event.socket_type is None
+            elif type(event) is Connection and (untyped := self._untyped.pop(event.flow, 0)):
+                if event.handshake != "not-seen":
+                    continue
+                self._messages += untyped
+                if self._hint is None or (event.server.inferred and not self._hint.server.inferred):
+                    self._hint = event
 
     def reason(self) -> str | None:
         """Why nothing passed, if this may be the reason."""
         if not self._is_counting:
             return None
         if self._quoted is not None:
-            field, operator, number = self._quoted.groups()
-            return f'nothing passed: "{number}" is a text; a number stands without quotes: {field} {operator} {number}'
+            field, relation, number = self._quoted.field, self._quoted.relation, text(self._quoted.text)
+            return f'nothing passed: "{number}" is a text; a number stands without quotes: {field} {relation} {number}'
         if self._hint is None:
             return None
         server = self._hint.server
@@ -59,3 +64,13 @@ class EmptyResult:
             f"handshakes of their connections; -d tcp.port=={port},zmtp/{kind} declares that of the socket bound to a "
             "port"
         )
+
+
+def _quotes_a_number(test: TextTest) -> bool:
+    """Whether it asks for the order of a number in quotes and a field of a body.
+
+    Such a field has the type that each message gives it, so the comparison itself is no mistake.
+    """
+    field, relation, quoted = test
+    of_application = field.startswith(("body.", "payload."))
+    return of_application and relation in _ORDERS and _NUMBER.fullmatch(quoted) is not None

@@ -193,12 +193,9 @@ class SettledFlows:
         has_payload = self._payloads is None or (is_known and not self._payloads.wants(number))
         for half in connection.halves:
             journal = half.journal
-            kind = half.session.socket_type
-            if kind is None and self._patterns is not None:
-                kind = self._patterns.declared_type(number, journal.src)
             self._senders.append(
                 BatchSide(
-                    number, journal.src, journal.dst, kind, steps is not None, in_pairs,
+                    number, journal.src, journal.dst, half.session.socket_type, steps is not None, in_pairs,
                     has_patterns, has_payload,
                 )
             )  # fmt: skip

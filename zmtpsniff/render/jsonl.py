@@ -95,7 +95,7 @@ class JsonlRenderer:
         A message keeps the text that it shares with the one before. Equal objects that are not the same make it anew.
         """
         parts: list[str] = []
-        packet = time_ns = flow = src = dst = socket_type = None
+        packet = time_ns = flow = src = dst = socket_type = inferred = lookalike = None
         head = end = ""
         for event in events:
             if type(event) is not Message or event.payload is not None or event.bodies:
@@ -108,10 +108,13 @@ class JsonlRenderer:
                 or event.src is not src
                 or event.dst is not dst
                 or event.socket_type is not socket_type
+                or event.inferred is not inferred
+                or event.lookalike is not lookalike
             ):
                 packet, time_ns, flow = event.packet, event.time_ns, event.flow
                 src, dst, socket_type = event.src, event.dst, event.socket_type
-                begin, end = _of_sender(flow, src, dst, socket_type)
+                inferred, lookalike = event.inferred, event.lookalike
+                begin, end = _of_sender(flow, src, dst, socket_type, inferred, lookalike)
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{begin}'
             frames = event.frames
             shown = self._shown(frames[0]) if len(frames) == 1 else ",".join(map(self._shown, frames))
@@ -204,9 +207,15 @@ class _RawOctets(dict[bytes, msgspec.Raw]):
 
 
 @lru_cache(512)
-def _of_sender(flow: int, src: str, dst: str, socket_type: str | None) -> tuple[str, str]:
+def _of_sender(
+    flow: int, src: str, dst: str, socket_type: str | None, inferred: bool = False, lookalike: str | None = None
+) -> tuple[str, str]:
     """The parts that all messages of one sender have in common: in front of their frames, and behind them."""
     end = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
+    if inferred:
+        end += ',"inferred":true'
+    if lookalike is not None:
+        end += f',"lookalike":{_quoted(lookalike)}'
     return f',"flow":{flow},"src":{_quoted(src)},"dst":{_quoted(dst)},"frames":[', end
 
 

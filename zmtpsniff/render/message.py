@@ -11,7 +11,7 @@ from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.origin import NUMBER, Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.runs import Run
-from zmtpsniff.render.wording import has_relations, message_kind, message_words, relation_words
+from zmtpsniff.render.wording import has_relations, message_kind, message_words, relation_words, shown_type
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape, length_on_wire
 
@@ -92,7 +92,7 @@ class MessageTree:
         start = self._origin.of_wire(run.first, lines)
         lengths = [length_on_wire(frame) for frame in run.frames]
         first = {
-            length: self._look.fitted(start + self._title(run.first.socket_type, 1, length)) for length in set(lengths)
+            length: self._look.fitted(start + self._title(shown_type(run.first), 1, length)) for length in set(lengths)
         }
         if run.first.encrypted and self._look.verbosity:
             first = {length: line + self._shown_encrypted for length, line in first.items()}
@@ -106,7 +106,7 @@ class MessageTree:
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, relations and payload."""
         lengths = [length_on_wire(frame) for frame in event.frames]
-        line = self._origin.of_wire(event, lines) + self._title(event.socket_type, len(lengths), sum(lengths))
+        line = self._origin.of_wire(event, lines) + self._title(shown_type(event), len(lengths), sum(lengths))
         if event.incomplete:
             line += self._paint(self._look.palette.warning, ", incomplete")
         if event.encrypted and self._look.verbosity:

@@ -50,5 +50,8 @@ def _common(event: AnyEvent) -> tuple[Any, ...] | None:
         and event.payload is None
         and not event.bodies
     ):
-        return event.packet, event.time_ns, event.flow, event.src, event.dst, event.socket_type, event.encrypted
+        return (
+            event.packet, event.time_ns, event.flow, event.src, event.dst, event.socket_type, event.inferred,
+            event.lookalike, event.encrypted,
+        )  # fmt: skip
     return None

@@ -2,7 +2,14 @@
 
 from dissectors.events import AnyEvent, Beacon, Command, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.payload import frames_to_show, payload_words
-from zmtpsniff.render.wording import beacon_words, command_words, greeting_words, relation_words, topic_words
+from zmtpsniff.render.wording import (
+    beacon_words,
+    command_words,
+    greeting_words,
+    relation_words,
+    shown_type,
+    topic_words,
+)
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape, quote
 
@@ -31,7 +38,7 @@ def step_words(event: AnyEvent, max_bytes: int, show_secrets: bool = False) -> s
 
 
 def _message(event: Message, max_bytes: int, show_secrets: bool) -> str:
-    kind = "message" if event.socket_type is None else escape(event.socket_type)
+    kind = escape(shown_type(event) or "message")
     if event.payload is not None:
         said = [payload_words(event.payload)]
     else:

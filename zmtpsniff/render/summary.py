@@ -34,6 +34,7 @@ from zmtpsniff.render.wording import (
     has_relations,
     peer_words,
     relation_words,
+    shown_type,
     topic_words,
 )
 from zmtpsniff.words.counts import plural_noun
@@ -191,7 +192,7 @@ class SummaryRenderer:
         first, columns = run.first, self._columns
         start = self._start(first, lines)
         lengths = [length_on_wire(frame) for frame in run.frames]
-        before = {length: start + columns.message(first.socket_type, 1, length) for length in set(lengths)}
+        before = {length: start + columns.message(shown_type(first), 1, length) for length in set(lengths)}
         remarks = " (encrypted)" if first.encrypted and self._verbosity else ""
         if (texts := plain_texts(run.frames, self._last_bytes)) is not None:
             quoted = [f'"{text}"' for text in texts]
@@ -231,7 +232,7 @@ class SummaryRenderer:
             remarks += self._relations(event)
             short += "" if event.latency_ns is None else f" ({duration(event.latency_ns)})"
         text = self._columns.text(" ".join(shown), remarks, True, short)
-        lines.append(f"{start}{self._columns.message(event.socket_type, count, octets)}{text}")
+        lines.append(f"{start}{self._columns.message(shown_type(event), count, octets)}{text}")
 
     def _relations(self, event: Message) -> str:
         words = relation_words(event)

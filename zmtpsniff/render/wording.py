@@ -42,6 +42,11 @@ def beacon_words(event: Beacon) -> str:
     return f"ZRE {escape(event.version)} {f'port {event.port}' if event.port else 'leaving'}"
 
 
+def shown_type(event: Message) -> str | None:
+    """The type of a message's sender, as in ``PUB``; as in ``PUB?`` if it is inferred."""
+    return f"{event.socket_type}?" if event.inferred else event.socket_type
+
+
 def message_kind(socket_type: str | None) -> str:
     """The kind of a message by its sender, as in ``REQ message``."""
     return "message" if socket_type is None else f"{escape(socket_type)} message"

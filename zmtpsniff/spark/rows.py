@@ -108,7 +108,8 @@ class RowOrigin(NamedTuple):
     conn_ids: Mapping[int, ConnectionId]
 
 
-_Kind = tuple[int, ConnectionId, str, str, str | None, bool, bool]  # file, src, dst, type, incomplete, encrypted
+# File, connection, src, dst, type, inferred, lookalike, incomplete, encrypted.
+_Kind = tuple[int, ConnectionId, str, str, str | None, bool, str | None, bool, bool]
 
 
 class OctetsBuilder:
@@ -173,7 +174,7 @@ class Messages:
         """Take messages as they are."""
         times, packets, offsets, codes = self.times, self.packets, self.offsets, self.codes
         parts, counts, frames = self.parts, self.counts, self.frames
-        packet = src = socket_type = incomplete = encrypted = None
+        packet = src = socket_type = inferred = lookalike = incomplete = encrypted = None
         time_ns = number = offset = code = 0
         for message in messages:
             # All messages of one packet share these objects, so identity is enough.
@@ -181,15 +182,20 @@ class Messages:
                 message.packet is not packet
                 or message.src is not src
                 or message.socket_type is not socket_type
+                or message.inferred is not inferred
+                or message.lookalike is not lookalike
                 or message.incomplete is not incomplete
                 or message.encrypted is not encrypted
             ):
                 packet, src, socket_type = message.packet, message.src, message.socket_type
+                inferred, lookalike = message.inferred, message.lookalike
                 incomplete, encrypted = message.incomplete, message.encrypted
                 file, number, offset = origin.packets.name(packet)
                 time_ns = max(min(message.time_ns, _MOST), -_MOST)
                 conn_id = origin.conn_ids[message.flow]
-                code = self.kinds[file, conn_id, src, message.dst, socket_type, incomplete, encrypted]
+                code = self.kinds[
+                    file, conn_id, src, message.dst, socket_type, inferred, lookalike, incomplete, encrypted
+                ]
             times.append(time_ns)
             packets.append(number)
             offsets.append(offset)
@@ -204,7 +210,7 @@ class Messages:
     def take_batch(self, batch: MessageBatch, origin: "BatchOrigin", conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take messages in columns."""
         codes = [
-            self.kinds[origin.file, conn_ids[one.flow], one.src, one.dst, one.socket_type, False, False]
+            self.kinds[origin.file, conn_ids[one.flow], one.src, one.dst, one.socket_type, False, None, False, False]
             if one.flow
             else 0
             for one in batch.senders
@@ -237,8 +243,11 @@ class Messages:
 
     def columns(self, origin: RowOrigin) -> dict[str, Any]:
         """The columns of all messages."""
-        files, conn_ids, senders, receivers, types, incomplete, encrypted = zip(*self.kinds, strict=True)
+        files, conn_ids, senders, receivers, types, inferred, lookalikes, incomplete, encrypted = zip(
+            *self.kinds, strict=True
+        )
         few = {"conn_id": _texts([one.name for one in conn_ids]), "socket_type": _texts(types)}
+        few |= {"inferred": pa.array(inferred), "lookalike": _texts(lookalikes)}
         few["server"] = _texts([one.server for one in conn_ids])
         few["from_client"] = pa.array([one.server != src for one, src in zip(conn_ids, senders, strict=True)])
         few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}

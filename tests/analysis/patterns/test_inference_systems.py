@@ -13,6 +13,7 @@ from tests.support.running_systems import SYSTEMS
 from tests.support.settings import RELATIONS
 from tests.world.tap import load
 from zmtpsniff import decode_as
+from zmtpsniff.filters import compile_filter
 
 _LEAST = 8  # messages
 # What is told of each: the right types, or that these are the lookalikes, or nothing.
@@ -70,6 +71,43 @@ def test_captures_that_begin_too_late(name: str) -> None:
     assert count[TOLD[name]] >= 0.6 * count.total(), count  # others of few messages
     if {"REQ", "DEALER"} & set(types.values()) and TOLD[name] != "silent":
         assert answered.total() >= 0.9 * count.total()
+
+
+@pytest.mark.parametrize("name", ["requests_fast", "topics_for_each", "dealer_takes_turns"])
+def test_messages_have_the_type_from_there_on(name: str) -> None:
+    """Those before it are out, and keep none; no message has a type that its sender cannot have."""
+    path = FIXTURES / "running" / f"{name}.pcap.gz"
+    types = {
+        peer.address: peer.socket_type
+        for event in zmtpsniff.open(path, payload=False)
+        if isinstance(event, Connection)
+        for peer in (event.client, event.server)
+    }
+    events = events_of(without_beginnings(path), RELATIONS)
+    for connection in (event for event in events if isinstance(event, Connection)):
+        messages = [one for one in events if isinstance(one, Message) and one.flow == connection.flow]
+        told = [one.socket_type is not None for one in messages]
+        assert told == sorted(told)
+        assert any(told)
+        peers = {peer.address: peer for peer in (connection.client, connection.server)}
+        for message in messages:
+            peer, truth = peers[message.src], types[message.src]
+            if message.socket_type is None:
+                assert (message.inferred, message.lookalike) == (False, None)
+            else:
+                assert (message.socket_type, message.lookalike) == (peer.socket_type, peer.lookalike)
+                assert message.inferred
+                assert truth in (message.socket_type, message.lookalike)
+    passes = compile_filter("socket_type && inferred")
+    assert any(map(passes, events))
+    assert all(isinstance(event, Message) and event.inferred for event in events if passes(event))
+
+
+def test_a_declared_type_is_not_inferred() -> None:
+    settings = RELATIONS._replace(decode_as=(decode_as.parse("tcp.port==5581,zmtp/PULL"),))
+    events = events_of(without_beginnings(FIXTURES / "running" / "jobs_for_one.pcap.gz"), settings)
+    told = {(one.socket_type, one.inferred, one.lookalike) for one in events if isinstance(one, Message)}
+    assert told == {("PUSH", False, None)}
 
 
 @pytest.mark.parametrize("name", ["requests_fast", "requests_slow"])

@@ -53,7 +53,7 @@ def test_frames_become_a_message() -> None:
     shake(one, other, b"PUSH", b"PULL")
     for flags, body in ((MORE, b"a"), (MORE, b"b"), (LAST, b"c")):
         one.frame(flags, body, True)
-    assert out[-1] == Message(0, 0, 1, "a:1", "b:2", [b"a", b"b", b"c"], "PUSH", 0, one.journal.seen)
+    assert out[-1] == Message(0, 0, 1, "a:1", "b:2", [b"a", b"b", b"c"], "PUSH", False, None, 0, one.journal.seen)
     assert one.journal.messages == 1
     assert not one.parts
 

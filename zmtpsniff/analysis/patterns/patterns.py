@@ -24,7 +24,7 @@ from dissectors.events import (
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
-from zmtpsniff.analysis.dossier import Guess, Guesses
+from zmtpsniff.analysis.dossier import Guess, Guesses, SenderType
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connection_log import ConnectionLog
@@ -101,13 +101,6 @@ class Patterns:
     def wants(self, flow: int) -> bool:
         """Whether messages of this flow mean something to each other, so that they come one by one."""
         return flow in self._on_message
-
-    def declared_type(self, flow: int, address: str) -> str | None:
-        """The type that the user declared for a socket of a flow; None if the socket or nobody told it."""
-        conversation = self._conversations.get(flow)
-        if conversation is None or not conversation.dossier.is_declared:
-            return None
-        return conversation.dossier.types.get(address)
 
     def step(self, flow: int) -> LockStep | None:
         """The lock step of a flow, if its messages mean nothing else to each other."""
@@ -347,6 +340,7 @@ class Patterns:
         if guesses is not None:
             conversation.dossier.is_declared = True
             self._learn(conversation, guesses)
+            _name_sender(conversation.dossier.sender_types, event)
             return
         guesses = self._bound.guesses(event.src, event.dst) or inference.message(event, conversation.dossier.blind)
         if guesses is None and not inference.left:
@@ -356,6 +350,7 @@ class Patterns:
         if guesses is not None:
             conversation.patience_ns = inference.patience_ns
             self._learn(conversation, self._bound.settle(guesses))
+            _name_sender(conversation.dossier.sender_types, event)
 
     def _give_up(self, conversation: Conversation) -> None:
         """Messages of this connection do not show its socket types; other connections of the sockets may."""
@@ -472,8 +467,8 @@ class Patterns:
         """Choose what takes the messages of the connection, and which rules must know that time passes."""
         calls: list[Callable[[Message], None]] = []
         waiting: list[Rules] = []
-        if conversation.dossier.is_declared:
-            calls.append(partial(_name_sender, conversation.dossier.types))
+        if conversation.dossier.guesses:
+            calls.append(partial(_name_sender, conversation.dossier.sender_types))
         for rules in (conversation.rules, conversation.pings):
             if rules is not None and rules.message is not None:
                 calls.append(rules.message)
@@ -533,9 +528,10 @@ class Patterns:
         return [*(problem for _, problem in self._problems.placed(0)), *self._pipelines.work()]
 
 
-def _name_sender(types: Mapping[str, str], event: Message) -> None:
-    """Give a message the type that the user declared for its sender."""
-    event.socket_type = event.socket_type or types.get(event.src)
+def _name_sender(kinds: Mapping[str, SenderType], event: Message) -> None:
+    """Give a message the type of its sender, which does not announce it."""
+    if event.socket_type is None and event.src in kinds:
+        event.socket_type, event.inferred, event.lookalike = kinds[event.src]
 
 
 def _all_of_them(calls: Sequence[Callable[[Message], None]], event: Message) -> None:

@@ -317,7 +317,7 @@ class Ways:
         frames = event.frames
         if not frames:
             return  # the capture lacks all of it
-        line = self._line(event.flow, event.src, event.dst, event.socket_type)
+        line = self._line(event.flow, event.src, event.dst, None if event.inferred else event.socket_type)
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
         hop = Hop(leg, line, frames)
         is_idle = event.payload is not None and _is_housekeeping(event.payload)
