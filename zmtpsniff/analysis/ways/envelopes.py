@@ -213,22 +213,25 @@ class Envelopes:
         A broker with several addresses takes messages at one and sends them from another. So messages of other hosts
         count if there is none of the same; of these the ones with the fewest frames in between.
         """
-        here: list[Join] = []
+        host = hop.line.src_host
+        here = [
+            one for before in alike if before.line.dst_host == host and (one := self._option(hop, before)) is not None
+        ]
+        if here:
+            return here
         elsewhere: list[Join] = []
         least = 0
         for before in alike:
-            one = self._option(hop, before)
+            one = None if before.line.dst_host == host else self._option(hop, before)
             if one is None:
                 continue
             extra = abs(len(hop.frames) - len(before.frames))
-            if before.line.dst_host == hop.line.src_host:
-                here.append(one)
-            elif not elsewhere or extra <= least:
+            if not elsewhere or extra <= least:
                 if extra < least:
                     elsewhere.clear()
                 least = extra
                 elsewhere.append(one)
-        return here or elsewhere
+        return elsewhere
 
     def _settle(self, hop: Hop, options: list[Join]) -> Join:
         join = options[0]
