@@ -1,4 +1,4 @@
-"""The format `zmtp`: what it reads is what `read` says, of a folder as it is and of one that fills."""
+"""The format `zmtp`: what it reads is what `read` says, of files that are there."""
 
 import json
 import random
@@ -18,24 +18,19 @@ if TYPE_CHECKING:
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
 
-from pyspark.sql.datasource import (
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from tests.spark.spark_tables import assert_places, by_series, cut, expected, later
+from tests.spark.spark_tables import assert_places, by_series, cut, expected
 from tests.world.tap import load
 from zmtpsniff.spark import register
 from zmtpsniff.spark.datasource import TABLES, ZmtpSource
-from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.tables import arrow_schema
 
 SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
 RULES = ("udp.port==5556,zmtp", "udp.port==5557,zmtp")
 PIECES = (1, 5)
-ALL = ReadAllAvailable()
 
 
 def captures() -> list[Path]:
@@ -93,93 +88,6 @@ def test_tables_equal_read(tmp_path: Path, number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "rec_frozen_peer.pcap",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("app_malamute.pcap", "m31_heartbeat.pcap", "ws_pub_sub.pcap")
-        ),
-    ],
-)
-def test_stream_goes_on_from_what_was_left(tmp_path: Path, name: str) -> None:
-    """Every file a micro-batch of its own, without Spark."""
-    files = in_pieces(FIXTURES / name, 4, tmp_path / "cut")
-    found: dict[str, Any] = {"captures": [{"series": "/"}], "work": [], "findings": []}
-    for table in TABLES:
-        folder = tmp_path / "in" / table
-        folder.mkdir(parents=True)
-        options = {"state": str(tmp_path / "state" / table)}
-        offset = source(folder, table, **options).streamReader(schema(table)).initialOffset()
-        found[table] = []
-        for at, file in enumerate(files):
-            (folder / file.name).write_bytes(file.read_bytes())
-            killed = source(folder, table, **options, shards="5").streamReader(schema(table))
-            for part in killed.partitions(offset, killed.latestOffset(offset, ALL))[2:]:
-                list(killed.read(part))
-            shards = {"shards": str(1 + at % 3)}
-            reader = source(folder, table, **options, **shards).streamReader(schema(table))
-            end = reader.latestOffset(offset, ALL)
-            assert reader.latestOffset(offset, ALL) == end  # asked again after a crash
-            parts = reader.partitions(offset, end)
-            for part in parts:
-                once = rows(reader.read(part))
-                assert rows(reader.read(part)) == once  # a task that is run again
-                found[table] += once
-            reader.commit(end)
-            offset = end
-        assert reader.latestOffset(offset, ALL) == offset
-        assert reader.partitions(offset, offset) == []
-    assert_places(found)
-    for row in (row for some in found.values() for row in some):
-        names = [name for name in ("file", "request_file") if row.get(name)]
-        row |= {name: str(files[0].parent / Path(row[name]).name) for name in names}
-    assert by_series(found)["/"] == without_findings(expected(files))
-
-
-def test_a_stream_that_ends_with_what_is_there(tmp_path: Path) -> None:
-    """It takes that in as many micro-batches as it needs, and no file that comes meanwhile."""
-    folder = tmp_path / "in"
-    cut(FIXTURES / "m31_push_pull.pcap", [20, 30], folder)
-    options = {"state": str(tmp_path / "state"), "maxFiles": "2"}
-    reader: Any = source(folder, "messages", **options).streamReader(schema("messages"))
-    reader.prepareForTriggerAvailableNow()
-    (folder / "late.pcap").write_bytes((FIXTURES / "m31_req_rep.pcap").read_bytes())
-    offset: dict[str, Any] = {"batch": 0, "files": []}
-    taken = []
-    while (end := reader.latestOffset(offset, ALL)) != offset:
-        for part in reader.partitions(offset, end):
-            rows(reader.read(part))
-        taken.append([Path(file[0]).name for file in end["files"]])
-        offset = end
-    assert taken == [["000.pcapng", "001.pcapng"], ["002.pcapng"]]
-
-
-def test_late_file_of_a_stream(tmp_path: Path) -> None:
-    """Its rows come, too; what its connections are called is not known any more."""
-    files = cut(FIXTURES / "app_malamute.pcap", [45, 90], tmp_path / "cut")
-    # What waits for the octets of the late file is told once others show that they will not come.
-    last_ns = load(files[2])[-1][0]
-    apart_ns = last_ns - load(FIXTURES / "m31_ipv6.pcap")[0][0]
-    files.append(later(FIXTURES / "m31_ipv6.pcap", apart_ns + 10**13, tmp_path / "cut" / "004.pcapng"))
-    folder = tmp_path / "in"
-    folder.mkdir()
-    found = []
-    offset: dict[str, Any] = {"batch": 0, "files": []}
-    for file in (files[0], files[2], files[1], files[3]):
-        (folder / file.name).write_bytes(file.read_bytes())
-        reader = source(folder, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
-        end = reader.latestOffset(offset, ALL)
-        for part in reader.partitions(offset, end):
-            found += rows(reader.read(part))
-        offset = end
-    assert {row["file"] for row in found} == {str(folder / file.name) for file in files}
-    sizes = Counter(row["size"] for row in found if row["file"] != str(folder / files[3].name))
-    whole = source(FIXTURES / "app_malamute.pcap", "messages").reader(schema("messages"))
-    assert sizes <= Counter(row["size"] for part in whole.partitions() for row in rows(whole.read(part)))
-
-
-@pytest.mark.parametrize(
     ("options", "says"),
     [
         ({"table": "packets"}, "connections"),
@@ -195,15 +103,6 @@ def test_late_file_of_a_stream(tmp_path: Path) -> None:
 def test_wrong_options(tmp_path: Path, options: dict[str, str], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         ZmtpSource({"path": str(tmp_path), **options}).schema()
-
-
-def test_stream_wants_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="state"):
-        source(tmp_path, "messages").streamReader(schema("messages"))
-    reader = source(tmp_path, "messages", state=str(tmp_path / "state")).streamReader(schema("messages"))
-    for number in (1, 2):  # which no task has left there
-        with pytest.raises(SparkError, match="it is not what this checkpoint left; begin with new folders"):
-            reader.latestOffset({"batch": number, "files": []}, ALL)
 
 
 def test_nothing_to_read(tmp_path: Path) -> None:
@@ -263,22 +162,3 @@ def test_a_frame_that_is_asked_twice(spark_session: "SparkSession", folder: Path
     assert messages.where("dst_port = 1").count() == 0
     assert messages.count() == count > 0
     assert messages.where("dst_port > 1").union(messages.where("dst_port = 1")).count() == count
-
-
-@pytest.mark.slow
-def test_stream_on_spark(spark_session: "SparkSession", folder: Path, tmp_path: Path) -> None:
-    register(spark_session)
-    source = tmp_path / "in"
-    source.mkdir()
-    files = sorted((folder / "one").iterdir())
-    stream = spark_session.readStream.format("zmtp").option("state", str(tmp_path / "state"))
-    frame = stream.option("maxFiles", 2).load(str(source)).select("conn_id", "time_ns", "size")
-    for some in (files[:2], files[2:]):
-        for file in some:
-            (source / file.name).write_bytes(file.read_bytes())
-        writer = frame.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writer.trigger(processingTime="1 second").start(str(tmp_path / "out"))
-        query.processAllAvailable()
-        query.stop()
-    reader = spark_session.read.format("zmtp").load(str(folder / "one")).select("conn_id", "time_ns", "size")
-    assert sorted(spark_session.read.parquet(str(tmp_path / "out")).collect()) == sorted(reader.collect())

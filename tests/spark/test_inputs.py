@@ -61,7 +61,7 @@ def test_what_is_of_the_tables(output: str, paths: list[str], others: list[str])
     found = tables_of(output)
     for path in paths:
         assert re.search(found, f"{path}messages/date=2026-11-21/one.parquet")
-        assert re.search(found, f"{path}_batches/7/one")
+        assert re.search(found, f"{path}_states/one")
         assert not re.search(found, f"{path}messages/one.pcap")
     for path in others:
         assert not re.search(found, f"{path}messages/date=2026-11-21/one.parquet")

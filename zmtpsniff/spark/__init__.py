@@ -47,7 +47,7 @@ def open_tables(session: "SparkSession", folder: str) -> "dict[str, DataFrame]":
 
 
 def register(session: "SparkSession") -> None:
-    """Let ``session.read.format("zmtp")`` and ``session.readStream.format("zmtp")`` read captures."""
+    """Let ``session.read.format("zmtp")`` read captures."""
     from zmtpsniff.spark.datasource import ZmtpSource
 
     session.dataSource.register(ZmtpSource)

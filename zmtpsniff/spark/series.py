@@ -78,17 +78,17 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
 
 
 def shard_task(
-    name: str, files: Sequence[FileInfo], known: Sequence[KnownFile], is_lost: bool, seen: set[str] | None = None
+    name: str, files: Sequence[FileInfo], known: Sequence[KnownFile], is_lost: bool, seen: set[str]
 ) -> ShardTask:
     """The task for new files of a series, as one shard. ``seen`` are files that are there.
 
-    Without ``seen`` nothing is dissected anew: a late file is read by itself.
+    Where files before are gone, so that the series cannot be dissected anew, a late file is read by itself.
     """
     paths = {file.path for file in files}
     others = [file.listed for file in known if file.listed.path not in paths]
     changed = {file.listed.path for file in known} & paths
     late = [] if changed else late_files(files, known)
-    if seen is not None and (changed or late or (is_lost and known)):
+    if changed or late or (is_lost and known):
         if all(file.path in seen or is_there(file.path) for file in others):
             return ShardTask(name, ShardSpec(), sorted([*files, *others]), anew=True)
         files = [file for file in files if file.path not in changed]  # what was read of these stays

@@ -341,7 +341,7 @@ def tables_of(output: str) -> str:
     """
     names = {canonical(output)} | ({os.path.realpath(local)} if (local := local_path(output)) is not None else set())
     begin = "|".join(sorted(re.escape(name.rstrip("/")) for name in names))
-    return f"^(?:{begin})/(?:(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/|_batches/)"
+    return f"^(?:{begin})/(?:(?:{'|'.join(TABLES)})/(?:{PARTITION}=|_delta_log/)|_states/)"
 
 
 def ddl(table: str) -> str:
