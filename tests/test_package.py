@@ -19,6 +19,7 @@ from tests.support.pythons import PACKAGE, PYTHONS, find_python
 from tests.support.shown_commands import blocks
 from zmtpsniff import __version__
 
+pytestmark = pytest.mark.xdist_group("package")  # one worker builds it
 _LEFT_OUT = {
     ".git",
     ".venv",

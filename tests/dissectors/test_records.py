@@ -72,6 +72,9 @@ print(json.dumps(said))
 """
 
 
+pytestmark = pytest.mark.xdist_group("records")  # one worker asks
+
+
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What everything that is made from the events says once these have more fields."""

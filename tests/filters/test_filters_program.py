@@ -44,6 +44,9 @@ REQ_REP = FIXTURES / "m31_req_rep.pcap"
 GUIDE = PROJECT / "docs" / "filters.md"
 
 
+on_everything = pytest.mark.xdist_group("everything")  # one worker reads it
+
+
 @lru_cache(1)
 def everything() -> list[tuple[AnyEvent, Record]]:
     """All events of all captures at hand, each with its record in the JSON output."""
@@ -170,6 +173,7 @@ QUESTIONS: list[tuple[str, Callable[[Record], Any]]] = [
 ]  # fmt: skip
 
 
+@on_everything
 @pytest.mark.parametrize(("text", "question"), QUESTIONS, ids=[text for text, _ in QUESTIONS])
 def test_what_passes_is_what_python_finds(text: str, question: Callable[[Record], Any]) -> None:
     passes = compile_filter(text)
@@ -190,6 +194,7 @@ def _paths(value: Any, path: str = "") -> Iterator[str]:
             yield from _paths(item, path)
 
 
+@on_everything
 def test_all_that_json_shows_can_be_asked_for() -> None:
     filters: dict[str, Callable[[AnyEvent], bool]] = {}
     for event, record in everything():
@@ -207,6 +212,7 @@ def test_every_field_has_a_meaning_and_records() -> None:
     assert [info.name for info in listed.values() if not info.records] == []
 
 
+@on_everything
 def test_every_listed_field_is_in_the_records_that_it_is_listed_for() -> None:
     for info in list_fields():
         passes = compile_filter(info.name)

@@ -8,6 +8,7 @@ import zmq
 
 import zmtpsniff
 from dissectors.events import Message, Problem
+from tests.support.examples import sampled
 from tests.support.live_program import live, needs_privilege
 
 pytestmark = needs_privilege
@@ -58,7 +59,7 @@ def _messages(path: Path, *named: str) -> list[Message]:
     return [one for one in zmtpsniff.open(path, decode_as=named) if isinstance(one, Message)]
 
 
-@pytest.mark.parametrize("reply", [[b"ok"], [b"\0"], [b"\1", b"\0\0\2"], [b"it is done"]], ids=repr)
+@pytest.mark.parametrize("reply", sampled([[b"ok"], [b"it is done"], [b"\1", b"\0\0\2"], [b"\0"]], 2), ids=repr)
 def test_short_replies_are_shown(pair: Pair, reply: list[bytes], tmp_path: Path) -> None:
     path = tmp_path / "look.pcapng"
     said = _look(pair, reply, 8, path)

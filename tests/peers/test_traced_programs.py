@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.support import ipc_pair
+from tests.support.examples import sampled
 from tests.support.live_program import PROGRAM, Record, live, running, wait_for
 from tests.support.paths import program
+from tests.support.runner import run
 
 pytestmark = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 PAIR = program(ipc_pair)
@@ -85,7 +87,7 @@ def test_interrupt_ends_the_command_too(tmp_path: Path) -> None:
     assert running(children) == []
 
 
-@pytest.mark.parametrize("pause", [0, 0.003, 0.006, 0.01, 0.015])
+@pytest.mark.parametrize("pause", sampled([0.003, 0, 0.01, 0.015, 0.006]))
 def test_interrupt_while_the_command_starts(pause: float) -> None:
     """Before it has, strace tries what the kernel can do on processes of its own, which are not to be told."""
     command = [*PROGRAM, "-v", "-T", "json", "--", "sleep", "600"]
@@ -131,15 +133,12 @@ def test_a_second_interrupt_kills_a_command_that_does_not_want_to_end() -> None:
     ],
 )
 def test_one_line_says_what_is_wrong(options: list[str], said: str) -> None:
-    done = subprocess.run([*PROGRAM, *options], capture_output=True, text=True, check=False, timeout=60)
+    done = run("live", *options)
     assert done.returncode == 2
     assert done.stderr.startswith(said)
 
 
 def test_one_line_says_what_to_install(tmp_path: Path) -> None:
-    environment = {**os.environ, "PATH": str(tmp_path)}
-    done = subprocess.run(
-        [*PROGRAM, "--", sys.executable], capture_output=True, text=True, check=False, timeout=60, env=environment
-    )
+    done = run("live", "--", sys.executable, env={**os.environ, "PATH": str(tmp_path)})
     assert done.returncode == 2
     assert done.stderr == "zmtpsniff: strace: not installed (apt install strace); --pid and -- COMMAND need it\n"

@@ -51,6 +51,7 @@ NAMES = (
     "sec_plain_ok_435_435.pcap",
 )
 TOP = 1000
+pytestmark = pytest.mark.xdist_group("report")  # one worker makes the tables
 Lines = list[dict[str, Any]]
 
 

@@ -27,6 +27,7 @@ from zmtpsniff.spark.tables import TABLES
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.xdist_group("spark")  # one worker makes the tables, that with the session
 SECOND_NS = 1_000_000_000
 QUICK_NS = 400_000
 MESSAGES = {"m31_req_rep.pcap": 24, "m31_pub_sub.pcap": 14, "m31_push_pull.pcap": 14, "rec_late_reply.pcap": 6}

@@ -47,8 +47,6 @@ from tests.world.tap import Packets
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.segment import ACK, RST
 
-# What is not right yet, each with what is wrong.
-
 Mutation = Callable[[Conversation, Random], list[SentSegment]]
 
 
