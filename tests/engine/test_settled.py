@@ -39,6 +39,7 @@ from zmtpsniff.engine import settled, sniffer
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.native import VARIABLE, WAY
+from zmtpsniff.net import packets as packets_module
 from zmtpsniff.render import batch_text, jsonl
 from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
@@ -52,7 +53,7 @@ BATCHES = Settings(batches=True)
 @pytest.fixture(name="both")
 def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     both = BothCores()
-    for module in (sniffer, jsonl, patterns_module):
+    for module in (sniffer, jsonl, packets_module, patterns_module):
         monkeypatch.setattr(module, "core", both)
     for reader in (pcap, pcapng):
         monkeypatch.setattr(reader, "row_finder", both)
@@ -97,7 +98,7 @@ def test_fixtures_say_the_same_in_pieces_of_any_size(
     captures = CAPTURES[::share]
     for path in captures:
         with pytest.MonkeyPatch.context() as plain:
-            for module in (sniffer, jsonl):
+            for module in (sniffer, jsonl, packets_module):
                 plain.setattr(module, "core", None)
             expected = records(open_captures([str(path)]))
         assert records(open_captures([str(path)])) == expected, path
@@ -176,7 +177,7 @@ def test_a_long_message_of_many_frames_is_read_as_objects(size: int, both: BothC
 def test_any_conversation_says_the_same(seed: int, batch: int, columns: bool, shortest: int) -> None:
     given = world(random.Random(seed))
     with pytest.MonkeyPatch.context() as monkeypatch:
-        modules = sniffer, jsonl, statistics_module, patterns_module, requests_module
+        modules = sniffer, jsonl, packets_module, statistics_module, patterns_module, requests_module
         for module in modules:
             monkeypatch.setattr(module, "core", None)
         expected = records(Packets(given, batch)), results(Packets(given, batch))

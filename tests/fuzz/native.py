@@ -10,6 +10,7 @@ from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import Message
 from tests.support.both_cores import BothCores
 from zmtpsniff.native import capture_rows, core, reference
+from zmtpsniff.net.segment import ACK, FIN, PSH, SYN
 from zmtpsniff.render import make_renderer
 
 from .octets import turns
@@ -51,8 +52,9 @@ def _made(data: bytes) -> Iterator[tuple[int, bytes]]:
         size = len(_HEADER) + 16 + len(payload)
         seq, ack = numbers[side] + (mark & 0xF0 == 0x70), numbers[1 - side] - (mark & 0xF0 == 0x60)
         ports = bytes([0, 1 + side, 0, 2 - side]) if mark & 0xE else bytes(4)
-        tcp = ports + seq.to_bytes(4, "big") + ack.to_bytes(4, "big") + b"\x50\x18\1\0\0\0\0\0"
-        numbers[side] += len(payload)
+        flags = {0x80: SYN, 0x90: SYN | ACK, 0xA0: FIN | ACK, 0xB0: ACK}.get(mark & 0xF0, PSH | ACK)
+        tcp = ports + seq.to_bytes(4, "big") + ack.to_bytes(4, "big") + bytes([0x50, flags]) + b"\1\0\0\0\0\0"
+        numbers[side] += len(payload) + (flags & (SYN | FIN) > 0)
         yield 101, _HEADER[:2] + size.to_bytes(2, "big") + _HEADER[4:20] + tcp + payload
 
 
@@ -73,7 +75,9 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
         first = next((one for one in segments[begin:] if one is not None and one.key == key), None)
         return None if first is None or facts & 0xC0 == 0xC0 else _flow(facts, first)
 
-    both.segments(octets, bytes(rows), range(facts, facts + len(packets)), lambda place: place if place & 1 else None)
+    for is_new in (None, lambda *_: facts & 2):
+        given = range(facts, facts + len(packets))
+        both.segments(octets, bytes(rows), given, lambda place: place & facts & 1 or None, _PAUSE_NS, is_new)
     sides = [_TEXTS[number % len(_TEXTS)] for number in range(2 * len(packets))]
     begin = 0
     while begin <= len(packets):

@@ -135,7 +135,10 @@ def test_flows_beyond_the_most_are_left_over(both: BothCores) -> None:
 def test_segments_of_packets(both: BothCores) -> None:
     """A packet that is not plain is left to the caller, who may find none in it."""
     octets, rows = block(HELLO, b"\x45other", segment(b"", 7), b"")
-    first, *others = both.segments(octets, rows, [11, 12, 13, 14], lambda place: "odd" if place == 1 else None)
+    numbers = [11, 12, 13, 14]
+    found = both.segments(octets, rows, numbers, lambda place: "odd" if place == 1 else None, PAUSE, None)
+    (first, *others), steps, last_ns = found
+    assert (steps, last_ns) == ([], 5)
     assert first == (5, 11, HELLO[12:24], 1000, 1000, 0x10, b"\0\5hello", 0)
     assert others == ["odd", (5, 13, HELLO[12:24], 7, 1000, 0x10, b"", 0)]
 
@@ -146,7 +149,7 @@ def test_segments_that_cannot_be_made(numbers: Any, packet: bytes) -> None:
         raise IndexError
 
     with pytest.raises((IndexError, TypeError)):
-        NATIVE.segments(*block(packet), numbers, fails)
+        NATIVE.segments(*block(packet), numbers, fails, PAUSE, None)
 
 
 def test_messages_of_packets_before_1970(both: BothCores) -> None:
@@ -615,12 +618,15 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     assert reference.WAIT_LIMIT == buffer.WAIT_LIMIT
     assert reference.MOST_FRAMES == session.MANY_FRAMES
     assert (reference.MORE, reference.LONG) == (wire.MORE, wire.LONG)
-    flags = net_segment.FIN, net_segment.SYN, net_segment.RST, net_segment.ACK
-    assert flags == (reference.FIN, reference.SYN, reference.RST, reference.ACK)
+    flags = net_segment.FIN, net_segment.SYN, net_segment.RST, net_segment.PSH, net_segment.ACK
+    assert flags == (reference.FIN, reference.SYN, reference.RST, reference.PSH, reference.ACK)
+    assert (reference.BEGINS, reference.ENDS) == (net_segment.BEGINS, net_segment.ENDS)
+    assert reference.MOST_SHORT < reassembly.RECENT_OCTETS
+    assert reference.SIGNATURE == wire.SIGNATURE_SIZE
     assert pending.MOST_IN_COLUMNS < reference.MOST_WAITING
     assert (reference.LONGEST_IDENTITY, reference.OWN_IDENTITY) == (proxies.LONGEST_IDENTITY, proxies.OWN_IDENTITY)
     assert (reference.MOST_PENDING, reference.SLOWEST) == (exchanges.PENDING, exchanges.SLOWEST)
     defines = dict(re.findall(r"#define (\w+) ([^/\n]+)", SOURCE.read_text()))
     limits = "RECENT", "RECENT_OCTETS", "WAIT_LIMIT", "MOST_CARRY", "MOST_FRAMES", "MOST_FLOWS", "MOST_WAITING"
-    for name in (*limits, "MOST_PENDING", "SLOWEST"):
+    for name in (*limits, "MOST_PENDING", "SLOWEST", "MOST_SHORT", "SIGNATURE"):
         assert eval(defines[name]) == getattr(reference, name)  # a number, or one shifted

@@ -7,7 +7,7 @@ its snapshot over to the next run.
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from dissectors.beacon import Beacons, is_beacon
@@ -20,12 +20,12 @@ from dissectors.zmtp.evidence import Doubts
 from dissectors.zmtp.usual import UsualConnection
 from zmtpsniff.decode_as import first_match
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.net.addresses import Address
+from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.datagram_table import DatagramTable, Kind
 from zmtpsniff.net.flow_dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.notices import Notice
-from zmtpsniff.net.segment import Datagram, Segment
+from zmtpsniff.net.segment import BEGINS, ENDS, Datagram, Segment, Step
 from zmtpsniff.net.witness import Witness
 
 if TYPE_CHECKING:  # few runs need it
@@ -67,6 +67,7 @@ class FlowEngine:
         self._curve = curve
         self._tls = tls
         self._begin = begin
+        self._takes_whole = witness is None and tls is None and not settings.decode_as and settings.sample == 1
         self._doubts = Doubts()
         self.flows = FlowTable(
             self._connect,
@@ -79,28 +80,66 @@ class FlowEngine:
         )
 
     def take(
-        self, segments: list[Segment], datagrams: Sequence[Datagram] = (), is_last: bool = True
+        self,
+        segments: list[Segment],
+        datagrams: Sequence[Datagram] = (),
+        is_last: bool = True,
+        steps: Sequence[Step] = (),
+        steps_ns: int = 0,
     ) -> list[tuple[int, bytes]]:
         """Take the segments and the datagrams of some packets, both in the order of the capture.
 
-        ``is_last``: they end a batch, so that it is time to make room.
+        ``is_last``: they end a batch, so that it is time to make room. ``steps`` are of connections that come whole, if
+        this :attr:`takes_whole` ones; then the last segment is of the time ``steps_ns``.
 
         Returns the packet of each datagram that has a flow, and the key of the flow's ends.
         """
-        if not datagrams:
+        if not datagrams and not steps:
             self.flows.take(segments, is_last)
             return []
         found = []
-        begin = 0
-        for datagram in datagrams:  # each in its place among the segments
-            end = bisect(segments, datagram[1], begin, key=_packet)
-            self.flows.take(segments[begin:end])
-            begin = end
-            key = self._datagrams.take(datagram)
-            if key is not None:
-                found.append((datagram[1], key))
-        self.flows.take(segments[begin:], is_last)
+        begin, size = 0, len(segments)
+        others: list[Any] = [*steps, *datagrams]
+        if datagrams:
+            others.sort(key=_packet)
+        for other in others:  # each in its place among the segments
+            packet, kind = other[1], other[2]
+            if begin < size and segments[begin][1] < packet:
+                end = bisect(segments, packet, begin, key=_packet)
+                self.flows.take(segments[begin:end], is_last=kind > ENDS)
+                begin = end
+            if kind < BEGINS:
+                time_ns, _, _, sides, octets, offset, seen = other
+                sides[kind].feed(octets, time_ns, packet, offset, seen)
+            elif kind <= ENDS:
+                self._take_end(other)
+            elif (key := self._datagrams.take(other)) is not None:
+                found.append((packet, key))
+        self.flows.take(segments[begin:], is_last=is_last and not steps)
+        if steps:
+            self.flows.pass_time(steps_ns, 0, is_last)
         return found
+
+    @property
+    def takes_whole(self) -> bool:
+        """Whether connections may come whole. Nobody must ask for more of them than their octets."""
+        return self._takes_whole and self._wanted is None
+
+    def _take_end(self, step: Step) -> None:
+        """Take the beginning or the end of a connection that comes whole."""
+        time_ns, _, kind, sides, *more = step
+        if kind == BEGINS:
+            key, facts = more
+            flow = self.flows.add_whole(key, time_ns, facts)
+            connection = self._connect(flow.number, *addresses(key), (True, True))
+            assert connection is not None
+            sides += connection.client, connection.server, connection, flow
+            return
+        _, _, connection, flow = sides
+        if not connection.rejected:
+            connection.finish("fin", flow.start_ns, flow.last_ns, flow.closed_by)
+        connection.release()
+        sides.clear()
 
     def give(self) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
         """The events since the last call, and the notices with their places among them."""

@@ -27,7 +27,7 @@ from zmtpsniff.net.witness import Acknowledgment
 
 LEAST = 320
 """Octets of each direction, with headers, from which a block is worth it: some three packets of small messages."""
-LONGEST_RUN = 256
+LONGEST_RUN = 1024
 """Packets that are passed over together, before another one is looked for that is boring."""
 _MANY_BORING = 16  # packets in a row
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look

@@ -1,6 +1,7 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -93,6 +94,7 @@ class Sniffer:
         self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.may_speak
+        self._may_take_whole = self._selector is None and self._acknowledge is None
         self._keeps_batches = settings.batches
         self._settled = None
         if core is not None and self._selector is None:
@@ -266,11 +268,13 @@ class Sniffer:
 
     def _dissect(self, block: Block) -> None:
         first, size = self._packets + 1, len(block)
-        segments = self._headers.segments_of(block, range(first, first + size))
+        headers, flows = self._headers, self._engine.flows
+        is_new = partial(flows.is_new, size) if self._may_take_whole and self._engine.takes_whole else None
+        segments = headers.segments_of(block, range(first, first + size), flows.pause_ns, is_new)
         self._packets += size
-        datagrams = self._engine.take(segments, self._headers.datagrams, is_last=False)
+        datagrams = self._engine.take(segments, headers.datagrams, False, headers.steps, headers.steps_ns)
         if self._acknowledge is not None:
-            self._acknowledge(self._engine.flows.acknowledgments(segments))
+            self._acknowledge(flows.acknowledgments(segments))
         if self._selector is not None:
             self._selector.take(block.packets(), first, segments, datagrams, self._headers.fragments)
 

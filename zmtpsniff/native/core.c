@@ -38,7 +38,7 @@
 #define MOST_FLOWS 4096
 #define MOST_OFFSET ((int64_t)1 << 62) /* in a stream */
 
-enum { FIN = 0x01, SYN = 0x02, RST = 0x04, ACK = 0x10 };
+enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10 };
 enum { MORE = 0x01, LONG = 0x02 };                /* flags of a frame (37/ZMTP) */
 enum { BY_ENVELOPE = 1, BY_ORDER, BY_PROXY };     /* what pairs a reply with its request; 0: the protocol */
 enum { WANTED = 1, UNWANTED = 2 };                /* what to do with octets; 0: leave them to Python */
@@ -400,6 +400,22 @@ static bool headers(Span block, const Row *row, Segment *segment)
     return number(packet, tcp + 14, 2) != 0; /* a closed window needs a look */
 }
 
+/* Whether more than `most`, 0 or more, are between these times. They may be any: no number holds each difference. */
+static bool is_longer(int64_t begin, int64_t end, int64_t most)
+{
+    return end > begin && (uint64_t)end - (uint64_t)begin > (uint64_t)most;
+}
+
+/* The key of the other direction. */
+static void turn_round(const uint8_t *key, uint32_t size, uint8_t *back)
+{
+    uint32_t half = (size - 4) / 2;
+    memcpy(back, key + half, half);
+    memcpy(back + half, key, half);
+    memcpy(back + 2 * half, key + 2 * half + 2, 2);
+    memcpy(back + 2 * half + 2, key + 2 * half, 2);
+}
+
 /* ------------------------------------------------------------------ whether it is worth it */
 
 static uint64_t secrets[1 + MOST_KEY / 4];
@@ -434,6 +450,7 @@ typedef struct {
     const uint8_t *key;
     uint32_t size;
     bool is_known;
+    uint32_t owner; /* 1 + twice the place of a short connection + the side; 0: of none */
 } Direction;
 
 /* Directions in slots, of which at most half are taken. */
@@ -452,19 +469,23 @@ static bool make_directions(Directions *made, uint64_t most)
     return made->slots != NULL;
 }
 
+/* The slot of a key: its own, or the free one where it belongs. */
+static Direction *direction_at(const Directions *all, const uint8_t *key, uint32_t size)
+{
+    for (uint64_t i = hash(key, size);; i++) {
+        Direction *one = &all->slots[i & all->mask];
+        if (one->key == NULL || (one->size == size && !memcmp(one->key, key, size)))
+            return one;
+    }
+}
+
 /* The direction of a segment; it is known from the next time on. */
 static Direction *direction_of(Directions *all, const Segment *segment)
 {
-    for (uint64_t i = hash(segment->key, segment->key_size);; i++) {
-        Direction *one = &all->slots[i & all->mask];
-        if (one->key == NULL) {
-            *one = (Direction){segment->key, segment->key_size, false};
-            return one;
-        }
-        one->is_known = true;
-        if (one->size == segment->key_size && !memcmp(one->key, segment->key, segment->key_size))
-            return one;
-    }
+    Direction *one = direction_at(all, segment->key, segment->key_size);
+    one->is_known = one->key != NULL;
+    one->key = segment->key, one->size = segment->key_size;
+    return one;
 }
 
 PyDoc_STRVAR(directions_doc,
@@ -521,35 +542,232 @@ static PyObject *segment_of(Span block, const Row *row, const Segment *segment, 
     return NULL;
 }
 
+/* What a connection does at a packet; the first two: octets of that side. */
+enum { CLIENT, SERVER, BEGINS, ENDS };
+
+/* A connection of which a block has the SYN. It is odd if something is not in order. */
+enum { ASKED = 1, ANSWERED, OVER, WHOLE, ODD };
+
+#define MOST_SHORT (128 << 10) /* octets of a side */
+#define SIGNATURE 10           /* octets (23/ZMTP) */
+
+typedef struct {
+    const uint8_t *key; /* of the client's direction */
+    uint32_t key_size, isn[2], next[2], length[2], segments, ack;
+    bool has_fin[2], has_late; /* late: packets behind its end, for the table */
+    unsigned state, closer; /* the side that closed first, with the number that its FIN acknowledges; 2: both at once */
+    int64_t start_ns, last_ns;
+    uint64_t last; /* row */
+    PyObject *sides;
+} Short;
+
+/* A packet of a short connection: its direction's owner, what was sent before it, and what its sender had seen. */
+typedef struct {
+    uint32_t owner, begin, seen;
+} Mark;
+
+typedef struct {
+    Span block, rows;
+    PyObject *numbers, *other, *others, *segments, *steps; /* others: what `other` returned */
+    Directions directions;
+    Mark *marks;
+    Short *shorts;
+    uint32_t count;
+    bool has_others;
+    int64_t pause_ns, last_ns;
+} Gathering;
+
+static Row row_at(const Gathering *all, uint64_t place)
+{
+    Row row;
+    memcpy(&row, part(all->rows, place * sizeof row, sizeof row), sizeof row);
+    return row;
+}
+
+/* Whether octets begin with a signature that nothing else begins with. */
+static bool is_signed(Span block, const Segment *segment)
+{
+    return segment->length >= SIGNATURE && octet(block, segment->start) == 0xff && !number(block, segment->start + 1, 7) &&
+           octet(block, segment->start + SIGNATURE - 1) == 0x7f;
+}
+
+/* Take a segment of a side that is in order, as the loop of FlowTable.take() has it. False: it is not. */
+static bool goes_on(Short *one, unsigned side, Span block, const Segment *segment, Mark *mark)
+{
+    uint32_t unseen = one->next[!side] - segment->ack, length = (uint32_t)segment->length;
+    bool has_seen_fin = unseen == UINT32_MAX, closes = segment->flags & FIN;
+    if (one->state == ASKED) {
+        one->isn[SERVER] = segment->seq, one->next[SERVER] = segment->seq + 1, one->state = ANSWERED;
+        return side == SERVER && segment->flags == (SYN | ACK) && !unseen && !length;
+    }
+    if ((segment->flags & ~(uint32_t)(PSH | FIN)) != ACK || segment->seq != one->next[side] + one->has_fin[side] ||
+        (has_seen_fin ? !one->has_fin[!side] : unseen > one->length[!side]) ||
+        (one->has_fin[side] && (closes || length)) || (length && !one->length[side] && !is_signed(block, segment)) ||
+        segment->length > MOST_SHORT - one->length[side])
+        return false;
+    mark->begin = one->length[side];
+    mark->seen = one->length[!side] - (has_seen_fin ? 0 : unseen);
+    one->length[side] += length;
+    one->next[side] += length;
+    one->segments += length > 0;
+    if (closes && one->has_fin[!side]) {
+        one->state = one->length[CLIENT] && one->length[SERVER] ? OVER : ODD;
+        one->closer = has_seen_fin ? !side : 2; /* else neither knew that the other one closes */
+    } else if (closes) {
+        one->ack = segment->ack;
+    }
+    one->has_fin[side] = one->has_fin[side] || closes;
+    return true;
+}
+
+/* Take a segment of any connection. */
+static void follow(Gathering *all, uint64_t i, int64_t time_ns, const Segment *segment)
+{
+    uint8_t back[MOST_KEY];
+    turn_round(segment->key, segment->key_size, back);
+    const Direction *other = direction_at(&all->directions, back, segment->key_size);
+    uint32_t begun = other->key == NULL && segment->flags == SYN && !segment->length ? 1 + 2 * all->count : 0;
+    uint32_t answered = other->owner ? other->owner + 1 : 0;
+    Direction *mine = direction_of(&all->directions, segment);
+    if (!mine->is_known)
+        mine->owner = begun ? begun : answered;
+    if (!mine->owner)
+        return;
+    Short *one = &all->shorts[(mine->owner - 1) / 2];
+    if (!mine->is_known && begun) {
+        *one = (Short){.key = segment->key, .key_size = segment->key_size, .isn = {segment->seq}, .state = ASKED,
+                       .next = {segment->seq + 1}, .start_ns = time_ns};
+        all->count++;
+    } else {
+        unsigned side = (mine->owner - 1) % 2;
+        bool is_soon = time_ns >= one->last_ns && !is_longer(one->last_ns, time_ns, all->pause_ns);
+        if (one->state == OVER) { /* the acknowledgment of a FIN tells nothing; the table takes others */
+            one->has_late |= !is_soon || segment->flags != ACK || segment->length || segment->seq < one->next[side] ||
+                             segment->seq - one->next[side] > 1;
+            all->marks[i].owner = one->has_late ? 0 : mine->owner;
+            return;
+        }
+        if (one->state == ODD || !is_soon || !goes_on(one, side, all->block, segment, &all->marks[i])) {
+            one->state = ODD;
+            return;
+        }
+    }
+    one->last_ns = time_ns;
+    one->last = i;
+    all->marks[i].owner = mine->owner;
+}
+
+/* Follow the connections of all packets, and ask for the segments of those that are not plain. */
+static bool follow_all(Gathering *all, PyObject *is_new)
+{
+    for (uint64_t i = 0; i < all->rows.size / sizeof(Row); i++) {
+        Row row = row_at(all, i);
+        Segment segment;
+        if (headers(all->block, &row, &segment)) {
+            all->last_ns = row.time_ns;
+            if (is_new != Py_None)
+                follow(all, i, row.time_ns, &segment);
+            continue;
+        }
+        PyObject *made = PyObject_CallFunction(all->other, "K", (unsigned long long)i);
+        all->has_others |= made != Py_None;
+        if (!append(all->others, made))
+            return false;
+    }
+    for (uint32_t i = 0; i < all->count && !all->has_others; i++) {
+        Short *one = &all->shorts[i];
+        if (one->state != OVER)
+            continue;
+        PyObject *answer = PyObject_CallFunction(is_new, "y#IL", (const char *)one->key, (Py_ssize_t)one->key_size,
+                                                 one->isn[CLIENT], (long long)one->start_ns);
+        int truth = answer == NULL ? -1 : PyObject_IsTrue(answer);
+        Py_XDECREF(answer);
+        one->state = truth ? WHOLE : ODD;
+        if (truth < 0 || (truth && (one->sides = PyList_New(0)) == NULL))
+            return false;
+    }
+    return true;
+}
+
+/* Append the steps of a packet of a connection that is whole. */
+static bool give_steps(const Gathering *all, uint64_t i, const Row *row, const Segment *segment, PyObject *packet)
+{
+    const Mark *mark = &all->marks[i];
+    const Short *one = &all->shorts[(mark->owner - 1) / 2];
+    const uint8_t *payload = part(all->block, segment->start, segment->length);
+    long long time_ns = row->time_ns;
+    if (segment->flags == SYN) {
+        PyObject *last = PySequence_GetItem(all->numbers, (Py_ssize_t)one->last);
+        return last != NULL &&
+               append(all->steps,
+                      Py_BuildValue("(LOIOy#(IIIIIIILN))", time_ns, packet, BEGINS, one->sides, (const char *)one->key,
+                                    (Py_ssize_t)one->key_size, one->isn[CLIENT], one->isn[SERVER], one->length[CLIENT],
+                                    one->length[SERVER], one->segments, one->closer, one->ack,
+                                    (long long)one->last_ns, last));
+    }
+    if (segment->length &&
+        !append(all->steps, Py_BuildValue("(LOIOy#II)", time_ns, packet, (mark->owner - 1) % 2, one->sides,
+                                          (const char *)payload, (Py_ssize_t)segment->length, mark->begin, mark->seen)))
+        return false;
+    return i != one->last || append(all->steps, Py_BuildValue("(LOIO)", time_ns, packet, ENDS, one->sides));
+}
+
+/* Append the segments of packets, and the steps of connections that are whole. */
+static bool give_all(const Gathering *all)
+{
+    Py_ssize_t others = 0;
+    for (uint64_t i = 0; i < all->rows.size / sizeof(Row); i++) {
+        Row row = row_at(all, i);
+        Segment segment;
+        uint32_t owner = all->marks[i].owner;
+        if (!headers(all->block, &row, &segment)) {
+            PyObject *made = PyList_GetItem(all->others, others++);
+            if (made == NULL || (made != Py_None && PyList_Append(all->segments, made)))
+                return false;
+            continue;
+        }
+        PyObject *packet = PySequence_GetItem(all->numbers, (Py_ssize_t)i);
+        bool is_given = packet != NULL && (owner && all->shorts[(owner - 1) / 2].state == WHOLE
+                                               ? give_steps(all, i, &row, &segment, packet)
+                                               : append(all->segments, segment_of(all->block, &row, &segment, packet)));
+        Py_XDECREF(packet);
+        if (!is_given)
+            return false;
+    }
+    return true;
+}
+
 PyDoc_STRVAR(segments_doc,
-"segments(octets, rows, numbers, other) -> list\n\n"
+"segments(octets, rows, numbers, other, pause_ns, is_new) -> (segments, steps, last_ns)\n\n"
 "The segments of packets, which have these numbers. `other` is called with the place of a packet that is no plain\n"
-"one of TCP, and returns its segment; None: it has none.");
+"one of TCP, and returns its segment; None: it has none. A connection whose packets are all here, in order, from SYN\n"
+"to FINs, without a longer pause, comes in steps, if is_new() says of its client's key and initial number, and its\n"
+"time, that it is of no known flow. The time is that of the last plain segment. No steps come if `is_new` is None.");
 
 static PyObject *segments(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    PyObject *octets, *given, *numbers, *other;
-    if (!PyArg_ParseTuple(arguments, "SSOO", &octets, &given, &numbers, &other))
+    PyObject *octets, *given, *is_new, *found = NULL;
+    Gathering all = {0};
+    long long pause_ns;
+    if (!PyArg_ParseTuple(arguments, "SSOOLO", &octets, &given, &all.numbers, &all.other, &pause_ns, &is_new))
         return NULL;
-    Span block = span_of(octets), rows = span_of(given);
-    PyObject *found = PyList_New(0);
-    for (uint64_t i = 0; found != NULL && i < rows.size / sizeof(Row); i++) {
-        Row row;
-        Segment segment;
-        memcpy(&row, part(rows, i * sizeof row, sizeof row), sizeof row);
-        PyObject *made, *packet = NULL;
-        if (!headers(block, &row, &segment))
-            made = PyObject_CallFunction(other, "K", (unsigned long long)i);
-        else
-            made = (packet = PySequence_GetItem(numbers, (Py_ssize_t)i)) == NULL
-                       ? NULL
-                       : segment_of(block, &row, &segment, packet);
-        Py_XDECREF(packet);
-        if (made == Py_None)
-            Py_DECREF(made);
-        else if (!append(found, made))
-            Py_CLEAR(found);
-    }
+    all.block = span_of(octets), all.rows = span_of(given), all.pause_ns = pause_ns;
+    uint64_t count = all.rows.size / sizeof(Row);
+    all.others = PyList_New(0), all.segments = PyList_New(0), all.steps = PyList_New(0);
+    all.marks = PyMem_Calloc(count + 1, sizeof *all.marks);
+    all.shorts = PyMem_Calloc(count + 1, sizeof *all.shorts);
+    if (!make_directions(&all.directions, count) || all.marks == NULL || all.shorts == NULL)
+        PyErr_NoMemory();
+    else if (all.others != NULL && all.segments != NULL && all.steps != NULL && follow_all(&all, is_new) && give_all(&all))
+        found = Py_BuildValue("(OOL)", all.segments, all.steps, (long long)all.last_ns);
+    for (uint32_t i = 0; i < all.count; i++)
+        Py_XDECREF(all.shorts[i].sides);
+    Py_XDECREF(all.others);
+    Py_XDECREF(all.segments);
+    Py_XDECREF(all.steps);
+    PyMem_Free(all.marks);
+    PyMem_Free(all.shorts);
+    PyMem_Free(all.directions.slots);
     return found;
 }
 
@@ -719,7 +937,7 @@ static Flow *make_flow(PyObject *facts, unsigned *side)
 static uint32_t enter(Table *table, const Segment *segment)
 {
     uint8_t mine[MOST_KEY], theirs[MOST_KEY];
-    uint32_t size = segment->key_size, half = (size - 4) / 2;
+    uint32_t size = segment->key_size;
     memcpy(mine, segment->key, size); /* the callback may change the block */
     uint32_t slot = *slot_of(table, mine, size);
     if (slot || table->count >= MOST_FLOWS)
@@ -732,10 +950,7 @@ static uint32_t enter(Table *table, const Segment *segment)
     Py_XDECREF(facts);
     if (flow == NULL)
         return 0;
-    memcpy(theirs, mine + half, half);
-    memcpy(theirs + half, mine, half);
-    memcpy(theirs + 2 * half, mine + 2 * half + 2, 2);
-    memcpy(theirs + 2 * half + 2, mine + 2 * half, 2);
+    turn_round(mine, size, theirs);
     memcpy(flow->sides[side].key, mine, size);
     memcpy(flow->sides[!side].key, theirs, size);
     flow->key_size = size;
@@ -794,12 +1009,6 @@ static int frame_at(Span octets, uint64_t place, uint64_t keep, uint64_t *flags,
     if (part(octets, *start, *length) != NULL)
         return 1;
     return *length - (octets.size - *start) > WAIT_LIMIT ? -1 : 0;
-}
-
-/* Whether more than `most`, 0 or more, are between these times. They may be any: no number holds each difference. */
-static bool is_longer(int64_t begin, int64_t end, int64_t most)
-{
-    return end > begin && (uint64_t)end - (uint64_t)begin > (uint64_t)most;
 }
 
 /* Whether a message of `frames` frames keeps the lock step; it changes the step, and says which request is answered. */

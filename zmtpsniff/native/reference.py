@@ -6,10 +6,10 @@ Tests compare both on the same input: all that they return is the same.
 import struct
 from array import array
 from collections import Counter, deque
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from dissectors.columns import ACKED, ASKED, FRAME, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
 from zmtpsniff.native import MOST_CARRY
@@ -29,7 +29,11 @@ LONGEST_IDENTITY, OWN_IDENTITY = 255, 5
 NEITHER = 2
 MODULO = 1 << 32
 
-FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
+MOST_SHORT = 128 << 10
+SIGNATURE = 10
+BEGINS, ENDS = 2, 3
+
+FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 MORE, LONG = 1, 2
 WANTED, UNWANTED = 1, 2
 
@@ -99,6 +103,12 @@ def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment
     return PlainSegment(key, seq, ack, flags, start + tcp + size, stop - tcp - size)
 
 
+def turn_round(key: bytes) -> bytes:
+    """The key of the other direction."""
+    half = (len(key) - 4) // 2
+    return key[half : 2 * half] + key[:half] + key[-2:] + key[-4:-2]
+
+
 # ---------------------------------------------------------------------- whether it is worth it
 
 
@@ -117,21 +127,141 @@ def directions(octets: bytes, rows: bytes) -> tuple[int, int]:
 # ---------------------------------------------------------------------- segments for Python
 
 
-def segments(octets: bytes, rows: bytes, numbers: Sequence[int], other: Callable[[int], Any]) -> list[Any]:
+@dataclass
+class Short:
+    """A connection of which a block has the SYN; lists have the client's and the server's."""
+
+    key: bytes  # of the client's direction
+    isn: list[int]
+    next: list[int]
+    start_ns: int
+    last_ns: int
+    last: int  # row
+    state: Literal["asked", "answered", "over", "whole", "odd"] = "asked"
+    length: list[int] = field(default_factory=lambda: [0, 0])
+    has_fin: list[bool] = field(default_factory=lambda: [False, False])
+    has_late: bool = False  # packets behind its end, for the table
+    segments: int = 0
+    ack: int = 0  # of the first FIN
+    closer: int = 2  # which side sent it; 2: both at once
+    places: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # rows: side, octets before it, what was seen
+    sides: list[Any] = field(default_factory=list)
+
+    def steps(self, row: int, segment: tuple[Any, ...], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+        """The steps of a packet, as net/segment.py has them."""
+        time_ns, packet, _, _, _, flags, payload, _ = segment
+        side, begin, seen = self.places[row]
+        if flags == SYN:
+            facts = *self.isn, *self.length, self.segments, self.closer, self.ack, self.last_ns, numbers[self.last]
+            yield time_ns, packet, BEGINS, self.sides, self.key, facts
+        if payload:
+            yield time_ns, packet, side, self.sides, payload, begin, seen
+        if row == self.last:
+            yield time_ns, packet, ENDS, self.sides
+
+
+def is_signed(payload: bytes) -> bool:
+    """Whether octets begin with a signature that nothing else begins with."""
+    return len(payload) >= SIGNATURE and payload[:8] == b"\xff" + bytes(7) and payload[9] == 0x7F
+
+
+def goes_on(one: Short, side: int, segment: PlainSegment, payload: bytes) -> tuple[int, int] | None:
+    """Take a segment of a side that is in order. Returns what was sent before it, and what its sender had seen."""
+    unseen = (one.next[1 - side] - segment.ack) % MODULO
+    has_seen_fin, closes = unseen == MODULO - 1, bool(segment.flags & FIN)
+    if one.state == "asked":
+        one.isn[1], one.next[1], one.state = segment.seq, (segment.seq + 1) % MODULO, "answered"
+        return (0, 0) if side and segment.flags == SYN | ACK and not unseen and not payload else None
+    if segment.flags & ~(PSH | FIN) != ACK or segment.seq != (one.next[side] + one.has_fin[side]) % MODULO:
+        return None
+    if not one.has_fin[1 - side] if has_seen_fin else unseen > one.length[1 - side]:
+        return None
+    if (one.has_fin[side] and (closes or payload)) or len(payload) > MOST_SHORT - one.length[side]:
+        return None
+    if payload and not one.length[side] and not is_signed(payload):
+        return None
+    place = one.length[side], one.length[1 - side] - (0 if has_seen_fin else unseen)
+    one.length[side] += len(payload)
+    one.next[side] = (one.next[side] + len(payload)) % MODULO
+    one.segments += bool(payload)
+    if closes and one.has_fin[1 - side]:
+        one.state = "over" if all(one.length) else "odd"
+        one.closer = 1 - side if has_seen_fin else 2
+    elif closes:
+        one.ack = segment.ack
+    one.has_fin[side] |= closes
+    return place
+
+
+def follow(
+    shorts: list[Short], owners: dict[bytes, tuple[Short, int] | None], row: int, time_ns: int, pause_ns: int,
+    segment: PlainSegment, payload: bytes,
+) -> None:  # fmt: skip
+    """Take a segment of any connection; ``owners`` has of each direction its short connection and its side."""
+    key = segment.key
+    back = turn_round(key)
+    if key not in owners:
+        owners[key] = None
+        if back not in owners and segment.flags == SYN and not payload:
+            one = Short(key, [segment.seq, 0], [(segment.seq + 1) % MODULO, 0], time_ns, time_ns, row)
+            one.places[row] = 0, 0, 0
+            owners[key] = one, 0
+            shorts.append(one)
+            return
+        if (owner := owners.get(back)) is not None and not owner[1]:
+            owners[key] = owner[0], 1
+    owner = owners[key]
+    if owner is None:
+        return
+    one, side = owner
+    is_soon = one.last_ns <= time_ns <= one.last_ns + pause_ns
+    if one.state == "over":
+        is_last = is_soon and segment.flags == ACK and not payload and 0 <= segment.seq - one.next[side] <= 1
+        one.has_late |= not is_last
+        if not one.has_late:
+            one.places[row] = side, 0, 0
+        return
+    place = goes_on(one, side, segment, payload) if one.state != "odd" and is_soon else None
+    if place is None:
+        one.state = "odd"
+        return
+    one.last_ns, one.last = time_ns, row
+    one.places[row] = side, *place
+
+
+def segments(
+    octets: bytes, rows: bytes, numbers: Sequence[int], other: Callable[[int], Any], pause_ns: int,
+    is_new: Callable[[bytes, int, int], bool] | None,
+) -> tuple[list[Any], list[Any], int]:  # fmt: skip
     """The segments of packets, which have these numbers, as net/segment.py has them.
 
     ``other`` is called with the place of a packet that is no plain one of TCP, and returns its segment; None: it has
-    none.
+    none. A connection whose packets are all here, in order, from SYN to FINs, without a longer pause, comes in steps,
+    if ``is_new`` says of its client's key and initial number, and its time, that it is of no known flow. Returns the
+    segments, the steps, and the time of the last plain segment.
     """
-    found = []
-    for place, (time_ns, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
+    found: list[Any] = []
+    last_ns, has_others = 0, False
+    shorts: list[Short] = []
+    owners: dict[bytes, tuple[Short, int] | None] = {}
+    for row, (time_ns, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
         plain = headers(octets, start, size, link)
-        if plain is not None:
-            payload = octets[plain.start : plain.start + plain.length]
-            found.append((time_ns, numbers[place], plain.key, plain.seq, plain.ack, plain.flags, payload, 0))
-        elif (segment := other(place)) is not None:
-            found.append(segment)
-    return found
+        if plain is None:
+            found.append(other(row))
+            has_others |= found[-1] is not None
+            continue
+        last_ns = time_ns
+        payload = octets[plain.start : plain.start + plain.length]
+        found.append((time_ns, numbers[row], plain.key, plain.seq, plain.ack, plain.flags, payload, 0))
+        if is_new is not None:
+            follow(shorts, owners, row, time_ns, pause_ns, plain, payload)
+    for one in shorts:
+        if one.state == "over" and is_new is not None and not has_others:
+            one.state = "whole" if is_new(one.key, one.isn[0], one.start_ns) else "odd"
+    whole = {row: one for one in shorts if one.state == "whole" for row in one.places}
+    steps = [step for row, one in sorted(whole.items()) for step in one.steps(row, found[row], numbers)]
+    given = [segment for row, segment in enumerate(found) if row not in whole and segment is not None]
+    return given, steps, last_ns
 
 
 # ---------------------------------------------------------------------- flows
@@ -392,8 +522,7 @@ class SettledTable:
             )
             place = 2 * len(self.flows)
             self.flows.append(flow)
-            half = (len(key) - 4) // 2
-            reverse = key[half : 2 * half] + key[:half] + key[-2:] + key[-4:-2]
+            reverse = turn_round(key)
             self._directions[reverse] = flow, 1 - side, place + 1 - side
             self._directions[key] = flow, side, place + side
         return self._directions[key]

@@ -32,6 +32,11 @@ class AttemptLog:
             if len(self._refusals) > _MOST_REFUSALS:
                 self._tell_lone(self._refusals.pop(next(iter(self._refusals))))
 
+    @property
+    def has_refusals(self) -> bool:
+        """Whether RSTs wait for their SYNs."""
+        return bool(self._refusals)
+
     def refusal(self, key: bytes, isn: int) -> Segment | None:
         """The kept RST of the direction ``key`` that answers a SYN with this number; it is kept no longer."""
         refusal = self._refusals.pop(key, None) if self._refusals else None

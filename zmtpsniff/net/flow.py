@@ -57,6 +57,7 @@ from zmtpsniff.net.notices import Doubt, Notice
 from zmtpsniff.net.reassembly import (
     ATTENTION,
     MODULO,
+    RECENT_OCTETS,
     SEGMENT_COST,
     WINDOW,
     Direction,
@@ -465,6 +466,20 @@ class Flow(Part):
             self._end(self.last_ns, self.last_packet)
             self.dissection.finish(end, self.start_ns, self.last_ns, self.closed_by)
         self.drop()
+
+    def end_whole(
+        self, streams: tuple[tuple[int, int], ...], closer: int, ack: int, last_ns: int, last_packet: int
+    ) -> None:
+        """Be as after all segments of a connection that was in order, as FlowTable.add_whole() has the facts."""
+        for direction, (isn, length) in zip(self.directions, streams, strict=True):
+            direction.isn, direction.next = isn, (isn + 1 + length) % MODULO
+            direction.offset = direction.fin = length
+            direction.recent_until = RECENT_OCTETS
+            direction.seen = True
+        self.begun = self.unwanted = self.ended = True
+        self.count, self.syns, self.closing = 2, 1, "fin"
+        self.first_fin = None if closer == 2 else (self.directions[closer].key, ack)
+        self.last_ns, self.last_packet = last_ns, last_packet
 
     def drop(self) -> None:
         """Forget everything, except the numbers that distinguish this flow's segments from another flow's."""

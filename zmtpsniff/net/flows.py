@@ -21,6 +21,7 @@ from zmtpsniff.net.lifetime import (
     begins_another,
     has_successor,
     in_capture_order,
+    is_followed,
     is_of_another,
     is_of_predecessor,
     judge_far,
@@ -218,6 +219,34 @@ class FlowTable(Part):
         if direction is None or direction.usual != ACK or direction.other.usual != ACK:
             return None
         return direction
+
+    # ------------------------------------------------------------------ connections that come whole
+
+    def is_new(self, room: int, key: bytes, isn: int, time_ns: int) -> bool:
+        """Whether a connection, by its client's key and initial number, and its time, is of no known flow.
+
+        False also if something may wait for its SYN, or if there is no room for so many flows.
+        """
+        register = self.register
+        has_room = len(register.flows) + room < self.limits.flows
+        if key in register.retired or self._attempts.has_refusals or not has_room:
+            return False
+        old = register.directions.get(key)
+        if old is None:
+            return True
+        return is_followed(old, isn) and not self._is_left(old.flow, time_ns)
+
+    def add_whole(self, key: bytes, start_ns: int, facts: tuple[int, ...]) -> Flow:
+        """Add a connection from SYN to FINs, which was in order; return its flow, which has ended.
+
+        The facts, by side where there are two: initial numbers, octets, segments with octets, which side closed first
+        (2: both at once), what its FIN acknowledges, time and packet of the end. Somebody else takes the octets.
+        """
+        isn, answered, sent, received, segments, closer, ack, last_ns, last_packet = facts
+        flow = self._open(key, start_ns, answers=False).flow
+        flow.end_whole(((isn, sent), (answered, received)), closer, ack, last_ns, last_packet)
+        self.holdings.recent_octets += sent + received + segments * SEGMENT_COST
+        return flow
 
     # ------------------------------------------------------------------ whatever is not the common case
 

@@ -163,6 +163,16 @@ def is_of_predecessor(before: FlowDirection, direction: FlowDirection, segment: 
     return beyond <= _STILL_SENT
 
 
+def is_followed(direction: FlowDirection, isn: int) -> bool:
+    """Whether a connection is over, and a SYN with this number of a direction begins the next one on its addresses.
+
+    Then no segment between the SYNs and the FINs of the next one is of this one, see is_of_predecessor().
+    """
+    if not direction.flow.ended or direction.isn is None or direction.isn == isn:
+        return False
+    return not any(one.pending or one.doubtful for one in (direction, direction.other))
+
+
 def judge_far(direction: FlowDirection, segment: Segment) -> FarSegment:
     """Say where a segment belongs whose numbers are far from all known ones.
 

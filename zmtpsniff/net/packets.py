@@ -21,7 +21,7 @@ from zmtpsniff.net.encapsulation import (
     UDP_TUNNELS,
 )
 from zmtpsniff.net.fragments import Fragment, Fragments
-from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment
+from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment, Step
 from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind
 from zmtpsniff.words import link_types
 from zmtpsniff.words.counts import were
@@ -77,6 +77,10 @@ _SHAPES = {
 _UNKNOWN = _shape(0, 0, b"", b"")._replace(ipv4=b"-", ipv6=b"-")  # no field is so, and everything goes the general way
 
 
+IsNew = Callable[[bytes, int, int], bool]
+"""Called with the key and the initial number of a connection's client, and its time; see FlowTable."""
+
+
 class HeaderDecoder:
     """Makes segments of packets. It holds the fragments of datagrams that are not whole yet.
 
@@ -93,6 +97,8 @@ class HeaderDecoder:
         self._tally = Tally()
         self._fragments = Fragments()
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
+        self.steps: list[Step] = []  # of connections that are whole among the packets taken last
+        self.steps_ns = 0  # with steps: the time of the last segment, whether it is in a step or not
         # IP fragments among them: the identity of their datagram, and the number of the packet.
         self.fragments: list[tuple[Hashable, int]] = []
         self._sent: dict[bytes, int] = {}  # the sequence number that follows in each direction of Unix domain sockets
@@ -152,8 +158,15 @@ class HeaderDecoder:
         self._segments += len(out)
         return out
 
-    def segments_of(self, block: Block, numbers: Sequence[int]) -> list[Segment]:
-        """Return the same of the packets of a block; by the native core, if there is one."""
+    def segments_of(
+        self, block: Block, numbers: Sequence[int], pause_ns: int = 0, is_new: IsNew | None = None
+    ) -> list[Segment]:
+        """Return the same of the packets of a block; by the native core, if there is one.
+
+        Then connections that are whole in the block, without a longer pause, come in :attr:`steps`, if ``is_new`` says
+        that they are of no known flow.
+        """
+        self.steps = []
         if core is None or block.odd:
             return self.segments(block.packets(), numbers)
 
@@ -162,7 +175,8 @@ class HeaderDecoder:
             return self.segment(time, numbers[place], link, data, wire)
 
         self._forget_datagrams()
-        found: list[Segment] = core.segments(block.octets, block.rows, numbers, other)
+        found: list[Segment]
+        found, self.steps, self.steps_ns = core.segments(block.octets, block.rows, numbers, other, pause_ns, is_new)
         self._segments += len(found)
         return found
 

@@ -1,5 +1,7 @@
 """The TCP segment and the datagram, as the header decoder gives them to the flows."""
 
+from typing import Any
+
 Segment = tuple[int, int, bytes, int, int, int, bytes, int]
 """time_ns, packet number, key, sequence number, acknowledgment number, flags, payload, missing.
 
@@ -16,5 +18,15 @@ Datagram = tuple[int, int, int, bytes, bytes, int]
 
 ``key`` and ``missing`` are as in a segment.
 """
+
+Step = tuple[int, int, int, list[Any], *tuple[Any, ...]]
+"""time_ns, packet number, kind, sides; behind them what belongs to the kind: what a connection does that comes whole.
+
+It begins: client's key, facts for FlowTable.add_whole(). ``sides`` is empty before that, and the same list in all steps
+of the connection. A side, 0 for the client, sends octets: octets, their offset in its stream, what it had seen of the
+other one. The connection ends: nothing. No packet has a step that tells nothing.
+"""
+
+BEGINS, ENDS = 2, 3  # kinds of steps
 
 UDP, PGM = 17, 113  # protocol numbers of IP
