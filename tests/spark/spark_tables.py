@@ -208,7 +208,14 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
 
 
 # Of records.
-_LEFT_OUT = {"certainty": "certain", "encrypted": False, "incomplete": False, "part": 1, "request_part": 1}
+_LEFT_OUT = {
+    "certainty": "certain",
+    "encrypted": False,
+    "incomplete": False,
+    "inferred": False,
+    "part": 1,
+    "request_part": 1,
+}
 
 
 def _is_on_order(record: dict[str, Any]) -> bool:
