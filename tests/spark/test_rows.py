@@ -15,7 +15,8 @@ from dissectors.records import record_fields
 from zmtpsniff.capture.block import Block
 from zmtpsniff.spark.connections import local_id
 from zmtpsniff.spark.packet_names import PacketNames
-from zmtpsniff.spark.rows import OctetsBuilder, RowOrigin, Rows
+from zmtpsniff.spark.row_columns import OctetsBuilder, RowOrigin
+from zmtpsniff.spark.rows import Rows
 from zmtpsniff.spark.tables import TABLES
 
 IDS = {flow: local_id("tcp", "a", "b", flow) for flow in (1, 2)}

@@ -26,8 +26,7 @@ from tests.world.octets import message
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.engine import settled
-from zmtpsniff.spark import inputs, shard
-from zmtpsniff.spark import rows as rows_module
+from zmtpsniff.spark import inputs, message_rows, shard
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.state_log import STATES
@@ -42,7 +41,7 @@ def with_both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     both = BothCores()
     for module in (shard,):
         monkeypatch.setattr(module, "core", both)
-    monkeypatch.setattr(rows_module, "functions", both)
+    monkeypatch.setattr(message_rows, "functions", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
     monkeypatch.setattr(shard, "_LEAST_PIECE", 2)

@@ -41,7 +41,7 @@ from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import job, maintenance, store, tables, writer
 from zmtpsniff.spark.maintenance import optimize
 from zmtpsniff.spark.report.snapshot import open_snapshot
-from zmtpsniff.spark.rows import SCHEMAS
+from zmtpsniff.spark.row_columns import SCHEMAS
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.store import ConflictError, Store

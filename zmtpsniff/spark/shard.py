@@ -30,9 +30,11 @@ from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.connections import NO_STATE, Connections, FlowCount, Last, Told
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File, FilePiece, in_order
+from zmtpsniff.spark.message_rows import BatchOrigin
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.packet_names import PacketNames
-from zmtpsniff.spark.rows import Batch, BatchOrigin, CaptureRow, RowOrigin, Rows
+from zmtpsniff.spark.row_columns import RowOrigin
+from zmtpsniff.spark.rows import Batch, CaptureRow, Rows
 from zmtpsniff.spark.stages import Stages
 from zmtpsniff.spark.state_log import NEVER, SeriesState, ShardStates, State
 

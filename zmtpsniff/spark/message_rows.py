@@ -1,0 +1,286 @@
+"""Messages that wait to become rows, a column at a time.
+
+Messages in columns stay columns, with no step for each row outside the native core.
+"""
+
+from array import array
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from itertools import count
+from operator import add
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dissectors.batches import MessageBatch
+from dissectors.columns import (
+    COUNT,
+    ENVELOPE,
+    FIRST,
+    LARGE,
+    LATENCY,
+    PAIRED,
+    PAIRED_BY,
+    REQUEST,
+    REQUEST_PART,
+    SMALL,
+    VIA,
+    VIA_FLOW,
+    VIA_PART,
+)
+from dissectors.events import (
+    Message,
+    Octets,
+    Place,
+    text,
+)
+from dissectors.zmtp.sockets import WITH_TOPICS
+from zmtpsniff.native import core, reference
+from zmtpsniff.spark.connections import ConnectionId
+from zmtpsniff.spark.row_columns import (
+    MOST,
+    OCTETS_LISTS,
+    SCHEMAS,
+    OctetsBuilder,
+    RowOrigin,
+    address_columns,
+    integer_column,
+    long_column,
+    null_for,
+    packet_columns,
+    sizes_of,
+    sums_of,
+    text_column,
+    time_columns,
+)
+
+_ENVELOPE, _PLACE = (SCHEMAS["messages"].field(name).type for name in ("envelope", "forwards"))
+_NO_PLACE = Place(0, 0, 0)
+_NO_LATENCY = array("q", [-1])
+_HASH_OCTETS = 16
+functions = core or reference
+"""The functions that make columns of batches."""
+# File, connection, src, dst, type, inferred, lookalike, incomplete, encrypted.
+_Kind = tuple[int, ConnectionId, str, str, str | None, bool, str | None, bool, bool]
+
+
+class BatchOrigin(NamedTuple):
+    """Where the packets of batches of messages are."""
+
+    file: int  # its number in the series
+    numbers: bytes  # of the packets in the file: 8 octets for each row
+    base: int | None  # so much more than in its row, each record begins in the file; None: there are no records
+
+
+class Messages:
+    """Messages that wait to become rows, a column at a time."""
+
+    def __init__(self, most: int) -> None:
+        """Begin without messages; at most ``most`` octets of each frame are kept."""
+        self.most = most
+        self.times = array("q")
+        self.packets = array("q")
+        self.offsets = array("q")
+        self.parts = array("i")
+        self.codes = array("i")  # of what a message shares with many others: its number in `kinds`
+        self.kinds: defaultdict[_Kind, int] = defaultdict(count().__next__)
+        self.counts = array("i", [0])  # of frames; the first is none, so that sums are where lists begin
+        self.frames = OctetsBuilder(most)
+        self.hashes: dict[int, bytes] = {}  # of bodies that are cut, by the numbers of messages
+        self.relations = Relations()
+
+    def take(self, messages: Iterable[Message], origin: RowOrigin) -> None:
+        """Take messages as they are."""
+        times, packets, offsets, codes = self.times, self.packets, self.offsets, self.codes
+        parts, counts, frames = self.parts, self.counts, self.frames
+        packet = src = socket_type = inferred = lookalike = incomplete = encrypted = None
+        time_ns = number = offset = code = 0
+        for message in messages:
+            # All messages of one packet share these objects, so identity is enough.
+            if (
+                message.packet is not packet
+                or message.src is not src
+                or message.socket_type is not socket_type
+                or message.inferred is not inferred
+                or message.lookalike is not lookalike
+                or message.incomplete is not incomplete
+                or message.encrypted is not encrypted
+            ):
+                packet, src, socket_type = message.packet, message.src, message.socket_type
+                inferred, lookalike = message.inferred, message.lookalike
+                incomplete, encrypted = message.incomplete, message.encrypted
+                file, number, offset = origin.packets.name(packet)
+                time_ns = max(min(message.time_ns, MOST), -MOST)
+                conn_id = origin.conn_ids[message.flow]
+                code = self.kinds[
+                    file, conn_id, src, message.dst, socket_type, inferred, lookalike, incomplete, encrypted
+                ]
+            times.append(time_ns)
+            packets.append(number)
+            offsets.append(offset)
+            codes.append(code)
+            parts.append(message.part)
+            counts.append(len(message.frames))
+            frames.extend(message.frames)
+            if (found := _hash_of_cut(message, self.most)) is not None:
+                self.hashes[len(times) - 1] = found
+            self.relations.take(message)
+
+    def take_batch(self, batch: MessageBatch, origin: "BatchOrigin", conn_ids: Mapping[int, ConnectionId]) -> None:
+        """Take messages in columns."""
+        codes = [
+            self.kinds[origin.file, conn_ids[one.flow], one.src, one.dst, one.socket_type, False, None, False, False]
+            if one.flow
+            else 0
+            for one in batch.senders
+        ]
+        self.relations.take_batch(batch)
+        found = functions.cells(
+            batch.octets, batch.carried, batch.rows, origin.numbers, origin.base or 0, batch.columns, batch.frames,
+            array("i", codes).tobytes(), self.most,
+        )  # fmt: skip
+        times, packets, offsets, parts, all_codes, counts, lengths, octets = found
+        if self.most and lengths and pc.max(integer_column(array("i", lengths))).as_py() > self.most:
+            self._hash_cut(batch)
+        self.times.frombytes(times)
+        self.packets.frombytes(packets)
+        self.offsets.frombytes(bytes(len(offsets)) if origin.base is None else offsets)
+        self.parts.frombytes(parts)
+        self.codes.frombytes(all_codes)
+        self.counts.frombytes(counts)
+        self.frames.lengths.frombytes(lengths)
+        self.frames.parts.append(octets)
+
+    def _hash_cut(self, batch: MessageBatch) -> None:
+        """Hash the bodies of a batch, whose messages come next, that are too long for a row."""
+        base, bodies = batch.bodies()
+        numbers = array("I", batch.columns)
+        ends = map(add, numbers[FIRST::SMALL], numbers[COUNT::SMALL])
+        for number, end in enumerate(ends, len(self.times)):
+            if len(body := bodies[end - base - 1]) > self.most:
+                self.hashes[number] = _shortened(sha256(body).digest())
+
+    def columns(self, origin: RowOrigin) -> dict[str, Any]:
+        """The columns of all messages."""
+        files, conn_ids, senders, receivers, types, inferred, lookalikes, incomplete, encrypted = zip(
+            *self.kinds, strict=True
+        )
+        few = {"conn_id": text_column([one.name for one in conn_ids]), "socket_type": text_column(types)}
+        few |= {"inferred": pa.array(inferred), "lookalike": text_column(lookalikes)}
+        few["server"] = text_column([one.server for one in conn_ids])
+        few["from_client"] = pa.array([one.server != src for one, src in zip(conn_ids, senders, strict=True)])
+        few |= {"incomplete": pa.array(incomplete), "encrypted": pa.array(encrypted)}
+        few |= {"file": text_column([origin.files.get(file, "") for file in files])}
+        few |= address_columns("src", senders) | address_columns("dst", receivers)
+        codes, offsets, times = integer_column(self.codes), long_column(self.offsets), long_column(self.times)
+        frames = pa.ListArray.from_arrays(sums_of(self.counts), self.frames.build(), OCTETS_LISTS)
+        return {
+            **{name: column.take(codes) for name, column in few.items()},
+            **time_columns(times, origin),
+            "packet": long_column(self.packets),
+            "offset": pc.if_else(pc.equal(offsets, 0), None, offsets),
+            "part": integer_column(self.parts).cast(pa.int64()),
+            "size": sizes_of(frames),
+            "frames": frames,
+            "body_hash": pa.array(map(self.hashes.get, range(len(times))), pa.binary()) if self.hashes else None,
+            "topic": self._topics(frames, pa.array([kind in WITH_TOPICS for kind in types]).take(codes)),
+            **self.relations.columns(origin, self.most),
+        }
+
+    def _topics(self, frames: pa.Array, have: pa.Array) -> pa.Array | None:
+        """The first frames of those messages that ``have`` topics, as text; None if there are none, or no bodies."""
+        if not self.most or not pc.any(have).as_py():
+            return None
+        firsts = pc.if_else(have, frames.values.field(1).take(frames.offsets[:-1]), None)
+        try:
+            return firsts.cast(pa.string()).dictionary_encode()
+        except pa.ArrowInvalid:
+            return text_column([one if one is None else text(one) for one in firsts.to_pylist()])
+
+
+def _hash_of_cut(message: Message, most: int) -> bytes | None:
+    """The hash of the body of a message, its last frame, if that is whole, but a row keeps only its first octets."""
+    body = message.frames[-1]
+    if not most or message.incomplete:
+        return None
+    if type(body) is bytes:
+        return _shortened(sha256(body).digest()) if len(body) > most else None
+    return message.digest and _shortened(message.digest)
+
+
+def _shortened(digest: bytes) -> bytes:
+    return digest[:_HASH_OCTETS]
+
+
+class Relations:
+    """The relations of messages to others, a column at a time."""
+
+    def __init__(self) -> None:
+        """Begin without messages."""
+        self._requests = array("q")  # packets, 0 for none
+        self._request_parts = array("i")
+        self._latencies = array("q")  # -1 for none
+        self._paired = array("i")  # codes
+        self._envelopes = array("i")  # 1 more than the identities; 0 for none, below 0 without a delimiter
+        self._forwards = array("i"), array("q"), array("i")  # flows, packets and parts, 0 for none
+        self._matched: dict[int, Octets] = {}  # by the numbers of messages
+
+    def take(self, message: Message) -> None:
+        """Take a message."""
+        if message.matched is not None:
+            self._matched[len(self._requests)] = message.matched
+        self._requests.append(message.request or 0)
+        self._request_parts.append(message.request_part)
+        self._latencies.append(-1 if message.latency_ns is None else message.latency_ns)
+        self._paired.append(PAIRED.index(message.paired))
+        envelope, via = message.envelope, message.forwards or _NO_PLACE
+        self._envelopes.append(0 if envelope is None else (envelope.identities + 1) * (1 if envelope.delimiter else -1))
+        for column, value in zip(self._forwards, (via.flow, via.packet, via.part), strict=True):
+            column.append(value)
+
+    def take_batch(self, batch: MessageBatch) -> None:
+        """Take messages in columns."""
+        small, large = array("i", batch.columns), array("q", batch.columns)
+        requests = large[REQUEST::LARGE]
+        if any(requests):
+            asked = zip(requests, large[LATENCY::LARGE], strict=True)
+            self._latencies.extend(latency if request else -1 for request, latency in asked)
+        else:
+            self._latencies.extend(_NO_LATENCY * len(batch))
+        self._requests += requests
+        self._forwards[1].extend(large[VIA::LARGE])
+        for column, place in (
+            (self._request_parts, REQUEST_PART), (self._envelopes, ENVELOPE), (self._paired, PAIRED_BY),
+            (self._forwards[2], VIA_PART), (self._forwards[0], VIA_FLOW),
+        ):  # fmt: skip
+            column.extend(small[place::SMALL])
+
+    def columns(self, origin: RowOrigin, most: int) -> dict[str, Any]:
+        """The columns, of all messages."""
+        count = len(self._requests)
+        found = packet_columns("request", self._requests, origin)
+        if found:
+            parts = integer_column(self._request_parts).cast(pa.int64())
+            found["request_part"] = pc.if_else(pc.is_valid(found["request"]), parts, None)
+            found["latency_ns"] = null_for(long_column(self._latencies), -1)
+        if any(self._paired):
+            found["paired"] = text_column(PAIRED).take(integer_column(self._paired))
+        if any(self._envelopes):
+            envelopes = integer_column(self._envelopes).cast(pa.int64())
+            identities = pc.subtract(pc.abs(envelopes), 1)
+            found["envelope"] = pa.StructArray.from_arrays(
+                [identities, pc.greater(envelopes, 0)], fields=list(_ENVELOPE), mask=pc.equal(envelopes, 0)
+            )
+        flows, packets, parts = self._forwards
+        if any(packets):
+            paths, numbers = origin.packets.columns(packets, origin.files)
+            known = {flow: origin.conn_ids[flow].name for flow in set(flows) if flow in origin.conn_ids}
+            names = pa.array([known.get(flow) for flow in flows], pa.string())
+            columns = [names, paths.cast(pa.string()), numbers, integer_column(parts).cast(pa.int64())]
+            mask = pc.equal(long_column(packets), 0)
+            found["forwards"] = pa.StructArray.from_arrays(columns, fields=list(_PLACE), mask=mask)
+        if self._matched:
+            found["matched"] = OctetsBuilder(most or MOST, [self._matched.get(at) for at in range(count)]).build()
+        return found
