@@ -275,12 +275,12 @@ def test_what_of_a_service_is_not_checked_for_one_reason_is_one_line() -> None:
     ]
     lines = text(Report(outcomes, [], "a.pcap", "0")).splitlines()
     assert lines == [
-        "?     prices",
+        "?     prices  (2 rules)",
         "      mechanism, version",
         "      not checked: no handshake",
         "?     prices: topics  (policy.toml:9)",
         "      not checked: began before",
-        "ok    prices",
+        "ok    prices  (1 rule)",
         "      latency",
         "?     orders: mechanism  (policy.toml:9)",
         "      not checked: began before",

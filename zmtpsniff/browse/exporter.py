@@ -16,7 +16,7 @@ from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape
 
 FILES = {"octets": "frame.bin", "record": "record.json", "packets": "packets.pcapng"}
-"""What can be saved, and the proposed name of its file."""
+"""The kinds of files that can be saved, each with its proposed name."""
 
 
 class Exporter:

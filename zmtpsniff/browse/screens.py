@@ -12,7 +12,7 @@ from textual.widgets import Static
 from zmtpsniff.browse.virtual_list import LineSource, VirtualList
 
 Go = Callable[[int, str], None]
-"""What to do with a line of a view, by its place, and the key that was pressed there."""
+"""The action for a line of a view, by its place, and for the key that was pressed there."""
 
 
 class TextLines:

@@ -80,7 +80,7 @@ def listed(path: str) -> FileInfo:
 
 
 def _of_url(url: str, but: str | None) -> list[FileInfo]:
-    """What is listed in another file system than this machine's."""
+    """The files that are listed in another file system than this machine's."""
     system, path = file_system(url)  # which says so if there is no pyarrow
     from pyarrow.fs import FileSelector, FileType
 

@@ -1,4 +1,4 @@
-"""What can be captured on, and with which engines."""
+"""The interfaces that can be captured on, and with which engines."""
 
 import os
 import re
@@ -161,7 +161,7 @@ def _scoped(address: str, name: str) -> str:
 
 
 def _listed_by_programs(allowed: tuple[str, ...], known: set[str]) -> list[Interface]:
-    """What the capture programs list and the kernel does not."""
+    """The interfaces that capture programs list and the kernel does not."""
     found: dict[str, Interface] = {}
     programs = [name for name in get_args(EngineName) if name in ("dumpcap", "tcpdump", "tshark")]
     for engine, words in _ask({name: [name, "-D"] for name in programs}).items():

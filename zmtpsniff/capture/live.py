@@ -73,7 +73,7 @@ class LiveSource:
 
     @property
     def said(self) -> str:
-        """What its end has to say, in one line; most say nothing."""
+        """The message at its end, in one line; most have none."""
         return getattr(self._engine, "said", "")
 
     def _read(self) -> None:
@@ -141,7 +141,7 @@ class LiveSource:
         return True
 
     def _payloads(self) -> Iterator[Any]:
-        """What waits, piece by piece, until the end has come."""
+        """The payloads that wait, piece by piece, until the end has come."""
         while True:
             if self._coming is None and not self._is_over:  # there was no packet in the piece before
                 self._coming = self._queue.get()

@@ -26,7 +26,7 @@ _NEEDED = {
     "hdfs": "install Hadoop's client with its libhdfs.so, and set HADOOP_HOME and CLASSPATH=$(hadoop classpath --glob)",
 }
 SPECIAL = "it is a FIFO, a socket or a device, and no file"
-"""What is said of what :func:`is_special` finds."""
+"""The message about a file that :func:`is_special` finds."""
 
 
 class LocationError(Error):

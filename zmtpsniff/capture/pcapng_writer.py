@@ -38,7 +38,7 @@ _pack_length: Callable[[int], bytes] = struct.Struct("<I").pack
 
 
 class Provenance(NamedTuple):
-    """What is known of where packets come from and who writes them."""
+    """The origin of packets, and the program that writes them, as far as they are known."""
 
     application: str  # with its version
     interface: str = ""  # name; empty if it is not known or not one

@@ -1,4 +1,4 @@
-"""What every source of packets has in common."""
+"""The interface that every source of packets has."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -19,7 +19,7 @@ class CaptureError(Error):
 
 
 class SourceState(Protocol):
-    """What is known of a source beside its packets, as far as it has been read."""
+    """The facts of a source beside its packets, as far as it has been read."""
 
     dropped: int  # packets that the source knows to be lost before they reached us
     faults: list[Fault]

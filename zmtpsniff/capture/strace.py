@@ -143,7 +143,7 @@ class _Stream:
 
 
 class _Calls:
-    """What the reader remembers from one line to the next.
+    """The memory of the reader from one line to the next.
 
     With -yy strace names the socket of each descriptor. So threads, forked processes, and processes that got a
     descriptor from another one, are one end of one connection. Without -yy the thread and the descriptor name a socket.

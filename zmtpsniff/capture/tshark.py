@@ -105,7 +105,7 @@ class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshar
         self.process = await self._get_tshark_process(stdin=stdin)
 
     async def read(self) -> bytes:
-        """What it has written, b"" at its end."""
+        """The octets that it has written, b"" at its end."""
         assert self.process is not None
         assert self.process.stdout is not None
         return await self.process.stdout.read(_CHUNK)

@@ -67,7 +67,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Stack(msgspec.Struct, gc=False):
-    """What a list of protocols says about where the segment is."""
+    """The place of the segment, as a list of protocols says it."""
 
     ipv6: bool = False
     ip: int = -1  # the number of the IP layer, of that version, around the innermost TCP segment; -1 without TCP

@@ -22,7 +22,8 @@ def text(report: Report, palette: Palette = NO_COLORS) -> str:
         rule = outcome.rule
         label = palette.paint(_color(outcome.verdict, palette), f"{_LABELS[outcome.verdict]:4}")
         if names:
-            lines.append(f"{label}  {palette.paint(palette.title, escape(rule.group or ''))}")
+            count = palette.paint(palette.dim, f"({plural(len(names), 'rule')})")
+            lines.append(f"{label}  {palette.paint(palette.title, escape(rule.group or ''))}  {count}")
             lines.append(f"      {escape(', '.join(names))}")
             if not outcome.passed:
                 lines.append(f"      {escape(outcome.found)}")

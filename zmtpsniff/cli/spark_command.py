@@ -37,7 +37,7 @@ _SAID = {
         "have changed, but others of their series are gone, so they are not read again",
     ),
 }
-"""What is said of one file in some condition, and of many."""
+"""The words for one file in some condition, and for many."""
 
 
 def _parse_ports(value: str) -> "Ports":

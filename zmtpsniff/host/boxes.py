@@ -28,7 +28,7 @@ class UnopenedConnection:
 
     @property
     def target(self) -> SearchTarget:
-        """What a search needs of it."""
+        """The parts that a search needs."""
         command = self.command
         if command is None or not isinstance(command.nonce, bytes) or not isinstance(command.box, bytes):
             return SearchTarget(self.client_key)

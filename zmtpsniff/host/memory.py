@@ -144,7 +144,7 @@ class MemorySearch:
 
 
 def candidates(octets: bytes) -> Iterator[bytes]:
-    """What looks like a key in some octets whose first is aligned: 32 that look random, aligned to 8."""
+    """The possible keys in some octets whose first is aligned: 32 that look random, aligned to 8."""
     for at in _places(octets, 1):
         key = octets[at : at + KEY_SIZE]
         if looks_random(key):

@@ -67,7 +67,7 @@ class ConnectionOwners:
         return found and found[1]
 
     def _open(self, flow: int) -> _Asked:
-        """What is known of a connection; nothing if it is over."""
+        """The facts that are known of a connection; none if it is over."""
         return self._asked.get(flow) or _Asked(0.0)
 
     def add_to(self, event: Connection) -> None:

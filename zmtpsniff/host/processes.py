@@ -35,7 +35,7 @@ def pids() -> list[int]:
 
 
 def read_text(name: str, errors: str = "backslashreplace") -> str:
-    """What a file of the kernel says; nothing if there is none, or it may not be read."""
+    """The content of a file of the kernel; empty if there is none, or it may not be read."""
     try:
         with open(name, encoding="utf-8", errors=errors, newline="\n") as file:
             return file.read()

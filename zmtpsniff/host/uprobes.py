@@ -20,7 +20,7 @@ from zmtpsniff.host.processes import read_text, started
 
 BEFORENM = "crypto_box_beforenm"
 INNER_BEFORENM = "crypto_box_curve25519xsalsa20poly1305_beforenm"
-"""What crypto_box() and crypto_box_open() of libsodium call, and crypto_box_beforenm() hands over to."""
+"""The functions that crypto_box() and crypto_box_open() of libsodium call, and crypto_box_beforenm() hands over to."""
 
 _TRACEFS = "/sys/kernel/tracing"
 _PREFIX = "zmtpsniff_"

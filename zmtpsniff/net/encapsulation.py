@@ -16,7 +16,7 @@ from collections.abc import Callable
 from zmtpsniff.words import link_types
 
 Next = tuple[int, int]
-"""What comes after a header, and where it begins."""
+"""The protocol after a header, and where it begins."""
 Header = Callable[[bytes, int, int], Next]
 
 # The registries, beside that of EtherTypes.

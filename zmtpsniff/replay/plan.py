@@ -8,7 +8,7 @@ from dissectors.zmtp.sockets import DRAFTS, SENDING
 from zmtpsniff.errors import Error
 
 Key = tuple[str, int | str]
-"""What senders have in common that are played by one socket."""
+"""The facts that senders have in common if one socket plays them."""
 
 
 class Role(NamedTuple):

@@ -34,7 +34,7 @@ class Tempo(NamedTuple):
 
 @dataclass(slots=True)
 class Score:
-    """What a replay sent, and what came back."""
+    """The messages that a replay sent, and those that came back."""
 
     sent: int = 0  # messages
     subscriptions: int = 0  # and cancelled subscriptions
@@ -166,7 +166,7 @@ class Player:
         self._show([msgspec.structs.replace(subscription, time_ns=time.time_ns(), dst=self._endpoint.shown)])
 
     def _expect(self, sender: Role, message: Message) -> None:
-        """What a played socket got in the capture: it ought to come now, too."""
+        """Expect a message that a played socket got in the capture: it ought to come now, too."""
         frames = whole_frames(message)
         if frames is None:
             return

@@ -212,7 +212,7 @@ class PlayedSocket:
         self._forgiven = max(0, self._expected - self._received)
 
     def receive(self) -> Iterator[Message]:
-        """What has come, as records."""
+        """The messages that have come, as records."""
         zmq = self._zmq
         for _ in range(_IN_HAND):
             try:

@@ -259,7 +259,7 @@ def _give_up(service: _Service, lane: _Lane) -> None:
 def _last_at(way: OpenWay, asked: Hop) -> Hop:
     """The last message of a way that came to the host that has a request; the request itself if there is no later.
 
-    What it published meanwhile is no answer, even if a subscriber is on the same host.
+    A message that it published meanwhile is no answer, even if a subscriber is on the same host.
     """
     for hop in reversed(way.hops):
         if hop.line.dst_host == asked.line.dst_host and hop.line.sends != "publication":

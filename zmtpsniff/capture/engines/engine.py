@@ -1,4 +1,4 @@
-"""What an engine is: it captures packets from interfaces while they pass."""
+"""An engine captures packets from interfaces while they pass."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
@@ -16,7 +16,7 @@ HOW_TO_BE_ALLOWED = (
 
 
 class LiveOptions(NamedTuple):
-    """What to capture."""
+    """The packets to capture, and how."""
 
     interfaces: Sequence[str]
     capture_filter: str = ""  # in the language of libpcap (BPF)

@@ -82,7 +82,7 @@ class GuardedProcess:
 
     @property
     def stdout(self) -> IO[bytes]:
-        """What the program writes."""
+        """The pipe that the program writes to."""
         assert self._process.stdout is not None
         return self._process.stdout
 

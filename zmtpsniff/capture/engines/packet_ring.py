@@ -47,7 +47,7 @@ class PacketRing:
         self._next = 0
 
     def fileno(self) -> int:
-        """What poll() waits for."""
+        """The descriptor that poll() waits for."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -56,7 +56,7 @@ class PacketRing:
         self._socket.close()
 
     def error(self) -> OSError | None:
-        """What happened to the socket since the last call, such as an interface that went down."""
+        """The error of the socket since the last call, such as an interface that went down."""
         number = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         return OSError(number, socket.SO_ERROR) if number else None
 
@@ -65,7 +65,7 @@ class PacketRing:
         self.dropped += self._drops()
 
     def _drops(self) -> int:
-        """What the kernel dropped since it was asked last."""
+        """The packets that the kernel dropped since it was asked last."""
         statistics = self._socket.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, 12)
         return int(struct.unpack("=III", statistics)[1])
 

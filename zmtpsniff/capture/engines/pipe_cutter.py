@@ -43,7 +43,7 @@ class Cutter:
         return Piece(len(data), packets, data, needed)
 
     def finish(self) -> Piece | None:
-        """What has come and is not whole, at the end."""
+        """The octets at the end that are no whole packet."""
         return Piece(len(self._rest), 0, self._rest, True) if self._rest else None
 
     def _cut_pcapng(self, data: bytes) -> tuple[int, int, bool]:
