@@ -38,6 +38,7 @@ FAULTY = {
     "bad_reserved_flags": ["protocol-violated"],
     "rec_closing_worker": ["worker-closed"],
     "rec_cut_message": ["message-cut"],
+    "rec_dealer_without_delimiter": ["protocol-violated"],
     "rec_frozen_peer": ["heartbeat-lost"],
     "rec_group_not_joined": ["protocol-violated"],
     "rec_late_reply": ["replies-slow"],

@@ -22,6 +22,7 @@ PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
     "late_reply": [("request-unanswered", "warning", 17)],
     "two_replies": [("reply-without-request", "warning", 19)],
     "no_delimiter": [("no-delimiter", "warning", 16), ("request-unanswered", "warning", 14)],
+    "dealer_without_delimiter": [("no-delimiter", "warning", 14), ("no-delimiter", "warning", 16)],
     "relaxed_request": [("request-before-reply", "warning", 16)],
     "request_to_pull": [("incompatible-socket-types", "error", 13)],
     "late_subscriber": [("slow-joiner", "note", 30)],
