@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import zmtpsniff
 from dissectors.events import Message, Place, Problem
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
@@ -101,3 +102,12 @@ def test_equal_messages_on_their_way_together_are_not_told_apart() -> None:
     world.forward(0, drop=False)
     legs = [event for event in Patterns().take(world.events) if isinstance(event, Message) and event.flow == 100]
     assert [leg.forwards for leg in legs] == [Place(0, 1)]
+
+
+def test_a_reply_to_a_peer_that_came_back_may_answer_what_it_asked_before() -> None:
+    """A ROUTER sends a reply to whichever connection has the identity: "done 1" to the one that asks "order 2"."""
+    messages = list(zmtpsniff.open(FIXTURES / "rec_identity_returns.pcap").messages())
+    assert [bytes(one.octets(1)) for one in messages] == [
+        b"order 1", b"order 2", b"done 1", b"order 3", b"done 2", b"done 3",
+    ]  # fmt: skip
+    assert [one.request for one in messages] == [None] * 6

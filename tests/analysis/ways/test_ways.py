@@ -247,3 +247,19 @@ def test_a_message_with_another_envelope_is_not_passed_on_though_its_body_is_the
     ways = of_world(world.events)
     assert [len(way.legs) for way in ways] == [6, 6, 2, 6]
     assert all(leg.certain for way in ways for leg in way.legs)
+
+
+def test_a_client_that_comes_back_with_its_identity_gets_the_reply_to_what_it_asked_before() -> None:
+    ways, messages = traced(BROKERS / "identity_ignored.pcap.gz")
+    moved = [way for way in ways if way.answered and way.legs[-1].dst != way.legs[0].src]
+    assert moved
+    for way in moved:
+        assert len({number(message_of(leg, messages)) for leg in way.legs}) == 1
+        assert way.ended is None
+
+
+def test_a_router_ignores_who_comes_back_with_its_identity_too_early() -> None:
+    findings = zmtpsniff.open(BROKERS / "identity_ignored.pcap.gz").findings()
+    (told,) = [one for one in findings if one.code == "identity-shared"]
+    assert (told.severity, told.endpoints, told.evidence[0].packet) == ("note", ["10.9.0.47:52282"], 1426)
+    assert not [one for one in findings if one.code == "not-passed-on"]

@@ -115,7 +115,8 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "identity-shared": FindingKind(
         "warning",
-        "Two peers of a ROUTER have the same identity at the same time, so that it talks to one of them only.",
+        "Two peers of a ROUTER have the same identity at the same time, so that it talks to one of them only. A note "
+        "if one program came back too early and lost a few messages.",
         "Their READY commands name it, and the first stays connected for over a second after the second has come. The "
         "messages that each sent and got show which of them the ROUTER leaves alone.",
         "Give each peer a routing id of its own (ZMQ_ROUTING_ID), or set none, so that the ROUTER makes one up. libzmq "

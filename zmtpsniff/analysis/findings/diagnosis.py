@@ -58,7 +58,8 @@ class Diagnosis:
         not looked at, so findings that compare connections are left out.
         """
         idle, closings, endpoints = IdleConnections(), Closings(), Endpoints(rules)
-        handshakes, relays = Handshakes(), Relays(timeout_seconds)
+        handshakes, identities = Handshakes(), Identities()
+        relays = Relays(identities, timeout_seconds)
         self._endpoints, self._handshakes = endpoints, handshakes
         self._relays = relays
         self.know_processes = relays.know_processes
@@ -79,7 +80,7 @@ class Diagnosis:
             LateSubscribers(),
             Copies(),
             self._numbering,
-            Identities(),
+            identities,
             closings,
             Growth(),
             Resubscriptions(),

@@ -7,6 +7,10 @@ A ROUTER knows its peers by their identities. If a second one comes with an iden
 connected, and only one of them is its peer: the first, or with ZMQ_ROUTER_HANDOVER the last. It never reads what the
 other one sends, and sends it nothing. Neither program learns of it. What each sent and got shows which of them it is.
 
+A program that closes its socket and makes a new one at once may come back before the ROUTER has let go of the old
+connection. Then the ROUTER ignores the new one: nothing that it sends goes on, while the messages of others do. Where
+brokers pass messages on, their ways show that.
+
 The patterns find a second peer, and wait until the first had time to close its connection, as a program that comes
 back does (:mod:`zmtpsniff.analysis.patterns.connection_log`).
 """
@@ -18,7 +22,14 @@ from dissectors.events import Connection, Problem
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
-from zmtpsniff.words.counts import again, plural
+from zmtpsniff.words.counts import again, listed, plural
+
+_RETURN_NS = 1_000_000_000  # so soon after the old connection ended
+_MANY = 10
+_RETURN_ADVICE = (
+    "Set ZMQ_ROUTER_HANDOVER on the ROUTER, or no routing id on a socket that is closed and made again; or let it wait "
+    "before it connects."
+)
 
 _Key = tuple[str, bytes]  # the address of a ROUTER, and the identity of a peer of it
 
@@ -46,6 +57,17 @@ class _Sharers:
         self.member: _Member | None = None
 
 
+class _Return:
+    """A peer that came back with its identity, until the ROUTER takes one of its messages."""
+
+    __slots__ = ("ignored", "key", "peer")
+
+    def __init__(self, key: _Key, peer: str) -> None:
+        self.key = key
+        self.peer = peer
+        self.ignored = Occurrences()
+
+
 class Identities(Inquiry):
     """Identities that several peers of a ROUTER have."""
 
@@ -54,6 +76,8 @@ class Identities(Inquiry):
         self._members: Ledger[int, _Member | None] = Ledger(NoneType)  # by flow; those of connections that are over
         self._open: Ledger[_Key, dict[int, _Member]] = Ledger(dict)
         self._sharers: Ledger[_Key, _Sharers] = Ledger(_Sharers)
+        self._ended_ns: Ledger[_Key, int] = Ledger(int)  # when the last connection with an identity ended
+        self._returns: Ledger[int, _Return | None] = Ledger(NoneType)  # by flow
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Remember who has which identity."""
@@ -62,10 +86,26 @@ class Identities(Inquiry):
             identity = dossier.identity_of_other(router)
             if is_router and identity:
                 members = self._open.at((router, identity))
+                if members or dossier.start_ns < self._ended_ns.entries.get((router, identity), 0) + _RETURN_NS:
+                    self._returns.put(dossier.flow, _Return((router, identity), peer))
                 member = _Member((router, identity), peer, next(iter(members.values()), None))
                 members[dossier.flow] = member
                 self._members.put(dossier.flow, member)
         return None
+
+    def has_returned(self, flow: int) -> bool:
+        """Whether a peer came back on this connection, and the ROUTER may ignore it."""
+        return flow in self._returns.entries
+
+    def hear(self, flow: int) -> None:
+        """The ROUTER took a message of a connection."""
+        self._returns.entries.pop(flow, None)
+
+    def ignore(self, flow: int, time_ns: int, packet: int) -> None:
+        """The ROUTER did not take a message of a connection of one that came back."""
+        returned = self._returns.entries.get(flow)
+        if returned is not None:
+            returned.ignored.add(time_ns, packet, flow)
 
     def problem(self, event: Problem) -> None:
         """Count what the patterns saw. A note tells of a peer that came back."""
@@ -84,6 +124,7 @@ class Identities(Inquiry):
             return
         members = self._open.at(member.key)
         members.pop(event.flow, None)
+        self._ended_ns.put(member.key, event.end_ns)
         if not members:
             del self._open.entries[member.key]
         if dossier is not None and not dossier.blind:
@@ -105,4 +146,25 @@ class Identities(Inquiry):
                 "; ".join(["both announce that identity, and are connected at the same time", *uses]),
                 sharers.seen,
                 [router, *(one.peer for one in both)],
+            )
+        ignored: dict[_Key, list[_Return]] = {}
+        for returned in self._returns.entries.values():
+            if returned is not None and returned.ignored.count:
+                ignored.setdefault(returned.key, []).append(returned)
+        for (router, identity), several in ignored.items():
+            seen = Occurrences()
+            for one in several:
+                seen.merge(one.ignored)
+            name = identity.decode(errors="backslashreplace")
+            peers = [one.peer for one in several]
+            yield Claim(
+                "identity-shared",
+                f"{router} ignored {plural(seen.count, 'message')} of {listed(peers)}, which came back with the "
+                f'identity "{name}" before the ROUTER had let go of the old connection',
+                "nothing that it sent on the new connection went on from there, while messages of others did",
+                seen,
+                peers,
+                None if seen.count >= _MANY else "note",  # most programs give up, and come again
+                certainty="likely",
+                advice=_RETURN_ADVICE,
             )

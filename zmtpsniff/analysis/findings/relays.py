@@ -29,6 +29,7 @@ from dissectors.events import Capture, Connection, Message, Octets, Problem, Sev
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
 from zmtpsniff.analysis.findings.queues import QueueCount
 from zmtpsniff.analysis.findings.relay_hosts import RelayHost, SocketEnd
@@ -208,8 +209,9 @@ def _wait(hosts: Iterable[str]) -> str:
 class Relays(Inquiry):
     """Programs where messages of ways wait or end."""
 
-    def __init__(self, timeout_seconds: float = REPLY_SECONDS) -> None:
-        """``timeout_seconds`` is how long a request may wait for its reply."""
+    def __init__(self, identities: Identities, timeout_seconds: float = REPLY_SECONDS) -> None:
+        """``timeout_seconds`` is how long a request may wait; ``identities`` knows whom a ROUTER may ignore."""
+        self._identities = identities
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._ways = Ways(in_order=False)
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
@@ -351,6 +353,7 @@ class Relays(Inquiry):
                 if taken.answered and passed.line.sends == "publication":
                     continue  # what a service tells of a request that it answers is not passed on
                 leg, next_leg = taken.leg, passed.leg
+                self._identities.hear(leg.flow)
                 taker = self._place(leg.dst)
                 if leg.flow != next_leg.flow:
                     taker.queue.add(taken, passed)
@@ -375,6 +378,10 @@ class Relays(Inquiry):
             self._undelimited.put(place_on_wire, way.first.leg.src if way.first is not last else "")
             return
         ended = self._ways.endings.ended(way)
+        if ended is not None and ended.why == "not-forwarded" and self._identities.has_returned(last.leg.flow):
+            if not is_open:
+                self._identities.ignore(last.leg.flow, last.leg.time_ns, last.leg.packet)
+            return
         if ended is not None and (ended.why != _TO_NOBODY or last.leg.reply):
             place = self._place(ended.at)
             place.giver = place.giver or last.leg.src

@@ -1,74 +1,53 @@
-"""A request, and what all rules for requests on one connection share."""
+"""The facts and reports that all rules for the requests of one connection share."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
-from dissectors.batches import envelope_with
-from dissectors.events import UNBOUNDED, Envelope, Message, Octets, Place
+from dissectors.events import UNBOUNDED, Connection, Envelope, Message
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
 from zmtpsniff.analysis.patterns.conversation import Room
 from zmtpsniff.analysis.patterns.proxies import Proxies
-
-_WHOLE = frozenset({bytes})  # the type of frames whose octets are all at hand
-
-
-class Request(NamedTuple):
-    """A request without its frames, which may be large."""
-
-    time_ns: int
-    packet: int
-    part: int
-    offset: int  # where the octets begin in its sender's stream that completed the request
-    key: int  # a number for its envelope, 0 if that is the delimiter alone
-    flow: int
-    src: str
-    dst: str
-    forwards: Place | None
-
-    @property
-    def place(self) -> Place:
-        """The place of the request in the capture."""
-        return Place(self.flow, self.packet, self.part)
-
-
-def request_of(event: Message, key: int) -> Request:
-    """The request that a message is; ``key`` is the number for its envelope."""
-    return Request(
-        event.time_ns, event.packet, event.part, event.offset, key, event.flow, event.src, event.dst, event.forwards
-    )
-
-
-def key_of(frames: Sequence[Octets], envelope: Envelope | None) -> int | None:
-    """A number for the envelope of a message; 0 if that is the delimiter alone, None if it is not known."""
-    if envelope is None:
-        return None
-    if not envelope.identities:
-        return 0
-    identities = tuple(frames[: envelope.identities])
-    return (hash(identities) or 1) if _WHOLE.issuperset(map(type, identities)) else None
-
-
-def envelope_of(frames: Sequence[Octets]) -> Envelope | None:
-    """The envelope of a message; None if no delimiter is in front of its content."""
-    try:
-        identities = frames.index(b"")
-    except ValueError:
-        return None
-    return envelope_with(identities) if identities + 1 < len(frames) else None  # behind a delimiter something must come
+from zmtpsniff.analysis.patterns.requests import Request, envelope_of
+from zmtpsniff.analysis.patterns.returning import ReturningPeers
 
 
 class Exchange:
     """The connection of requests, and the problems that any rules report of them."""
 
-    def __init__(self, dossier: Dossier, problems: Problems, forwarding: Proxies, room: Room, timeout_ns: int) -> None:
+    def __init__(
+        self,
+        dossier: Dossier,
+        problems: Problems,
+        forwarding: Proxies,
+        room: Room,
+        timeout_ns: int,
+        returning: ReturningPeers,
+    ) -> None:
         """Report requests of ``dossier`` that wait for more than ``timeout_ns``."""
         self.dossier = dossier
         self.problems = problems
         self.forwarding = forwarding
         self.room = room
         self.timeout_ns = timeout_ns
+        self._returning = returning
+        self._peer = returning.come(dossier)
         self.has_answers = False  # whether a reply on this connection answered a request on it
+
+    @property
+    def may_inherit(self) -> bool:
+        """Whether replies to requests of an earlier connection may come on this one."""
+        return self._peer is not None and self._returning.has_left(self._peer, self.dossier.flow)
+
+    def inherited(self, now_ns: int) -> list[Request]:
+        """Requests of earlier connections whose replies may come on this one from now on; each is told once."""
+        return self._returning.inherit(self._peer, now_ns)
+
+    def leave(self, event: Connection, waiting: Iterable[Request]) -> None:
+        """The connection is over, and these requests wait."""
+        if self._peer is not None:
+            closer = {"client": event.client.address, "server": event.server.address}.get(event.closed_by or "")
+            by_peer = closer not in (None, self._peer[0])
+            self._returning.go(self._peer, event.flow, waiting, by_peer=by_peer)
 
     def report_late(self, request: Request) -> None:
         """Report a request that has waited for too long; a reply may still come."""

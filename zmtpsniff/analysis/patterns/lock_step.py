@@ -6,9 +6,10 @@ from dissectors.batches import DELIMITER_ONLY
 from dissectors.columns import STEPS
 from dissectors.events import Connection, Message
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
-from zmtpsniff.analysis.patterns.exchange import Exchange, Request, envelope_of, key_of, request_of
+from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.request_reply import RequestReply
+from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
 
 
 class LockStep(Rules):
@@ -176,7 +177,9 @@ class LockStep(Rules):
         self.pass_time(now_ns)
         if self._rest is not None:
             self._rest.finish(event, now_ns)
-        elif self._packet and not self._late:
+            return
+        self._exchange.leave(event, [self._waiting()] if self._packet else [])
+        if self._packet and not self._late:
             self._exchange.report_unanswered(self._waiting(), event.end == "open", 0)
 
     def _waiting(self) -> Request:

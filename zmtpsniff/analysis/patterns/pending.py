@@ -11,7 +11,7 @@ from dissectors.columns import TAKEN, WAITING
 from dissectors.events import Message, Place
 from zmtpsniff.analysis.patterns.alike import Alike
 from zmtpsniff.analysis.patterns.conversation import can_know
-from zmtpsniff.analysis.patterns.exchange import Request
+from zmtpsniff.analysis.patterns.requests import Request
 
 _ALIKE = 1024  # the most that may wait with the same envelope
 _LOOKED_THROUGH = 1024  # so many to compare with the envelope of a reply of a REP
@@ -86,6 +86,10 @@ class InOrder:
     def distrust(self, key: int) -> None:
         """There was a reply to nothing, which says nothing of the order."""
 
+    def open(self) -> list[Request]:
+        """The requests that wait."""
+        return list(self.waiting)
+
     def clear(self) -> None:
         """Forget all."""
         self.waiting.clear()
@@ -144,7 +148,7 @@ class ByEnvelope:
     def facts(self) -> tuple[bytes, bytes] | None:
         """The requests that wait, and how many with one envelope are taken; None if they need a closer look."""
         alike = self._alike
-        requests = [one for each in alike.values() for one in each.waiting]
+        requests = self.open()
         if len(requests) > MOST_IN_COLUMNS or any(each.is_given_up for each in alike.values()):
             return None
         taken = [TAKEN.pack(key, each.taken) for key, each in alike.items() if not each.is_certain]
@@ -157,6 +161,10 @@ class ByEnvelope:
             self.add(request(one))
         for key, count in TAKEN.iter_unpack(taken):
             self._alike[key].taken = count
+
+    def open(self) -> list[Request]:
+        """The requests that wait, and some of those that may have got a reply."""
+        return [one for each in self._alike.values() for one in each.waiting]
 
     def distrust(self, key: int) -> None:
         """There was a reply to nothing: whoever replies with this envelope says more than replies."""

@@ -15,12 +15,14 @@ from typing import Any
 from dissectors.columns import ENVELOPES, IN_TURN
 from dissectors.events import Connection, Message, Place
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
-from zmtpsniff.analysis.patterns.exchange import Exchange, Request, envelope_of, key_of, request_of
+from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
+from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
 
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
 _REQUEST_COST = 200  # octets of memory
 _NEITHER = 2  # of both sides
+_HEIR_NS = 60_000_000_000  # so long a reply to a request of the connection before may come
 _GIVEN_UP = 16  # requests to remember of a REQ socket that asked again
 
 
@@ -58,6 +60,7 @@ class RequestReply(Rules):
         self._gives_up = False  # whether it ever asked again before a reply came
         self._unseen: tuple[int, int] | None = None
         self._given_up: deque[Request] = deque(maxlen=_GIVEN_UP)
+        self._inherited_ns = 0  # when requests of an earlier connection came last that may get their replies here
         self.message = self.take
 
     def resume(self, waiting: Request | None, asked: int, seen: int, answered: int, *, is_late: bool) -> None:
@@ -103,7 +106,8 @@ class RequestReply(Rules):
 
     def _held(self) -> tuple[bytes, bytes] | None:
         """The facts of the requests that wait; None if messages need a closer look."""
-        return None if self._is_req or self._lost or self._late else self._requests.facts()
+        needs_look = self._is_req or self._lost or self._late or self._inherited_ns or self._exchange.may_inherit
+        return None if needs_look else self._requests.facts()
 
     def facts(self, client: str, most: int) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
         """The facts of this connection before ``most`` messages in columns; None if they need a closer look.
@@ -185,7 +189,18 @@ class RequestReply(Rules):
 
     # ------------------------------------------------------------------ requests
 
+    def _inherit(self, now_ns: int) -> None:
+        """Wait for replies to requests of the connection before, which the same peer gave up."""
+        for request in self._exchange.inherited(now_ns):
+            self._requests.add(request._replace(offset=-1))
+            self._inherited_ns, self._gives_up = now_ns, True
+        if self._is_req and self._inherited_ns and now_ns - self._inherited_ns > _HEIR_NS:
+            self._inherited_ns, self._gives_up = 0, False  # they get none
+        self._pay()
+
     def _ask(self, event: Message, key: int) -> None:
+        if self._inherited_ns or self._exchange.may_inherit:
+            self._inherit(event.time_ns)
         if self._is_req and not self._take_turn(event, key):
             return
         if not self._is_trusted(key):
@@ -246,6 +261,8 @@ class RequestReply(Rules):
             self._unseen = (event.offset if self._unseen is None else self._unseen[0], event.offset)
         if not self._is_trusted(key):
             return None
+        if self._exchange.may_inherit:
+            self._inherit(event.time_ns)
         answer = self._requests.answer(event, key, meant)
         if answer is None:
             if self._strict:
@@ -257,6 +274,8 @@ class RequestReply(Rules):
         self._pay()
         self._exchange.has_answers = True
         request = answer.request
+        if request is not None and request.flow != event.flow:
+            request = None  # of the connection before
         if self._last is not None and self._last.key == key and request in (self._last, None):
             self._last = None
         for passed_over in answer.passed_over:
@@ -317,5 +336,6 @@ class RequestReply(Rules):
             self._exchange.report_unanswered(waiting, event.end == "open", more)
         for request in self._given_up:
             self._exchange.report_given_up(request)
+        self._exchange.leave(event, self._requests.open())
         self._requests.clear()
         self._pay()

@@ -11,6 +11,7 @@ from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubscribe
 from zmtpsniff.analysis.patterns.request_reply import RequestReply
+from zmtpsniff.analysis.patterns.returning import ReturningPeers
 from zmtpsniff.analysis.patterns.single_frame import RadioDish, SingleFrame
 
 _PUBLISHERS = 10_000
@@ -25,6 +26,7 @@ class Rulebook:
         self._room = room
         self._timeout_ns = timeout_ns
         self.forwarding = Proxies()
+        self._returning = ReturningPeers()
         self._publishers: OrderedDict[str, Publisher] = OrderedDict()
 
     def rules(self, dossier: Dossier) -> Rules:
@@ -37,8 +39,9 @@ class Rulebook:
             for address, identity in dossier.identities.items():
                 if any(kind == "ROUTER" for peer, kind in types.items() if peer != address):
                     self.forwarding.learn(identity, dossier.flow)
-            exchange = Exchange(dossier, self._problems, self.forwarding, self._room, self._timeout_ns)
-            return LockStep(exchange) if "REQ" in types.values() else RequestReply(exchange)
+            exchange = Exchange(dossier, self._problems, self.forwarding, self._room, self._timeout_ns, self._returning)
+            keeps_step = "REQ" in types.values() and not exchange.may_inherit
+            return LockStep(exchange) if keeps_step else RequestReply(exchange)
         kinds = {one, other}
         if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
             address = next(address for address, kind in types.items() if kind in PUBLISHERS)

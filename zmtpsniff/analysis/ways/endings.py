@@ -92,10 +92,11 @@ class Endings:
         if earlier is None:
             return None
         first, last = way.first.leg, earlier.first.leg
-        answered_ns = earlier.answered_ns
-        if first.time_ns - last.time_ns > _AGAIN_NS or (answered_ns is not None and answered_ns <= first.time_ns):
+        reply = earlier.reply
+        if first.time_ns - last.time_ns > _AGAIN_NS or (reply is not None and reply.time_ns <= first.time_ns):
             return None
-        gave_up = answered_ns is None and last.flow in self._over  # else another client asks the same service
+        has_waited = reply is not None and reply.flow == last.flow
+        gave_up = not has_waited and last.flow in self._over  # else another client asks the same service
         return last if last.flow == first.flow or gave_up else None
 
     def waited_ns(self, way: OpenWay) -> tuple[int, bool]:

@@ -45,6 +45,8 @@ class Line(msgspec.Struct):
     # Pauses that octets ended which the sender sent again: where these begin in its stream, and when that was.
     resent: list[tuple[int, int]] = []
     answered_ns: int = 0  # when the message came that the receiver answered last
+    identity: Octets = b""  # that the sender, and the receiver, announced
+    dst_identity: Octets = b""
     given: dict["Hop", None] = {}  # messages that the sender passed on, and that are not answered
     sends: Kind | None = "request"  # what the messages are; a reply is a part of a request
     knows_sender: bool = False  # src_host is one process, not a host with several
@@ -121,6 +123,11 @@ def _tokens_in(octets: bytes) -> tuple[bytes, ...]:
     return tuple(word for word in words if _DIGIT.search(word))
 
 
+def _goes_to(reply: Hop, first: Hop) -> bool:
+    """Whether a reply goes to the peer of a ROUTER with the identity of the one that asked."""
+    return reply.leg.src == first.leg.dst and reply.line.dst_identity == first.line.identity
+
+
 class OpenWay(msgspec.Struct, eq=False):
     """A way of which more may come."""
 
@@ -144,11 +151,11 @@ class OpenWay(msgspec.Struct, eq=False):
 
     @property
     def reply(self) -> Leg | None:
-        """The reply to the first sender."""
-        flow = self.hops[0].leg.flow
+        """The reply to the first sender, perhaps on another connection that it came back on with its identity."""
+        first = self.hops[0]
         for hop in self.hops:
             leg = hop.leg
-            if leg.reply and leg.flow == flow:
+            if leg.reply and (leg.flow == first.leg.flow or (first.line.identity and _goes_to(hop, first))):
                 return leg
         return None
 

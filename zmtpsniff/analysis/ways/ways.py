@@ -88,6 +88,8 @@ class _Connection:
             resent,
             sends=_sent_by(kind),
             is_late=self.is_late,
+            identity=dossier.identity_of_other(dst),
+            dst_identity=dossier.identity_of_other(src),
         )
         return line
 
