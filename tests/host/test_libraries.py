@@ -1,5 +1,6 @@
 """Libraries that make keys: found before the first program uses them, and when programs load them."""
 
+import math
 import mmap
 import os
 import subprocess
@@ -14,7 +15,7 @@ from tests.support.curve_program import PACKAGED, compiled, connect, copied, lib
 from tests.support.live_program import wait_for
 from tests.support.namespaces import needs_namespaces
 from tests.support.uprobes import need_uprobes
-from zmtpsniff.host import libraries
+from zmtpsniff.host import libraries, perf_mappings, processes
 from zmtpsniff.host.libraries import Libraries
 from zmtpsniff.host.perf_mappings import PerfMappings
 from zmtpsniff.host.processes import MemoryArea
@@ -53,7 +54,7 @@ class Watch:
 
     def until(self, done: Callable[[], bool]) -> None:
         def look() -> bool:
-            self.libraries.follow()
+            self.libraries.follow(self.libraries.descriptors)
             self._callers.update(call.thread for call in self._uprobes.read() if call.function == BEFORENM)
             return done()
 
@@ -113,6 +114,27 @@ def test_a_library_that_is_replaced(watch: Callable[[], Watch], tmp_path: Path) 
                 seen.until(seen.sees(process.pid))
 
 
+def test_a_file_that_makes_no_keys_is_opened_once(
+    watch: Callable[[], Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+
+    def open_mapped(pid: int, area: MemoryArea) -> int | None:
+        opened.append(area.path)
+        return processes.open_mapped(pid, area)
+
+    monkeypatch.setattr(libraries, "open_mapped", open_mapped)
+    seen, library = watch(), tmp_path / "library"
+    library.write_bytes(b"code")
+    if os.major(library.stat().st_dev) == 0:
+        pytest.skip("inodes may have no generations here")
+    with library.open("rb") as file:
+        for _ in range(3):
+            mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
+            seen.libraries.follow(seen.libraries.descriptors)
+    assert opened.count(str(library)) == 1
+
+
 # Runs a program in an overlay that nobody else sees, as container tools do.
 OVERLAID = 'mount -t overlay none -o "lowerdir=$1:$2" "$2" || exit; shift 2; exec "$@"'
 
@@ -165,7 +187,7 @@ def test_a_kernel_that_does_not_tell(
     seen, program, folder = watch(), compiled(tmp_path), copied(tmp_path / "copy")
     (said,) = seen.said
     assert "(Operation not permitted)" in said
-    assert seen.libraries.patience is not None  # it looks by itself
+    assert seen.libraries.due < math.inf  # it looks by itself
     with started(program, folder) as process:
         seen.until(lambda: process.pid in seen.libraries.late)
         connect(process)
@@ -191,6 +213,28 @@ def test_a_look_at_all_makes_up_for_what_the_kernel_dropped(
         seen.until(lambda: process.pid in seen.libraries.late)
 
 
+def test_a_processor_that_is_switched_off(
+    watch: Callable[[], Watch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
+    if first == last:
+        pytest.skip("there is one processor")
+    online = tmp_path / "online"
+    online.write_text(f"{first},{last}\n")
+    monkeypatch.setattr(perf_mappings, "_ONLINE", str(online))
+    followed = watch().libraries
+    before, news = followed.descriptors, [False]
+    online.write_text(f"{first}\n")
+    Path(f"/sys/devices/system/cpu/cpu{last}/uevent").write_text("change")  # as if the kernel told it
+
+    def looks() -> bool:
+        news.append(followed.follow(before))
+        return len(followed.descriptors) < len(before)
+
+    wait_for(looks)
+    assert news[-1]
+
+
 def test_a_look_at_many_processes_lets_keys_be_read_in_between(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it takes for each: on a busy machine, seconds for all."""
     now = 100.0
@@ -214,9 +258,9 @@ def test_a_look_at_many_processes_lets_keys_be_read_in_between(monkeypatch: pyte
     monkeypatch.setattr(libraries, "pids", lambda: [1, 2, 3])
     now += 60
     for count in (1, 2, 3, 3):
-        followed.follow()
+        followed.follow(())
         assert len(looked) == count
     assert sorted(looked) == [1, 2, 3]
     now += 60
-    followed.follow()
+    followed.follow(())
     assert len(looked) == 4

@@ -6,6 +6,7 @@ import select
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -42,7 +43,7 @@ def run_from(file: Path) -> None:
         mmap.mmap(opened.fileno(), 0, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
 
 
-def ours(found: list[tuple[int, int, MemoryArea]]) -> list[MemoryArea]:
+def ours(found: list[tuple[int, bytes, MemoryArea]]) -> list[MemoryArea]:
     return [area for pid, _, area in found if pid == os.getpid()]
 
 
@@ -60,19 +61,51 @@ def test_what_is_mapped_wakes_who_polls(file: Path) -> None:
             poll.register(descriptor, select.POLLIN)
         run_from(file)
         assert poll.poll(60_000)
-        (found,) = ours(opened.read())
-        assert ours(opened.read()) == []
+        (found,) = ours(opened.read(opened.descriptors))
+        assert ours(opened.read(opened.descriptors)) == []
     status = file.stat()
     device = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}"
     assert (found.file, found.path) == ((device, status.st_ino), str(file))
     assert found.end - found.begin == mmap.PAGESIZE
 
 
+@pytest.mark.parametrize("size", [16, 64])
+def test_no_mapping_waits_for_another_one(size: int) -> None:
+    """A path of 16 characters is the shortest of a library."""
+    with TemporaryDirectory(prefix="", dir="/tmp") as folder, mappings(1 << 18) as opened, on_one_processor():
+        file = Path(folder, "x" * (size - len(folder) - 1))
+        file.write_bytes(b"code")
+        poll = select.poll()
+        for descriptor in opened.descriptors:
+            poll.register(descriptor, select.POLLIN)
+        for _ in range(20):
+            opened.read(opened.descriptors)
+            while poll.poll(0):  # of the last record
+                opened.read(opened.descriptors)
+            run_from(file)
+            assert poll.poll(20)  # at once, before others have made enough records
+            assert [len(each.path) for each in ours(opened.read(opened.descriptors))] == [size]
+
+
+def test_what_is_ignored_is_not_told(file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_bytes(b"code")
+    with mappings(1 << 18) as opened:
+        run_from(file)
+        (mark,) = (mark for pid, mark, _ in opened.read(opened.descriptors) if pid == os.getpid())
+        if not mark:
+            pytest.skip("inodes have no generations here")
+        opened.ignored.add(mark)
+        for each in (file, other):
+            run_from(each)
+        assert [each.path for each in ours(opened.read(opened.descriptors))] == [str(other)]
+
+
 def test_around_the_end_of_a_ring(file: Path) -> None:
     with mappings(1 << 16) as opened:
         for _ in range(2000):
             run_from(file)
-            assert [each.path for each in ours(opened.read())] == [str(file)]
+            assert [each.path for each in ours(opened.read(opened.descriptors))] == [str(file)]
         assert opened.lost == 0
 
 
@@ -80,15 +113,15 @@ def test_what_has_no_room_is_counted(file: Path) -> None:
     with mappings(mmap.PAGESIZE) as opened, on_one_processor():
         for _ in range(1000):
             run_from(file)
-        told = len(ours(opened.read()))
+        told = len(ours(opened.read(opened.descriptors)))
         run_from(file)  # the kernel tells the loss with the next record
-        assert len(ours(opened.read())) == 1
+        assert len(ours(opened.read(opened.descriptors))) == 1
         assert 0 < told < 1000
         assert told + opened.lost >= 1000
 
 
-def test_a_processor_that_is_switched_on(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel tells of the device; what ran on it until then is missing, and counts as lost."""
+def test_a_processor_that_is_switched_on_and_off(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tells of the device; what ran on it until then is missing each time, and counts as lost."""
     first, last = min(os.sched_getaffinity(0)), max(os.sched_getaffinity(0))
     if first == last:
         pytest.skip("there is one processor")
@@ -104,17 +137,17 @@ def test_a_processor_that_is_switched_on(file: Path, tmp_path: Path, monkeypatch
     try:
         with mappings(1 << 18) as opened:
             on_last()
-            assert (ours(opened.read()), opened.lost) == ([], 0)
-            for processors, lost in ((f"{first},{last}", 1), (f"{first}", 1), (f"{first},{last}", 2)):
+            assert (ours(opened.read(opened.descriptors)), opened.lost) == ([], 0)
+            for processors, lost in ((f"{first},{last}", 1), (f"{first}", 2), (f"{first},{last}", 3)):
                 online.write_text(f"{processors}\n")
                 poll = select.poll()
                 for descriptor in opened.descriptors:
                     poll.register(descriptor, select.POLLIN)
                 Path(f"/sys/devices/system/cpu/cpu{last}/uevent").write_text("change")  # as if the kernel told it
                 assert poll.poll(60_000)
-                opened.read()
+                opened.read(opened.descriptors)
                 on_last()
-                assert len(ours(opened.read())) == processors.count(",")
+                assert len(ours(opened.read(opened.descriptors))) == processors.count(",")
                 assert opened.lost == lost
     finally:
         os.sched_setaffinity(0, before)

@@ -1,5 +1,6 @@
 """Where functions begin in an ELF file, and where a core dump has memory (System V ABI; elf(5), core(5))."""
 
+import contextlib
 import os
 import struct
 from collections.abc import Sequence
@@ -34,10 +35,22 @@ def find_functions(file: int, names: Sequence[str], machine: str) -> dict[str, i
     It has none if it is no ELF file of 64 bits for ``machine``, as uname calls it. A table that makes no sense counts
     as no table.
     """
-    try:
-        return _find(file, names, machine)
-    except (OSError, OverflowError, struct.error):  # tables that end early, or lie where no file has octets
-        return {}
+    with contextlib.suppress(OSError, OverflowError, struct.error):  # tables that end early, or lie behind its end
+        header = _HEADER.unpack(_read(file, 0, _HEADER.size))
+        magic, _, made_for, segments_at, sections_at, segment_count, section_count = header
+        if magic != _MAGIC or made_for != _MACHINES.get(machine) or section_count > _MOST_SECTIONS:
+            return {}
+        loads = _loaded(file, segments_at, segment_count, _EXECUTABLE)
+        sections = list(_SECTION.iter_unpack(_read(file, sections_at, section_count * _SECTION.size)))
+        offsets: dict[str, int] = {}
+        for kind, *table, strings in sections:
+            if kind in _SYMBOL_TABLES and strings < len(sections):
+                for name, address in _symbols(file, table, sections[strings][1:3], names):
+                    for load in loads:
+                        if load.address <= address < load.address + load.size:
+                            offsets.setdefault(name, address - load.address + load.offset)
+        return offsets
+    return {}
 
 
 def core_memory(file: int) -> list[FilePart] | None:
@@ -47,24 +60,6 @@ def core_memory(file: int) -> list[FilePart] | None:
         return _loaded(file, segments_at, count, _WRITABLE) if (magic, kind) == (_MAGIC, _CORE) else None
     except (OSError, OverflowError, struct.error):
         return None
-
-
-def _find(file: int, names: Sequence[str], machine: str) -> dict[str, int]:
-    magic, _, made_for, segments_at, sections_at, segment_count, section_count = _HEADER.unpack(
-        _read(file, 0, _HEADER.size)
-    )
-    if magic != _MAGIC or made_for != _MACHINES.get(machine) or section_count > _MOST_SECTIONS:
-        return {}
-    loads = _loaded(file, segments_at, segment_count, _EXECUTABLE)
-    sections = list(_SECTION.iter_unpack(_read(file, sections_at, section_count * _SECTION.size)))
-    offsets: dict[str, int] = {}
-    for kind, *table, strings in sections:
-        if kind in _SYMBOL_TABLES and strings < len(sections):
-            for name, address in _symbols(file, table, sections[strings][1:3], names):
-                for load in loads:
-                    if load.address <= address < load.address + load.size:
-                        offsets.setdefault(name, address - load.address + load.offset)
-    return offsets
 
 
 def _loaded(file: int, at: int, count: int, rights: int) -> list[FilePart]:

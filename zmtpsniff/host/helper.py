@@ -80,9 +80,8 @@ class Helper:
 
     def _until_over(self, work: Callable[[], None]) -> None:
         try:
-            work()
-        except (OSError, ValueError, msgspec.MsgspecError):  # nobody reads, or writes sense
-            pass
+            with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError):  # nobody reads, or writes sense
+                work()
         finally:
             self.stop()
 

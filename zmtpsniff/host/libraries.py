@@ -2,10 +2,11 @@
 
 import contextlib
 import ctypes
+import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from glob import escape, glob
 
@@ -30,7 +31,6 @@ _MOST_OTHERS = 1 << 16  # files
 _OVERLAY = 0x794C7630  # OVERLAYFS_SUPER_MAGIC (statfs(2))
 
 _File = tuple[int, int]  # a device (of overlays: the time of its last change) and an inode
-_Told = tuple[tuple[str, int], int]  # device and inode as the kernel tells them, and the inode's generation or 0
 
 
 @dataclass(slots=True)
@@ -50,11 +50,11 @@ class Libraries:
     def __init__(self, uprobes: Uprobes, tell: Callable[[str], None]) -> None:
         """Place probes on what is in use now, or is installed where it always is. ``tell`` gets lines for people."""
         self.late: set[int] = set()  # processes that may have made keys before their library had its probes
+        self.due = 0.0  # by time.monotonic(): then follow() has something to do even if no descriptor is ready
         self._uprobes = uprobes
         self._tell = tell
         self._libraries: dict[_File, _Library] = {}
         self._others: set[tuple[_File, int]] = set()  # files that make no keys, and when they were changed
-        self._told: dict[_Told, _Library | None] = {}  # so that each is opened once
         self._look: Iterator[None] | None = None  # at all processes, if there is one
         self._next_look = 0.0
         self._lost = 0  # mappings that the kernel could not tell, when the last look began
@@ -79,22 +79,19 @@ class Libraries:
         """The descriptors to poll, for input."""
         return [] if self._perf is None else self._perf.descriptors
 
-    @property
-    def patience(self) -> float | None:
-        """The seconds after which follow() has something to do even if no descriptor is ready; None if never."""
-        if self._look is not None:
-            return 0
-        if self._is_told and all(library.stays for library in self._libraries.values()):
-            return None
-        return max(0.0, self._next_look - time.monotonic())
+    def follow(self, ready: Container[int]) -> bool:
+        """Look into what programs have mapped since the last time. Now and then look at all programs.
 
-    def follow(self) -> None:
-        """Look into what programs have mapped since the last time. Now and then look at all programs."""
-        while self._perf is not None and (mapped := self._perf.read()):  # also while probes were placed
-            for pid, generation, area in mapped:
-                # Without generations, as overlays are, the number of an inode may be another file's by now.
-                is_sure = generation or not area.file[0].startswith("00:")
-                self._take(pid, area, self._told if is_sure else {}, generation)
+        ``ready`` has the descriptors with input. Returns whether there was anything to do, by which they may change.
+        """
+        mapped = [] if self._perf is None else self._perf.read(ready)
+        if not mapped and self._is_told and time.monotonic() < self.due:
+            return False
+        while self._perf is not None and mapped:
+            for pid, mark, area in mapped:
+                if not self._may_be_library(pid, area) and mark:
+                    self._perf.ignored.add(mark)
+            mapped = self._perf.read(())  # also while probes were placed
         if self._look is None and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + _LOOK_SECONDS
             if not self._is_told or not all(map(self._is_used, self._libraries.values())):
@@ -104,6 +101,9 @@ class Libraries:
         if self._look is None:
             for library in self._libraries.values():
                 library.is_fresh = False
+        has_all = self._is_told and all(library.stays for library in self._libraries.values())
+        self.due = 0.0 if self._look is not None else math.inf if has_all else self._next_look
+        return True
 
     def close(self) -> None:
         """Want to know nothing more."""
@@ -119,12 +119,13 @@ class Libraries:
         """Look at all processes, in slices: they may be many, and keys must not wait meanwhile."""
         if self._perf is not None:
             self._lost = self._perf.lost
-        known: dict[_Told, _Library | None] = {}
+        others: set[tuple[str, int]] = set()  # device and inode as the kernel tells them
         spent, began, before = 0.0, time.monotonic(), time.thread_time()
         for pid in pids():
             for area in mappings(pid):
-                if "x" in area.rights and area.file[1]:
-                    self._take(pid, area, known)
+                is_code = "x" in area.rights and area.file[1] and area.file not in others
+                if is_code and not self._may_be_library(pid, area):
+                    others.add(area.file)
             if time.monotonic() >= began + _SLICE_SECONDS:
                 spent += time.thread_time() - before
                 yield
@@ -134,7 +135,6 @@ class Libraries:
         self._next_look = time.monotonic() + max(_LOOK_SECONDS, spent * share)
         unused = [file for file, each in self._libraries.items() if not each.users and not each.stays]
         if unused:
-            self._told.clear()
             self._uprobes.remove([name for file in unused for name in self._libraries.pop(file).probes])
 
     def _is_used(self, library: _Library) -> bool:
@@ -146,20 +146,19 @@ class Libraries:
             library.users.remove(pid)
         return library.stays
 
-    def _take(self, pid: int, area: MemoryArea, known: dict[_Told, _Library | None], generation: int = 0) -> None:
-        """Look into a file that a process has mapped, unless it is ``known``, and remember who has a library."""
-        told = area.file, generation
-        if told not in known:
-            descriptor = open_mapped(pid, area)
-            if descriptor is None:  # the process may have ended just now, and others have the file
-                return
-            known[told] = self._look_into(descriptor, area.path)
-        library = known[told]
-        if library is not None:
-            library.users.add(pid)
-            library.areas.add(area.file)
-            if library.is_fresh:
-                self.late.add(pid)
+    def _may_be_library(self, pid: int, area: MemoryArea) -> bool:
+        """Look into a file that a process has mapped, and remember who has a library; False if the file is none."""
+        descriptor = open_mapped(pid, area)
+        if descriptor is None:  # the process may have ended just now, and others have the file
+            return True
+        library = self._look_into(descriptor, area.path)
+        if library is None:
+            return False
+        library.users.add(pid)
+        library.areas.add(area.file)
+        if library.is_fresh:
+            self.late.add(pid)
+        return True
 
     def _look_into(self, descriptor: int, name: str, *, stays: bool = False) -> _Library | None:
         """The library that a file is, with probes on its functions, if it makes keys. Closes the file."""
@@ -172,7 +171,8 @@ class Libraries:
                 if not offsets:
                     if len(self._others) >= _MOST_OTHERS:
                         self._others.clear()
-                        self._told.clear()
+                        if self._perf is not None:
+                            self._perf.ignored.clear()
                     self._others.add((file, status.st_ctime_ns))
                     return None
                 library = self._libraries[file] = _Library(stays)

@@ -11,6 +11,7 @@ import mmap
 import os
 import socket
 import struct
+from collections.abc import Container
 
 from zmtpsniff.host.processes import MemoryArea
 
@@ -22,8 +23,11 @@ _CLOSE_ON_EXEC = 8
 _HEAD_AT, _TAIL_AT = 1024, 1032  # in the first page, which describes the ring
 _HEADER = struct.Struct("<IHH")
 _LOST_RECORD, _MMAP2_RECORD = 2, 10
-_MAPPED = struct.Struct("<8xI4xQQ8xIIQQI4x")
-_EXECUTABLE = 4  # PROT_EXEC
+_MAPPED = struct.Struct("<8xI4xQQ8xIIQQ8x")
+_MARK = slice(40, 64)  # of such a record: the device, the inode, and its generation
+# The kernel wakes who polls for each so many octets. A mapping has more, unless its path is shorter than 16 characters:
+# that is a program, and more mappings follow at once. A thread that begins or ends has 32, and wakes less often.
+_WAKING_OCTETS = 95
 _ONLINE = "/sys/devices/system/cpu/online"
 _UEVENTS, _OF_KERNEL = 15, 1  # NETLINK_KOBJECT_UEVENT, and its group
 
@@ -36,6 +40,7 @@ class PerfMappings:
         self._rings: dict[int, tuple[int, mmap.mmap]] = {}  # and their descriptors, by processors
         self._octets = ring_octets
         self.lost = 0  # at least so many records are missing
+        self.ignored: set[bytes] = set()  # the marks of files that are not told any more
         self._devices = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, _UEVENTS)
         try:
             self._devices.bind((0, _OF_KERNEL))
@@ -50,14 +55,16 @@ class PerfMappings:
         """The descriptors to poll, for input."""
         return [self._devices.fileno(), *(descriptor for descriptor, _ in self._rings.values())]
 
-    def read(self) -> list[tuple[int, int, MemoryArea]]:
+    def read(self, ready: Container[int]) -> list[tuple[int, bytes, MemoryArea]]:
         """The files from which processes have begun to run code since the last time.
 
-        Each has its process, and the generation of its inode, whose number other files may have later; 0 if unknown.
+        Each has its process, and a mark that no other file will have; empty if there is none. ``ready`` has the
+        descriptors with input.
         """
-        with contextlib.suppress(OSError):  # nothing is told, or a processor is not ready: that will be told
-            self._devices.recv(1 << 13)
-            self._follow_processors()
+        if self._devices.fileno() in ready:
+            with contextlib.suppress(OSError):  # a processor is not ready: that will be told
+                self._devices.recv(1 << 13)
+                self._follow_processors()
         found = []
         for _, ring in self._rings.values():
             head, tail = struct.unpack_from("<QQ", ring, _HEAD_AT)
@@ -69,15 +76,16 @@ class PerfMappings:
             at = 0
             while at < len(octets):
                 kind, _, size = _HEADER.unpack_from(octets, at)
-                if kind == _MMAP2_RECORD:
-                    pid, address, length, major, minor, inode, generation, rights = _MAPPED.unpack_from(octets, at)
-                    if inode and rights & _EXECUTABLE:
-                        name = octets[at + _MAPPED.size : at + size].partition(b"\0")[0]
+                record = octets[at : at + size]
+                if kind == _MMAP2_RECORD and (mark := record[_MARK]) not in self.ignored:
+                    pid, address, length, major, minor, inode, generation = _MAPPED.unpack_from(record)
+                    if inode:
+                        name = record[_MAPPED.size :].partition(b"\0")[0]
                         file = f"{major:02x}:{minor:02x}", inode
                         area = MemoryArea(address, address + length, "r-xp", file, os.fsdecode(name))
-                        found.append((pid, generation, area))
+                        found.append((pid, mark if generation or major else b"", area))  # overlays have none
                 elif kind == _LOST_RECORD:
-                    self.lost += int.from_bytes(octets[at + 16 : at + 24], "little")
+                    self.lost += int.from_bytes(record[16:24], "little")
                 at += size
         return found
 
@@ -88,15 +96,14 @@ class PerfMappings:
         self._devices.close()
 
     def _follow_processors(self) -> None:
-        """Have a ring for each processor that is switched on; what ran on a new one until now was not told."""
+        """Have a ring for each processor that is switched on; what others ran until now is lost."""
         with open(_ONLINE, encoding="utf-8") as file:
             parts = [part.split("-") for part in file.read().split(",")]
         processors = {number for part in parts for number in range(int(part[0]), int(part[-1]) + 1)}
         for processor in self._rings.keys() - processors:
             self._close_ring(processor)
-        # Records of threads that begin and end come, too: they are shorter than this watermark, and seldom wake.
         attributes = _ATTRIBUTES.pack(
-            _SOFTWARE, _ATTRIBUTES.size, _DUMMY, 0, 0, 0, _MMAP | _MMAP2 | _WATERMARK, _MAPPED.size, 0
+            _SOFTWARE, _ATTRIBUTES.size, _DUMMY, 0, 0, 0, _MMAP | _MMAP2 | _WATERMARK, _WAKING_OCTETS, 0
         )
         call = ctypes.CDLL(None, use_errno=True).syscall
         for processor in processors - self._rings.keys():
@@ -108,5 +115,6 @@ class PerfMappings:
 
     def _close_ring(self, processor: int) -> None:
         descriptor, ring = self._rings.pop(processor)
+        self.lost += 1
         ring.close()
         os.close(descriptor)

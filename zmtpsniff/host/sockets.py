@@ -14,8 +14,6 @@ _TIME_WAIT = "06"
 _MAPPED = "0000000000000000FFFF0000"  # in front of an IPv4 address as an IPv6 one
 _LEAST_SECONDS = 0.1  # between two looks at all descriptors
 _SHARE = 10  # these looks take at most a tenth of the time
-
-
 _FRESH_SECONDS = 0.5
 
 
@@ -64,15 +62,11 @@ class SocketTable:
 
     def _holder(self, inode: int) -> int | None:
         """The process that has a socket, if what is remembered is still so."""
-        holder = self._holders.get(inode)
-        if holder is None:
-            return None
-        try:
-            if os.readlink(f"/proc/{holder[0]}/fd/{holder[1]}") == f"socket:[{inode}]":
-                return holder[0]
-        except OSError:
-            pass
-        del self._holders[inode]
+        pid, name = self._holders.get(inode, (0, ""))
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{pid}/fd/{name}") == f"socket:[{inode}]":
+                return pid
+        self._holders.pop(inode, None)
         return None
 
     def _look(self) -> None:

@@ -1,5 +1,6 @@
 """Keys of CURVE connections as programs make them, from now on."""
 
+import math
 import os
 import select
 import time
@@ -37,14 +38,17 @@ class KeyWatch:
     def read(self) -> list[Key]:
         """The new keys. Waits until something happens, which may bring none. Keep calling it."""
         poll = select.poll()
-        for descriptor in (self._woken, self._uprobes.descriptor, *self._libraries.descriptors):
+        ours = {self._woken, self._uprobes.descriptor}
+        for descriptor in (*ours, *self._libraries.descriptors):
             poll.register(descriptor, select.POLLIN)
-        patience = self._libraries.patience
-        ready = dict(poll.poll(None if patience is None else patience * 1000 + 1))
+        has_news = False
+        while not has_news:
+            patience = self._libraries.due - time.monotonic()
+            ready = dict(poll.poll(None if patience == math.inf else max(patience, 0.0) * 1000 + 1))
+            has_news = self._libraries.follow(ready) or not ours.isdisjoint(ready)
         self.is_woken = self._woken in ready
         if self.is_woken:
             os.eventfd_read(self._woken)
-        self._libraries.follow()
         self.seen_ns = time.time_ns()
         keys = self._agreements.keys(self._uprobes.read())
         lost, self._uprobes.lost = self._uprobes.lost, 0
