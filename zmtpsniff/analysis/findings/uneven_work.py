@@ -109,11 +109,11 @@ class UnevenWork(Inquiry):
         if not self._is_whole:
             return
         for workers in self._bound.entries.values():
-            for busy in workers:
+            for busy in filter(_is_full, workers):
                 others = [(one, one.idle) for one in workers if one is not busy and not one.stalls]
                 yield from _uneven(busy, others)
         for workers in self._connected.entries.values():
-            for busy in workers:
+            for busy in filter(_is_full, workers):
                 others = [(one, self._idle(one)) for one in workers if _is_of_one_socket(one, busy)]
                 yield from _uneven(busy, others, "possible")
 
@@ -123,6 +123,11 @@ class UnevenWork(Inquiry):
         for stalls, quiet in self._of_pull.at(worker.address):
             found = [] if stalls else _in_both(found, quiet)
         return found
+
+
+def _is_full(worker: _Worker) -> bool:
+    """Whether jobs waited for it; of many workers few are, so that comparing them costs little."""
+    return bool(worker.stalls)
 
 
 def _is_of_one_socket(one: _Worker, busy: _Worker) -> bool:

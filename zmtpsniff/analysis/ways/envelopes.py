@@ -55,6 +55,7 @@ class Custody:
     def __init__(self) -> None:
         """Start without any."""
         self._hops: dict[int, list[Hop]] = {}
+        self._mixed: set[int] = set()  # frames that came on several connections
 
     def add(self, hop: Hop) -> None:
         """A host has taken a message."""
@@ -63,6 +64,8 @@ class Custody:
         if hops is None:
             self._hops[key] = [hop]
             return
+        if hops[-1].leg.flow != hop.leg.flow:
+            self._mixed.add(key)
         hops.append(hop)
         if len(hops) > _ALIKE:
             self.remove(hops[0])
@@ -70,6 +73,14 @@ class Custody:
     def alike(self, last: Octets) -> Sequence[Hop]:
         """The messages that end with this frame, the oldest first."""
         return self._hops.get(hash(last), ())
+
+    def elsewhere(self, last: Octets, flow: int) -> Iterator[Hop]:
+        """Those of them that came on other connections; it costs little where one sender says the same all the time."""
+        key = hash(last)
+        hops = self._hops.get(key, ())
+        if not hops or (hops[0].leg.flow == flow and key not in self._mixed):
+            return iter(())
+        return (hop for hop in hops if hop.leg.flow != flow)
 
     def remove(self, hop: Hop) -> None:
         """The host has passed a message on, or answered it, or its way is over."""
@@ -79,6 +90,7 @@ class Custody:
         hops = self._hops[key]
         if len(hops) == 1:
             del self._hops[key]
+            self._mixed.discard(key)
         else:
             hops.remove(hop)
 

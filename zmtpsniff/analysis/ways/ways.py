@@ -117,7 +117,7 @@ class Ways:
         # By host and envelope: those that a broker passed on over a connection that has ended since.
         self._orphans: OrderedDict[tuple[str, int], Hop] = OrderedDict()
         self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
-        self._ways: dict[OpenWay, None] = {}  # in the order of their beginnings
+        self._ways: OrderedDict[OpenWay, None] = OrderedDict()  # in the order of their beginnings
         self._oldest: OpenWay | None = None  # of those that are open, as far as that is known
         self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
         self._in_order = in_order
@@ -440,11 +440,8 @@ class Ways:
         frames, leg, host = list(hop.frames), hop.leg, hop.line.src_host
         return [
             one
-            for one in self._held.alike(frames[-1])
-            if one.line.dst_host == host
-            and one.leg.flow != leg.flow
-            and one.leg.src != leg.src
-            and list(one.frames) == frames
+            for one in self._held.elsewhere(frames[-1], leg.flow)
+            if one.line.dst_host == host and one.leg.src != leg.src and list(one.frames) == frames
         ]
 
     def _publish(self, hop: Hop) -> None:
