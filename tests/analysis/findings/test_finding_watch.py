@@ -105,6 +105,20 @@ def test_it_is_told_again_when_it_is_worse(diagnosis: _Diagnosis) -> None:
     assert [one.state for one in watch.finish()] == ["worsens"], "since it came again"
 
 
+def test_a_finding_may_name_another_client_each_time(diagnosis: _Diagnosis) -> None:
+    watch = FindingWatch(diagnosis.findings)
+    told = []
+    for second in range(10, 40, 5):
+        one, two = refused(second, f"10.0.0.9:4{second}01"), refused(second, f"10.0.0.8:4{second}01")
+        one.endpoints.append("10.0.0.1:5555")
+        two.endpoints.append("10.0.0.1:5556")
+        diagnosis.told = [one, two]
+        told += changes(watch, second)
+    assert told == [("comes", 10)] * 2
+    diagnosis.told = diagnosis.told[1:]
+    assert changes(watch, 50) == [("goes", 35)]
+
+
 def test_the_end_tells_what_is_new(diagnosis: _Diagnosis) -> None:
     watch = FindingWatch(diagnosis.findings)
     diagnosis.told = [refused(1)]

@@ -6,7 +6,7 @@ told any more. So a fault that happens a thousand times in a minute calls twice.
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -64,6 +64,7 @@ class FindingWatch:
     def _compare(self, now_ns: int) -> list[Finding]:
         self.found = self._findings()
         found = _by_place(self.found)
+        self._follow(found)
         told = []
         for key, finding in found.items():
             before = self._current.get(key)
@@ -86,6 +87,18 @@ class FindingWatch:
             if not is_told:
                 del self._current[key]
         return told
+
+    def _follow(self, found: Mapping[_Key, Finding]) -> None:
+        """A finding may name another client each time that it happens: one that shares a socket with it is the same."""
+        gone = [key for key in self._current if key not in found]
+        for key, finding in found.items():
+            if key in self._current:
+                continue
+            for other in gone:
+                if other[0] == key[0] and {*finding.endpoints} & {*self._current[other].finding.endpoints}:
+                    self._current[key] = self._current.pop(other)
+                    gone.remove(other)
+                    break
 
 
 def _is_worse(severity: Severity, than: Severity) -> bool:
