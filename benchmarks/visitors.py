@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 
 import zmq
 
-VISIT_S = 0.01  # from the beginning of one visit to that of the next, if it takes no longer
+VISIT_S = 0.1  # from the beginning of one visit to that of the next, if it takes no longer
 PATIENCE_MS = 10_000
 KEPT = 30  # half-open, and idle connections at a time; the oldest gives way
 MESSAGES = 5
@@ -24,16 +24,22 @@ READY = b"\x04" + bytes([6 + len(_PROPERTIES)]) + b"\x05READY" + _PROPERTIES
 _ABORT = struct.pack("ii", 1, 0)  # linger for no time: close with a reset
 
 
-def talk(seconds: float, result: Connection) -> None:
-    """Visit for so many seconds; send how many visits of each kind there were, and ``messages`` sent over them all."""
+def talk(seconds: float, result: Connection, odd: bool) -> None:
+    """Visit for so many seconds; send how many visits of each kind there were, and ``messages`` sent over them all.
+
+    Those who are ``odd`` come more often, and do what a diagnosis may speak of.
+    """
+    pause = VISIT_S / 10 if odd else VISIT_S
     with _House() as house:
-        kinds = [house.push, house.push, house.ask, house.subscribe, house.abort, house.stop_short, house.idle]
+        kinds = [house.push, house.push, house.ask, house.idle]
+        if odd:
+            kinds += [house.subscribe, house.abort, house.stop_short]
         chance, end = random.Random(1), time.monotonic() + seconds
         while (begin := time.monotonic()) < end:
             visit = chance.choice(kinds)
             house.visits[visit.__name__] += 1
             visit(chance)
-            time.sleep(max(0.0, begin + VISIT_S - time.monotonic()))
+            time.sleep(max(0.0, begin + pause - time.monotonic()))
         house.leave()
         result.send(house.visits)
 
