@@ -303,7 +303,7 @@ class Relays(Inquiry):
     def repeater(self, flow: int, packet: int) -> str:
         """The socket of a broker that sent the request of a reply once more than it took it; else an empty one.
 
-        Nobody had sent it that request, but it passed the reply back: the envelope is that of a request it had taken.
+        No socket had sent it that request, but it passed the reply back, in the envelope of a request taken before.
         """
         for way in self._own:
             first = way.first
