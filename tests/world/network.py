@@ -183,7 +183,8 @@ def early_acks(sent: Sequence[SentSegment], random: Random, places: int) -> list
 def stray_resets(sent: Sequence[SentSegment], random: Random, count: int) -> list[SentSegment]:
     """RSTs that nobody obeys, since they do not have the number expected next; their senders say more thereafter.
 
-    More than the segment in front of which a RST stands: that one alone may have come late.
+    More than the segment in front of which a RST stands: that one alone may have come late. And what they say is behind
+    a RST that is ahead, or acknowledges more.
     """
     out = list(sent)
     last = {one.side: at for at, one in enumerate(sent) if one.payload}
@@ -197,6 +198,9 @@ def stray_resets(sent: Sequence[SentSegment], random: Random, count: int) -> lis
             away = 10_000_000
         text = random.choice([b"", b"\0\5Go away"])
         acked = max((before.end for before in sent[:at] if before.side != one.side), default=0)
+        later = [other for other in sent[at + 1 :] if other.side == one.side]
+        if away > 0 and not any(other.end > one.offset + away or other.ack > acked for other in later):
+            away = -away  # nothing that comes shows that the octets in front of the RST are not missing
         out.insert(
             at, SentSegment(one.side, one.offset + away, text, acked, RST | random.choice([0, ACK]), one.time_ns)
         )
