@@ -110,7 +110,9 @@ def _check(table: FlowTable, limits: FlowLimits) -> None:
             assert len(direction.doubtful) <= 8
             assert not (held and flow.ended)
         if flow.early or flow.client.waiting or flow.server.waiting:
-            assert table.horizons.get(flow.number) == flow.sure_ns, "what waits is found only by the next segment"
+            assert table.waiting.horizons.get(flow.number) == flow.sure_ns, (
+                "what waits is found only by the next segment"
+            )
 
 
 def _check_empty(table: FlowTable) -> None:
@@ -184,7 +186,7 @@ def _run(
             if random.random() < 0.02:
                 table.settle(segment[0] + random.choice([0, SECOND, 100 * SECOND]))
                 _check(table, limits)
-            assert table.horizons.keys() <= table.register.flows.keys()
+            assert table.waiting.horizons.keys() <= table.register.flows.keys()
     table.take(some)
     table.finish()
     _check_empty(table)

@@ -93,7 +93,7 @@ class Sniffer:
         self._headers = HeaderDecoder()
         self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
         if self._selector is not None:
-            self._selector.may_speak = self._engine.flows.may_speak
+            self._selector.may_speak = self._engine.flows.register.may_speak
         self._may_take_whole = self._selector is None and self._acknowledge is None
         self._keeps_batches = settings.batches
         self._settled = None
@@ -274,7 +274,7 @@ class Sniffer:
         self._packets += size
         datagrams = self._engine.take(segments, headers.datagrams, False, headers.steps, headers.steps_ns)
         if self._acknowledge is not None:
-            self._acknowledge(flows.acknowledgments(segments))
+            self._acknowledge(flows.register.acknowledgments(segments))
         if self._selector is not None:
             self._selector.take(block.packets(), first, segments, datagrams, self._headers.fragments)
 
@@ -291,7 +291,9 @@ class Sniffer:
         self._report_faults()
         events, notices = self._engine.give()
         if self._patterns is not None:
-            events = self._patterns.take(events, self._curve.waiting_since_ns, notices, self._engine.flows.horizons)
+            events = self._patterns.take(
+                events, self._curve.waiting_since_ns, notices, self._engine.flows.waiting.horizons
+            )
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:

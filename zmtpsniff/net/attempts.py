@@ -37,10 +37,10 @@ class AttemptLog:
         """Whether RSTs wait for their SYNs."""
         return bool(self._refusals)
 
-    def refusal(self, key: bytes, isn: int) -> Segment | None:
-        """The kept RST of the direction ``key`` that answers a SYN with this number; it is kept no longer."""
+    def refusal(self, key: bytes, isn: int) -> list[Segment]:
+        """The kept RST of the direction ``key`` that answers a SYN with this number, if any; it is kept no longer."""
         refusal = self._refusals.pop(key, None) if self._refusals else None
-        return refusal if refusal is not None and refusal[4] == (isn + 1) % MODULO else None
+        return [refusal] if refusal is not None and refusal[4] == (isn + 1) % MODULO else []
 
     def refuse(self, direction: FlowDirection, segment: Segment) -> None:
         """Tell that a RST refuses a connection, if it answers a SYN and nothing else has been sent."""

@@ -46,6 +46,7 @@ ends the connection first, the network has lost these octets for good.
 """
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Literal
 
 from msgspec import field
@@ -356,6 +357,15 @@ class Flow(Part):
         self.client.trust()
         self.server.trust()
 
+    def insert(self, direction: FlowDirection, offset: int, segment: Segment) -> None:
+        """Take a segment with octets, which stands at this offset of its direction's stream."""
+        time_ns, packet, _, _, ack, flags, payload, missing = segment
+        if direction.doubtful and time_ns - direction.doubtful[-1][0] >= self.commons.patience.time_ns:
+            direction.trust()
+        if flags & ACK:
+            direction.other.acknowledge(ack, time_ns, packet)
+        direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
+
     def advance(self, first: FlowDirection, time_ns: int, packet: int, *, arrived: bool = True) -> None:
         """Deliver segments that need not wait, first of the direction ``first``, of which a packet has ``arrived``."""
         direction, idle = first, 0
@@ -458,6 +468,12 @@ class Flow(Part):
             one.waiting or one.owes or one.awaits_reset or (one.fin is not None and not one.finished)
             for one in self.directions
         )
+
+    def behind_end(self) -> list[Segment]:
+        """Give up the segments that wait behind the end of a flow that is over: another connection sent them."""
+        if not (self.client.waiting or self.server.waiting):
+            return []
+        return sorted([*self.client.behind_end(), *self.server.behind_end()], key=itemgetter(1))
 
     def finish(self, end: End) -> None:
         """No segment of this flow counts any more."""

@@ -1,10 +1,14 @@
 """The flows that are followed, by their numbers and by the addresses of their directions."""
 
+from collections.abc import Iterable, Iterator
+
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part
-from zmtpsniff.net.addresses import reverse
+from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.flow import Commons, Flow, FlowDirection
+from zmtpsniff.net.segment import ACK, Segment
+from zmtpsniff.net.witness import Acknowledgment
 
 
 class FlowRegister(Part):
@@ -15,6 +19,7 @@ class FlowRegister(Part):
     flows: Live[dict[int, Flow]] = field(default_factory=dict)  # by their numbers, also those that are retired
     directions: Live[dict[bytes, FlowDirection]] = field(default_factory=dict)  # by their keys, but for the retired
     retired: Live[dict[bytes, Flow]] = LATER  # flows that another one follows on the same addresses
+    _counted_packet: int = 0  # the packet up to which the kept octets are counted
     _saved: list[Flow] = field(default_factory=list)  # in a snapshot: all flows
     _saved_retired: list[int] = field(default_factory=list)
 
@@ -56,6 +61,41 @@ class FlowRegister(Part):
             elif self.retired.get(direction.key) is flow:
                 del self.retired[direction.key]
             direction.part()
+
+    def forget_recent(self, limit: int) -> None:
+        """Count the octets kept of delivered segments; if they are many, forget those of the flows idle for longest.
+
+        Only flows with segments since the last count are counted again: where there are many flows, most have none.
+        """
+        kept = 0
+        flows = self.flows.values()
+        for flow in flows:
+            if flow.last_packet > self._counted_packet:
+                flow.count_recent()
+            kept += flow.recent_octets
+        if kept > limit // 2:
+            for flow in sorted(flows, key=lambda flow: flow.last_packet):
+                if kept <= limit // 4:
+                    break
+                kept -= flow.recent_octets
+                flow.forget_recent()
+        self.commons.holdings.recent_octets = kept
+        self._counted_packet = max((flow.last_packet for flow in flows), default=0)
+
+    def may_speak(self, key: bytes) -> bool:
+        """Whether somebody wants the octets of the flow with this key, or may still report its end."""
+        direction = self.directions.get(key)
+        return direction is not None and (direction.flow.ended or not direction.flow.unwanted)
+
+    def acknowledgments(self, segments: Iterable[Segment]) -> Iterator[Acknowledgment]:
+        """The acknowledgments in these segments, which have been taken, of flows that are dissected."""
+        for time_ns, _, key, _, ack, flags, _, _ in segments:
+            direction = self.directions.get(key)
+            if direction is None or not flags & ACK or not direction.flow.begun or direction.flow.unwanted:
+                continue
+            offset = direction.other.place(ack)
+            if offset is not None:
+                yield time_ns, direction.flow.number, addresses(direction.other.key)[0].text, offset
 
     def forget(self) -> None:
         """Forget all flows without a word, and leave no cycles of them."""

@@ -4,11 +4,11 @@ The function ``connect`` chooses who takes the octets of a flow. A flow that nob
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import field
 
-from dissectors.snapshots import LATER, Live, Part, SnapshotError
+from dissectors.snapshots import LATER, Live, Part
 from dissectors.snapshots import load as load_part
 from dissectors.snapshots import save as save_part
 from zmtpsniff.net.addresses import Address, addresses
@@ -17,30 +17,31 @@ from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience
 from zmtpsniff.net.flow_dissection import End, FlowDissection
 from zmtpsniff.net.flow_register import FlowRegister
 from zmtpsniff.net.lifetime import (
-    agree,
+    Silence,
     begins_another,
+    begins_behind,
     has_successor,
-    in_capture_order,
     is_followed,
     is_of_another,
     is_of_predecessor,
-    judge_far,
     separate,
     succession,
+    take_far,
 )
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.notices import Delay
 from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, SEGMENT_COST, TELLING_FLAGS, WINDOW, Holdings
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.net.waiting_flows import LONGEST_NS, WaitingFlows
 from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
-from zmtpsniff.net.witness import Acknowledgment, Witness
+from zmtpsniff.net.witness import Witness
 
 _SWEEP_NS = 1_000_000_000  # how often the table looks for flows that are over, in time of the capture
 _SWEEP_PART = 4096  # flows that it looks at in one go
-_LONGEST_SECONDS = 1e9
 _MOST_AGAIN = 32  # segments that a flow gathers while others are taken again; bounds how often each is taken
-_LONGEST_WAIT_NS = 60_000_000_000  # that a segment waits for others
-_LIVE_WAIT_NS = 1_000_000_000  # the same in a live capture, where others were received or nobody can know that
+_LIVE_WAIT_NS = (
+    1_000_000_000  # that a segment waits in a live capture, where others were received or nobody can know that
+)
 _LATE_NS = 250_000_000  # octets that others wait for so long are late; TCP mends most losses sooner
 
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
@@ -63,21 +64,16 @@ class FlowTable(Part):
     witness: Live[Witness | None] = None
     commons: Commons = field(default_factory=Commons)
     register: FlowRegister = LATER
+    pause_ns: Live[int] = 0  # after a longer pause a flow needs a closer look
     holdings: Live[Holdings] = LATER
     patience: Live[Patience] = LATER
     _now_ns: int = 0
-    _counted_packet: int = 0  # the packet up to which the kept octets are counted
     _next_sweep: int = 0
     _sweeping: list[int] = field(default_factory=list)
-    _saved_waiting: list[int] = field(default_factory=list)
+    waiting: WaitingFlows = LATER
     _attempts: Live[AttemptLog] = LATER
     _waits: Live[WaitWatch | None] = None
-    _linger_ns: Live[int] = 0
-    _idle_ns: Live[int] = 0
-    _idle_unknown_ns: Live[int] = 0
-    _least_ns: Live[int] = 0  # no flow is over after a shorter pause
-    _pause_ns: Live[int] = 0  # a longer pause needs a closer look
-    _waiting: Live[dict[int, Flow]] = field(default_factory=dict)  # flows with segments that wait for others
+    _silence: Live[Silence] = LATER
     _again: Live[deque[Segment]] = field(default_factory=deque)  # segments that turned out to be of another connection
 
     def __post_init__(self) -> None:
@@ -88,30 +84,13 @@ class FlowTable(Part):
         self.holdings, self.patience = commons.holdings, commons.patience
         self._attempts = AttemptLog(self.notify, self.witness)
         self._waits = None if self.witness is None else WaitWatch(self.witness)
-        self._linger_ns = _nanoseconds(limits.linger_seconds)
-        self._idle_ns = _nanoseconds(limits.idle_seconds)
-        self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
-        self._least_ns = min(self._linger_ns, self._idle_unknown_ns)
-        self._pause_ns = self._least_ns if self.witness is None else min(self._least_ns, PAUSE_NS)
-
-    @property
-    def horizons(self) -> dict[int, int]:
-        """The flows that lack octets, by number: the time up to which all octets are here, except lost ones."""
-        return {number: flow.sure_ns for number, flow in self._waiting.items()}
+        self._silence = silence = Silence(limits)
+        self.waiting = WaitingFlows(silence.linger_ns)
+        self.pause_ns = silence.least_ns if self.witness is None else min(silence.least_ns, PAUSE_NS)
 
     def problems(self) -> list[tuple[str, str]]:
         """The problems of the capture as a whole: a code and a sentence each."""
         return [*self.patience.problems(), *self.holdings.clocks.problems()]
-
-    def acknowledgments(self, segments: Iterable[Segment]) -> Iterator[Acknowledgment]:
-        """The acknowledgments in these segments, which the table has taken, of flows that are dissected."""
-        for time_ns, _, key, _, ack, flags, _, _ in segments:
-            direction = self.register.directions.get(key)
-            if direction is None or not flags & ACK or not direction.flow.begun or direction.flow.unwanted:
-                continue
-            offset = direction.other.place(ack)
-            if offset is not None:
-                yield time_ns, direction.flow.number, addresses(direction.other.key)[0].text, offset
 
     # ------------------------------------------------------------------ the hot loop
 
@@ -121,26 +100,25 @@ class FlowTable(Part):
             return
         directions = self.register.directions
         now_ns = segments[-1][0]
-        pause_ns = self._pause_ns
-        telling = TELLING_FLAGS
-        segment_cost = SEGMENT_COST
+        pause_ns = self.pause_ns
         recent_octets = 0
         stale_ns = now_ns - pause_ns  # a flow used since then has had no pause; for most this one comparison is enough
-        for time_ns, packet, key, seq, ack, flags, payload, missing in segments:
+        for segment in segments:
+            time_ns, packet, key, seq, ack, flags, payload, missing = segment
             direction = directions.get(key)
             if (
                 direction is None
-                or flags & telling != direction.usual
+                or flags & TELLING_FLAGS != direction.usual
                 or (direction.flow.last_ns < stale_ns and time_ns - direction.flow.last_ns > pause_ns)
             ):
-                self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                self._examine(segment)
                 continue
             flow = direction.flow
             flow.last_ns = time_ns
             flow.last_packet = packet
             if flow.unwanted:
                 if flags & FIN:
-                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    self._examine(segment)
                 continue
             other = direction.other
             seen = other.offset
@@ -153,7 +131,7 @@ class FlowTable(Part):
                 elif other.absent and MODULO - unseen <= WINDOW:
                     seen = other.go_along(ack, MODULO - unseen)
                 else:
-                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    self._examine(segment)
                     continue
             if payload:
                 if (
@@ -165,7 +143,7 @@ class FlowTable(Part):
                     direction.next = (seq + length) % MODULO
                     begin = direction.offset
                     direction.offset = offset = begin + length
-                    recent_octets += length + segment_cost
+                    recent_octets += length + SEGMENT_COST
                     direction.recent.append((begin, payload, time_ns, seen))
                     if offset > direction.recent_until:
                         direction.thin()
@@ -174,10 +152,10 @@ class FlowTable(Part):
                         self._drop(flow)
                 else:
                     if not flow.unwanted:
-                        self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                        self._examine(segment)
                     continue
             elif missing:
-                self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                self._examine(segment)
                 continue
             else:
                 direction.acked_ns = time_ns
@@ -187,7 +165,7 @@ class FlowTable(Part):
                     if flow.closing:
                         self._close_if_over(flow)
                 else:
-                    self._examine((time_ns, packet, key, seq, ack, flags, payload, missing))
+                    self._examine(segment)
         self.pass_time(now_ns, recent_octets, is_last)
 
     def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
@@ -200,18 +178,13 @@ class FlowTable(Part):
         if not is_last:
             return
         if self.holdings.recent_octets > self.limits.recent_octets:
-            self._forget_recent()
+            self.register.forget_recent(self.limits.recent_octets)
         if now_ns >= self._next_sweep:
             self.sweep(now_ns)
 
     def end_batch(self) -> None:
         """All segments of a batch have been taken."""
         self.pass_time(self._now_ns, 0, is_last=True)
-
-    @property
-    def pause_ns(self) -> int:
-        """A flow needs a closer look after a longer pause."""
-        return self._pause_ns
 
     def settled(self, key: bytes) -> FlowDirection | None:
         """The direction with this key, if both directions of its flow are synchronised and in order."""
@@ -234,7 +207,7 @@ class FlowTable(Part):
         old = register.directions.get(key)
         if old is None:
             return True
-        return is_followed(old, isn) and not self._is_left(old.flow, time_ns)
+        return is_followed(old, isn) and not self._silence.is_too_long(old.flow, time_ns)
 
     def add_whole(self, key: bytes, start_ns: int, facts: tuple[int, ...]) -> Flow:
         """Add a connection from SYN to FINs, which was in order; return its flow, which has ended.
@@ -253,8 +226,7 @@ class FlowTable(Part):
     def _examine(self, segment: Segment) -> None:
         """Take a segment that begins, ends or changes something, or that belongs to a flow with waiting segments."""
         self._assign(segment)
-        if self._again:
-            self._take_again()
+        self._take_again()
 
     def _take_again(self) -> None:
         """Take segments again that turned out to belong to another connection."""
@@ -288,13 +260,17 @@ class FlowTable(Part):
         """The direction that takes a segment; its flow may begin with it. None if the segment means nothing yet."""
         time_ns, _, key, _, _, flags, _, _ = segment
         direction = self.register.directions.get(key)
-        if direction is not None and time_ns - direction.flow.last_ns > _LONGEST_WAIT_NS:
-            self._release(direction.flow, time_ns, _LONGEST_WAIT_NS)  # nothing that waits goes with what comes now
+        if (
+            direction is not None
+            and time_ns - direction.flow.last_ns > LONGEST_NS
+            and self.waiting.is_overdue(direction.flow, time_ns)
+        ):
+            self._hurry(direction.flow)  # nothing that waits goes with what comes now
             direction = self.register.directions.get(key)
         if direction is not None:
             if key in self.register.retired:
                 direction = self._of_predecessor(direction, segment) or direction
-            if time_ns - direction.flow.last_ns > self._least_ns and self._is_left(direction.flow, time_ns):
+            if self._silence.is_too_long(direction.flow, time_ns):
                 self._discard(direction.flow, "timeout")
                 direction = None
             elif (direction.pending or direction.other.pending) and has_successor(direction, segment):
@@ -316,10 +292,7 @@ class FlowTable(Part):
         if flow.ended:
             return
         flow.attend()
-        if flow.awaits_octets:
-            self._waiting.setdefault(flow.number, flow)
-        elif self._waiting:
-            self._waiting.pop(flow.number, None)
+        self.waiting.see(flow)
 
     def _gather(self, direction: FlowDirection, segment: Segment) -> None:
         """Gather a segment of a flow that has not begun, or begin the flow."""
@@ -327,7 +300,7 @@ class FlowTable(Part):
         flow = direction.flow
         if payload or not flags & SYN:
             flow.gather(direction, segment)
-            self._waiting[flow.number] = flow
+            self.waiting.see(flow)
         if direction.isn is not None and direction.other.isn is not None:
             self._attempts.tell(flow, time_ns)
             self._begin(flow)
@@ -378,21 +351,21 @@ class FlowTable(Part):
             flow.doubt_reset(direction, segment)
         if (payload or missing) and not flow.unwanted:
             if offset is None or (offset + len(payload) + missing <= direction.offset and other.is_far(ack)):
-                offset, others = self._place_far(direction, segment)
-                if offset is None:
-                    return others
+                far = take_far(direction, segment)
+                if far.successor:
+                    self._retire(flow, time_ns)
+                elif far.offset is None and self.holdings.waiting_octets > self.limits.waiting_octets:
+                    self._shed_all()
+                if far.offset is None:
+                    return far.successor
+                offset = far.offset
             if flow.dissection is None and not self._dissect(flow):
                 return ()
-            if direction.doubtful and time_ns - direction.doubtful[-1][0] >= self.patience.time_ns:
-                direction.trust()
-            if flags & ACK:
-                other.acknowledge(ack, time_ns, packet)
-            direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
+            flow.insert(direction, offset, segment)
         elif flags & ACK and (offset is not None or not other.is_far(ack)):  # else it may belong to another connection
             other.acknowledge(ack, time_ns, packet)
         if flags & FIN and offset is not None:
-            end = direction.end_at(offset + len(payload) + missing)
-            flow.close(direction, end, ack if flags & ACK else None)
+            flow.close(direction, direction.end_at(offset + len(payload) + missing), ack if flags & ACK else None)
         if flow.unwanted or flow.dissection is None:
             if flow.closing:
                 self._close_if_over(flow)
@@ -400,7 +373,8 @@ class FlowTable(Part):
         if direction.waiting or other.waiting:
             flow.advance(direction, time_ns, packet)
             if direction.waiting_octets > self.limits.waiting_octets_per_direction:
-                self._shed(direction, time_ns, packet)
+                while direction.waiting_octets > self.limits.waiting_octets_per_direction * 3 // 4:
+                    flow.give_up_first(time_ns, packet)
             elif self.holdings.waiting_octets > self.limits.waiting_octets:
                 self._shed_all()
                 if flow.unwanted:
@@ -410,30 +384,6 @@ class FlowTable(Part):
         elif flow.closing:
             self._close_if_over(flow)
         return ()
-
-    def _place_far(self, direction: FlowDirection, segment: Segment) -> tuple[int | None, Sequence[Segment]]:
-        """The stream offset of a segment whose numbers are far from all known ones; None to leave it out.
-
-        Beside it the segments of another connection, if the segment proves that one has begun.
-        """
-        flow = direction.flow
-        verdict = judge_far(direction, segment)
-        if verdict.offset is not None and not verdict.confirmed:
-            return verdict.offset, ()
-        direction.doubt(segment)
-        flow.attend()
-        if verdict.offset is None and not verdict.successor:
-            if self.holdings.waiting_octets > self.limits.waiting_octets:
-                self._shed_all()
-            return None, ()
-        for time_ns, packet, _, seq, ack, flags, payload, missing in verdict.confirmed:
-            offset = direction.ahead(seq)
-            direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
-        direction.trust()
-        if verdict.successor:
-            direction.other.trust()
-            self._retire(flow, segment[0])
-        return verdict.offset, verdict.successor
 
     # ------------------------------------------------------------------ beginning
 
@@ -458,9 +408,7 @@ class FlowTable(Part):
             self._retake(separate(direction, seq, ack - 1 if answers else None))
             direction = self._open(key, time_ns, answers)
         if direction.isn is None and not answers:
-            refusal = self._attempts.refusal(direction.other.key, seq)
-            if refusal is not None:
-                self._retake([refusal])
+            self._retake(self._attempts.refusal(direction.other.key, seq))
         direction.flow.synchronise(direction, segment)
         return direction
 
@@ -496,26 +444,19 @@ class FlowTable(Part):
         time_ns, key = segment[0], segment[2]
         predecessor = self.register.retired[key]
         is_over = self.patience.is_over(predecessor.retired_ns, 0, time_ns, direction.flow.count)
-        if is_over or self._is_left(predecessor, time_ns):
+        if is_over or self._silence.is_too_long(predecessor, time_ns):
             self._discard(predecessor, "open")
             return None
         before = predecessor.direction(key)
         return before if is_of_predecessor(before, direction, segment) else None
 
     def _follow(self, direction: FlowDirection, segment: Segment) -> FlowDirection | None:
-        """A segment on the addresses of an ended flow: a late one of that flow, unless its numbers are far away."""
-        time_ns, _, key, seq, _, flags, payload, missing = segment
-        length = 0 if flags & RST else len(payload) + missing
-        if not length and direction.next is not None and 0 <= seq - direction.next <= 1:  # a FIN takes one number
+        """A segment on the addresses of an ended flow: a late one of that flow, or the first one of another flow."""
+        early = begins_behind(direction, segment)
+        if early is None:
             return None
-        if not is_of_another(direction, segment):
-            direction.swallow(seq, length)
-        elif length:
-            early = [one for one in (*direction.doubtful, *direction.other.doubtful) if agree(segment, one)]
-            direction.flow.trust()
-            self._retake(early)
-            return self._open(key, time_ns)
-        return None
+        self._retake(early)
+        return self._open(segment[2], segment[0])
 
     def _open(self, key: bytes, time_ns: int, answers: bool | None = None) -> FlowDirection:
         """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
@@ -536,11 +477,6 @@ class FlowTable(Part):
         flow.dissect(dissection)
         return True
 
-    def may_speak(self, key: bytes) -> bool:
-        """Whether somebody wants the octets of the flow with this key, or may still report its end."""
-        direction = self.register.directions.get(key)
-        return direction is not None and (direction.flow.ended or not direction.flow.unwanted)
-
     # ------------------------------------------------------------------ ending
 
     def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
@@ -552,9 +488,7 @@ class FlowTable(Part):
     def _close_if_over(self, flow: Flow) -> None:
         """End a flow once everything up to its FINs, or its RST, has been delivered."""
         if flow.is_over:
-            if flow.client.waiting or flow.server.waiting:
-                behind = [*flow.client.behind_end(), *flow.server.behind_end()]
-                self._retake(sorted(behind, key=in_capture_order))
+            self._retake(flow.behind_end())
             self._end(flow, flow.closing or "open")
         else:
             self._attend(flow)
@@ -565,12 +499,12 @@ class FlowTable(Part):
             if self._waits is not None:
                 self._waits.end(flow)
             flow.finish(end)
-            self._waiting.pop(flow.number, None)
+            self.waiting.forget(flow)
 
     def _drop(self, flow: Flow) -> None:
         """Forget all of a flow that nobody wants, except its numbers."""
         flow.drop()
-        self._waiting.pop(flow.number, None)
+        self.waiting.forget(flow)
 
     def _discard(self, flow: Flow, end: End) -> None:
         """End a flow and forget it; ``end`` says how, if the wire does not."""
@@ -582,48 +516,14 @@ class FlowTable(Part):
         self._end(flow, flow.closed or end)
         self.register.remove(flow)
 
-    def _is_left(self, flow: Flow, now_ns: int) -> bool:
-        """Whether a flow has been idle for so long that later segments begin another."""
-        return now_ns - flow.last_ns > self._longest_pause_ns(flow)
-
-    def _longest_pause_ns(self, flow: Flow) -> int:
-        """How long a flow may be silent before later segments begin another."""
-        if flow.ended or flow.closing:
-            return self._linger_ns
-        return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
-
-    def _shed(self, direction: FlowDirection, time_ns: int, packet: int) -> None:
-        """Too many octets wait: give up holes until there is room again."""
-        while direction.waiting_octets > self.limits.waiting_octets_per_direction * 3 // 4:
-            direction.flow.give_up_first(time_ns, packet)
-
     def _shed_all(self) -> None:
         """Give up holes until there is room again, first the holes behind which most octets wait."""
-        flows = sorted(self._waiting.values(), key=lambda flow: flow.waiting_octets)
+        flows = sorted(self.waiting.flows, key=lambda flow: flow.waiting_octets)
         while flows and self.holdings.waiting_octets > self.limits.waiting_octets * 3 // 4:
             self._hurry(flows.pop())
         if self.holdings.waiting_octets > self.limits.waiting_octets * 3 // 4:  # segments in doubt are what is left
             for flow in self.register.flows.values():
                 flow.trust()
-
-    def _forget_recent(self) -> None:
-        """Count the octets kept of delivered segments; if they are many, forget those of the flows idle for longest.
-
-        Only flows with segments since the last count are counted again: where there are many flows, most have none.
-        """
-        kept = 0
-        for flow in self.register.flows.values():
-            if flow.last_packet > self._counted_packet:
-                flow.count_recent()
-            kept += flow.recent_octets
-        if kept > self.limits.recent_octets // 2:
-            for flow in sorted(self.register.flows.values(), key=lambda flow: flow.last_packet):
-                if kept <= self.limits.recent_octets // 4:
-                    break
-                kept -= flow.recent_octets
-                flow.forget_recent()
-        self.holdings.recent_octets = kept
-        self._counted_packet = max((flow.last_packet for flow in self.register.flows.values()), default=0)
 
     def sweep(self, now_ns: int) -> None:
         """End idle flows and forget those that are over, some at a time.
@@ -635,11 +535,11 @@ class FlowTable(Part):
             self._sweeping = list(self.register.flows)
         for number in self._sweeping[-_SWEEP_PART:]:
             flow = self.register.flows.get(number)
-            if flow is not None and self._is_left(flow, now_ns):
+            if flow is not None and self._silence.is_too_long(flow, now_ns):
                 self._discard(flow, "timeout")
         del self._sweeping[-_SWEEP_PART:]
         self._take_again()
-        self._let_go(now_ns, _LONGEST_WAIT_NS)
+        self._let_go(now_ns)
 
     def settle(self, now_ns: int) -> None:
         """It is ``now_ns``, and no packet comes: end idle flows, and give up octets that do not come."""
@@ -648,27 +548,12 @@ class FlowTable(Part):
         if now_ns >= self._next_sweep:
             self.sweep(now_ns)
 
-    def _let_go(self, now_ns: int, longest_ns: int) -> None:
+    def _let_go(self, now_ns: int, longest_ns: int = LONGEST_NS) -> None:
         """Let nothing wait for longer than ``longest_ns``, except for what the network lost."""
-        for flow in list(self._waiting.values()):
-            self._release(flow, now_ns, longest_ns)
+        for flow in self.waiting.flows:
+            if self.waiting.is_overdue(flow, now_ns, longest_ns):
+                self._hurry(flow)
         self._take_again()
-
-    def _release(self, flow: Flow, now_ns: int, longest_ns: int) -> None:
-        """Let no segment of a flow wait for longer than that, except for what the network lost."""
-        if flow.number in self._waiting and now_ns - flow.since_ns > self._longest_wait_ns(flow, longest_ns):
-            self._hurry(flow)
-
-    def _longest_wait_ns(self, flow: Flow, longest_ns: int) -> int:
-        """How long segments of a flow wait, if those that wait for octets which were received wait ``longest_ns``.
-
-        After a RST, segments wait as long as a flow lingers. By then it is known whether the RST counts, and so
-        whether the network or the capture lost octets. Two losses in a row can make TCP wait for seconds before it
-        sends octets again.
-        """
-        if flow.was_reset:
-            return max(longest_ns, self._linger_ns)
-        return _LONGEST_WAIT_NS if flow.awaits_network else longest_ns
 
     def _hurry(self, flow: Flow) -> None:
         """Let nothing of a flow wait any longer, though segments may follow."""
@@ -691,20 +576,18 @@ class FlowTable(Part):
     @property
     def over_ns(self) -> int:
         """The time from which on no segment belongs to a known flow."""
-        return max(
-            (flow.last_ns + self._longest_pause_ns(flow) + 1 for flow in self.register.flows.values()), default=0
-        )
+        flows = self.register.flows.values()
+        return max((flow.last_ns + self._silence.longest_ns(flow) + 1 for flow in flows), default=0)
 
     def snapshot(self, save: Callable[[FlowDissection], bytes]) -> bytes:
         """The state of the table between two calls of :meth:`take`, for :meth:`restore`.
 
         ``save`` makes a snapshot of a dissection.
         """
-        self._saved_waiting = list(self._waiting)
         for flow in self.register.flows.values():
             flow.save(save)
         octets = save_part(_KIND, self)
-        self._clear_saved()
+        self.register.clear_saved()
         return octets
 
     def restore(self, octets: bytes, load: Callable[[bytes], FlowDissection]) -> None:
@@ -716,22 +599,16 @@ class FlowTable(Part):
         load_part(_KIND, octets, self)
         for flow in self.register.flows.values():
             flow.resume(load)
-        self._clear_saved()
-
-    def _clear_saved(self) -> None:
-        self._saved_waiting = []
         self.register.clear_saved()
 
     def after_load(self) -> None:
         """Find the waiting flows of a snapshot by their numbers."""
-        try:
-            self._waiting = {number: self.register.flows[number] for number in self._saved_waiting}
-        except KeyError as error:
-            raise SnapshotError(f"not a snapshot of flows: there is no flow {error}") from error
+        self.waiting.find(self.register.flows)
 
     def open_flows(self, now_ns: int) -> list[int]:
         """The numbers of the flows that may still get segments at ``now_ns``."""
-        return [n for n, flow in self.register.flows.items() if not flow.ended and not self._is_left(flow, now_ns)]
+        flows = self.register.flows.values()
+        return [flow.number for flow in flows if not (flow.ended or self._silence.is_too_long(flow, now_ns))]
 
     def finish(self, now_ns: int | None = None) -> None:
         """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
@@ -741,14 +618,10 @@ class FlowTable(Part):
         while self.register.flows:  # a flow that was two connections leaves another
             for flow in list(self.register.flows.values()):
                 if not flow.ended:
-                    self._discard(flow, "timeout" if self._is_left(flow, self._now_ns) else "open")
+                    self._discard(flow, "timeout" if self._silence.is_too_long(flow, self._now_ns) else "open")
             self.forget()  # nothing more is to be said of these
             self._take_again()
 
     def forget(self) -> None:
         """Forget all flows without a word, and leave no cycles of them."""
         self.register.forget()
-
-
-def _nanoseconds(seconds: float) -> int:
-    return int(min(seconds, _LONGEST_SECONDS) * 1e9)

@@ -13,23 +13,52 @@ packet, so one packet proves little:
   belong to a connection whose SYNs the capture lacks.
 - A segment on the addresses of a connection that is over is late, unless its numbers are far.
 
-The functions here decide and change nothing, except that :func:`separate` takes segments out of the old flow. The
-table of flows acts on what they return.
+The functions here decide. They change no flow, but for the segments that it holds: they take out or forget those of
+another connection. The table of flows acts on what they return.
 """
 
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-from zmtpsniff.net.flow import FlowDirection
+from zmtpsniff.net.flow import Flow, FlowDirection
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import MODULO, WINDOW, distance
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
 
 _FASTEST = 2  # octets a nanosecond: no network sends faster
 _LARGEST_HOLE = 1 << 30  # octets: numbers that are further ahead belong to another connection
+_LONGEST_SECONDS = 1e9
 _STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send when another follows it
 
 in_capture_order = itemgetter(1)  # the packet number of a segment
+
+
+class Silence:
+    """How long flows may be silent before later segments on their addresses begin others."""
+
+    def __init__(self, limits: FlowLimits) -> None:
+        """Within ``limits``."""
+        self.linger_ns = _nanoseconds(limits.linger_seconds)
+        self._idle_ns = _nanoseconds(limits.idle_seconds)
+        self._idle_unknown_ns = min(self._idle_ns, _nanoseconds(limits.idle_seconds_unknown))
+        self.least_ns = min(self.linger_ns, self._idle_unknown_ns)
+        """No flow is over after a shorter silence."""
+
+    def longest_ns(self, flow: Flow) -> int:
+        """How long a flow may be silent."""
+        if flow.ended or flow.closing:
+            return self.linger_ns
+        return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
+
+    def is_too_long(self, flow: Flow, now_ns: int) -> bool:
+        """Whether a flow has been silent for so long that segments at ``now_ns`` begin another."""
+        silent_ns = now_ns - flow.last_ns
+        return silent_ns > self.least_ns and silent_ns > self.longest_ns(flow)
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(min(seconds, _LONGEST_SECONDS) * 1e9)
 
 
 class Succession(NamedTuple):
@@ -42,7 +71,7 @@ class Succession(NamedTuple):
 class FarSegment(NamedTuple):
     """The verdict on a segment whose numbers are far from all known ones."""
 
-    offset: int | None = None  # where it stands in its stream
+    offset: int | None = None  # where it stands in its stream; None to leave it out
     confirmed: Sequence[Segment] = ()  # doubtful segments that stand behind the same hole
     successor: Sequence[Segment] = ()  # the segments of another connection; empty if nothing proves one
 
@@ -173,7 +202,47 @@ def is_followed(direction: FlowDirection, isn: int) -> bool:
     return not any(one.pending or one.doubtful for one in (direction, direction.other))
 
 
-def judge_far(direction: FlowDirection, segment: Segment) -> FarSegment:
+def begins_behind(direction: FlowDirection, segment: Segment) -> list[Segment] | None:
+    """The doubtful segments of another connection that begins on the addresses of an ended flow with this segment.
+
+    None if the segment is a late one of that flow: its numbers are not far away.
+    """
+    _, _, _, seq, _, flags, payload, missing = segment
+    length = 0 if flags & RST else len(payload) + missing
+    if not length and direction.next is not None and 0 <= seq - direction.next <= 1:  # a FIN takes one number
+        return None
+    if not is_of_another(direction, segment):
+        direction.swallow(seq, length)
+        return None
+    if not length:
+        return None
+    early = [one for one in (*direction.doubtful, *direction.other.doubtful) if agree(segment, one)]
+    direction.flow.trust()
+    return early
+
+
+def take_far(direction: FlowDirection, segment: Segment) -> FarSegment:
+    """Say where a segment belongs whose numbers are far from all known ones, and keep it if nobody knows that yet.
+
+    Doubtful segments that it confirms are inserted into the stream; segments of another connection are given up.
+    """
+    verdict = _judge_far(direction, segment)
+    if verdict.offset is not None and not verdict.confirmed:
+        return verdict
+    direction.doubt(segment)
+    direction.flow.attend()
+    if verdict.offset is None and not verdict.successor:
+        return verdict
+    for time_ns, packet, _, seq, ack, flags, payload, missing in verdict.confirmed:
+        offset = direction.ahead(seq)
+        direction.insert(offset, payload, missing, time_ns, packet, ack if flags & ACK else None)
+    direction.trust()
+    if verdict.successor:
+        direction.other.trust()
+    return verdict
+
+
+def _judge_far(direction: FlowDirection, segment: Segment) -> FarSegment:
     """Say where a segment belongs whose numbers are far from all known ones.
 
     It may stand behind a large hole, or belong to another connection. Only two segments that agree prove anything but

@@ -138,7 +138,7 @@ class Connections:
     @property
     def horizons(self) -> dict[int, int]:
         """The flows that lack octets, by number: the time up to which all octets are here."""
-        return self._engine.flows.horizons
+        return self._engine.flows.waiting.horizons
 
     @property
     def over_ns(self) -> int:
