@@ -21,10 +21,11 @@ from dissectors.snapshots import LATER, Live, Part, quick
 from dissectors.zmtp import ending, evidence, sockets, upgrade, wire
 from dissectors.zmtp.agreement import Agreement, agree, agree_zws
 from dissectors.zmtp.curve import Boxes, Curve
-from dissectors.zmtp.half import Finding, Half, Turn
+from dissectors.zmtp.half import Half
 from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
+from dissectors.zmtp.pair import Finding, Turns
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.security import Security
 
@@ -98,7 +99,7 @@ class ZmtpConnection(Part):
     _refusal: tuple[Side, str, str] | None = None  # a side that does not speak ZMTP, the problem and its detail
     _midstream: MidStream | None = None  # there while a side is searched for frames
     _is_news: Live[bool] = False  # frames were found in a side that has no greeting
-    turns: Live[list[Turn]] = field(default_factory=list)  # the last one reads, and those before it wait
+    turns: Live[Turns] = field(default_factory=Turns)
     _over: Live[bool] = False  # no more octets will come
     _not_seen: bool = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
     _agreed: bool = False  # the greetings of both sides have been compared
@@ -142,27 +143,13 @@ class ZmtpConnection(Part):
     def _other(self, half: Half) -> Half:
         return self.server if half is self.client else self.client
 
-    # ------------------------------------------------------------------ whose turn it is
-
-    def settle(self) -> None:
-        """Let the halves read whose turn it is, until none can."""
-        turns = self.turns
-        while turns:
-            one = turns[-1]
-            one.go_on()
-            if turns[-1] is one:
-                turns.pop()
+    # ------------------------------------------------------------------ what a side has found out
 
     def wake(self, half: Half) -> None:
         """``half`` may get further, because of something else than octets."""
         half.hear()
-        turns = self.turns
-        if half.buffer.held and half not in turns:
-            turns.append(half)
-            if len(turns) == 1:
-                self.settle()
-
-    # ------------------------------------------------------------------ what a side has found out
+        if half.buffer.held:
+            self.turns.wake(half)
 
     def take(self, half: Half, finding: Finding) -> None:
         """Draw the conclusions from what ``half`` has found out."""
@@ -310,7 +297,7 @@ class ZmtpConnection(Part):
         if not self._is_news or any(isinstance(one, Merge) for one in self.turns):
             return
         self._is_news = False
-        self.turns.append(Merge(self, half, out, begin, len(out)))
+        self.turns.add(Merge(self, half, out, begin, len(out)))
         self._other(half).search_now()
 
     # ------------------------------------------------------------------ what both halves agree on

@@ -12,15 +12,13 @@ something else (:mod:`dissectors.zmtp.evidence`). In `frames` it reads frames of
 (:mod:`dissectors.zmtp.framing`). In `messages` it reads frames inside WebSocket (:mod:`dissectors.zmtp.websocket`). In
 `search` it looks for its place (:mod:`dissectors.zmtp.lost`).
 
-A side may find out something that matters to the other side, or to the connection. It reports that to the pair, and
-the pair decides what follows. Then it may be the other side's turn. A half reads only in its turn: it holds what is
-left of its octets, and goes on when its turn comes again (:class:`Pair`). In `frames` and `messages` a side finds out
-nothing of that kind. So there :meth:`Half.feed` calls the reader and asks nobody.
+A half reports to the pair what matters to the other side, or to the connection, and reads in its turn
+(:mod:`dissectors.zmtp.pair`). In `frames` and `messages` a side finds out nothing of that kind. So there
+:meth:`Half.feed` calls the reader and asks nobody.
 """
 
-from collections import deque
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal
 
 from dissectors.events import UNBOUNDED, AnyEvent, Octets, Side
 from dissectors.snapshots import LATER, Live, Part, SnapshotError, quick
@@ -32,6 +30,7 @@ from dissectors.zmtp.journal import Journal, Moment, Tally
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.lost import Found, LostPlace, Repetition
 from dissectors.zmtp.opening import Fact, Opening
+from dissectors.zmtp.pair import Pair
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.search import Search, Segment
 from dissectors.zmtp.security import Security
@@ -39,56 +38,6 @@ from dissectors.zmtp.session import Session
 from dissectors.zmtp.websocket import WebSocketReader
 
 Stage = Literal["opening", "unproven", "frames", "messages", "search", "over"]
-
-Finding = Fact | Literal["silence", "evidence", "illegal", "lost", "hopeless"]
-"""A finding of a side for the pair: one of its opening, or
-
-    silence     nothing more will be known of what it says about versions
-    evidence    more frames of what may be ZMTP 1.0 have come
-    illegal     what comes now is none
-    lost        octets of its greeting are missing
-    hopeless    no frames are found in as much as is searched
-"""
-
-
-class Pair(Protocol):
-    """Both sides of a connection, as one of them sees them.
-
-    The pair keeps a stack of turns, `turns`. The half on its top reads. The pair puts a half that has octets waiting on
-    the top to wake it, and a half leaves the top when it waits for more octets. So each half is entered once, and reads
-    on where it was.
-    """
-
-    turns: list["Turn"]
-
-    def settle(self) -> None:
-        """Let the halves read whose turn it is, until none can."""
-
-    def wake(self, half: "Half") -> None:
-        """``half`` may get further, because of something else than octets."""
-
-    def take(self, half: "Half", finding: Finding) -> None:
-        """Draw the conclusions from what ``half`` has found out."""
-
-    def refuse(self, half: "Half", code: str, detail: str) -> None:
-        """The octets of ``half`` are not ZMTP. If there is a ``detail``, the problem says how that shows."""
-
-    def found(self, half: "Half", skipped: int) -> None:
-        """Frames were found in ``half``, after ``skipped`` octets; the capture lacks the start of the stream."""
-
-    def read_again(self, half: "Half", out: list[AnyEvent], begin: int) -> None:
-        """``half`` has read the octets in which frames were found. Their events are in ``out`` from ``begin`` on."""
-
-    def believes(self, half: "Half", octets: bytes, found: Discovery) -> bool:
-        """Whether the chain of frames in ``octets`` is ZMTP, on a connection that is not known to be."""
-        ...
-
-
-class Turn(Protocol):
-    """One entry of the stack of turns."""
-
-    def go_on(self) -> None:
-        """Use this turn."""
 
 
 def _pass_over(data: bytes, position: int) -> int:
@@ -100,7 +49,7 @@ def _pass_over(data: bytes, position: int) -> int:
 class Half(Part):
     """The octets of one side."""
 
-    _pair: Live["Pair"]
+    _pair: Live[Pair["Half"]]
     side: Live[Side]
     journal: Journal
     buffer: Buffer
@@ -113,11 +62,10 @@ class Half(Part):
     _read: Live[Read] = LATER  # takes the octets that come
     _part: Live[Read] = LATER  # takes octets in its turn
     _again: Live[Repetition | None] = None
-    _turns: Live[list["Turn"]] = LATER  # of the pair
 
     @classmethod
     def begin(
-        cls, pair: "Pair", journal: Journal, side: Side, security: Security, limits: Limits, from_start: bool,
+        cls, pair: Pair["Half"], journal: Journal, side: Side, security: Security, limits: Limits, from_start: bool,
         forced: int | None,
     ) -> "Half":  # fmt: skip
         """A half that reads what ``side`` sends; ``from_start`` if its first octets are the first of its stream.
@@ -132,7 +80,6 @@ class Half(Part):
     def __post_init__(self) -> None:
         """Read the opening first."""
         self._read, self._part = self._enter, self._read_opening
-        self._turns = self._pair.turns
 
     def _pass_to(self, stage: Stage) -> None:
         """The part of this stage takes the octets from now on."""
@@ -179,40 +126,35 @@ class Half(Part):
             self._enter(data, reached)
 
     def _feed_behind(self, data: bytes, moment: Moment) -> None:
-        """Take octets behind those that wait."""
-        buffer = self.buffer
-        self._note_segment(moment)
-        self.journal.go_to(moment)
+        """Take octets behind those that wait. A search for frames in them needs the facts of each segment."""
+        buffer, journal = self.buffer, self.journal
+        if self.lost is not None:
+            self.lost.segment(buffer.held, moment)
+        elif self.opening.state == "perhaps start":
+            early = self.opening.segments
+            if not early:
+                early.append(Segment(0, *journal.moment()))
+            early.append(Segment(buffer.held, *moment))
+        journal.go_to(moment)
         buffer.octets += len(data)
         whole = buffer.add(data)
         if whole is not None:
             self._enter(whole, 0)
-
-    def _note_segment(self, moment: Moment) -> None:
-        """Note the segment that begins after the octets that wait: a search for frames in them needs its facts."""
-        held = self.buffer.held
-        if self.lost is not None:
-            self.lost.segment(held, moment)
-        elif self.opening.state == "perhaps start":
-            journal, early = self.journal, self.opening.segments
-            if not early:
-                early.append(Segment(0, *journal.moment()))
-            early.append(Segment(held, *moment))
 
     def _enter(self, data: bytes, position: int) -> int:
         """Read in this half's turn, which begins here, unless it has begun. Returns where the octets end.
 
         The part whose turn it is takes octets, then the part that follows it, until one waits. Then the rest waits.
         """
-        buffer, turns, end = self.buffer, self._turns, len(data)
-        is_new = not turns or turns[-1] is not self
+        buffer, turns, end = self.buffer, self._pair.turns, len(data)
+        is_new = not turns.is_of(self)
         if is_new:
-            turns.append(self)
+            turns.add(self)
         if buffer.held:
             buffer.clear()
         while position < end:
             buffer.need = 1
-            if turns[-1] is not self:
+            if not turns.is_of(self):
                 break
             reader = self.reader
             if reader is not None and reader.failure is not None:
@@ -230,20 +172,15 @@ class Half(Part):
             if len(turns) == 1 and self._again is None:
                 turns.clear()  # nearly always the other side has nothing to read
             else:
-                self._pair.settle()
+                turns.settle()
         return end
-
-    @property
-    def _reads(self) -> bool:
-        """Whether it is the turn of this half."""
-        turns = self._turns
-        return bool(turns) and turns[-1] is self
 
     def go_on(self) -> None:
         """Read on in this half's turn: first the octets that wait, then those that were searched."""
-        if self.buffer.held and self._reads:
+        turns = self._pair.turns
+        if self.buffer.held and turns.is_of(self):
             self._enter(self.buffer.content, 0)
-        while self._again is not None and self._reads:
+        while self._again is not None and turns.is_of(self):
             self._read_piece(self._again)
 
     def hear(self) -> None:
@@ -260,7 +197,7 @@ class Half(Part):
         reader, session = self.reader, self.session
         if self.stage != "frames" or not isinstance(reader, FrameReader) or reader.body is not None:
             return None
-        if reader.framing != 2 or reader.failure is not None or self._again is not None or self._turns:
+        if reader.framing != 2 or reader.failure is not None or self._again is not None or self._pair.turns:
             return None
         if not (session.look() if session.plain is None else session.plain):
             return None
@@ -342,8 +279,7 @@ class Half(Part):
     def absent(self, time_ns: int, packet: int) -> None:
         """The capture has no packet of this side so far, though the other side answers it. Some may still come."""
         if not (self.buffer.octets or self.stopped or self.is_absent):
-            self.journal.time_ns = time_ns
-            self.journal.packet = packet
+            self.journal.go_on_at(time_ns, packet)
             self.opening.miss()
             if self.lost is not None:
                 self.lost = None
@@ -370,7 +306,7 @@ class Half(Part):
             if fact == "messages":
                 return self._begin_messages(data, position)
             self._react(fact)
-            if position == len(data) or self.stage != "opening" or not self._reads:
+            if position == len(data) or self.stage != "opening" or not self._pair.turns.is_of(self):
                 break
             self.buffer.need = 1
             position = opening.read(data, position)
@@ -484,8 +420,8 @@ class Half(Part):
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
         journal, buffer = self.journal, self.buffer
         self.search_now(length if cut else 0, before_gap=True)
-        since_ns, journal.time_ns = journal.time_ns, time_ns
-        journal.packet = packet
+        since_ns = journal.time_ns
+        journal.go_on_at(time_ns, packet)
         offset = buffer.octets
         buffer.octets += length
         if self.stopped:
@@ -503,8 +439,7 @@ class Half(Part):
         So no body is certain to continue after them, and a search for frames begins.
         """
         self.search_now(before_gap=True)
-        self.journal.time_ns = time_ns
-        self.journal.packet = packet
+        self.journal.go_on_at(time_ns, packet)
         if self.stopped:
             return
         self.journal.problem(code, f"{detail}, at stream offset {self.buffer.octets}")
@@ -606,9 +541,8 @@ class Half(Part):
         _, journal.time_ns, journal.packet, _, _ = pieces[0]
         self._report_found(skipped)
         if self._again is None:
-            self._again = Repetition(deque(pieces), place)
-        else:
-            self._again.pieces.extendleft(reversed(pieces))
+            self._again = Repetition(place)
+        self._again.pieces.extendleft(reversed(pieces))
 
     def _read_piece(self, again: Repetition) -> None:
         """Read the next piece of what was searched; behind the last one go back to the place in the stream."""

@@ -45,6 +45,10 @@ class Journal(Part, gc=False):
         """Write what comes now as if that was read last."""
         self.time_ns, self.packet, self.begin, self.seen = moment
 
+    def go_on_at(self, time_ns: int, packet: int) -> None:
+        """Write what comes now as of this packet, from the place in the stream that has been reached."""
+        self.time_ns, self.packet = time_ns, packet
+
     @property
     def tally(self) -> "Tally":
         """How many messages were counted."""

@@ -13,6 +13,7 @@ from collections import deque
 from typing import NamedTuple
 
 import msgspec
+from msgspec import field
 
 from dissectors.events import AnyEvent
 from dissectors.snapshots import Live, Part
@@ -38,8 +39,8 @@ class Found(NamedTuple):
 class Repetition(msgspec.Struct, eq=False):
     """Octets that were searched and are read again."""
 
-    pieces: deque[Piece]
     place: Moment  # of the octets read last before
+    pieces: deque[Piece] = field(default_factory=deque)
     out: list[AnyEvent] | None = None  # takes the events
     begin: int = 0  # the number of events before them there
 

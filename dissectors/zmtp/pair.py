@@ -1,0 +1,108 @@
+"""Both sides of a connection, as one of them sees them: whose turn it is to read, and who draws conclusions.
+
+A side may find out something that matters to the other side, or to the connection. It reports that to the pair, and
+the pair decides what follows. Then it may be the other side's turn. A side reads only in its turn: it holds what is
+left of its octets, and goes on when its turn comes again.
+"""
+
+from collections.abc import Iterator
+from typing import Literal, Protocol, TypeVar
+
+from dissectors.events import AnyEvent
+from dissectors.zmtp.opening import Fact
+from dissectors.zmtp.resync import Discovery
+
+Finding = (
+    Fact
+    | Literal[
+        "silence",  # nothing more will be known of what the side says about versions
+        "evidence",  # more frames of what may be ZMTP 1.0 have come
+        "illegal",  # what comes now is none
+        "lost",  # octets of its greeting are missing
+        "hopeless",  # no frames are found in as much as is searched
+    ]
+)
+"""A finding of a side for the pair: one of its opening, or another one."""
+
+
+class Turn(Protocol):
+    """One entry of the stack of turns."""
+
+    def go_on(self) -> None:
+        """Use this turn."""
+
+
+class Turns:
+    """The stack of turns: its top reads, and those below wait.
+
+    To wake a side that has octets waiting, it is put on the top. It leaves the top when it waits for more octets. So
+    each side is entered once, and reads on where it was.
+    """
+
+    def __init__(self) -> None:
+        """Begin without turns."""
+        self._stack: list[Turn] = []
+
+    def __len__(self) -> int:
+        """The number of turns."""
+        return len(self._stack)
+
+    def __iter__(self) -> Iterator[Turn]:
+        """The turns, the top last."""
+        return iter(self._stack)
+
+    def is_of(self, one: Turn) -> bool:
+        """Whether it is the turn of ``one``."""
+        return bool(self._stack) and self._stack[-1] is one
+
+    def add(self, one: Turn) -> None:
+        """It is the turn of ``one`` now."""
+        self._stack.append(one)
+
+    def clear(self) -> None:
+        """Nobody has anything to read."""
+        self._stack.clear()
+
+    def wake(self, one: Turn) -> None:
+        """Let ``one`` read when those that read now have come to an end, at once if there are none."""
+        if one not in self._stack:
+            self._stack.append(one)
+            if len(self._stack) == 1:
+                self.settle()
+
+    def settle(self) -> None:
+        """Let those go on whose turn it is, until none can."""
+        stack = self._stack
+        while stack:
+            one = stack[-1]
+            one.go_on()
+            if stack[-1] is one:
+                stack.pop()
+
+
+H = TypeVar("H", contravariant=True)
+
+
+class Pair(Protocol[H]):
+    """Both sides, of class ``H``, as one of them sees them."""
+
+    turns: Turns
+
+    def wake(self, half: H) -> None:
+        """``half`` may get further, because of something else than octets."""
+
+    def take(self, half: H, finding: Finding) -> None:
+        """Draw the conclusions from what ``half`` has found out."""
+
+    def refuse(self, half: H, code: str, detail: str) -> None:
+        """The octets of ``half`` are not ZMTP. If there is a ``detail``, the problem says how that shows."""
+
+    def found(self, half: H, skipped: int) -> None:
+        """Frames were found in ``half``, after ``skipped`` octets; the capture lacks the start of the stream."""
+
+    def read_again(self, half: H, out: list[AnyEvent], begin: int) -> None:
+        """``half`` has read the octets in which frames were found. Their events are in ``out`` from ``begin`` on."""
+
+    def believes(self, half: H, octets: bytes, found: Discovery) -> bool:
+        """Whether the chain of frames in ``octets`` is ZMTP, on a connection that is not known to be."""
+        ...
