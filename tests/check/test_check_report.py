@@ -14,6 +14,7 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Command, Hidden, Message
 from tests.support.check_program import check
 from tests.support.examples import crossed, sampled
+from tests.support.golden import hold
 from tests.support.paths import PROJECT
 from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.formats import FORMATS, make_report
@@ -47,11 +48,7 @@ def test_output_is_as_expected(expected: str, arguments: str, status: int, reque
     utc = [] if "--init" in arguments or "--baseline" in arguments else ["--utc"]
     done = check(*arguments.split(), *utc)
     assert (done.status, done.err) == (status, "")
-    path = GOLDEN / expected
-    if request.config.getoption("--renew-golden"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(done.out, encoding="utf-8")
-    assert done.out == path.read_text(encoding="utf-8")
+    hold(request, GOLDEN / expected, done.out)
 
 
 def test_no_expected_file_is_left_over() -> None:

@@ -14,6 +14,7 @@ import jsonschema
 import pytest
 
 from tests.support.examples import sampled
+from tests.support.golden import hold
 from tests.support.interrupts import interrupt_at_end
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
@@ -70,11 +71,7 @@ def test_output_is_as_expected(expected: str, captures: str, options: str, reque
         done = run(*arguments, cwd=FIXTURES, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert options != "ascii" or done.stdout.isascii()
-    path = GOLDEN / expected
-    if request.config.getoption("--renew-golden"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(done.stdout, encoding="utf-8")
-    assert done.stdout == path.read_text(encoding="utf-8")
+    hold(request, GOLDEN / expected, done.stdout)
 
 
 def test_no_expected_file_is_left_over() -> None:

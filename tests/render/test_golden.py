@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.support.golden import hold
 from tests.support.paths import FIXTURES
 from zmtpsniff.cli.main import cli
 from zmtpsniff.render import FORMATS
@@ -103,12 +104,7 @@ def _run(captures: str, options: str) -> bytes:
 
 @pytest.mark.parametrize(("expected", "captures", "options"), CASES, ids=[case[0] for case in CASES])
 def test_output_is_as_expected(expected: str, captures: str, options: str, request: pytest.FixtureRequest) -> None:
-    output = _run(captures, options)
-    path = GOLDEN / expected
-    if request.config.getoption("--renew-golden"):
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(output)
-    assert output.decode() == path.read_text(encoding="utf-8")
+    hold(request, GOLDEN / expected, _run(captures, options).decode())
 
 
 def test_no_expected_file_is_left_over() -> None:

@@ -16,6 +16,7 @@ from lxml import html
 
 from tests.report.made_up_results import BEGIN, HOSTILE, HOUR, MS, results
 from tests.support.browser import CHROMIUM, MISSING, OpenedPage, open_page
+from tests.support.golden import hold
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.page import page as make_page
 from zmtpsniff.report.results import ReportPair, ReportSocket, ReportTimeline, ReportTotal, Results
@@ -51,9 +52,7 @@ def test_terminal(request: pytest.FixtureRequest) -> None:
     stream = StringIO()
     draw(results(), stream, "never", width=110)
     text = stream.getvalue()
-    if request.config.getoption("--renew-golden"):
-        GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text()
+    hold(request, GOLDEN, text)
     assert "\x1b" not in text
 
 

@@ -11,6 +11,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zm
 duckdb = pytest.importorskip("duckdb")
 
 from tests.spark.local_job import local_session, take
+from tests.support.golden import hold
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.shown_commands import blocks
 from zmtpsniff.spark.report.vantage import views
@@ -74,9 +75,7 @@ def test_the_page_has_the_answers(tables: Path, request: pytest.FixtureRequest) 
         before, after = page.split(f"```sql\n{one}```\n\n```text\n")
         _, rest = after.split("```", 1)
         page = f"{before}```sql\n{one}```\n\n```text\n{answer}```{rest}"
-    if request.config.getoption("--renew-golden"):
-        PAGE.write_text(page)
-    assert PAGE.read_text() == page
+    hold(request, PAGE, page)
 
 
 @pytest.fixture(name="answers")
