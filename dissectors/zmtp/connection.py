@@ -25,7 +25,7 @@ from dissectors.zmtp.half import Half
 from dissectors.zmtp.journal import Journal, in_causal_order
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.midstream import MidStream
-from dissectors.zmtp.pair import Finding, Turns
+from dissectors.zmtp.pair import Finding, ReadingTurns
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.security import Security
 
@@ -99,7 +99,7 @@ class ZmtpConnection(Part):
     _refusal: tuple[Side, str, str] | None = None  # a side that does not speak ZMTP, the problem and its detail
     _midstream: MidStream | None = None  # there while a side is searched for frames
     _is_news: Live[bool] = False  # frames were found in a side that has no greeting
-    turns: Live[Turns] = field(default_factory=Turns)
+    turns: Live[ReadingTurns] = field(default_factory=ReadingTurns)
     _over: Live[bool] = False  # no more octets will come
     _not_seen: bool = False  # octets of a greeting are missing: an incomplete handshake accuses nobody
     _agreed: bool = False  # the greetings of both sides have been compared

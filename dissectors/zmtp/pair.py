@@ -32,7 +32,7 @@ class Turn(Protocol):
         """Use this turn."""
 
 
-class Turns:
+class ReadingTurns:
     """The stack of turns: its top reads, and those below wait.
 
     To wake a side that has octets waiting, it is put on the top. It leaves the top when it waits for more octets. So
@@ -60,7 +60,7 @@ class Turns:
         self._stack.append(one)
 
     def clear(self) -> None:
-        """Nobody has anything to read."""
+        """Drop all turns: neither side has octets to read."""
         self._stack.clear()
 
     def wake(self, one: Turn) -> None:
@@ -71,7 +71,7 @@ class Turns:
                 self.settle()
 
     def settle(self) -> None:
-        """Let those go on whose turn it is, until none can."""
+        """Use one turn after the other, from the top, until the stack is empty."""
         stack = self._stack
         while stack:
             one = stack[-1]
@@ -86,7 +86,7 @@ H = TypeVar("H", contravariant=True)
 class Pair(Protocol[H]):
     """Both sides, of class ``H``, as one of them sees them."""
 
-    turns: Turns
+    turns: ReadingTurns
 
     def wake(self, half: H) -> None:
         """``half`` may get further, because of something else than octets."""

@@ -17,7 +17,7 @@ from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience
 from zmtpsniff.net.flow_dissection import End, FlowDissection
 from zmtpsniff.net.flow_register import FlowRegister
 from zmtpsniff.net.lifetime import (
-    Silence,
+    SilenceLimits,
     begins_another,
     begins_behind,
     has_successor,
@@ -73,7 +73,7 @@ class FlowTable(Part):
     waiting: WaitingFlows = LATER
     _attempts: Live[AttemptLog] = LATER
     _waits: Live[WaitWatch | None] = None
-    _silence: Live[Silence] = LATER
+    _silence: Live[SilenceLimits] = LATER
     _again: Live[deque[Segment]] = field(default_factory=deque)  # segments that turned out to be of another connection
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class FlowTable(Part):
         self.holdings, self.patience = commons.holdings, commons.patience
         self._attempts = AttemptLog(self.notify, self.witness)
         self._waits = None if self.witness is None else WaitWatch(self.witness)
-        self._silence = silence = Silence(limits)
+        self._silence = silence = SilenceLimits(limits)
         self.waiting = WaitingFlows(silence.linger_ns)
         self.pause_ns = silence.least_ns if self.witness is None else min(silence.least_ns, PAUSE_NS)
 

@@ -34,7 +34,7 @@ _STILL_SENT = 1 << 16  # octets beyond the known ones that a flow may still send
 in_capture_order = itemgetter(1)  # the packet number of a segment
 
 
-class Silence:
+class SilenceLimits:
     """How long flows may be silent before later segments on their addresses begin others."""
 
     def __init__(self, limits: FlowLimits) -> None:
