@@ -14,11 +14,11 @@ from dissectors.zmtp.curve_keys import format_key
 from tests.support import runner
 from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES, PROJECT
-from tests.support.saved_files import read
+from tests.support.saved_files import without_keys
 from tests.support.settings import RELATIONS
 from tests.world.conversation import Conversation, Piece
 from tests.world.network import packets, segments
-from tests.world.tap import Packets, save
+from tests.world.tap import Packets
 from zmtpsniff.engine.sniffer import Sniffer
 
 CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
@@ -47,11 +47,7 @@ def of(found: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 @pytest.fixture
 def apart(tmp_path: Path) -> tuple[Path, Path]:
     """The capture without its keys, and a file with these."""
-    given, source = read(CAPTURE)
-    capture, keys = tmp_path / "capture.pcap", tmp_path / "keys"
-    save(capture, given)
-    keys.write_text("\n".join(source.key_lines) + "\n")
-    return capture, keys
+    return without_keys(CAPTURE, tmp_path)
 
 
 @pytest.fixture

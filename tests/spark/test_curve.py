@@ -9,10 +9,9 @@ from dissectors.zmtp.curve import Curve as Opener
 from dissectors.zmtp.curve_keys import KeyRing
 from tests.support.curve_octets import Curve
 from tests.support.paths import FIXTURES
-from tests.support.saved_files import read
+from tests.support.saved_files import without_keys
 from tests.world.conversation import Conversation, Piece
 from tests.world.network import packets, segments
-from tests.world.tap import save
 from zmtpsniff.engine.key_file import read_keys
 from zmtpsniff.net.packets import HeaderDecoder
 
@@ -36,11 +35,7 @@ def frames(path: Path, options: Options) -> list[object]:
 @pytest.fixture
 def apart(tmp_path: Path) -> tuple[Path, Path]:
     """The capture without its keys, and a file with these."""
-    given, source = read(CAPTURE)
-    capture, keys = tmp_path / "capture.pcap", tmp_path / "keys"
-    save(capture, given)
-    keys.write_text("\n".join(source.key_lines) + "\n")
-    return capture, keys
+    return without_keys(CAPTURE, tmp_path)
 
 
 def test_keys_as_an_option_and_inside_open_the_same(apart: tuple[Path, Path]) -> None:

@@ -7,11 +7,13 @@ from collections.abc import Container
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 import zmtpsniff
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
 from zmtpsniff.check.model import Outcome
-from zmtpsniff.check.policy import parse_policy
+from zmtpsniff.check.policy import PolicyError, parse_policy
 from zmtpsniff.check.rules import Check
 
 
@@ -68,3 +70,13 @@ def outcomes(captures: str | Path | list[str], policy: str, shown: int = 5) -> d
     for events in zmtpsniff.open([capture(str(name)) for name in names], payload=False).batches():
         trial.take(events)
     return {outcome.rule.name: outcome for outcome in trial.finish()}
+
+
+def hold_mistake(policy: str, line: int, words: list[str]) -> None:
+    """Hold that a policy is refused, in one line that names the ``line`` of the mistake and has these words."""
+    with pytest.raises(PolicyError) as raised:
+        parse_policy(policy, "x.toml")
+    said = str(raised.value)
+    assert said.startswith(f"x.toml:{line}: ")
+    assert all(word in said for word in words), said
+    assert "\n" not in said

@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.support.paths import PROJECT
 from tests.support.runner import run
+from tests.world.tap import save as save_packets
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.pcapng_writer import Provenance
@@ -36,6 +37,15 @@ def read(*names: Path | str) -> tuple[list[Packet], Captures]:
         for batch in source.batches():
             packets += batch
     return packets, source
+
+
+def without_keys(capture: Path, folder: Path) -> tuple[Path, Path]:
+    """A copy of a capture without its keys, and a file with these, in a folder."""
+    given, source = read(capture)
+    copy, keys = folder / "capture.pcap", folder / "keys"
+    save_packets(copy, given)
+    keys.write_text("\n".join(source.key_lines) + "\n")
+    return copy, keys
 
 
 def save(
