@@ -20,6 +20,8 @@ from zmtpsniff.analysis.findings.topics import nearest
         (b"prices/GBP", b"prices.GBP", b"prices.GBP"),
         (b" prices.GBP", b"prices.GBP", b"prices.GBP"),
         (b"prices.GBP\0", b"prices.GBP", b"prices.GBP"),
+        (b"prics.", b"prices.EUR 1.0823", b"prices."),
+        (b"pricess.", b"prices.EUR 1.0823", b"prices."),
         (b"wether", b"weather 10001 27 48", b"weather"),
         (b"Weather", b"weather 10001 27 48", b"weather"),
     ],

@@ -39,6 +39,7 @@ _SUSPECTS = 2000
 _LEAST_MESSAGES = 3
 _LEAST_NS = 300_000_000
 _IDLE_NS = 5_000_000_000  # so long a subscriber may be without any subscription
+_SEPARATOR = re.compile(rb"[\s./:_\0-]")
 _WORDS = re.compile(rb"[^\s,;|=\0]+")  # the first frame may be the topic; so may the beginning of the only frame
 _TOKENS = re.compile(rb"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
@@ -384,10 +385,14 @@ def _examples(publisher: _Publisher) -> list[str]:
 
 
 def _beginnings(one: bytes, length: int) -> Iterable[bytes]:
-    """The beginning of a message that may be its topic: its first word, or about as long as the subscription."""
+    """The beginning of a message that may be its topic: its first word, or about as long as the subscription.
+
+    A beginning that is an octet shorter or two longer than the subscription ends with a separator.
+    """
     found = _WORDS.match(one)
     seen = {one if len(one) <= length + 2 else b"", found[0] if found else b"", one[:length]}
-    return sorted(seen - {b""}, reverse=True)
+    cuts = {one[:end] for end in range(1, length + 3) if end >= length - 1 and _SEPARATOR.match(one, end - 1)}
+    return [*sorted(seen - {b""}, reverse=True), *sorted(cuts - seen)]
 
 
 def _typo(topic: bytes, other: bytes) -> int | None:
@@ -417,7 +422,7 @@ def _typo(topic: bytes, other: bytes) -> int | None:
 
 def _bare(topic: bytes) -> bytes:
     """A topic without blanks and separators, in lower case."""
-    return re.sub(rb"[\s./:_\0-]+", b"", topic).lower()
+    return _SEPARATOR.sub(b"", topic).lower()
 
 
 def _is_counter(one: bytes, two: bytes) -> bool:
