@@ -7,8 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 import pytest
-from hypothesis import given as of
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.both_cores import BothCores
@@ -35,13 +34,13 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packets_module, "core", BothCores())
 
 
-def taken(given: list[Packet], size: int, is_whole: bool, limits: FlowLimits) -> tuple[list[object], bytes, int]:
+def taken(sent: list[Packet], size: int, is_whole: bool, limits: FlowLimits) -> tuple[list[object], bytes, int]:
     """The events and the state after these packets, and how many connections came whole."""
     engine, headers = FlowEngine(Settings(flow_limits=limits)), HeaderDecoder()
     count = 0
     found: list[object] = []
-    for begin in range(0, len(given), size):
-        block = Block.of(given[begin : begin + size])
+    for begin in range(0, len(sent), size):
+        block = Block.of(sent[begin : begin + size])
         is_new = partial(engine.flows.is_new, len(block)) if is_whole else None
         numbers = range(begin + 1, begin + 1 + len(block))
         one_by_one = headers.segments_of(block, numbers, engine.flows.pause_ns, is_new)
@@ -53,14 +52,14 @@ def taken(given: list[Packet], size: int, is_whole: bool, limits: FlowLimits) ->
     return [*found, *engine.give(), *engine.problems()], state, count
 
 
-def compare(given: list[Packet], size: int = 1000, limits: FlowLimits = LIMITS, is_state_same: bool = True) -> int:
+def compare(sent: list[Packet], size: int = 1000, limits: FlowLimits = LIMITS, is_state_same: bool = True) -> int:
     """Take packets both ways. Returns how many connections came whole.
 
     Where addresses are used again, the plain way looks closer, and remembers what it looked at; where datagrams are
     between segments, it makes room at another time.
     """
-    events, state, count = taken(given, size, True, limits)
-    expected, plain, _ = taken(given, size, False, limits)
+    events, state, count = taken(sent, size, True, limits)
+    expected, plain, _ = taken(sent, size, False, limits)
     assert events == expected
     assert not is_state_same or state == plain
     return count
@@ -144,10 +143,10 @@ def test_blocks_end_anywhere(size: int) -> None:
 
 
 def test_pauses_and_times_that_go_back() -> None:
-    given = together(SHORT)
-    for place, _ in enumerate(given):
+    several = together(SHORT)
+    for place, _ in enumerate(several):
         for by in (-(10**9), 400 * 10**9, 700 * 10**9):
-            compare([(one[0] + by * (at >= place), *one[1:]) for at, one in enumerate(given)], is_state_same=False)
+            compare([(one[0] + by * (at >= place), *one[1:]) for at, one in enumerate(several)], is_state_same=False)
 
 
 def test_datagrams_between_them_keep_their_places() -> None:
@@ -158,9 +157,9 @@ def test_datagrams_between_them_keep_their_places() -> None:
         (at, 0, one) for at, one in enumerate(others)
     ]
     times = range(10**18, 10**19, 1000)
-    given = [(time_ns, *one[1:]) for time_ns, (_, _, one) in zip(times, sorted(places), strict=False)]
-    assert all(earlier[0] < later[0] for earlier, later in pairwise(given))
-    assert compare(given, is_state_same=False) > 3
+    several = [(time_ns, *one[1:]) for time_ns, (_, _, one) in zip(times, sorted(places), strict=False)]
+    assert all(earlier[0] < later[0] for earlier, later in pairwise(several))
+    assert compare(several, is_state_same=False) > 3
 
 
 def test_other_protocols_are_no_whole_connections() -> None:
@@ -169,7 +168,7 @@ def test_other_protocols_are_no_whole_connections() -> None:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@of(seed=st.integers(0, 1 << 32), size=st.sampled_from([20, 60, 1000]), is_used_again=st.booleans())
+@given(seed=st.integers(0, 1 << 32), size=st.sampled_from([20, 60, 1000]), is_used_again=st.booleans())
 def test_any_connections_at_once(seed: int, size: int, is_used_again: bool) -> None:
     chance = random.Random(seed)
     talks = []
