@@ -66,7 +66,10 @@ def test_rules_of_an_endpoint_that_are_kept_are_one_line(policy: str, tmp_path: 
     (tmp_path / "policy.toml").write_text(policy)
     done = check(_shop("open-vault"), "--policy", tmp_path / "policy.toml")
     assert done.status == 1
-    assert "ok    127.0.0.1:5564  (7 rules)\n      mechanism, version, socket_type, client_socket_type, clients" in done.out
+    assert (
+        "ok    127.0.0.1:5564  (7 rules)\n      mechanism, version, socket_type, client_socket_type, clients"
+        in done.out
+    )
     assert "FAIL  127.0.0.1:5566: mechanism  (" in done.out
     assert done.out.splitlines()[-1].startswith("1 of ")
 

@@ -1,5 +1,7 @@
 """A service asks another one before it answers: whose request that is."""
 
+import pytest
+
 from dissectors.events import Message, Process
 from tests.analysis.ways.scenes import Scene
 
@@ -141,3 +143,18 @@ def test_processes_of_one_machine_are_told_apart() -> None:
     asked = [leg for way in ways if len(way.legs) > 1 for leg in way.legs[1:2]]
     assert {(leg.joined, leg.certain) for leg in asked} == {("process", True)}
     assert not any(leg.certain for way in scene.ways() for leg in way.legs if leg.joined == "order")
+
+
+@pytest.mark.parametrize("pids", [(7, 7, 7), (7, 8, 8)])
+def test_a_process_that_pushes_to_itself_passes_nothing_on(pids: tuple[int, int, int]) -> None:
+    """It may push the same octets again: these come from the program, and not from its own PULL."""
+    scene, owners = Scene(), dict(zip(("127.0.0.1:40001", "127.0.0.1:5555", "127.0.0.1:40002"), pids, strict=True))
+    for flow, client in enumerate((40001, 40002), 1):
+        scene.connect(flow, f"127.0.0.1:{client}", "127.0.0.1:5555", types=("PUSH", "PULL"))
+        scene.say(flow, b"tick", after_ms=10)
+
+    def process_of(_flow: int, address: str) -> Process | None:
+        return Process(owners[address], "python")
+
+    legs = [len(way.legs) for way in scene.ways(process_of=process_of)]
+    assert legs == ([1, 1] if pids[0] == pids[1] else [2])
