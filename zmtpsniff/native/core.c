@@ -760,7 +760,7 @@ static PyObject *segments(PyObject *Py_UNUSED(module), PyObject *arguments)
         PyErr_NoMemory();
     else if (all.others != NULL && all.segments != NULL && all.steps != NULL && follow_all(&all, is_new) && give_all(&all))
         found = Py_BuildValue("(OOL)", all.segments, all.steps, (long long)all.last_ns);
-    for (uint32_t i = 0; i < all.count; i++)
+    for (uint32_t i = 0; all.shorts != NULL && i < all.count; i++)
         Py_XDECREF(all.shorts[i].sides);
     Py_XDECREF(all.others);
     Py_XDECREF(all.segments);
@@ -1563,9 +1563,12 @@ static bool put_span(Output *out, Span octets)
     return put(out, octets.data, octets.size);
 }
 
+/* No line for people has more in a row. */
+enum { MOST_BLANKS = 1 << 16 };
+
 static bool put_blanks(Output *out, uint64_t count)
 {
-    bool is_put = true;
+    bool is_put = count <= MOST_BLANKS;
     for (; is_put && count; count--)
         is_put = put(out, " ", 1);
     return is_put;
