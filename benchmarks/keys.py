@@ -2,7 +2,7 @@
 
     sudo python benchmarks/keys.py [--seconds 60] [--programs 0,100,2000] [--handshakes 500] [--quick]
 
-What is measured, and what it needs, is described in benchmarks/README.md. docs/curve.md gets
+benchmarks/README.md says what is measured and needed. docs/curve.md gets
 the first table, of what it costs.
 """
 

@@ -2,7 +2,7 @@
 
     sudo python benchmarks/live.py [--tshark COMMAND] [--engine NAME]... [--quick]
 
-What is measured, and what it needs, is described in benchmarks/README.md.
+benchmarks/README.md says what is measured and needed.
 """
 
 from __future__ import annotations

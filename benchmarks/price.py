@@ -2,7 +2,7 @@
 
     sudo python benchmarks/price.py [--seconds 60]
 
-What is measured, and what it needs, is described in benchmarks/README.md. docs/howto/monitoring.md gets the same table.
+benchmarks/README.md says what is measured and needed. docs/howto/monitoring.md gets the same table.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     sudo python benchmarks/soak.py [--minutes N] [--every N] [--engine NAME]
 
-What passes meanwhile, and what is judged, is described in benchmarks/README.md. The table goes into SOAK.md. The exit
+benchmarks/README.md says what passes meanwhile, and what is judged. The table goes into SOAK.md. The exit
 status is 0 if all held, 1 if not, 2 if it could not be run.
 """
 

@@ -10,4 +10,4 @@ PAGE_ROWS = 200
 """The same on a page, whose tables can be filtered."""
 
 SORT = "messages"
-"""The orders of tables."""
+"""The column by which tables are sorted."""

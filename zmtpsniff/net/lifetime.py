@@ -205,7 +205,7 @@ def is_followed(direction: FlowDirection, isn: int) -> bool:
 def begins_behind(direction: FlowDirection, segment: Segment) -> list[Segment] | None:
     """The doubtful segments of another connection that begins on the addresses of an ended flow with this segment.
 
-    None if the segment is a late one of that flow: its numbers are not far away.
+    It is None if the segment is a late one of that flow: its numbers are not far away.
     """
     _, _, _, seq, _, flags, payload, missing = segment
     length = 0 if flags & RST else len(payload) + missing

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import pytest
 
@@ -42,16 +43,17 @@ def _result(connection: Connection, types: dict[str, str | None]) -> str:
     return "lookalike" if all(types[peer.address] in (peer.socket_type, peer.lookalike) for peer in peers) else "wrong"
 
 
+def announced(path: Path) -> dict[str, str | None]:
+    """The types that the sockets of a whole capture announce, by their addresses."""
+    connections = [event for event in zmtpsniff.open(path, payload=False) if isinstance(event, Connection)]
+    return {peer.address: peer.socket_type for one in connections for peer in (one.client, one.server)}
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_captures_that_begin_too_late(name: str) -> None:
     """Wherever they begin, and wherever they end."""
     path = FIXTURES / "running" / f"{name}.pcap.gz"
-    types = {
-        peer.address: peer.socket_type
-        for event in zmtpsniff.open(path, payload=False)
-        if isinstance(event, Connection)
-        for peer in (event.client, event.server)
-    }
+    types = announced(path)
     packets = load(path)
     count: Counter[str] = Counter()
     answered: Counter[str] = Counter()
@@ -77,12 +79,7 @@ def test_captures_that_begin_too_late(name: str) -> None:
 def test_messages_have_the_type_from_there_on(name: str) -> None:
     """Those before it are out, and keep none; no message has a type that its sender cannot have."""
     path = FIXTURES / "running" / f"{name}.pcap.gz"
-    types = {
-        peer.address: peer.socket_type
-        for event in zmtpsniff.open(path, payload=False)
-        if isinstance(event, Connection)
-        for peer in (event.client, event.server)
-    }
+    types = announced(path)
     events = events_of(without_beginnings(path), RELATIONS)
     for connection in (event for event in events if isinstance(event, Connection)):
         messages = [one for one in events if isinstance(one, Message) and one.flow == connection.flow]

@@ -263,3 +263,9 @@ def test_a_router_ignores_who_comes_back_with_its_identity_too_early() -> None:
     (told,) = [one for one in findings if one.code == "identity-shared"]
     assert (told.severity, told.endpoints, told.evidence[0].packet) == ("note", ["10.9.0.47:52282"], 1426)
     assert not [one for one in findings if one.code == "not-passed-on"]
+
+
+def test_a_broker_that_hangs_is_to_blame_though_its_client_comes_back_with_its_identity() -> None:
+    """It sends no messages at all any more, so it is not the ROUTER that ignores one peer."""
+    (told,) = zmtpsniff.open(BROKERS / "hung_returning.pcap.gz").findings()
+    assert (told.code, told.severity, told.endpoints, told.count) == ("not-passed-on", "error", ["127.0.0.2:5561"], 15)

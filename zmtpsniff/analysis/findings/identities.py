@@ -86,7 +86,8 @@ class Identities(Inquiry):
             identity = dossier.identity_of_other(router)
             if is_router and identity:
                 members = self._open.at((router, identity))
-                if members or dossier.start_ns < self._ended_ns.entries.get((router, identity), 0) + _RETURN_NS:
+                ended_ns = self._ended_ns.entries.get((router, identity))
+                if members or (ended_ns is not None and dossier.start_ns < ended_ns + _RETURN_NS):
                     self._returns.put(dossier.flow, _Return((router, identity), peer))
                 member = _Member((router, identity), peer, next(iter(members.values()), None))
                 members[dossier.flow] = member

@@ -378,7 +378,7 @@ class Relays(Inquiry):
             self._undelimited.put(place_on_wire, way.first.leg.src if way.first is not last else "")
             return
         ended = self._ways.endings.ended(way)
-        if ended is not None and ended.why == "not-forwarded" and self._identities.has_returned(last.leg.flow):
+        if ended is not None and ended.why == "not-forwarded" and self._may_be_ignored(last):
             if not is_open:
                 self._identities.ignore(last.leg.flow, last.leg.time_ns, last.leg.packet)
             return
@@ -397,6 +397,11 @@ class Relays(Inquiry):
         held_by = self._places.entries.get(self._ways.programs[last.leg.dst].sockets[0])
         if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
             held_by.queue.hold(last, is_open=is_open)
+
+    def _may_be_ignored(self, last: Hop) -> bool:
+        """Whether a ROUTER ignored the connection of a message: its program went on with those of others."""
+        place = self._place(last.leg.dst)
+        return self._identities.has_returned(last.leg.flow) and place.passed_ns > last.leg.time_ns
 
     def _is_awaited(self, way: OpenWay) -> bool:
         """Whether a REQ behind a broker waited for the reply in vain."""
@@ -506,6 +511,7 @@ class Relays(Inquiry):
             seen,
             [place.at],
             "note" if is_rare else None,
+            certainty="likely",
             advice="Look at the network in front of that host: `ip -s link` and `nstat` count what is dropped.",
         )
 

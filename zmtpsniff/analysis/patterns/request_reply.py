@@ -18,11 +18,11 @@ from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
 from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
+from zmtpsniff.analysis.patterns.returning import PATIENCE_NS
 
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
 _REQUEST_COST = 200  # octets of memory
 _NEITHER = 2  # of both sides
-_HEIR_NS = 60_000_000_000  # so long a reply to a request of the connection before may come
 _GIVEN_UP = 16  # requests to remember of a REQ socket that asked again
 
 
@@ -194,7 +194,7 @@ class RequestReply(Rules):
         for request in self._exchange.inherited(now_ns):
             self._requests.add(request._replace(offset=-1))
             self._inherited_ns, self._gives_up = now_ns, True
-        if self._is_req and self._inherited_ns and now_ns - self._inherited_ns > _HEIR_NS:
+        if self._is_req and self._inherited_ns and now_ns - self._inherited_ns > PATIENCE_NS:
             self._inherited_ns, self._gives_up = 0, False  # they get none
         self._pay()
 

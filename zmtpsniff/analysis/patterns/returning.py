@@ -14,8 +14,10 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.patterns.requests import Request
 
 _PEERS = 1000
-_REQUESTS = 100  # of one peer, the oldest
-_PATIENCE_NS = 60_000_000_000  # no reply comes so long after its request
+_REQUESTS = 1025  # of one peer: with more than 1,024 of one envelope it is never certain which is meant
+_ALL = 65_536
+PATIENCE_NS = 60_000_000_000
+"""No reply comes so long after its request."""
 
 Peer = tuple[str, Octets]
 """The address of a ROUTER, and the identity of a peer of it."""
@@ -53,12 +55,12 @@ class ReturningPeers:
             self._flows.pop(peer, None)
         left = list(islice(waiting, _REQUESTS)) if by_peer else []
         if left:
-            self._left.setdefault(peer, []).extend(left)
-            if len(self._left) > _PEERS:
+            self._left[peer] = (self._left.pop(peer, []) + left)[:_REQUESTS]
+            while len(self._left) > _PEERS or sum(map(len, self._left.values())) > _ALL:
                 self._left.popitem(last=False)
 
     def inherit(self, peer: Peer | None, now_ns: int) -> list[Request]:
         """The requests that other connections of a peer left, and that may still get a reply; each is told once."""
         if peer is None:
             return []
-        return [one for one in self._left.pop(peer, ()) if now_ns - one.time_ns < _PATIENCE_NS]
+        return [one for one in self._left.pop(peer, ()) if now_ns - one.time_ns < PATIENCE_NS]

@@ -487,7 +487,7 @@ class Ways:
         else:
             asked = self._hops.get((leg.flow, request, request_part)) if request else None
             join = self._envelopes.find(hop, asked)
-            is_certain = join is not None and not join.before.is_doubtful and self._proves(hop, join)
+            is_certain = join is not None and not join.before.is_doubtful and self._excludes_earlier(hop, join)
             if asked is not None and hop.line.is_late:
                 connection = self._connections[leg.flow]
                 connection.in_step = connection.in_step or connection.last_asked is asked
@@ -517,7 +517,7 @@ class Ways:
             self._lanes.receive(hop)
         self._hops[leg.flow, leg.packet, leg.part] = hop
 
-    def _proves(self, hop: Hop, join: Join) -> bool:
+    def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
         """Whether the envelope tells that no message before the capture is the one that was passed on."""
         line = hop.line if join.is_back else join.before.line
         return not line.is_late or self._connections[join.flow].in_step or len(hop.tokens) > 0
