@@ -122,7 +122,7 @@ class FlowEngine:
 
     @property
     def takes_whole(self) -> bool:
-        """Whether connections may come whole. Nobody must ask for more of them than their octets."""
+        """Whether connections may come whole: no part asks for more of them than their octets."""
         return self._takes_whole and self._wanted is None
 
     def _take_end(self, step: Step) -> None:

@@ -213,7 +213,7 @@ class FlowTable(Part):
         """Add a connection from SYN to FINs, which was in order; return its flow, which has ended.
 
         The facts, by side where there are two: initial numbers, octets, segments with octets, which side closed first
-        (2: both at once), what its FIN acknowledges, time and packet of the end. Somebody else takes the octets.
+        (2: both at once), what its FIN acknowledges, time and packet of the end. The caller takes the octets.
         """
         isn, answered, sent, received, segments, closer, ack, last_ns, last_packet = facts
         flow = self._open(key, start_ns, answers=False).flow
