@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
@@ -20,18 +22,15 @@ _MANY_FRAMES = 16  # from so many on, messages are the same to those that want a
 _DEPTH = 64  # the deepest lists in lists: deeper than people look, and far from Python's limit
 
 
-class _Track:
+class _Track(msgspec.Struct, eq=False):
     """The payload stage's view of one connection."""
 
-    __slots__ = ("connection", "forced", "known", "states", "times", "unknown")
-
-    def __init__(self, connection: PayloadConnection) -> None:
-        self.connection = connection
-        self.forced: PayloadDissector | None = None  # the dissector that the user names
-        self.known: list[PayloadDissector] = []  # dissectors that knew messages of the connection
-        self.unknown = 0  # messages in a row that no dissector knew
-        self.times: dict[Place, int] = {}  # of the last known messages
-        self.states: dict[str, dict[Any, Any]] = {}  # name of a dissector to its state
+    connection: PayloadConnection
+    forced: PayloadDissector | None = None  # the dissector that the user names
+    known: list[PayloadDissector] = []  # dissectors that knew messages of the connection
+    unknown: int = 0  # messages in a row that no dissector knew
+    times: dict[Place, int] = {}  # of the last known messages
+    states: dict[str, dict[Any, Any]] = {}  # name of a dissector to its state
 
 
 class Payloads:

@@ -6,8 +6,9 @@ connection names the server. Until then the counts of the connection are kept by
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from functools import partial
 from typing import NamedTuple, TypeVar
+
+import msgspec
 
 from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.events import (
@@ -49,13 +50,11 @@ class Lifetime(NamedTuple):
     example: int  # its place among the examples; -1 if it is none
 
 
-class Values:
+class Values(msgspec.Struct, eq=False):
     """The values of one property of connections, such as their mechanisms, each with some connections."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
-        self.examples: dict[str, list[Connection]] = {}
-        self.unknown = 0  # connections that do not show it
+    examples: dict[str, list[Connection]] = {}
+    unknown: int = 0  # connections that do not show it
 
     def add(self, value: str | None, connection: Connection) -> None:
         """A connection has that value; None if it is not known."""
@@ -77,13 +76,11 @@ class Values:
         return len(self.examples) == _MOST_VALUES
 
 
-class TopicCounter:
+class TopicCounter(msgspec.Struct, eq=False):
     """How often each topic was seen, up to a limit of different ones."""
 
-    def __init__(self) -> None:
-        """Begin with none."""
-        self.counts: Counter[bytes] = Counter()
-        self.is_cut = False  # there were more topics, or some of which not all octets are at hand
+    counts: Counter[bytes] = msgspec.field(default_factory=Counter)
+    is_cut: bool = False  # there were more topics, or some of which not all octets are at hand
 
     def add(self, topic: object, count: int = 1) -> None:
         """A topic was seen."""
@@ -99,31 +96,18 @@ class TopicCounter:
         self.is_cut = self.is_cut or other.is_cut
 
 
-class _Flow:
+class _Flow(msgspec.Struct, eq=False):
     """The counts of a connection before it is over."""
 
-    __slots__ = (
-        "blind",
-        "encrypted",
-        "latencies",
-        "mechanisms",
-        "problems",
-        "sizes",
-        "slowest",
-        "subscriptions",
-        "topics",
-    )
-
-    def __init__(self, limits: Sequence[int]) -> None:
-        self.mechanisms: dict[str, str] = {}  # by the address that announces it
-        self.subscriptions = TopicCounter()
-        self.topics = TopicCounter()
-        self.latencies = Sketch(limits)
-        self.sizes: dict[str, Sketch] = {}  # of messages in octets, by the address of the sender
-        self.slowest: dict[int, int] = {}  # the longest latency of each second
-        self.encrypted = 0  # frames that cannot be read
-        self.blind = False
-        self.problems: Counter[str] = Counter()  # codes, notes left out
+    latencies: Sketch
+    mechanisms: dict[str, str] = {}  # by the address that announces it
+    subscriptions: TopicCounter = msgspec.field(default_factory=TopicCounter)
+    topics: TopicCounter = msgspec.field(default_factory=TopicCounter)
+    sizes: dict[str, Sketch] = {}  # of messages in octets, by the address of the sender
+    slowest: dict[int, int] = {}  # the longest latency of each second
+    encrypted: int = 0  # frames that cannot be read
+    blind: bool = False
+    problems: Counter[str] = msgspec.field(default_factory=Counter)  # codes, notes left out
 
     def measure(self, message: Message) -> None:
         """Note how long a message is, and how late."""
@@ -280,7 +264,10 @@ class Services:
         self.is_cut = False  # there were more services than are told apart
         self._measures = measures
         self._limits = tuple(sorted(set(limits)))
-        self._flows: defaultdict[int, _Flow] = defaultdict(partial(_Flow, self._limits))
+        self._flows: defaultdict[int, _Flow] = defaultdict(self._begin)
+
+    def _begin(self) -> _Flow:
+        return _Flow(Sketch(self._limits))
 
     @property
     def is_whole(self) -> bool:
@@ -329,7 +316,7 @@ class Services:
             self.is_lossy = self.is_lossy or event.dropped > 0
 
     def _end(self, connection: Connection) -> None:
-        flow = self._flows.pop(connection.flow, None) or _Flow(self._limits)
+        flow = self._flows.pop(connection.flow, None) or self._begin()
         self.unseen += not has_handshake(connection)
         address = connection.server.address
         service = self.services.get(address)

@@ -125,7 +125,7 @@ def _turns(
 
     ``head`` are frames behind the empty one. The requests are known only with the reply number ``later``.
     """
-    inference = inference or Inference(client, SERVER, Senders())
+    inference = inference or Inference((client, SERVER), Senders())
     time_ns = packet = 0
     requests: list[Message] = []
     messages: list[Message] = []
@@ -166,20 +166,20 @@ def test_a_client_of_majordomo_asks_a_router() -> None:
 
 
 def test_of_what_nobody_knows_the_order_nothing_is_told() -> None:
-    inference = Inference(CLIENT, SERVER, Senders())
+    inference = Inference((CLIENT, SERVER), Senders())
     for src, dst in ((CLIENT, SERVER), (CLIENT, SERVER), (SERVER, CLIENT), (SERVER, CLIENT)):
         found = Message(0, 1, 1, src, dst, [b"", b"x"], seen=-1)
         assert inference.message(found, blind=True) is None
     assert _turns(inference=inference) == ASKS  # from what came after it
     other = Message(0, 1, 1, CLIENT, SERVER, [b"x"], seen=-1)  # no delimiter
-    inference = Inference(CLIENT, SERVER, Senders())
+    inference = Inference((CLIENT, SERVER), Senders())
     inference.message(other, blind=True)
     assert _turns(inference=inference) is None
 
 
 def _pushed(src: str, frames: Callable[[int], list[bytes]], count: int = 6) -> Guesses | None:
     """The guesses at the end if one side sends so many messages, and the other one none."""
-    inference = Inference(CLIENT, SERVER, Senders())
+    inference = Inference((CLIENT, SERVER), Senders())
     dst = SERVER if src == CLIENT else CLIENT
     for number in range(count):
         event = Message(number, number + 1, 1, src, dst, [*frames(number)], offset=10 * number, seen=0)
@@ -252,7 +252,7 @@ def test_a_subscription_takes_back_that_it_is_a_pull() -> None:
 
 
 def test_subscriptions_may_be_found_later_than_what_was_sent_to_them() -> None:
-    inference = Inference(CLIENT, SERVER, Senders())
+    inference = Inference((CLIENT, SERVER), Senders())
     for number in range(5):
         event = Message(number, number + 2, 1, CLIENT, SERVER, [b"quote/%d" % number], offset=10 * number, seen=9)
         assert inference.message(event, blind=True) is None
@@ -261,7 +261,7 @@ def test_subscriptions_may_be_found_later_than_what_was_sent_to_them() -> None:
 
 
 def test_heartbeats_are_no_talk() -> None:
-    inference = Inference(CLIENT, SERVER, Senders())
+    inference = Inference((CLIENT, SERVER), Senders())
     for number in range(6):
         event = Message(number, number, 1, CLIENT, SERVER, [b"x%d" % number], offset=10 * number, seen=7 * number)
         inference.command(Command(0, 1, 1, SERVER, CLIENT, "PING"))

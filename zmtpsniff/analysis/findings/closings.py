@@ -22,6 +22,8 @@ the other side speaks ZMTP 1.0 or 2.0, so that they close each such connection a
 from collections.abc import Iterable
 from types import NoneType
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import Connection, Peer, Problem
 from dissectors.zmtp.sockets import SUBSCRIBERS
@@ -38,19 +40,16 @@ _WORKERS = frozenset({"PULL", "ROUTER", "REP", "SERVER", "GATHER"})  # whoever e
 _SURE = 3  # connections that end so
 
 
-class _Closed:
+class _Closed(msgspec.Struct, eq=False):
     """Connections between the same two that were closed in the same way."""
 
-    __slots__ = ("detail", "how", "is_note", "other", "seen", "version", "who")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.who = ""
-        self.other = ""
-        self.how = ""
-        self.detail = ""
-        self.version = ""
-        self.is_note = False
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    who: str = ""
+    other: str = ""
+    how: str = ""
+    detail: str = ""
+    version: str = ""
+    is_note: bool = False
 
 
 class Closings(Inquiry):

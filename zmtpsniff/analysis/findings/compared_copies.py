@@ -3,6 +3,8 @@
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 
+import msgspec
+
 from dissectors.events import Message, at_hand
 from zmtpsniff.analysis.findings.finding import Occurrences
 
@@ -20,14 +22,10 @@ _MOST_LOSSES = 16  # comparisons of one connection that say what it lost
 _TWICE = -1
 
 
-class CopyRoom:
+class CopyRoom(msgspec.Struct, eq=False):
     """How many messages may wait in all comparisons together."""
 
-    __slots__ = ("left",)
-
-    def __init__(self, messages: int = 500_000) -> None:
-        """Start with all room left."""
-        self.left = messages
+    left: int = 500_000
 
 
 class _Queue:
@@ -101,18 +99,14 @@ class _Queue:
         return forgotten + sum(1 for _, time_ns in self.waiting if time_ns < than_ns)
 
 
-class ComparedPublisher:
+class ComparedPublisher(msgspec.Struct, eq=False):
     """One publisher, with the connections of its subscribers."""
 
-    __slots__ = ("places", "room", "searches", "streams", "window")
-
-    def __init__(self, room: CopyRoom) -> None:
-        """Start without connections."""
-        self.room = room
-        self.places = 0
-        self.streams: dict[int, CopyStream] = {}
-        self.searches = 0  # comparisons that have not begun
-        self.window: dict[int, tuple[int, int]] = {}  # contents: when they came first, and on which streams
+    room: CopyRoom
+    places: int = 0
+    streams: "dict[int, CopyStream]" = {}
+    searches: int = 0  # comparisons that have not begun
+    window: dict[int, tuple[int, int]] = {}  # contents: when they came first, and on which streams
 
     def see(self, contents: int, time_ns: int, stream: "CopyStream") -> None:
         """Remember contents while a beginning is looked for."""

@@ -27,6 +27,8 @@ from collections.abc import Iterable, Sequence
 from types import NoneType
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.address import host_of, port_of
 from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.dossier import Dossier
@@ -53,17 +55,14 @@ _LATE_ADVICE = (
 _STOPPED_ADVICE = "Nothing, if the services were stopped. Otherwise look at why they ended, and start them again."
 
 
-class _Tries:
+class _Tries(msgspec.Struct, eq=False):
     """Attempts to connect to an address, all with the same outcome, since somebody last answered there."""
 
-    __slots__ = ("connections", "hosts", "lone", "longest_ns", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.connections = 0  # that were tried, each with one SYN or more
-        self.hosts: Counter[str] = Counter()
-        self.lone = 0  # of the connections: the capture has only the RST
-        self.longest_ns = 0  # between two attempts
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    connections: int = 0  # that were tried, each with one SYN or more
+    hosts: Counter[str] = msgspec.field(default_factory=Counter)
+    lone: int = 0  # of the connections: the capture has only the RST
+    longest_ns: int = 0  # between two attempts
 
     def add(self, attempt: Attempt) -> None:
         self.connections += 1
@@ -84,19 +83,17 @@ class _Tries:
         return count >= _RHYTHM_ATTEMPTS and self.longest_ns <= slowest and self.seen.span_ns >= fastest * (count - 1)
 
 
-class _Endpoint:
+class _Endpoint(msgspec.Struct, eq=False):
     """One address that somebody tried to connect to."""
 
-    __slots__ = ("accepted_ns", "answers", "back_ns", "earlier", "ends", "refused", "silent")
-
-    def __init__(self) -> None:
-        self.answers = False  # somebody answered there
-        self.accepted_ns = 0  # when, the last time
-        self.refused = _Tries()  # since then
-        self.silent = _Tries()
-        self.earlier = _Tries()  # those refused before that, for the first time
-        self.back_ns = 0  # when it answered after them
-        self.ends: deque[tuple[int, int, int, str]] = deque(maxlen=_CUT)  # end, begin, flow and host of connections
+    answers: bool = False  # somebody answered there
+    accepted_ns: int = 0  # when, the last time
+    refused: _Tries = msgspec.field(default_factory=_Tries)  # since then
+    silent: _Tries = msgspec.field(default_factory=_Tries)
+    earlier: _Tries = msgspec.field(default_factory=_Tries)  # those refused before that, for the first time
+    back_ns: int = 0  # when it answered after them
+    # End, begin, flow and host of connections.
+    ends: deque[tuple[int, int, int, str]] = msgspec.field(default_factory=lambda: deque(maxlen=_CUT))
 
     def accept(self, time_ns: int) -> None:
         """The address answers."""

@@ -6,6 +6,8 @@ from heapq import heappush, heappushpop
 from sys import byteorder
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from dissectors.columns import ASKED
 from dissectors.events import Connection, Message, at_hand
 from zmtpsniff.analysis.findings.finding import Occurrences
@@ -41,29 +43,23 @@ class SlowReply(NamedTuple):
         return "transfer" if 2 * self.transfer_ns >= self.latency_ns else "service"
 
 
-class ExchangeCount:
+class ExchangeCount(msgspec.Struct, eq=False):
     """The requests and replies of one connection while it lasts."""
 
-    __slots__ = (
-        "answered", "asked", "asker", "blind", "in_turns", "is_inferred", "is_worker", "last_ns", "latencies", "pauses",
-        "pending", "slowest", "strict",
-    )  # fmt: skip
-
-    def __init__(self, pauses: deque[Pause], *, strict: bool) -> None:
-        """Begin without messages. ``pauses`` are those of the connection."""
-        self.pauses = pauses  # of its connection; those in a batch are known before its messages
-        self.strict = strict  # patterns know which request is answered
-        self.asker: str | None = None
-        self.is_inferred = False  # the sockets have not said what they are
-        self.is_worker = False  # the side that spoke first only said that it is ready
-        self.asked = 0
-        self.answered = 0
-        self.in_turns = 0  # how often every request so far had its reply
-        self.pending: deque[tuple[int, int, int]] = deque(maxlen=PENDING)  # time, packet, part: without a reply
-        self.latencies = Sketch()
-        self.slowest: list[SlowReply] = []  # a heap
-        self.last_ns = 0  # when its last message came
-        self.blind = False
+    pauses: deque[Pause]  # of its connection; those in a batch are known before its messages
+    strict: bool  # patterns know which request is answered
+    asker: str | None = None
+    is_inferred: bool = False  # the sockets have not said what they are
+    is_worker: bool = False  # the side that spoke first only said that it is ready
+    asked: int = 0
+    answered: int = 0
+    in_turns: int = 0  # how often every request so far had its reply
+    # Time, packet, part: without a reply.
+    pending: deque[tuple[int, int, int]] = msgspec.field(default_factory=lambda: deque(maxlen=PENDING))
+    latencies: Sketch = msgspec.field(default_factory=Sketch)
+    slowest: list[SlowReply] = []  # a heap
+    last_ns: int = 0  # when its last message came
+    blind: bool = False
 
     def take(self, messages: Sequence[Message]) -> None:
         """Count messages."""
@@ -181,22 +177,18 @@ class Suspect:
         self.until_ns = until_ns
 
 
-class ServiceCount:
+class ServiceCount(msgspec.Struct, eq=False):
     """One bound address, whose peers ask, or are asked by it."""
 
-    __slots__ = ("answered", "asked", "is_inferred", "last_ns", "latencies", "peers", "slowest", "suspects")
-
-    def __init__(self) -> None:
-        """Start without any peers."""
-        # Of connections on which there were replies:
-        self.asked = 0
-        self.answered = 0
-        self.peers = 0
-        self.last_ns = 0  # when the last message came or went
-        self.is_inferred = False  # at least one of these has sockets that have not announced their types
-        self.suspects: list[Suspect] = []
-        self.latencies = Sketch()
-        self.slowest: list[SlowReply] = []
+    # Of connections on which there were replies:
+    asked: int = 0
+    answered: int = 0
+    peers: int = 0
+    last_ns: int = 0  # when the last message came or went
+    is_inferred: bool = False  # at least one of these has sockets that have not announced their types
+    suspects: list[Suspect] = []
+    latencies: Sketch = msgspec.field(default_factory=Sketch)
+    slowest: list[SlowReply] = []
 
     @property
     def answers(self) -> bool:
@@ -204,15 +196,11 @@ class ServiceCount:
         return self.peers > 0 and 0.8 * self.asked <= self.answered <= 1.25 * self.asked + 1
 
 
-class UnansweredRequests:
+class UnansweredRequests(msgspec.Struct, eq=False):
     """Requests of one host to one address that got no reply."""
 
-    __slots__ = ("details", "flows", "has_waited", "is_at_end", "seen")
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self.seen = Occurrences()
-        self.details: dict[str, None] = {}
-        self.flows: set[int] = set()
-        self.has_waited = False  # one of them for long enough
-        self.is_at_end = True  # of the capture: the replies may have come later
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    details: dict[str, None] = {}
+    flows: set[int] = set()
+    has_waited: bool = False  # one of them for long enough
+    is_at_end: bool = True  # of the capture: the replies may have come later

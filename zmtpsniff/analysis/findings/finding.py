@@ -60,18 +60,14 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
         return FINDINGS[self.code].waits
 
 
-class Occurrences:
+class Occurrences(msgspec.Struct, eq=False):
     """How often something happened, when, and in which packets: the first few, and the last one."""
 
-    __slots__ = ("_first", "_last", "count", "first_ns", "last_ns")
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self.count = 0
-        self.first_ns: int | None = None
-        self.last_ns: int | None = None
-        self._first: list[Evidence] = []
-        self._last: Evidence | None = None
+    count: int = 0
+    first_ns: int | None = None
+    last_ns: int | None = None
+    _first: list[Evidence] = []
+    _last: Evidence | None = None
 
     def add(self, time_ns: int | None, packet: int | None, flow: int | None, count: int = 1) -> None:
         """It happened ``count`` times more, the last time at that time and in that packet."""

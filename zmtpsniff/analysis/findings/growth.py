@@ -14,6 +14,8 @@ that began before the capture do not count.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import Capture, Connection
 from zmtpsniff.analysis.dossier import Dossier
@@ -31,14 +33,11 @@ _OVERLAP = 2  # so many later a connection must be quiet
 _ACK_NS = 200_000_000  # its last acknowledgment may come so much later
 
 
-class _Opened:
+class _Opened(msgspec.Struct, eq=False):
     """Connections of one host to one server."""
 
-    __slots__ = ("closed", "opened")
-
-    def __init__(self) -> None:
-        self.closed = 0
-        self.opened: list[tuple[int, int, int, int, bool]] = []  # start, last packet, packet, flow, if it was used
+    closed: int = 0
+    opened: list[tuple[int, int, int, int, bool]] = []  # start, last packet, packet, flow, if it was used
 
 
 class Growth(Inquiry):

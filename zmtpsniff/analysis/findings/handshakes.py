@@ -23,6 +23,8 @@ that it connects to. Many connections that end soon for none of these reasons ar
 from collections.abc import Iterable
 from types import NoneType
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting, Octets, Problem, Severity, at_hand
 from dissectors.zmtp.sockets import may_talk
@@ -58,56 +60,44 @@ _CAUSES = {
 }
 
 
-class _Handshake:
+class _Handshake(msgspec.Struct, eq=False):
     """The handshake of one connection, up to READY."""
 
-    __slots__ = ("cause", "commands", "detail", "error", "mechanisms", "packet", "time_ns", "user")
-
-    def __init__(self) -> None:
-        self.mechanisms: dict[str, str | None] = {}  # by address; None: not known
-        self.commands: dict[str, str] = {}  # name to sender
-        self.error: Octets | None = None
-        self.user: Octets | None = None
-        self.cause: str | None = None  # the finding that a problem says it is
-        self.detail = ""  # of that problem
-        self.time_ns = 0  # of the last event
-        self.packet = 0
+    mechanisms: dict[str, str | None] = {}  # by address; None: not known
+    commands: dict[str, str] = {}  # name to sender
+    error: Octets | None = None
+    user: Octets | None = None
+    cause: str | None = None  # the finding that a problem says it is
+    detail: str = ""  # of that problem
+    time_ns: int = 0  # of the last event
+    packet: int = 0
 
 
-class _Failures:
+class _Failures(msgspec.Struct, eq=False):
     """Connections from one host to one address that failed for the same reason."""
 
-    __slots__ = ("certainty", "details", "mechanisms", "seen", "users")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.details: dict[str, None] = {}
-        self.users: dict[str, None] = {}
-        self.mechanisms: dict[str, None] = {}  # that the host announces
-        self.certainty: Certainty = "likely"
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    details: dict[str, None] = {}
+    users: dict[str, None] = {}
+    mechanisms: dict[str, None] = {}  # that the host announces
+    certainty: Certainty = "likely"
 
 
-class _OldVersion:
+class _OldVersion(msgspec.Struct, eq=False):
     """Peers that speak one old version."""
 
-    __slots__ = ("names", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.names: dict[str, None] = {}
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    names: dict[str, None] = {}
 
 
-class _Short:
+class _Short(msgspec.Struct, eq=False):
     """Connections from one host to one address that ended soon, without any message."""
 
-    __slots__ = ("broken", "complete", "kinds", "mute", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.complete = 0
-        self.broken = 0  # those on which a side breaks the rules
-        self.mute = 0  # those on which the server said nothing
-        self.kinds: set[str] = set()
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    complete: int = 0
+    broken: int = 0  # those on which a side breaks the rules
+    mute: int = 0  # those on which the server said nothing
+    kinds: set[str] = set()
 
 
 class Handshakes(Inquiry):

@@ -18,6 +18,8 @@ back does (:mod:`zmtpsniff.analysis.patterns.connection_log`).
 from collections.abc import Iterable
 from types import NoneType
 
+import msgspec
+
 from dissectors.events import Connection, Problem
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -34,38 +36,29 @@ _RETURN_ADVICE = (
 _Key = tuple[str, bytes]  # the address of a ROUTER, and the identity of a peer of it
 
 
-class _Member:
+class _Member(msgspec.Struct, eq=False):
     """A peer of a ROUTER, with an identity."""
 
-    __slots__ = ("first", "key", "peer", "use")
-
-    def __init__(self, key: _Key, peer: str, first: "_Member | None") -> None:
-        self.key = key
-        self.peer = peer
-        self.first = first  # the one who had the identity when this one came
-        self.use = ""  # the messages that it sent and got, in words; empty if some may be missing
+    key: _Key
+    peer: str
+    first: "_Member | None"  # the one who had the identity when this one came
+    use: str = ""  # the messages that it sent and got, in words; empty if some may be missing
 
 
-class _Sharers:
+class _Sharers(msgspec.Struct, eq=False):
     """The peers that came with an identity in use."""
 
-    __slots__ = ("detail", "member", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.detail = ""
-        self.member: _Member | None = None
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    detail: str = ""
+    member: _Member | None = None
 
 
-class _Return:
+class _Return(msgspec.Struct, eq=False):
     """A peer that came back with its identity, until the ROUTER takes one of its messages."""
 
-    __slots__ = ("ignored", "key", "peer")
-
-    def __init__(self, key: _Key, peer: str) -> None:
-        self.key = key
-        self.peer = peer
-        self.ignored = Occurrences()
+    key: _Key
+    peer: str
+    ignored: Occurrences = msgspec.field(default_factory=Occurrences)
 
 
 class Identities(Inquiry):

@@ -15,6 +15,8 @@ quiet for long. Between two programs on one host there is nothing that forgets.
 from collections.abc import Iterable
 from types import NoneType
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import Capture, Connection
 from zmtpsniff.analysis.dossier import Dossier
@@ -31,14 +33,11 @@ _ROUND_NS = 60_000_000_000
 _ODD_NS = 1_000_000_000  # a timer is so exact
 
 
-class _Idle:
+class _Idle(msgspec.Struct, eq=False):
     """Connections between the same two that were quiet for long."""
 
-    __slots__ = ("longest_ns", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.longest_ns = 0
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    longest_ns: int = 0
 
 
 class IdleConnections(Inquiry):

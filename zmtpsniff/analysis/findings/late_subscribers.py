@@ -2,20 +2,19 @@
 
 from collections.abc import Iterable
 
+import msgspec
+
 from dissectors.events import Problem
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
 from zmtpsniff.words.counts import plural
 
 
-class _Late:
+class _Late(msgspec.Struct, eq=False):
     """First subscriptions to one publisher that came after it had sent something."""
 
-    __slots__ = ("detail", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.detail = ""
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    detail: str = ""
 
 
 class LateSubscribers(Inquiry):

@@ -163,17 +163,14 @@ class _Hole(NamedTuple):
     packet: int
 
 
-class _Track:
+class _Track(msgspec.Struct, eq=False):
     """A number that may count: how often it grew by one, and the holes in it."""
 
-    __slots__ = ("has_fallen", "holes", "last", "more", "steps")
-
-    def __init__(self, value: int) -> None:
-        self.last: int | None = value  # None: what comes next is no step
-        self.steps = 0
-        self.holes: list[_Hole] = []
-        self.more = 0  # holes that are not told apart
-        self.has_fallen = False
+    last: int | None  # None: what comes next is no step
+    steps: int = 0
+    holes: list[_Hole] = []
+    more: int = 0  # holes that are not told apart
+    has_fallen: bool = False
 
     def take(self, value: int, event: Message) -> bool:
         """The number of the next message; whether it may still count by itself."""

@@ -15,6 +15,8 @@ wait. So this is a warning.
 
 from collections.abc import Callable, Generator, Iterable
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import Connection
 from dissectors.zmtp.sockets import SUBSCRIBERS
@@ -35,19 +37,16 @@ _UNREACHED = (
 )
 
 
-class _Receiver:
+class _Receiver(msgspec.Struct, eq=False):
     """The stalls of one side of a connection, of one cause."""
 
-    __slots__ = ("attempts", "before_ns", "is_open", "last_ns", "seen", "sender", "total_ns")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.sender = ""
-        self.attempts = 0  # to go on
-        self.total_ns = 0
-        self.last_ns = 0  # of that, the last time
-        self.before_ns = 0  # and the longest time before that
-        self.is_open = True  # whether it went on in the end
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    sender: str = ""
+    attempts: int = 0  # to go on
+    total_ns: int = 0
+    last_ns: int = 0  # of that, the last time
+    before_ns: int = 0  # and the longest time before that
+    is_open: bool = True  # whether it went on in the end
 
     @property
     def did(self) -> str:

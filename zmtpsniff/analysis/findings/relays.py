@@ -23,6 +23,8 @@ from heapq import heappush, heappushpop
 from types import NoneType
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity, Subscription
@@ -81,13 +83,12 @@ class _SlowPassage(NamedTuple):
     ends: tuple[str, str]  # the sockets between which it went on
 
 
-class _Losses:
+class _Losses(msgspec.Struct, eq=False):
     """Messages that went no further."""
 
-    def __init__(self) -> None:
-        self.seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
-        self.waits: dict[str, None] = {}  # hosts that wait for them
-        self.questions: dict[str, int] = {}  # by socket: when the program asked it and got no answer for the first time
+    seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
+    waits: dict[str, None] = {}  # hosts that wait for them
+    questions: dict[str, int] = {}  # by socket: when the program asked it and got no answer for the first time
 
     def add(self, kind: str, why: str, hop: Hop) -> None:
         """A message went no further."""

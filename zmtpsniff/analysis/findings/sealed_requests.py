@@ -16,6 +16,8 @@ finding about it.
 
 from collections.abc import Iterable
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, at_hand
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -36,19 +38,16 @@ _KNOWN = (
 )
 
 
-class _Turns:
+class _Turns(msgspec.Struct, eq=False):
     """The boxes of a REQ and a REP."""
 
-    __slots__ = ("answered", "asked_ns", "heard", "offset", "packet", "replier", "requester")
-
-    def __init__(self, requester: str, replier: str) -> None:
-        self.requester = requester
-        self.replier = replier
-        self.answered = 0
-        self.asked_ns = 0  # when the last request came; its packet, and its offset in the stream of its sender
-        self.packet = 0
-        self.offset = -1
-        self.heard = 0  # the replier had read so much of the requester's stream when it last sent something
+    requester: str
+    replier: str
+    answered: int = 0
+    asked_ns: int = 0  # when the last request came; its packet, and its offset in the stream of its sender
+    packet: int = 0
+    offset: int = -1
+    heard: int = 0  # the replier had read so much of the requester's stream when it last sent something
 
     @property
     def is_waiting(self) -> bool:
@@ -66,15 +65,12 @@ class _Turns:
             self.asked_ns, self.packet, self.offset = event.time_ns, event.packet, event.offset
 
 
-class _Silence:
+class _Silence(msgspec.Struct, eq=False):
     """Requests of one host that one REP does not answer."""
 
-    __slots__ = ("answered", "longest_ns", "seen")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.answered = 0
-        self.longest_ns = 0
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    answered: int = 0
+    longest_ns: int = 0
 
 
 class SealedRequests(Inquiry):

@@ -23,6 +23,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import msgspec
+
 from dissectors.events import Connection, Message, Severity, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
@@ -68,16 +70,13 @@ class _Wish:
         self.missed += event.flow == self.missed_flow
 
 
-class _Publisher:
+class _Publisher(msgspec.Struct, eq=False):
     """The topics of one publisher, and of all its subscribers."""
 
-    __slots__ = ("copies", "matched", "open", "published")
-
-    def __init__(self) -> None:
-        self.copies = 0
-        self.published: OrderedDict[bytes, None] = OrderedDict()
-        self.matched: dict[bytes, None] = {}  # subscriptions that matched
-        self.open: dict[int, dict[bytes, list[_Wish]]] = {}  # by the length of the topic: wishes that got nothing yet
+    copies: int = 0
+    published: OrderedDict[bytes, None] = msgspec.field(default_factory=OrderedDict)
+    matched: dict[bytes, None] = {}  # subscriptions that matched
+    open: dict[int, dict[bytes, list[_Wish]]] = {}  # by the length of the topic: wishes that got nothing yet
 
     def publish(self, first: bytes) -> None:
         """It sent a message that begins so."""
@@ -116,20 +115,17 @@ class _Publisher:
                         wish.miss(event)
 
 
-class _Subscriber:
+class _Subscriber(msgspec.Struct, eq=False):
     """One connection of a subscriber."""
 
-    __slots__ = ("address", "blind", "got", "last", "matched", "publisher", "server", "topics")
-
-    def __init__(self, publisher: _Publisher, server: str, address: str) -> None:
-        self.publisher = publisher
-        self.server = server
-        self.address = address
-        self.topics: dict[bytes, _Wish] = {}
-        self.matched: set[bytes] = set()
-        self.last: bytes | None = None
-        self.got = 0
-        self.blind = False
+    publisher: _Publisher
+    server: str
+    address: str
+    topics: dict[bytes, _Wish] = {}
+    matched: set[bytes] = set()
+    last: bytes | None = None
+    got: int = 0
+    blind: bool = False
 
     def take(self, messages: Sequence[Message]) -> None:
         """Count messages."""

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from dissectors.address import host_of, port_of
 from dissectors.events import Connection, Problem, Severity
 from dissectors.problems import PROBLEMS
@@ -39,17 +41,14 @@ _MOST_CONNECTIONS = 10_000
 _MOST_SERVICES = 5  # that are told one by one
 
 
-class _Breach:
+class _Breach(msgspec.Struct, eq=False):
     """The problems of one code and severity, of one service."""
 
-    __slots__ = ("detail", "first", "places", "seen", "severity")
-
-    def __init__(self) -> None:
-        self.seen = Occurrences()
-        self.severity: Severity = "note"
-        self.detail = ""
-        self.first = (0, 0)  # flow and packet
-        self.places: dict[tuple[str, str], None] = {}  # who sent what broke the rules, and to whom
+    seen: Occurrences = msgspec.field(default_factory=Occurrences)
+    severity: Severity = "note"
+    detail: str = ""
+    first: tuple[int, int] = (0, 0)  # flow and packet
+    places: dict[tuple[str, str], None] = {}  # who sent what broke the rules, and to whom
 
     def merge(self, other: "_Breach") -> None:
         """Those of another service, too."""

@@ -26,14 +26,11 @@ QueuesOf = Callable[[str, str], tuple[int, int] | None]
 _Key = tuple[str, str, str]  # the service, the host of the peer, and what tells it from others there
 
 
-class _Load:
+class _Load(msgspec.Struct, eq=False):
     """The work of one peer, on all its connections."""
 
-    __slots__ = ("latencies", "row")
-
-    def __init__(self) -> None:
-        self.row = PeerRow("", "", 0)
-        self.latencies: Sketch | None = None
+    row: PeerRow = msgspec.field(default_factory=lambda: PeerRow("", "", 0))
+    latencies: Sketch | None = None
 
 
 class Workload(Inquiry):

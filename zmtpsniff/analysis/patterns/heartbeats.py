@@ -3,6 +3,8 @@
 from collections import deque
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.events import Command, Connection, Message, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
@@ -26,21 +28,17 @@ class _Ping(NamedTuple):
     dst: str
 
 
-class _Side:
+class _Side(msgspec.Struct, eq=False):
     """The PINGs and PONGs of one side of a connection."""
 
-    __slots__ = ("excused_ns", "heard_ns", "more", "offset", "pending", "promise", "told_late", "told_unanswered")
-
-    def __init__(self) -> None:
-        """Start with a side that has said nothing."""
-        self.heard_ns = 0
-        self.offset = -1  # in the stream, of what it said last
-        self.excused_ns = 0  # until then nothing that it said could get through
-        self.pending: deque[_Ping] = deque()  # PINGs without a PONG
-        self.more = 0  # PINGs without a PONG after those
-        self.promise: _Ping | None = None  # the last PING that has a time to live
-        self.told_late = False
-        self.told_unanswered = False
+    heard_ns: int = 0
+    offset: int = -1  # in the stream, of what it said last
+    excused_ns: int = 0  # until then nothing that it said could get through
+    pending: deque[_Ping] = msgspec.field(default_factory=deque)  # PINGs without a PONG
+    more: int = 0  # PINGs without a PONG after those
+    promise: _Ping | None = None  # the last PING that has a time to live
+    told_late: bool = False
+    told_unanswered: bool = False
 
 
 class Heartbeats(Rules):

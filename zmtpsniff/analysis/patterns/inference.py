@@ -29,11 +29,13 @@ and names, as replies do; or it has the last word in the end. Then the inference
 """
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Container
 from itertools import pairwise
 from operator import itemgetter
 from typing import NamedTuple
+
+import msgspec
 
 from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
@@ -73,15 +75,13 @@ class _Turn(NamedTuple):
     words: frozenset[bytes]
 
 
-class _Outlet:
+class _Outlet(msgspec.Struct, eq=False):
     """The messages of one sender on one connection."""
 
-    __slots__ = ("bodies", "last_ns", "prefix")
-
-    def __init__(self) -> None:
-        self.bodies: OrderedDict[int, bool] = OrderedDict()  # contents, and whether they came once only
-        self.prefix: bytes | None = None
-        self.last_ns = 0
+    # Contents, and whether they came once only.
+    bodies: OrderedDict[int, bool] = msgspec.field(default_factory=OrderedDict)
+    prefix: bytes | None = None
+    last_ns: int = 0
 
     def add(self, event: Message) -> int:
         """Remember a message; returns its contents as a number."""
@@ -151,16 +151,12 @@ class BoundSockets:
         }
 
 
-class SenderShape:
+class SenderShape(msgspec.Struct, eq=False):
     """One socket that sends and hears nothing, on all its connections."""
 
-    __slots__ = ("kind", "outlets", "round")
-
-    def __init__(self) -> None:
-        """Start without connections."""
-        self.outlets: dict[int, _Outlet] = {}
-        self.round: list[int] = []  # flows in the order in which messages went to them
-        self.kind: str | None = None  # PUB or PUSH if that is what it is
+    outlets: dict[int, _Outlet] = {}
+    round: list[int] = []  # flows in the order in which messages went to them
+    kind: str | None = None  # PUB or PUSH if that is what it is
 
     def take(self, event: Message) -> str | None:
         """Take a message; returns PUB or PUSH if that is what it is."""
@@ -244,47 +240,26 @@ class Senders:
         return sender
 
 
-class Inference:
+class Inference(msgspec.Struct, eq=False):
     """One connection whose socket types are not known."""
 
-    __slots__ = (
-        "_counted",
-        "_delimited",
-        "_ends",
-        "_firsts",
-        "_frames",
-        "_granted",
-        "_heard",
-        "_parts",
-        "_seen",
-        "_senders",
-        "_sent",
-        "_talk",
-        "_topics",
-        "_wishes",
-        "left",
-        "patience_ns",
-    )
-
-    def __init__(self, one: str, other: str, senders: Senders) -> None:
-        """``one`` and ``other`` are the addresses of its two sides."""
-        self._ends = (one, other)
-        self._senders = senders
-        self._sent = {one: 0, other: 0}  # messages
-        # The first messages; None: it is no REQ and REP.
-        self._talk: list[_Turn] | None = []
-        self._seen: dict[str, int] = {}  # octets of the other side that a sender had seen when it sent first
-        self._frames: int | None = None  # of each message; 0 if they differ
-        self._counted = 0  # messages while the other side was silent
-        self._topics: dict[int, None] = {}  # first frames of messages that have others
-        self._granted = 0  # messages with such a topic
-        self._wishes: dict[str, list[bytes]] = {}  # what may be topics that a side subscribes to
-        self._firsts: list[tuple[str, bytes]] = []  # senders of messages, and how these begin
-        self._heard: dict[str, int] = {}  # sides whose commands are known, and the stream offset of the first
-        self._parts: set[str] = set()  # sides of which there are messages that may not be whole
-        self._delimited = 0  # messages with an empty frame in front
-        self.left = _MOST  # messages that are looked at
-        self.patience_ns: int | None = None  # of sides that take turns: who waits longer will hear nothing more
+    _ends: tuple[str, str]  # the addresses of its two sides
+    _senders: Senders
+    _sent: Counter[str] = msgspec.field(default_factory=Counter)  # messages
+    # The first messages; None: it is no REQ and REP.
+    _talk: list[_Turn] | None = []
+    _seen: dict[str, int] = {}  # octets of the other side that a sender had seen when it sent first
+    _frames: int | None = None  # of each message; 0 if they differ
+    _counted: int = 0  # messages while the other side was silent
+    _topics: dict[int, None] = {}  # first frames of messages that have others
+    _granted: int = 0  # messages with such a topic
+    _wishes: dict[str, list[bytes]] = {}  # what may be topics that a side subscribes to
+    _firsts: list[tuple[str, bytes]] = []  # senders of messages, and how these begin
+    _heard: dict[str, int] = {}  # sides whose commands are known, and the stream offset of the first
+    _parts: set[str] = set()  # sides of which there are messages that may not be whole
+    _delimited: int = 0  # messages with an empty frame in front
+    left: int = _MOST  # messages that are looked at
+    patience_ns: int | None = None  # of sides that take turns: who waits longer will hear nothing more
 
     def name(self) -> None:
         """A side has an identity: programs that play REQ or REP with a DEALER or ROUTER give it one."""
@@ -301,7 +276,7 @@ class Inference:
 
         On a ``blind`` connection octets are missing: the message may not be the first.
         """
-        if event.src not in self._sent:
+        if event.src not in self._ends:
             return None
         self.left -= 1
         if self._is_as_wished(event):

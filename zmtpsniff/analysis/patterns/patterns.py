@@ -325,7 +325,7 @@ class Patterns:
                 usual = USUAL_PEER[rule.socket_type]
                 self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
                 return
-        conversation.inference = Inference(one, other, self._senders)
+        conversation.inference = Inference((one, other), self._senders)
         self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
 
     def _look_at(self, conversation: Conversation, event: Message) -> None:

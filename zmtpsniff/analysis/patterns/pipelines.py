@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator
 
+import msgspec
+
 from dissectors.events import Connection, Share, Work
 
 _WORKERS = 1000  # of one PUSH socket that get a record each
 _PIPELINES = 1000
 
 
-class Pipeline:
+class Pipeline(msgspec.Struct, eq=False):
     """The messages that a PUSH socket has sent."""
 
-    __slots__ = ("messages", "workers")
-
-    def __init__(self) -> None:
-        """Start with nothing."""
-        self.messages = 0
-        self.workers: dict[str, int] = {}  # messages by address
+    messages: int = 0
+    workers: dict[str, int] = {}  # messages by address
 
 
 class Pipelines:

@@ -2,6 +2,8 @@
 
 from collections import Counter
 
+import msgspec
+
 from dissectors.events import Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.analysis.dossier import Dossier
@@ -15,14 +17,10 @@ _TOLD = 10  # different messages to report of one connection that match nothing
 _TOPIC_COST = 150  # octets of memory that a topic takes beside its content
 
 
-class Publisher:
+class Publisher(msgspec.Struct, eq=False):
     """The messages of one publisher, at one address, as its busiest connection shows them."""
 
-    __slots__ = ("messages",)
-
-    def __init__(self) -> None:
-        """Start without any."""
-        self.messages = 0
+    messages: int = 0
 
 
 class PublishSubscribe(Rules):

@@ -7,6 +7,8 @@ their copies late; but one that comes much later is most likely of a publication
 
 from collections import OrderedDict, deque
 
+import msgspec
+
 from zmtpsniff.analysis.ways.hops import Hop
 
 _TEXTS = 65_536  # messages, by sender and octets, that are remembered
@@ -14,15 +16,13 @@ _MOST = 64  # publications of the same octets
 _LATE_NS = 1_000_000_000  # of the same octets said again: no copy comes later
 
 
-class _Text:
+class _Text(msgspec.Struct, eq=False):
     """The publications of one sender in the same octets."""
 
-    __slots__ = ("count", "firsts", "reached")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.firsts: deque[Hop] = deque(maxlen=_MOST)  # the first copy of each of the last ones
-        self.reached: dict[int, int] = {}  # by connection: the number of the last one that it had
+    count: int = 0
+    # The first copy of each of the last ones.
+    firsts: deque[Hop] = msgspec.field(default_factory=lambda: deque(maxlen=_MOST))
+    reached: dict[int, int] = {}  # by connection: the number of the last one that it had
 
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication that a message is one more copy of; None if it is the first itself."""

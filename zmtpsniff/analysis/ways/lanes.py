@@ -21,6 +21,8 @@ from collections import Counter, OrderedDict
 from itertools import islice
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.address import is_loopback
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
@@ -42,18 +44,15 @@ class Inner(NamedTuple):
     is_certain: bool
 
 
-class _Lane:
+class _Lane(msgspec.Struct, eq=False):
     """A connection on which a host asks."""
 
-    __slots__ = ("alone", "asked", "free_ns", "is_client", "pieces", "reason")
-
-    def __init__(self) -> None:
-        self.pieces: list[OpenWay] = []  # what it asked since its last turn
-        self.reason: Hop | None = None  # the only request that it can have asked them for
-        self.free_ns = 0  # when the service answered what it had asked the last one for
-        self.asked = 0
-        self.alone = 0  # how often while the host had no request of somebody else
-        self.is_client = False  # it asks on its own account
+    pieces: list[OpenWay] = []  # what it asked since its last turn
+    reason: Hop | None = None  # the only request that it can have asked them for
+    free_ns: int = 0  # when the service answered what it had asked the last one for
+    asked: int = 0
+    alone: int = 0  # how often while the host had no request of somebody else
+    is_client: bool = False  # it asks on its own account
 
     def ask(self, has_reason: bool) -> bool:
         """It asks once more, perhaps since the host has a request. Returns whether it may do so for that."""
@@ -64,16 +63,13 @@ class _Lane:
         return has_reason and not self.is_client
 
 
-class _Service:
+class _Service(msgspec.Struct, eq=False):
     """A host with the requests that it has not answered, and the connections on which it asks."""
 
-    __slots__ = ("lanes", "requests", "taken", "turns")
-
-    def __init__(self) -> None:
-        self.requests: OrderedDict[Hop, None] = OrderedDict()
-        self.taken = 0
-        self.lanes: OrderedDict[int, _Lane] = OrderedDict()  # by connection
-        self.turns: Counter[tuple[int, int]] = Counter()  # by connection and turn
+    requests: OrderedDict[Hop, None] = msgspec.field(default_factory=OrderedDict)
+    taken: int = 0
+    lanes: OrderedDict[int, _Lane] = msgspec.field(default_factory=OrderedDict)  # by connection
+    turns: Counter[tuple[int, int]] = msgspec.field(default_factory=Counter)  # by connection and turn
 
     def lane(self, flow: int) -> _Lane:
         """A connection on which the host asks."""

@@ -21,6 +21,8 @@ from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+import msgspec
+
 from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch
 from dissectors.columns import MESSAGE, ROW
@@ -51,18 +53,15 @@ _PROBE = [b""]  # ZMQ_PROBE_ROUTER
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 
 
-class _Connection:
+class _Connection(msgspec.Struct, eq=False):
     """A connection while it lasts."""
 
-    __slots__ = ("dossier", "in_step", "last_asked", "lines", "unseen")
-
-    def __init__(self, dossier: Dossier) -> None:
-        self.dossier = dossier
-        # Of a late one: its last request, and whether such a one got its reply, so that nothing older is under way.
-        self.last_asked: Hop | None = None
-        self.in_step = False
-        self.lines: dict[str, Line] = {}  # by sender
-        self.unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
+    dossier: Dossier
+    # Of a late one: its last request, and whether such a one got its reply, so that nothing older is under way.
+    last_asked: Hop | None = None
+    in_step: bool = False
+    lines: dict[str, Line] = {}  # by sender
+    unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
 
     @property
     def is_late(self) -> bool:
