@@ -41,11 +41,6 @@ def main() -> int:
     if options.target:
         _fuzz(options.target, _targets()[options.target], options.flags)
         return 0
-    if options.seed_corpus:
-        from .seeds import write
-
-        write(CORPUS)
-        return 0
     try:
         import atheris  # noqa: F401
     except ImportError:
@@ -63,7 +58,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="targets at a time")
     parser.add_argument("--work", type=Path, help="folder for what is learned, to go on from; else it is forgotten")
     parser.add_argument("--keep", action="store_true", help="add the best of what is learned to the corpus")
-    parser.add_argument("--seed-corpus", action="store_true", help="make the first inputs anew out of the fixtures")
     parser.add_argument("--target", choices=NAMES, help=argparse.SUPPRESS)
     parser.add_argument("flags", nargs="*", help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -35,7 +35,7 @@ def test_every_payload_protocol_has_a_seed() -> None:
     found = Payloads(built_in(), bodies=None).take(events)
     known = {event.payload.protocol for event in found if isinstance(event, Message) and event.payload is not None}
     missing = {dissector.name for dissector in built_in()} - known
-    assert not missing, "add messages to _made_frames of tests/fuzz/seeds.py; python -m tests.fuzz --seed-corpus"
+    assert not missing, "add messages to tests/fuzz/corpus/payloads, packed by tests/fuzz/octets.py"
 
 
 def test_turns_are_what_was_packed() -> None:
