@@ -8,7 +8,7 @@ The JSON Schema, ``zmtpsniff fields``, filters, Spark's columns and the referenc
 
 import typing
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cache
 from types import NoneType
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -61,7 +61,7 @@ class RecordField(NamedTuple):
         return f"{self.text.rstrip('.')}: {', '.join(choices)}." if choices else self.text
 
 
-@lru_cache
+@cache
 def record_fields(struct: type[msgspec.Struct]) -> tuple[RecordField, ...]:
     """The fields of the record that is made of an event, or of a part of one, in their order."""
     found = []
@@ -88,14 +88,24 @@ def summary(struct: type[msgspec.Struct]) -> str:
 
 
 def with_fields(struct: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """The type of a record, whose docstring now says what each field means, for ``help()``."""
+    """The type of a record, whose docstring now says what each field means, for ``help()``.
+
+    ``help()`` begins with msgspec's signature, which repeats the annotations. So these lose the meanings, which would
+    make a page of it; :func:`record_fields` remembers them.
+    """
     if struct.__doc__ and "\n\n" not in struct.__doc__:
         lines = [
             f"{field.name}: {field.meaning}{f' ({field.unit})' if field.unit else ''}"
             for field in record_fields(struct)
         ]
         struct.__doc__ = "\n\n".join([struct.__doc__, *lines])
+        struct.__annotations__ = {field.name: _plain(field.type) for field in msgspec.structs.fields(struct)}
     return struct
+
+
+def _plain(hint: Any) -> Any:
+    """A type as annotated, without the meaning."""
+    return typing.get_args(hint)[0] if typing.get_origin(hint) is Annotated else hint
 
 
 def without_none(hint: Any) -> tuple[Any, bool]:

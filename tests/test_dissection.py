@@ -245,6 +245,23 @@ def test_what_programs_import_is_there_and_says_what_its_fields_mean() -> None:
     for field in record_fields(Message):
         assert f"{field.name}: " in shown
         assert field.text.split(".")[0] in " ".join(shown.split())
+    assert "Message(time_ns: int, packet: int, flow: int, src: str" in shown
+    assert "Meta(" not in shown
+
+
+def test_what_programs_import_keeps_its_meanings_for_the_schema() -> None:
+    code = """if True:
+        import sys, zmtpsniff
+        if sys.argv[1:]:
+            zmtpsniff.Message, zmtpsniff.Connection
+        from zmtpsniff.render.json_schema import json_schema
+        print(json_schema())
+    """
+    before, after = (
+        subprocess.run([sys.executable, "-c", code, *argument], capture_output=True, text=True, check=True).stdout
+        for argument in ([], ["imported"])
+    )
+    assert before == after
 
 
 def test_what_is_printed_is_short() -> None:
