@@ -1,7 +1,9 @@
 """Makes ``docs/tree.svg``, the README's picture, from what the program really prints."""
 
+import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from rich.console import Console
@@ -9,16 +11,23 @@ from rich.text import Text
 
 DOCS = Path(__file__).parent
 CAPTURE = DOCS.parent / "fixtures" / "m31_req_rep.pcap"
-LINES = 22
+COLUMNS = 80  # of most terminals
 
 
 def draw(target: Path) -> None:
-    """Run ``zmtpsniff read`` and draw the beginning of its output."""
-    command = [sys.executable, "-m", "zmtpsniff", "read", "--utc", "--color", "always", str(CAPTURE)]
-    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    console = Console(record=True, width=122, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
-    console.print(Text.from_ansi("\n".join(output.splitlines()[:LINES])), soft_wrap=True)
-    svg = console.export_svg(title="zmtpsniff read fixtures/m31_req_rep.pcap", unique_id="tree")
+    """Run the first command of the README, and draw what it shows on a terminal."""
+    command = [sys.executable, "-m", "zmtpsniff", "read", "--utc", "--color", "always", "-c", "16", str(CAPTURE)]
+    terminal, program_side = os.openpty()
+    with subprocess.Popen(command, stdout=program_side, env={**os.environ, "COLUMNS": str(COLUMNS)}):
+        os.close(program_side)
+        output = b""
+        with suppress(OSError):  # the program has ended
+            while octets := os.read(terminal, 1 << 16):
+                output += octets
+    os.close(terminal)
+    console = Console(record=True, width=COLUMNS, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115
+    console.print(Text.from_ansi(output.decode().replace("\r", "").rstrip()), soft_wrap=True)
+    svg = console.export_svg(title="zmtpsniff read -c 16 fixtures/m31_req_rep.pcap", unique_id="tree")
     # The fonts that rich names are on a server; those of the reader's machine will do.
     lines = svg.splitlines()
     first = next(number for number, line in enumerate(lines) if "@font-face" in line)

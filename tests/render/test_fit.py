@@ -59,3 +59,28 @@ def test_the_tree_breaks_between_words(name: str, width: int) -> None:
     assert out.getvalue()
     for line in out.getvalue().splitlines():
         assert len(line) <= width or len(line.split()) < 3, line
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "line"),
+    [
+        ("m31_req_rep.pcap", 80, "    #13  57990 → 20205  REQ message, 3 frames, 90 octets"),
+        ("m31_req_rep.pcap", 105, "    #13  127.0.0.1:57990 → 127.0.0.1:20205  REQ message, 3 frames, 90 octets"),
+        ("m31_req_rep.pcap", 120, "    #13 connection 1  127.0.0.1:57990 → 127.0.0.1:20205  REQ message, 3 frames"),
+        ("m31_req_rep.pcap", 80, "  REP message, 2 frames, 7 octets\n    1.011 ms after #13\n"),
+        ("rec_no_delimiter.pcap", 80, "    #14  36014 → 5568  warning request-unanswered"),
+    ],
+)
+def test_on_a_narrow_terminal_the_tree_leaves_out_what_most_lines_have_in_common(
+    name: str, width: int, line: str
+) -> None:
+    out = io.StringIO()
+    TreeRenderer(out, width=width, color="never").write(list(zmtpsniff.open(FIXTURES / name)))
+    assert line in out.getvalue()
+
+
+def test_ports_are_not_enough_where_more_than_two_hosts_talk() -> None:
+    out = io.StringIO()
+    with zmtpsniff.open(FIXTURES / "brokers" / "two_brokers.pcap.gz") as capture:
+        TreeRenderer(out, width=80, color="never").write(list(capture)[-50:])
+    assert "10.9.0.42:42570 → 10.9.0.37:6206" in out.getvalue()

@@ -5,6 +5,32 @@ import re
 _SGR = re.compile(r"\x1b\[[0-9;]*m")
 _BLANKS = re.compile("( +)")
 _DEEPER = 4  # columns by which the rest of a line is indented more than the line
+_FEW = 2  # hosts that their ports tell apart
+
+
+class Hosts:
+    """The first hosts of a capture. As long as there are two at most, the ports of peers tell them apart."""
+
+    def __init__(self) -> None:
+        """Begin without a host."""
+        self._names: set[str] = set()
+
+    @property
+    def are_many(self) -> bool:
+        """Whether a port says too little."""
+        return len(self._names) > _FEW
+
+    def add(self, *addresses: str) -> bool:
+        """Add the hosts of addresses with ports; returns whether these are the ones that made them many."""
+        if self.are_many:
+            return False
+        self._names.update(address.rpartition(":")[0] for address in addresses)
+        return self.are_many
+
+
+def port(address: str) -> str:
+    """The port of an address."""
+    return address.rpartition(":")[2]
 
 
 def columns(line: str) -> int:

@@ -4,6 +4,7 @@ import unicodedata
 from functools import lru_cache
 from typing import NamedTuple
 
+from zmtpsniff.render.fit import Hosts, port
 from zmtpsniff.render.palette import Palette
 from zmtpsniff.words.text import escape
 
@@ -13,7 +14,6 @@ _TEXT = 40  # what text is to have before others give way to it
 _LEAST = 24  # of a text, before remarks on it give way
 _SOME = 8  # of a text, however much is remarked on it
 _KEPT = 512  # senders, sizes of messages
-_FEW = 2  # hosts that their ports tell apart
 _INDENT = " " * 4  # of a text below its columns
 
 
@@ -52,7 +52,7 @@ class Columns:
         self._widths = widths
         self._width = width
         self._address = 0
-        self._hosts: set[str] = set()  # the first ones
+        self._hosts = Hosts()
         # The same peers send all the time, and most messages are of a few sizes.
         self._sender = lru_cache(_KEPT)(self._make_sender)
         self.message = lru_cache(_KEPT)(self._make_message)
@@ -72,7 +72,7 @@ class Columns:
         self._with_flow = room >= _TEXT
         room += 0 if self._with_flow else widths.flow + 1
         without_sizes = room + widths.sizes + 1
-        if len(self._hosts) > _FEW and without_sizes > 0:
+        if self._hosts.are_many and without_sizes > 0:
             self._with_sizes = room >= _TEXT
             room = room if self._with_sizes else without_sizes
             self._is_below = room < _LEAST
@@ -160,15 +160,13 @@ class Columns:
         if src is None or dst is None:
             return palette.paint(palette.place, number) + " " if number else ""
         addresses = escape(src), escape(dst)
-        hosts = len(self._hosts)
-        if self._width is not None and hosts <= _FEW:
-            self._hosts.update(address.rpartition(":")[0] for address in addresses)
-        if (widest := self._widest(*addresses)) > self._address or hosts <= _FEW < len(self._hosts):
+        are_many_now = self._width is not None and self._hosts.add(*addresses)
+        if (widest := self._widest(*addresses)) > self._address or are_many_now:
             self._address = max(self._address, widest)
             self._fit()
         width = self._address
         if not self._with_hosts:
-            addresses = addresses[0].rpartition(":")[2], addresses[1].rpartition(":")[2]
+            addresses = port(addresses[0]), port(addresses[1])
             width = min(width, _PORT)
         place = f"{palette.paint(palette.place, f'{number:{self._widths.flow}}')} " if self._with_flow else ""
         return (

@@ -7,6 +7,7 @@ from dissectors.batches import MessageBatch
 from dissectors.events import Command, Message, Octets
 from zmtpsniff.render.batch_text import BatchText, BatchWidths, CommonTexts
 from zmtpsniff.render.body import body_lines, plain_lines
+from zmtpsniff.render.fit import columns
 from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.origin import NUMBER, Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
@@ -111,9 +112,11 @@ class MessageTree:
             line += self._paint(self._look.palette.warning, ", incomplete")
         if event.encrypted and self._look.verbosity:
             line += self._shown_encrypted
-        if has_relations(event):
-            line += relations(event, self._look)
-        lines.append(self._look.fitted(line))
+        told = relations(event, self._look) if has_relations(event) else ""
+        if told and self._look.is_too_long(told, columns(line)):
+            lines.append(self._look.fitted(line))
+            line, told = INDENT, told.lstrip(" ")
+        lines.append(self._look.fitted(line + told))
         self._add_frames(event, lengths, lines)
         if event.payload is not None or event.bodies:
             self._add_payload(event, lines)
@@ -142,14 +145,14 @@ class MessageTree:
             if len(frames) == 1:
                 lines += [INDENT + line for line in body]
                 continue
-            label, columns = self._label(radio, index, digits, lengths[index], width)
-            if self._look.is_too_long(body[0], columns):
+            label, taken = self._label(radio, index, digits, lengths[index], width)
+            if self._look.is_too_long(body[0], taken):
                 lines.append(label)
                 lines += [INDENT + line for line in body]
                 continue
             lines.append(label + body[0])
             if len(body) > 1:
-                lines += [" " * columns + line for line in body[1:]]
+                lines += [" " * taken + line for line in body[1:]]
         if len(frames) > len(shown):
             left = plural(len(frames) - len(shown), "frame").replace(" ", " more ", 1)
             lines.append(INDENT + paint(palette.dim, f"{self._look.signs.more} {left}"))

@@ -1,28 +1,36 @@
 """The beginning of the first line of a record in the tree: time, packet, connection, sender and receiver."""
 
-from collections.abc import Callable
 from functools import lru_cache
 
 from dissectors.events import Beacon, Command, Comment, Greeting, Message, Problem, Subscription
 from zmtpsniff.render.clock import Clock, Stopwatch
+from zmtpsniff.render.fit import Hosts, port
 from zmtpsniff.render.palette import Palette, Signs
 from zmtpsniff.words.text import escape
 
 NUMBER = 5  # columns of the number of a packet
 _SENDERS = 512  # whose part of the line is kept
+_TIME = len("12:34:56.123456  ")
+_TITLE = 40  # columns that the title is to have before others give way to it
 
 
 class Origin:
-    """Writes where records come from, and the date whenever it changes."""
+    """Writes where records come from, and the date whenever it changes.
 
-    def __init__(self, palette: Palette, signs: Signs, clock: Clock | Stopwatch) -> None:
-        """Tell it in these colours, with the times of the clock."""
+    On a narrow terminal some of it gives way to the title, as in a summary: first the connection, then hosts beside
+    their ports. The hosts stay where there are more than two.
+    """
+
+    def __init__(self, palette: Palette, signs: Signs, clock: Clock | Stopwatch, width: int | None = None) -> None:
+        """Tell it in these colours, with the times of the clock, on ``width`` columns; None: on no terminal."""
         self._palette = palette
         self._signs = signs
         self._clock = clock
         self._date = ""
+        self._width = width
+        self._hosts = Hosts()
         # The same few peers send all the time.
-        self._sender: Callable[[int, str, str], str] = lru_cache(_SENDERS)(self._make_sender)
+        self._sender = lru_cache(_SENDERS)(self._make_sender)
 
     def time(self, time_ns: int, lines: list[str]) -> str:
         """The time of day; a new date is added to the lines."""
@@ -54,19 +62,29 @@ class Origin:
         palette = self._palette
         words = [] if event.time_ns is None else [self.time(event.time_ns, lines)]
         place = [] if event.packet is None else [f"{'#' + str(event.packet):>{NUMBER}}"]
-        if isinstance(event, Problem) and event.flow is not None:
-            place.append(f"connection {event.flow}")
-        if place:
-            words.append(palette.paint(palette.place, " ".join(place)))
-        if isinstance(event, Problem) and event.src is not None and event.dst is not None:
-            words.append(self._direction(event.src, event.dst))
+        direction = ""
+        if isinstance(event, Problem):
+            connection, direction = self._shown(event.flow, event.src, event.dst)
+            place += [connection] if connection else []
+        words += [palette.paint(palette.place, " ".join(place))] if place else []
+        words += [direction] if direction else []
         return "  ".join([*words, ""])
 
     def _make_sender(self, flow: int, src: str, dst: str) -> str:
         """The text after the packet's number. It is the same for all records of one side of a connection."""
-        return f" connection {flow}{self._palette.reset}  {self._direction(src, dst)}  "
+        connection, direction = self._shown(flow, src, dst)
+        return f"{connection and ' '}{connection}{self._palette.reset}  {direction}  "
 
-    def _direction(self, src: str, dst: str) -> str:
-        """Sender and receiver in the colour of the sending side."""
-        palette = self._palette
-        return palette.paint(palette.of_sender(src, dst), f"{escape(src)} {self._signs.arrow} {escape(dst)}")
+    def _shown(self, flow: int | None, src: str | None, dst: str | None) -> tuple[str, str]:
+        """The connection, and sender and receiver in the colour of the sending side; each may be empty."""
+        connection = "" if flow is None else f"connection {flow}"
+        if src is None or dst is None:
+            return connection, ""
+        arrow, ends = f" {self._signs.arrow} ", [escape(src), escape(dst)]
+        if self._width is not None:
+            if self._hosts.add(*ends):
+                self._sender.cache_clear()
+            room = self._width - _TITLE - _TIME - NUMBER - len(f"  {arrow.join(ends)}  ")
+            connection = connection if room > len(connection) else ""
+            ends = ends if room >= 0 or self._hosts.are_many else [port(end) for end in ends]
+        return connection, self._palette.paint(self._palette.of_sender(src, dst), arrow.join(ends))

@@ -81,7 +81,7 @@ class TreeRenderer:
         self._palette = make_palette(stream, color)
         self._paint = self._palette.paint
         self._look = Look(self._palette, make_signs(encoding), max_bytes, verbosity, width)
-        self._origin = Origin(self._palette, self._look.signs, make_clock(times, utc, 9 if verbosity else 6))
+        self._origin = Origin(self._palette, self._look.signs, make_clock(times, utc, 9 if verbosity else 6), width)
         self._is_delta = times == "delta"
         self._messages = MessageTree(self._look, self._origin, show_secrets)
 
