@@ -20,7 +20,6 @@ the other side speaks ZMTP 1.0 or 2.0, so that they close each such connection a
 """
 
 from collections.abc import Iterable
-from types import NoneType
 
 import msgspec
 
@@ -29,7 +28,8 @@ from dissectors.events import Connection, Peer, Problem
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import again, plural
 from zmtpsniff.words.durations import about
@@ -57,28 +57,28 @@ class Closings(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._unfinished: Ledger[tuple[int, str], Problem | None] = Ledger(NoneType)  # sides that end in a message
-        self._waiting: Ledger[tuple[int, str], Stall | None] = Ledger(NoneType)  # senders that waited to the end
+        self._unfinished: Ledger[tuple[int, str], Problem] = Ledger()  # sides that end in a message
+        self._waiting: Ledger[tuple[int, str], Stall] = Ledger()  # senders that waited to the end
         self._unsent: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
-        self._behind: Ledger[tuple[int, str], None] = Ledger(NoneType)  # receivers that lost what waited for them
+        self._behind: Ledger[tuple[int, str], None] = Ledger()  # receivers that lost what waited for them
         self._cut: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
         self._timed: Ledger[tuple[str, str], _Closed] = Ledger(_Closed)
 
     def problem(self, event: Problem) -> None:
         """A side ended inside a message."""
         if event.code in _CUTS and event.flow is not None and event.src is not None:
-            self._unfinished.put((event.flow, event.src), event)
+            self._unfinished[event.flow, event.src] = event
 
     def stall(self, stall: Stall) -> None:
         """A sender waited; if its connection is not over by that, for room."""
         if stall.cause == "window" or (not stall.is_open and stall.cause == "unacknowledged"):
-            self._waiting.put((stall.flow, stall.sender), stall)
+            self._waiting[stall.flow, stall.sender] = stall
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn who closed a connection."""
         sides = [(event.flow, one.address) for one in (event.client, event.server)]
-        cuts = [self._unfinished.entries.pop(side, None) for side in sides]
-        stalls = [self._waiting.entries.pop(side, None) for side in sides]
+        cuts = [self._unfinished.pop(side, None) for side in sides]
+        stalls = [self._waiting.pop(side, None) for side in sides]
         if event.closed_by is None or event.end not in ("fin", "rst") or dossier is None or dossier.blind:
             return
         is_server = event.closed_by == "server"
@@ -128,19 +128,19 @@ class Closings(Inquiry):
         closed.is_note = had_room or (by_receiver and closer.socket_type not in _WORKERS)
         closed.seen.add(event.end_ns, stall.packet, event.flow)
         if by_receiver and not closed.is_note:
-            self._behind.put((event.flow, stall.receiver), None)
+            self._behind[event.flow, stall.receiver] = None
 
     def tells_of(self, flow: int, receiver: str) -> bool:
         """Whether a finding says that a receiver closed a connection while messages waited for it."""
-        return (flow, receiver) in self._behind.entries
+        return (flow, receiver) in self._behind
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Connections that ended too early."""
-        for (_, other), closed in self._cut.entries.items():
+        for (_, other), closed in self._cut.items():
             often = again(closed.seen.count)
             summary = f"{closed.who} closed its connection to {other} in the middle of a message{often}"
             yield Claim("message-cut", summary, closed.detail, closed.seen, [closed.who.split()[-1], other])
-        for closed in self._unsent.entries.values():
+        for closed in self._unsent.values():
             yield Claim(
                 "unsent-at-end",
                 f"{closed.who} closed its connection to {closed.other} {closed.how}{again(closed.seen.count)}",
@@ -149,7 +149,7 @@ class Closings(Inquiry):
                 [closed.who.split()[-1], closed.other],
                 "note" if closed.is_note else None,
             )
-        for (closer, other), closed in self._timed.entries.items():
+        for (closer, other), closed in self._timed.items():
             yield Claim(
                 "handshake-timer",
                 f"{closer} closes its connection to {other} 30 s after it was made{again(closed.seen.count)}",

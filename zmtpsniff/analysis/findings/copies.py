@@ -34,7 +34,8 @@ from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.compared_copies import SLOW_NS, ComparedPublisher, CopyRoom, CopyStream
 from zmtpsniff.analysis.findings.finding import Claim
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about

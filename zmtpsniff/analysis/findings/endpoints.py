@@ -24,7 +24,6 @@ before its clients is a note, too.
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from types import NoneType
 from typing import NamedTuple
 
 import msgspec
@@ -33,7 +32,8 @@ from dissectors.address import host_of, port_of
 from dissectors.events import Connection, Severity
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.net.witness import Attempt
 from zmtpsniff.words.counts import listed, plural
@@ -114,8 +114,8 @@ class Endpoints(Inquiry):
         """``rules`` are those of the user, which name ports of ZMTP."""
         self._rules = rules
         self._endpoints: Ledger[str, _Endpoint] = Ledger(_Endpoint)
-        self._servers: Ledger[str, None] = Ledger(NoneType)  # addresses where ZMTP was spoken
-        self._hosts: Ledger[str, None] = Ledger(NoneType)  # hosts that spoke it
+        self._servers: Ledger[str, None] = Ledger()  # addresses where ZMTP was spoken
+        self._hosts: Ledger[str, None] = Ledger()  # hosts that spoke it
 
     def attempt(self, attempt: Attempt) -> None:
         """Count an attempt."""
@@ -131,19 +131,17 @@ class Endpoints(Inquiry):
 
     def sought_by(self, host: str) -> str:
         """An address that a host tries to connect to in vain, other than its own; an empty one if there is none."""
-        tries = (
-            (address, each) for address, one in self._endpoints.entries.items() for each in (one.refused, one.silent)
-        )
+        tries = ((address, each) for address, one in self._endpoints.items() for each in (one.refused, one.silent))
         return next((at for at, each in tries if host in each.hosts and each.seen.span_ns >= _LEAST_SILENT_NS), "")
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""
-        self._servers.put(event.server.address, None)
+        self._servers[event.server.address] = None
         if event.end in ("fin", "rst"):
             host = host_of(event.client.address)
             self._endpoints.at(event.server.address).ends.append((event.end_ns, event.start_ns, event.flow, host))
-        self._hosts.put(host_of(event.server.address), None)
-        self._hosts.put(host_of(event.client.address), None)
+        self._hosts[host_of(event.server.address)] = None
+        self._hosts[host_of(event.client.address)] = None
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """The addresses where nobody answered."""
@@ -151,7 +149,7 @@ class Endpoints(Inquiry):
         away: dict[str, list[_Absence]] = {}
         stopped: dict[str, _Tries] = {}
         # By their addresses: the order in which attempts are told depends on how a capture is cut into blocks.
-        for address, endpoint in sorted(self._endpoints.entries.items()):
+        for address, endpoint in sorted(self._endpoints.items()):
             tries = endpoint.refused
             if not tries.seen.count:
                 absence = _absence(address, endpoint)
@@ -159,7 +157,7 @@ class Endpoints(Inquiry):
                     away.setdefault(host_of(address), []).append(absence)
                 elif endpoint.earlier.seen.count:
                     late[address] = endpoint.earlier
-            elif address in self._servers.entries and _is_short(tries, _LEAST_STOPPED_NS):
+            elif address in self._servers and _is_short(tries, _LEAST_STOPPED_NS):
                 stopped[address] = tries
             else:
                 yield self._refused(address, endpoint)
@@ -177,7 +175,7 @@ class Endpoints(Inquiry):
         tries = endpoint.refused
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
-        answered = endpoint.answers or address in self._servers.entries  # before the capture, perhaps
+        answered = endpoint.answers or address in self._servers  # before the capture, perhaps
         any_more = " any more" if answered else ""
         summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {listed(tries.hosts)}"
         # Programs that end together end one after the other.
@@ -197,18 +195,18 @@ class Endpoints(Inquiry):
     def _severity(self, certainty: Certainty) -> Severity:
         """The severity: a note, unless the attempts meant ZeroMQ, or nothing else in the capture can have."""
         if certainty == "possible":
-            return "note" if self._servers.entries else "warning"
+            return "note" if self._servers else "warning"
         return "error"
 
     def _certainty(self, address: str, tries: _Tries) -> tuple[Certainty, str]:
-        if address in self._servers.entries:
+        if address in self._servers:
             return "certain", "ZMTP was spoken there"
         port = port_of(address)
         if port and first_match(self._rules, "tcp", port) is not None:
             return "certain", "-d names its port"
         if tries.has_rhythm:
             return "likely", "the attempts have the rhythm of libzmq, 100 to 200 ms apart"
-        speakers = [host for host in tries.hosts if host in self._hosts.entries]
+        speakers = [host for host in tries.hosts if host in self._hosts]
         if speakers:
             return "likely", f"{listed(speakers)} speaks ZMTP elsewhere, but nobody did there"
         return "possible", f"nothing proves that it is ZeroMQ; if it is, say -d tcp.port=={port},zmtp"

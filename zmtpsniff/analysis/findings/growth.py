@@ -20,7 +20,8 @@ from dissectors.address import host_of
 from dissectors.events import Capture, Connection
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
@@ -65,7 +66,7 @@ class Growth(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Hosts whose connections only grow."""
-        for (host, server), pair in self._pairs.entries.items() if self._is_whole else ():
+        for (host, server), pair in self._pairs.items() if self._is_whole else ():
             opened = sorted(pair.opened)
             count = len(opened)
             if count < _LEAST or pair.closed > (1 - _PART) * count:

@@ -21,7 +21,6 @@ that it connects to. Many connections that end soon for none of these reasons ar
 """
 
 from collections.abc import Iterable
-from types import NoneType
 
 import msgspec
 
@@ -30,7 +29,8 @@ from dissectors.events import Command, Connection, Greeting, Octets, Problem, Se
 from dissectors.zmtp.sockets import may_talk
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import again, listed, plural
 from zmtpsniff.words.text import quoted
 
@@ -106,7 +106,7 @@ class Handshakes(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         self._handshakes: dict[int, _Handshake] = {}
-        self._broken: Ledger[int, None] = Ledger(NoneType)  # flows on which a side breaks the rules
+        self._broken: Ledger[int, None] = Ledger()  # flows on which a side breaks the rules
         self._failures: Ledger[tuple[str, str, str], _Failures] = Ledger(_Failures)
         self._short: Ledger[tuple[str, str], _Short] = Ledger(_Short)
         self._kinds: Ledger[str, dict[str, None]] = Ledger(dict)  # socket types of bound sockets
@@ -162,7 +162,7 @@ class Handshakes(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Find out why a handshake did not end well."""
         handshake = self._handshakes.pop(event.flow, None)
-        is_broken = event.flow in self._broken.entries
+        is_broken = event.flow in self._broken
         # libzmq takes a peer of another protocol for an old ZMTP peer, and speaks an old version to it
         if not is_broken:
             self._note_version(dossier, event)
@@ -177,7 +177,7 @@ class Handshakes(Inquiry):
                 self._mismatch(dossier, event)  # ZMTP 2.0 and WebSocket do not stop them
             else:
                 for client in (host_of(event.client.address), ""):
-                    self._ready_ns.put((client, server.address), event.end_ns)
+                    self._ready_ns[client, server.address] = event.end_ns
         elif handshake is not None and event.handshake in ("failed", "incomplete"):
             if self._fail(handshake, event):
                 return
@@ -241,7 +241,7 @@ class Handshakes(Inquiry):
             return "handshake-failed", f"the server answers {said}", "certain"
         if handshake.cause is not None:
             return handshake.cause, handshake.detail, "certain"
-        if not is_closed or event.flow in self._broken.entries:  # that is reason enough to close it
+        if not is_closed or event.flow in self._broken:  # that is reason enough to close it
             return "", "", "certain"
         if mechanism == "CURVE" and "HELLO" in commands:
             if "INITIATE" in commands and "READY" not in commands:
@@ -285,17 +285,17 @@ class Handshakes(Inquiry):
 
         Sockets that announce their types as they should have ended that, for the peers of both.
         """
-        for (_, client, server), failures in self._failures.entries.items():
+        for (_, client, server), failures in self._failures.items():
             failed_ns = failures.seen.last_ns or 0
-            if client == host and failed_ns > self._ready_ns.entries.get((client, server), 0):
+            if client == host and failed_ns > self._ready_ns.get((client, server), 0):
                 return server
-            if host_of(server) == host and failed_ns > self._ready_ns.entries.get(("", server), 0):
+            if host_of(server) == host and failed_ns > self._ready_ns.get(("", server), 0):
                 return client
         return ""
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Handshakes that fail, storms, passwords in clear and old versions."""
-        for (code, host, server), failures in self._failures.entries.items():
+        for (code, host, server), failures in self._failures.items():
             seen = failures.seen
             often = again(seen.count)
             known = "; ".join(failures.details)
@@ -308,12 +308,12 @@ class Handshakes(Inquiry):
                 summary = self._failure_words(code, host, server, failures)
             severity: Severity | None = None if failures.certainty == "certain" or seen.count > 1 else "warning"
             yield Claim(code, summary + often, known, seen, [server], severity, failures.certainty, advice=advice)
-        for (host, server), short in self._short.entries.items():
+        for (host, server), short in self._short.items():
             yield from self._storm(host, server, short)
-        for server, seen in self._passwords.entries.items():
+        for server, seen in self._passwords.items():
             words = f"user names and passwords for {server} cross the network in clear, {plural(seen.count, 'time')}"
             yield Claim("password-in-clear", words, "PLAIN's HELLO holds them", seen, [server])
-        for version, old in self._old.entries.items():
+        for version, old in self._old.items():
             speak = "speaks" if len(old.names) == 1 else "speak"
             words = f"{listed(old.names)} {speak} ZMTP {version}"
             yield Claim("version-old", words, "their greetings say so", old.seen, old.names)

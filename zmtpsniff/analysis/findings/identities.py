@@ -16,14 +16,14 @@ back does (:mod:`zmtpsniff.analysis.patterns.connection_log`).
 """
 
 from collections.abc import Iterable
-from types import NoneType
 
 import msgspec
 
 from dissectors.events import Connection, Problem
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import again, listed, plural
 
 _RETURN_NS = 1_000_000_000  # so soon after the old connection ended
@@ -66,11 +66,11 @@ class Identities(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._members: Ledger[int, _Member | None] = Ledger(NoneType)  # by flow; those of connections that are over
+        self._members: Ledger[int, _Member] = Ledger()  # by flow; those of connections that are over
         self._open: Ledger[_Key, dict[int, _Member]] = Ledger(dict)
         self._sharers: Ledger[_Key, _Sharers] = Ledger(_Sharers)
         self._ended_ns: Ledger[_Key, int] = Ledger(int)  # when the last connection with an identity ended
-        self._returns: Ledger[int, _Return | None] = Ledger(NoneType)  # by flow
+        self._returns: Ledger[int, _Return] = Ledger()  # by flow
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Remember who has which identity."""
@@ -79,31 +79,31 @@ class Identities(Inquiry):
             identity = dossier.identity_of_other(router)
             if is_router and identity:
                 members = self._open.at((router, identity))
-                ended_ns = self._ended_ns.entries.get((router, identity))
+                ended_ns = self._ended_ns.get((router, identity))
                 if members or (ended_ns is not None and dossier.start_ns < ended_ns + _RETURN_NS):
-                    self._returns.put(dossier.flow, _Return((router, identity), peer))
+                    self._returns[dossier.flow] = _Return((router, identity), peer)
                 member = _Member((router, identity), peer, next(iter(members.values()), None))
                 members[dossier.flow] = member
-                self._members.put(dossier.flow, member)
+                self._members[dossier.flow] = member
         return None
 
     def has_returned(self, flow: int) -> bool:
         """Whether a peer came back on this connection, and the ROUTER may ignore it."""
-        return flow in self._returns.entries
+        return flow in self._returns
 
     def hear(self, flow: int) -> None:
         """The ROUTER took a message of a connection."""
-        self._returns.entries.pop(flow, None)
+        self._returns.pop(flow, None)
 
     def ignore(self, flow: int, time_ns: int, packet: int) -> None:
         """The ROUTER did not take a message of a connection of one that came back."""
-        returned = self._returns.entries.get(flow)
+        returned = self._returns.get(flow)
         if returned is not None:
             returned.ignored.add(time_ns, packet, flow)
 
     def problem(self, event: Problem) -> None:
         """Count what the patterns saw. A note tells of a peer that came back."""
-        member = None if event.flow is None else self._members.entries.get(event.flow)
+        member = None if event.flow is None else self._members.get(event.flow)
         if event.code != "identity-in-use" or event.severity == "note" or member is None:
             return
         sharers = self._sharers.at(member.key)
@@ -113,14 +113,14 @@ class Identities(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn what became of a peer."""
-        member = self._members.entries.get(event.flow)
+        member = self._members.get(event.flow)
         if member is None:
             return
         members = self._open.at(member.key)
         members.pop(event.flow, None)
-        self._ended_ns.put(member.key, event.end_ns)
+        self._ended_ns[member.key] = event.end_ns
         if not members:
-            del self._open.entries[member.key]
+            del self._open[member.key]
         if dossier is not None and not dossier.blind:
             sent, got = event.messages.client, event.messages.server
             if member.peer == event.server.address:
@@ -129,7 +129,7 @@ class Identities(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Identities of several peers."""
-        for (router, _), sharers in self._sharers.entries.items():
+        for (router, _), sharers in self._sharers.items():
             member = sharers.member
             assert member is not None
             both = [member] if member.first is None else [member.first, member]
@@ -142,8 +142,8 @@ class Identities(Inquiry):
                 [router, *(one.peer for one in both)],
             )
         ignored: dict[_Key, list[_Return]] = {}
-        for returned in self._returns.entries.values():
-            if returned is not None and returned.ignored.count:
+        for returned in self._returns.values():
+            if returned.ignored.count:
                 ignored.setdefault(returned.key, []).append(returned)
         for (router, identity), several in ignored.items():
             seen = Occurrences()

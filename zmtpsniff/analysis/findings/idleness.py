@@ -13,7 +13,6 @@ quiet for long. Between two programs on one host there is nothing that forgets.
 """
 
 from collections.abc import Iterable
-from types import NoneType
 
 import msgspec
 
@@ -21,7 +20,8 @@ from dissectors.address import host_of
 from dissectors.events import Capture, Connection
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
@@ -45,29 +45,29 @@ class IdleConnections(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._pauses: Ledger[int, Pause | None] = Ledger(NoneType)  # the last long one of each flow
-        self._stalls: Ledger[int, Stall | None] = Ledger(NoneType)  # behind it
+        self._pauses: Ledger[int, Pause] = Ledger()  # the last long one of each flow
+        self._stalls: Ledger[int, Stall] = Ledger()  # behind it
         self._forgotten: list[Claim] = []
-        self._dead: Ledger[int, None] = Ledger(NoneType)
+        self._dead: Ledger[int, None] = Ledger()
         self._idle: Ledger[tuple[str, str], _Idle] = Ledger(_Idle)
         self._is_whole = True
 
     def is_forgotten(self, flow: int) -> bool:
         """Whether a connection that is over died of a silence, so that its receiver is not to blame."""
-        return flow in self._dead.entries
+        return flow in self._dead
 
     def pause(self, pause: Pause) -> None:
         """Remember a long silence."""
         if pause.until_ns - pause.since_ns >= _LEAST_NS:
-            self._pauses.put(pause.flow, pause)
+            self._pauses[pause.flow] = pause
 
     def stall(self, stall: Stall) -> None:
         """Take note of octets that nobody acknowledges any more, right behind a silence."""
-        pause = self._pauses.entries.get(stall.flow)
+        pause = self._pauses.get(stall.flow)
         if stall.cause != "unacknowledged" or stall.is_open or pause is None or pause.sender != stall.sender:
             return
         if 0 <= stall.since_ns - pause.until_ns <= _AT_ONCE_NS:
-            self._stalls.put(stall.flow, stall)
+            self._stalls[stall.flow] = stall
 
     def totals(self, event: Capture) -> None:
         """Packets that were dropped may be those that kept a connection alive."""
@@ -75,8 +75,8 @@ class IdleConnections(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look at what came behind a silence."""
-        pause = self._pauses.entries.pop(event.flow, None)
-        stall = self._stalls.entries.pop(event.flow, None)
+        pause = self._pauses.pop(event.flow, None)
+        stall = self._stalls.pop(event.flow, None)
         client, server = event.client, event.server
         if dossier is None or dossier.blind or host_of(client.address) == host_of(server.address):
             return
@@ -112,7 +112,7 @@ class IdleConnections(Inquiry):
         if not self._is_whole:
             return
         yield from self._forgotten
-        for (host, server), idle in self._idle.entries.items():
+        for (host, server), idle in self._idle.items():
             yield Claim(
                 "connection-idle",
                 f"nothing passes for up to {about(idle.longest_ns)} on {plural(idle.seen.count, 'connection')} of "

@@ -1,17 +1,11 @@
-"""The base of all inquiries: the events that they may take, and tables in bounded memory."""
+"""The base of all inquiries: the events that they may take."""
 
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
 from dissectors.events import Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.net.witness import Attempt, Pause, Stall
-
-Key = TypeVar("Key", bound=Hashable)
-Value = TypeVar("Value")
-
 
 Listener = Callable[[Sequence[Message]], None]
 """Takes consecutive messages of one connection, with no event of another connection between them."""
@@ -72,31 +66,3 @@ class Inquiry:
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """The findings; called once, at the end, when it is ``now_ns``."""
         return ()
-
-
-class Ledger(Generic[Key, Value]):
-    """A table in bounded memory: the entry that has not been used for the longest gives way."""
-
-    def __init__(self, make: Callable[[], Value], limit: int = 10_000) -> None:
-        """``make`` makes an empty entry."""
-        self.entries: OrderedDict[Key, Value] = OrderedDict()
-        self._make = make
-        self._limit = limit
-
-    def at(self, key: Key) -> Value:
-        """The entry of a key, made if there is none."""
-        entries = self.entries
-        entry = entries.get(key)
-        if entry is not None:
-            entries.move_to_end(key)
-            return entry
-        entry = entries[key] = self._make()
-        if len(entries) > self._limit:
-            entries.popitem(last=False)
-        return entry
-
-    def put(self, key: Key, entry: Value) -> None:
-        """Remember a new entry."""
-        self.entries[key] = entry
-        if len(self.entries) > self._limit:
-            self.entries.popitem(last=False)

@@ -6,7 +6,8 @@ import msgspec
 
 from dissectors.events import Problem
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import plural
 
 
@@ -33,7 +34,7 @@ class LateSubscribers(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Each publisher that did not wait for its subscribers."""
-        for publisher, late in self._late.entries.items():
+        for publisher, late in self._late.items():
             yield Claim(
                 "subscribed-late",
                 f"{plural(late.seen.count, 'subscriber')} of {publisher} missed its first messages, which others got",

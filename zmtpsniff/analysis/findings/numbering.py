@@ -21,7 +21,6 @@ connection on which they came first.
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from types import NoneType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -30,7 +29,8 @@ from dissectors.events import Connection, Message, Octets, Subscription
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import often, plural
 
@@ -358,7 +358,7 @@ class Numbering(Inquiry):
     def __init__(self, place: NumberPlace | None = None) -> None:
         """Numbers are at ``place``; None: wherever they count."""
         self._place = place
-        self._open: Ledger[int, _Numbered | None] = Ledger(NoneType)
+        self._open: Ledger[int, _Numbered] = Ledger()
         self._stalled: Ledger[int, int] = Ledger(int)  # when the window closed first, by flow
         self._ended: list[_Ended] = []
         self.has_numbers = False  # at the place that the user has named
@@ -372,12 +372,12 @@ class Numbering(Inquiry):
             return None
         numbers = _Search() if self._place is None else _Count(self._place)
         numbered = _Numbered(dossier.flow, publisher, subscriber, numbers)
-        self._open.put(dossier.flow, numbered)
+        self._open[dossier.flow] = numbered
         return numbered.take
 
     def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """Learn who subscribes to everything."""
-        numbered = self._open.entries.get(dossier.flow)
+        numbered = self._open.get(dossier.flow)
         if numbered is not None and event.src == numbered.subscriber:
             numbered.subscribe(event)
 
@@ -387,20 +387,20 @@ class Numbering(Inquiry):
 
     def stall(self, stall: Stall) -> None:
         """A receiver let its sender wait; the first time counts. Stalls are told before the events of their batch."""
-        if stall.cause == "window" and stall.flow not in self._stalled.entries:
-            self._stalled.put(stall.flow, stall.since_ns)
+        if stall.cause == "window" and stall.flow not in self._stalled:
+            self._stalled[stall.flow] = stall.since_ns
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Keep the holes of a connection."""
         numbered = self._take_out(event.flow)
-        stalled_ns = self._stalled.entries.pop(event.flow, None)
+        stalled_ns = self._stalled.pop(event.flow, None)
         if numbered is not None and len(self._ended) < 1000:
             self._ended += [
                 _Ended(numbered, place, track, stalled_ns) for place, track in numbered.counters() if track.holes
             ]
 
     def _take_out(self, flow: int) -> _Numbered | None:
-        numbered = self._open.entries.pop(flow, None)
+        numbered = self._open.pop(flow, None)
         if numbered is not None and isinstance(numbered.numbers, _Count):
             self.has_numbers |= numbered.numbers.has_any
         return numbered

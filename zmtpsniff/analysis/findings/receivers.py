@@ -22,7 +22,8 @@ from dissectors.events import Connection
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
@@ -94,8 +95,8 @@ class Receivers(Inquiry):
         for peer in (event.client, event.server):
             key = event.flow, peer.address
             if dossier is None or dossier.blind or self._is_forgotten(event.flow):
-                self._unreached.entries.pop(key, None)  # not its fault, or the capture lacks them
-            if key in self._full.entries or key in self._unreached.entries or key in self._unheard.entries:
+                self._unreached.pop(key, None)  # not its fault, or the capture lacks them
+            if key in self._full or key in self._unreached or key in self._unheard:
                 self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
                     self._inferred.add(key)
@@ -103,7 +104,7 @@ class Receivers(Inquiry):
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Receivers that stopped for long, and ways on which packets pass in one direction only."""
         yield from self._ways()
-        for key, receiver in self._full.entries.items():
+        for key, receiver in self._full.items():
             kind = self._kinds.get(key)
             if kind is None or receiver.total_ns < _LEAST_NS:
                 continue  # of another protocol, or only for a moment
@@ -112,7 +113,7 @@ class Receivers(Inquiry):
             known = f"its TCP window was closed, {plural(receiver.seen.count, 'time')}, while there was more to send"
             yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
         told = yield from self._silent_hosts()
-        for key, receiver in self._unreached.entries.items():
+        for key, receiver in self._unreached.items():
             kind = self._kinds.get(key)
             if kind is None or (key in told and kind not in SUBSCRIBERS):
                 continue
@@ -125,8 +126,8 @@ class Receivers(Inquiry):
     def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
         """Hosts that acknowledge nothing any more on several connections. Returns the receivers on them."""
         hosts: dict[str, list[tuple[int, str]]] = {}
-        ways = {(host_of(key[1]), host_of(one.sender)) for key, one in self._unheard.entries.items()}
-        for key, receiver in self._unreached.entries.items():
+        ways = {(host_of(key[1]), host_of(one.sender)) for key, one in self._unheard.items()}
+        for key, receiver in self._unreached.items():
             is_told = (host_of(receiver.sender), host_of(key[1])) in ways  # what the sender sends does not arrive
             if key in self._kinds and not receiver.is_open and not is_told:
                 hosts.setdefault(host_of(key[1]), []).append(key)
@@ -136,7 +137,7 @@ class Receivers(Inquiry):
                 continue
             told.update(keys)
             seen = Occurrences()
-            receivers = [self._unreached.entries[key] for key in keys]
+            receivers = [self._unreached[key] for key in keys]
             for receiver in receivers:
                 seen.merge(receiver.seen)
             waiting = dict.fromkeys(host_of(receiver.sender) for receiver in receivers)
@@ -155,7 +156,7 @@ class Receivers(Inquiry):
     def _ways(self) -> Iterable[Claim]:
         """Packets from one host to another do not arrive, on any connection between the two."""
         ways: dict[tuple[str, str], list[tuple[str, _Receiver]]] = {}
-        for (flow, address), receiver in self._unheard.entries.items():
+        for (flow, address), receiver in self._unheard.items():
             if (flow, address) in self._kinds:
                 ways.setdefault((host_of(address), host_of(receiver.sender)), []).append((address, receiver))
         for (host, other), receivers in ways.items():

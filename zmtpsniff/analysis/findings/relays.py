@@ -17,10 +17,9 @@ Following messages costs time, so this inquiry hears only connections of hosts t
 socket that takes messages and another one that sends them, to a third.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from heapq import heappush, heappushpop
-from types import NoneType
 from typing import NamedTuple
 
 import msgspec
@@ -32,9 +31,10 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.queues import QueueCount
 from zmtpsniff.analysis.findings.relay_hosts import RelayHost, SocketEnd
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage, passages
@@ -130,7 +130,7 @@ class _Place:
         self.lost = _Losses()
         self.stuck = _Losses()  # messages that it has had for long now, while their ways may go on
         # Of publications, by topic: those that went no further since the last one of that topic that did.
-        self.missing: OrderedDict[Octets, list[Hop]] = OrderedDict()
+        self.missing: Ledger[Octets, list[Hop]] = Ledger(limit=_TOPICS)
 
     def add(self, one: Passage) -> None:
         """The program passed a message on, or answered it."""
@@ -186,8 +186,6 @@ class _Place:
                 self.giver = self.giver or missing.leg.src
                 self.lost.add("publication", "not-forwarded", missing)
             self.missing[topic] = []
-            if len(self.missing) > _TOPICS:
-                self.missing.popitem(last=False)
         elif topic in self.missing and len(self.missing[topic]) < _TOPICS:
             self.missing[topic].append(hop)
 
@@ -223,7 +221,7 @@ class Relays(Inquiry):
         # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int)
         self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
-        self._waited: Ledger[tuple[str, str], None] = Ledger(NoneType)  # sockets, and receivers that had no room
+        self._waited: Ledger[tuple[str, str], None] = Ledger()  # sockets, and receivers that had no room
         self._unreached: Ledger[str, int] = Ledger(int)  # sockets that acknowledge nothing any more, and since when
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
@@ -239,8 +237,8 @@ class Relays(Inquiry):
         """Hear the messages of hosts that may pass something on."""
         (one, kind), (other, other_kind) = dossier.types.items()
         for mine, peer in ((one, other), (other, one)):
-            self._met.put((mine, ""), dossier.start_ns)
-            self._met.put((host_of(mine), peer), dossier.start_ns)
+            self._met[mine, ""] = dossier.start_ns
+            self._met[host_of(mine), peer] = dossier.start_ns
         hosts = [self._hosts.at(host_of(one)), self._hosts.at(host_of(other))]
         sockets = SocketEnd(one, kind, other), SocketEnd(other, other_kind, one)
         for host, socket in zip(hosts, sockets, strict=True):
@@ -285,7 +283,7 @@ class Relays(Inquiry):
         if stall.cause == "window":
             self._waited.at((stall.sender, stall.receiver))
         elif stall.cause == "unacknowledged" and not stall.is_open:
-            self._unreached.put(stall.receiver, stall.since_ns)
+            self._unreached[stall.receiver] = stall.since_ns
 
     def pause(self, pause: Pause) -> None:
         """The network may have lost a message, so that its receiver got it later."""
@@ -299,7 +297,7 @@ class Relays(Inquiry):
 
     def origin(self, flow: int, packet: int) -> str:
         """The socket that sent a message without delimiter first, if brokers passed it on; else an empty one."""
-        return self._undelimited.entries.get((flow, packet), "")
+        return self._undelimited.get((flow, packet), "")
 
     def repeater(self, flow: int, packet: int) -> str:
         """The socket of a broker that sent the request of a reply once more than it took it; else an empty one.
@@ -317,7 +315,7 @@ class Relays(Inquiry):
     def subscription(self, dossier: Dossier, event: Subscription) -> None:
         """A publisher may pass less on from now on."""
         if event.action == "cancel":
-            self._cancelled.put(event.dst, event.time_ns)
+            self._cancelled[event.dst] = event.time_ns
 
     def totals(self, event: Capture) -> None:
         """The capture is over, and so are all ways."""
@@ -329,7 +327,7 @@ class Relays(Inquiry):
         if event.closed_by is not None:
             client, server = event.client.address, event.server.address
             by_server = event.closed_by == "server"
-            self._gone.put((host_of(client), server) if by_server else (server, client), event.end_ns)
+            self._gone[(host_of(client), server) if by_server else (server, client)] = event.end_ns
         if event.flow in self._heard:
             self._heard.remove(event.flow)
             self._ways.end(event)
@@ -375,8 +373,8 @@ class Relays(Inquiry):
         is_open = since_ns is not None
         last = way.hops[-1]
         place_on_wire = last.leg.flow, last.leg.packet
-        if place_on_wire in self._undelimited.entries:
-            self._undelimited.put(place_on_wire, way.first.leg.src if way.first is not last else "")
+        if place_on_wire in self._undelimited:
+            self._undelimited[place_on_wire] = way.first.leg.src if way.first is not last else ""
             return
         ended = self._ways.endings.ended(way)
         if ended is not None and ended.why == "not-forwarded" and self._may_be_ignored(last):
@@ -390,12 +388,12 @@ class Relays(Inquiry):
                 (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
                 if ended.why == "not-answered" and self._is_awaited(way):
                     (place.stuck if is_open else place.lost).add(way.kind, _UNANSWERED, last)
-                asker = self._places.entries.get(self._ways.programs[last.leg.src].sockets[0])
+                asker = self._places.get(self._ways.programs[last.leg.src].sockets[0])
                 if asker is not None and asker is not place and not last.leg.reply:
                     (asker.stuck if is_open else asker.lost).questions.setdefault(last.leg.dst, last.leg.time_ns)
         if not (way.kind == "job" if ended is None else ended.why in _HELD):
             return
-        held_by = self._places.entries.get(self._ways.programs[last.leg.dst].sockets[0])
+        held_by = self._places.get(self._ways.programs[last.leg.dst].sockets[0])
         if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
             held_by.queue.hold(last, is_open=is_open)
 
@@ -422,27 +420,27 @@ class Relays(Inquiry):
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Programs that are slow, or that lose messages."""
         self._take_ways(self._ways.over())
-        for place in self._places.entries.values():
+        for place in self._places.values():
             place.stuck = _Losses()
             place.queue.forget_open()
         for way in self._ways.going_on(now_ns):
             if way.kind != "publication":
                 self._end_at(way, now_ns - _SETTLED_NS)
         teams: dict[str, list[_Place]] = {}  # places that one program gives messages to
-        for place in self._places.entries.values():
+        for place in self._places.values():
             teams.setdefault(self._ways.programs[place.giver].sockets[0], []).append(place)
-        for place in self._places.entries.values():
+        for place in self._places.values():
             team = [one for one in teams[self._ways.programs[place.giver].sockets[0]] if one is not place]
             yield from self._slow(place, team)
             yield from self._late(place)
             lost = list(self._lost(place, now_ns))
             yield from lost
             if place.queue.taken and all(claim.code != "not-passed-on" for claim in lost):
-                yield from place.queue.claims({sender for sender, _ in self._waited.entries})
+                yield from place.queue.claims({sender for sender, _ in self._waited})
 
     def queues(self) -> list[QueueRow]:
         """The queues of programs that pass messages on, complete once the claims are made."""
-        queues = [place.queue for place in self._places.entries.values()]
+        queues = [place.queue for place in self._places.values()]
         return [queue.row() for queue in queues if queue.passed and (queue.is_certain or queue.grows)]
 
     def _slow(self, place: _Place, team: list[_Place]) -> Iterable[Claim]:
@@ -481,7 +479,7 @@ class Relays(Inquiry):
         else:
             return
         known = f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}"
-        if all(one.ends in self._waited.entries for one in slowest):
+        if all(one.ends in self._waited for one in slowest):
             severity = "note"
             known += "; the next one had no room"
         seen = Occurrences()
@@ -575,7 +573,7 @@ class Relays(Inquiry):
 
     def _is_unreached(self, place: _Place, begun_ns: int) -> bool:
         """Whether a program acknowledged nothing any more when it began to lose messages."""
-        unreached_ns = map(self._unreached.entries.get, self._ways.programs[place.at].sockets)
+        unreached_ns = map(self._unreached.get, self._ways.programs[place.at].sockets)
         return any(since_ns is not None and since_ns <= begun_ns + _STOPPED_NS for since_ns in unreached_ns)
 
     def _held_publications(self, place: _Place) -> list[Hop]:
@@ -584,7 +582,7 @@ class Relays(Inquiry):
         if len(held) < _STOPPED:
             return []
         times_ns = [hop.leg.time_ns for hop in held]
-        cancelled_ns = [self._cancelled.entries.get(one, 0) for one in self._ways.programs[place.at].sockets]
+        cancelled_ns = [self._cancelled.get(one, 0) for one in self._ways.programs[place.at].sockets]
         has_stopped = place.passed_ns - _STOPPED_NS <= min(times_ns) <= max(times_ns) - _STOPPED_NS
         return held if has_stopped and max(cancelled_ns) < place.passed_ns - _STOPPED_NS else []
 
@@ -606,8 +604,8 @@ class Relays(Inquiry):
     def _gone_peers(self, place: _Place, begun_ns: int) -> list[str]:
         """The addresses of the peers that a program asks, if all had gone when it began to lose messages."""
         for mine, peer in place.asks:
-            closed_ns = max(self._gone.entries.get((one, peer), 0) for one in (mine, host_of(mine)))
-            again_ns = max(self._met.entries.get(key, 0) for key in ((mine, ""), (host_of(mine), peer)))
+            closed_ns = max(self._gone.get((one, peer), 0) for one in (mine, host_of(mine)))
+            again_ns = max(self._met.get(key, 0) for key in ((mine, ""), (host_of(mine), peer)))
             if not closed_ns or closed_ns > begun_ns + _STOPPED_NS or again_ns > closed_ns:
                 return []
         return list(dict.fromkeys(peer for _, peer in place.asks))

@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterable, Set
 from functools import partial
 from heapq import heappush, heappushpop
 from struct import iter_unpack
-from types import NoneType
 
 from dissectors.address import host_of
 from dissectors.batches import MessageBatch
@@ -38,8 +37,9 @@ from zmtpsniff.analysis.findings.exchanges import (
     UnansweredRequests,
 )
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.slow_replies import slow_replies
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
 from zmtpsniff.native import core
 from zmtpsniff.net.witness import Attempt, Pause, Stall
@@ -77,10 +77,10 @@ class Requests(Inquiry):
         self._asks_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._unanswered: Ledger[tuple[str, str], UnansweredRequests] = Ledger(UnansweredRequests)
         self._ended: Ledger[int, tuple[int, bool]] = Ledger(_not_ended, 1000)  # flows, and whether of a worker
-        self._answering: Ledger[str, None] = Ledger(NoneType)  # addresses that have answered
+        self._answering: Ledger[str, None] = Ledger()  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
         self._undelimited: Ledger[int, int] = Ledger(int)  # by flow: requests that a REP drops
-        self._unreached: Ledger[tuple[int, str], None] = Ledger(NoneType)  # each flow, and who is silent
+        self._unreached: Ledger[tuple[int, str], None] = Ledger()  # each flow, and who is silent
         self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -158,11 +158,11 @@ class Requests(Inquiry):
     def problem(self, event: Problem) -> None:
         """Take what patterns found out of REQ and REP sockets."""
         if event.code == "no-delimiter" and event.flow is not None:
-            self._undelimited.put(event.flow, self._undelimited.at(event.flow) + 1)
+            self._undelimited[event.flow] = self._undelimited.at(event.flow) + 1
         if event.code != "request-unanswered" or event.src is None or event.flow is None or event.time_ns is None:
             return
         exchange = self._exchanges.get(event.flow)
-        until_ns, is_worker = self._ended.entries.get(event.flow, (None, exchange is not None and exchange.is_worker))
+        until_ns, is_worker = self._ended.get(event.flow, (None, exchange is not None and exchange.is_worker))
         if is_worker:
             return
         unanswered = self._unanswered.at((host_of(event.src), str(event.dst)))
@@ -178,7 +178,7 @@ class Requests(Inquiry):
         exchange = self._exchanges.pop(event.flow, None)
         if exchange is None or exchange.asker is None:
             return
-        self._ended.put(event.flow, (until_ns, exchange.is_worker))
+        self._ended[event.flow] = (until_ns, exchange.is_worker)
         server_asks = exchange.asker == event.server.address
         service = (self._asks_peers if server_asks else self._asked_by_peers).at(event.server.address)
         if exchange.answered:
@@ -202,21 +202,21 @@ class Requests(Inquiry):
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Requests without replies, workers that are silent, services that are slow."""
         told: set[int] = set()  # flows of which a finding has been made
-        for service in self._asks_peers.entries.values():
+        for service in self._asks_peers.values():
             yield from self._closed_workers(service, told)
             yield from self._silent_workers(service, told)
-        for (host, replier), unanswered in self._unanswered.entries.items():
+        for (host, replier), unanswered in self._unanswered.items():
             if unanswered.flows <= told or not (unanswered.has_waited or not unanswered.is_at_end):
                 continue
             told |= unanswered.flows
             if self._passes_on(replier):
                 continue  # the place where the way of the request ends is to blame
             yield self._claim_unanswered(host, replier, unanswered)
-        for service in self._asked_by_peers.entries.values():
+        for service in self._asked_by_peers.values():
             yield from self._silent_service(service, told)
-        for address, service in self._asked_by_peers.entries.items():
+        for address, service in self._asked_by_peers.items():
             if not self._passes_on(address):
-                yield from slow_replies(address, service, self._network.entries.get(address))
+                yield from slow_replies(address, service, self._network.get(address))
 
     def _closed_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:
@@ -246,7 +246,7 @@ class Requests(Inquiry):
             if waited_ns < self._timeout_ns or others <= 0 or not (suspect.strict or service.answers):
                 continue
             missing = suspect.asked - suspect.answered
-            if missing <= self._undelimited.entries.get(suspect.flow, 0):
+            if missing <= self._undelimited.get(suspect.flow, 0):
                 continue  # it drops them, and another finding says so
             told.add(suspect.flow)
             since = "" if not suspect.answered else f", after {plural(suspect.answered, 'reply')}"
@@ -258,7 +258,7 @@ class Requests(Inquiry):
                 + self._not_reached(suspect.flow, suspect.replier),
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
-                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached.entries else None,
+                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached else None,
             )
 
     def _silent_service(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
@@ -283,12 +283,12 @@ class Requests(Inquiry):
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
                 certainty="likely",
-                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached.entries else None,
+                advice=_UNREACHED_ADVICE if (suspect.flow, suspect.replier) in self._unreached else None,
             )
 
     def _not_reached(self, flow: int, replier: str) -> str:
         """A sentence if the requests do not even reach the host of the service; else ""."""
-        return _UNREACHED if (flow, replier) in self._unreached.entries else ""
+        return _UNREACHED if (flow, replier) in self._unreached else ""
 
     def _seen(self, suspect: Suspect, missing: int) -> Occurrences:
         seen = Occurrences()
@@ -298,14 +298,14 @@ class Requests(Inquiry):
 
     def _claim_unanswered(self, host: str, replier: str, unanswered: UnansweredRequests) -> Claim:
         seen = unanswered.seen
-        ends = [self._ended.entries[flow][0] for flow in unanswered.flows if flow in self._ended.entries]
+        ends = [self._ended[flow][0] for flow in unanswered.flows if flow in self._ended]
         waited_ns = max(ends, default=0) - (seen.first_ns or 0)
         has_last_word = seen.count == len(unanswered.flows)  # else others may have been answered between them
         is_long = unanswered.has_waited and waited_ns >= _RECENT_NS
         lasted = f" for {about(waited_ns)}" if has_last_word and is_long else ""
         summary = f"{replier} does not answer {host}: {plural(seen.count, 'request')} without a reply{lasted}"
         # Programs that end do so while they wait, too.
-        is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering.entries
+        is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering
         # Packets without events may have passed meanwhile, but patterns know the time only from events.
         is_at_end = unanswered.is_at_end and not (has_last_word and waited_ns >= self._timeout_ns)
         severity: Severity | None = "note" if is_at_end or is_farewell else None

@@ -12,7 +12,6 @@ and no others, in the order of their octets, and must have cancelled none.
 """
 
 from collections.abc import Iterable
-from types import NoneType
 from typing import NamedTuple
 
 from dissectors.address import host_of
@@ -20,7 +19,8 @@ from dissectors.events import Connection, Subscription
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import plural
 
 _LEAST_TOPICS = 5  # that came again; few may be in order by chance
@@ -49,7 +49,7 @@ class Resubscriptions(Inquiry):
     def __init__(self) -> None:
         """Start without any."""
         self._pairs: Ledger[tuple[str, str], list[_Subscribed]] = Ledger(list)
-        self._cancelled: Ledger[int, None] = Ledger(NoneType)
+        self._cancelled: Ledger[int, None] = Ledger()
         self._count = 0
 
     def subscription(self, dossier: Dossier, event: Subscription) -> None:
@@ -59,7 +59,7 @@ class Resubscriptions(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Remember the topics of a connection."""
-        has_cancelled = self._cancelled.entries.pop(event.flow, 0) is None
+        has_cancelled = self._cancelled.pop(event.flow, 0) is None
         if dossier is None or dossier.blind or event.handshake != "complete":
             return
         topics = [topic for topic in event.subscriptions if isinstance(topic, bytes)]
@@ -78,7 +78,7 @@ class Resubscriptions(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Subscribers that got fewer topics back than they had."""
-        for (host, server), pair in self._pairs.entries.items():
+        for (host, server), pair in self._pairs.items():
             for after in pair:
                 before = [one for one in pair if one.is_closed and 0 <= after.start_ns - one.end_ns <= _AWAY_NS]
                 having = set(after.topics)

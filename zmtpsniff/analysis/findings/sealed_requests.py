@@ -23,7 +23,8 @@ from dissectors.events import Command, Connection, at_hand
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
@@ -105,7 +106,7 @@ class SealedRequests(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look whether a request waits."""
-        self._announced.entries.pop(event.flow, None)
+        self._announced.pop(event.flow, None)
         turns = self._turns.pop(event.flow, None)
         if turns is None or not turns.is_waiting or until_ns - turns.asked_ns < self._timeout_ns:
             return
@@ -116,7 +117,7 @@ class SealedRequests(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Each REP that does not answer a host."""
-        for (host, replier), silence in self._silences.entries.items():
+        for (host, replier), silence in self._silences.items():
             after = f", after {plural(silence.answered, 'reply')}" if silence.answered else ""
             requests = f"{plural(silence.seen.count, 'request')} under CURVE"
             summary = f"{replier} does not answer {host}: {requests} without a reply for "

@@ -29,7 +29,8 @@ from dissectors.events import Connection, Message, Severity, Subscription, at_ha
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger, Listener
+from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
 from zmtpsniff.words.text import quoted

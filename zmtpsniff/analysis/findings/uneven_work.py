@@ -24,7 +24,8 @@ from dissectors.address import host_of
 from dissectors.events import Capture, Connection
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
@@ -83,8 +84,8 @@ class UnevenWork(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn whose worker this is."""
-        stalls = self._stalls.entries.pop(event.flow, [])
-        idle = self._pauses.entries.pop(event.flow, [])
+        stalls = self._stalls.pop(event.flow, [])
+        idle = self._pauses.pop(event.flow, [])
         client, server = event.client, event.server
         if dossier is None or dossier.blind or {client.socket_type, server.socket_type} != {"PULL", "PUSH"}:
             return
@@ -108,11 +109,11 @@ class UnevenWork(Inquiry):
         """Workers at which jobs waited while others were idle."""
         if not self._is_whole:
             return
-        for workers in self._bound.entries.values():
+        for workers in self._bound.values():
             for busy in filter(_is_full, workers):
                 others = [(one, one.idle) for one in workers if one is not busy and not one.stalls]
                 yield from _uneven(busy, others)
-        for workers in self._connected.entries.values():
+        for workers in self._connected.values():
             for busy in filter(_is_full, workers):
                 others = [(one, self._idle(one)) for one in workers if _is_of_one_socket(one, busy)]
                 yield from _uneven(busy, others, "possible")

@@ -1,7 +1,6 @@
 """Faults of the capture itself, and how to capture better: capture-lossy, capture-late."""
 
 from collections.abc import Iterable
-from types import NoneType
 from typing import NamedTuple
 
 from dissectors.address import port_of
@@ -10,7 +9,8 @@ from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.catalogue import AGAIN, FINDINGS
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Attempt
 from zmtpsniff.words.counts import listed, plural
 
@@ -63,11 +63,11 @@ class Vantage(Inquiry):
     def __init__(self) -> None:
         """Start with a capture that has everything."""
         self._losses: Ledger[str, Occurrences] = Ledger(Occurrences)
-        self._begun: Ledger[int, None] = Ledger(NoneType, _FLOWS)  # flows whose beginning is in the capture
+        self._begun: Ledger[int, None] = Ledger(limit=_FLOWS)  # flows whose beginning is in the capture
         self._late = Occurrences()
         self._late_servers: dict[str, None] = {}
         self._is_named = True  # -d would tell no type of a bound socket of these connections
-        self._holed: Ledger[int, None] = Ledger(NoneType, _FLOWS)  # flows of which octets are missing
+        self._holed: Ledger[int, None] = Ledger(limit=_FLOWS)  # flows of which octets are missing
         self._unsure = Occurrences()  # sides without a hole, and with too few octets to find frames
         self._zmtp = 0
         self._dropped = 0
@@ -80,21 +80,21 @@ class Vantage(Inquiry):
             return
         if event.code == _CLOCKS:
             self._clocks = event.detail
-        if event.code == "frames-lost" and event.flow is not None and event.flow not in self._holed.entries:
+        if event.code == "frames-lost" and event.flow is not None and event.flow not in self._holed:
             self._unsure.add(event.time_ns, event.packet, event.flow)
         elif kind.blinds == "rest" or event.code in (_DISORDER, _CLOCKS):  # "beginning": capture-late tells that
             if event.flow is not None and kind.blinds == "rest":
-                self._holed.put(event.flow, None)
+                self._holed[event.flow] = None
             self._losses.at(event.code).add(event.time_ns, event.packet, event.flow)
 
     def attempt(self, attempt: Attempt) -> None:
         """Remember who connected while the capture ran: a missing handshake then has other reasons."""
-        self._begun.put(attempt.flow, None)
+        self._begun[attempt.flow] = None
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count connections that were made before the capture began."""
         self._zmtp += 1
-        if event.handshake == "not-seen" and event.flow not in self._begun.entries:
+        if event.handshake == "not-seen" and event.flow not in self._begun:
             self._is_named = self._is_named and event.server.socket_type is not None and event.server.lookalike is None
             self._late.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
             if len(self._late_servers) < 100:
@@ -113,7 +113,7 @@ class Vantage(Inquiry):
             words.append(f"{plural(self._dropped, 'packet')} dropped while capturing")
             advice[_BUFFER] = None
             seen.add(None, None, None, self._dropped)
-        for code, losses in self._losses.entries.items():
+        for code, losses in self._losses.items():
             loss = _LOSSES[code]
             words.append(loss.words if losses.count == 1 else f"{loss.words} ({plural(losses.count, 'time')})")
             advice[loss.advice] = None
@@ -122,7 +122,7 @@ class Vantage(Inquiry):
                 seen.add(losses.last_ns, one.packet, one.flow, 0)
         if words:
             summary = f"the capture does not have everything: {'; '.join(words)}"
-            if not self._dropped and self._losses.entries.keys() <= {_DISORDER, _CLOCKS}:
+            if not self._dropped and self._losses.keys() <= {_DISORDER, _CLOCKS}:
                 summary = "the capture is out of order, or its clocks differ"
                 if self._clocks:
                     summary = f"the clocks of the capture differ: {self._clocks}"

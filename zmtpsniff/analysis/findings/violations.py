@@ -10,7 +10,8 @@ from dissectors.events import Connection, Problem, Severity
 from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import again, listed
 
 _LOST_HEARTBEATS = {"ping-unanswered": "dst", "heartbeat-late": "src"}  # each with the one who is silent
@@ -121,7 +122,7 @@ class Violations(Inquiry):
         if len(breach.places) != 1:
             return None
         (sender, receiver) = next(iter(breach.places))
-        kinds = [kind for end in (sender, receiver) for kind in self._types.entries.get(end, ())]
+        kinds = [kind for end in (sender, receiver) for kind in self._types.get(end, ())]
         if len(kinds) != 2 or kinds[1] not in ("REQ", "REP"):
             return None
         sent = f"the {kinds[0]} at {sender} sent {breach.detail}"
@@ -139,18 +140,16 @@ class Violations(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Losses, and breaches of the protocol."""
-        for address, seen in self._silent.entries.items():
+        for address, seen in self._silent.items():
             often = again(seen.count)
             summary = f"{address} fell silent: its heartbeats stopped{often}"
             yield Claim("heartbeat-lost", summary, self._details[address], seen, [address])
-        services = Counter((code, severity) for code, severity, _ in self._breaches.entries)
+        services = Counter((code, severity) for code, severity, _ in self._breaches)
         together: dict[tuple[str, Severity], _Breach] = {}  # of more services than anybody wants to read of
-        for (code, severity, _), breach in self._breaches.entries.items():
+        for (code, severity, _), breach in self._breaches.items():
             if services[code, severity] > _MOST_SERVICES:
                 together.setdefault((code, severity), _Breach()).merge(breach)
-        alone = (
-            (key[:2], breach) for key, breach in self._breaches.entries.items() if services[key[:2]] <= _MOST_SERVICES
-        )
+        alone = ((key[:2], breach) for key, breach in self._breaches.items() if services[key[:2]] <= _MOST_SERVICES)
         for (code, severity), breach in (*together.items(), *alone):
             often = again(breach.seen.count)
             where = ""

@@ -15,7 +15,8 @@ from dissectors.address import host_of
 from dissectors.events import Connection
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.exchanges import ExchangeCount
-from zmtpsniff.analysis.findings.inquiry import Inquiry, Ledger
+from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import PeerRole, PeerRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Stall
@@ -51,7 +52,7 @@ class Workload(Inquiry):
         """A receiver had no room."""
         if stall.cause == "window":
             key = stall.flow, stall.receiver
-            self._closed.put(key, self._closed.at(key) + stall.until_ns - stall.since_ns)
+            self._closed[key] = self._closed.at(key) + stall.until_ns - stall.since_ns
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count a connection that is over."""
@@ -59,12 +60,12 @@ class Workload(Inquiry):
         _add(load, event, *self._facts(event))
         self._look_at_queues(load.row, event)
         for peer in (event.client, event.server):
-            self._closed.entries.pop((event.flow, peer.address), None)
+            self._closed.pop((event.flow, peer.address), None)
 
     def _facts(self, event: Connection) -> tuple[ExchangeCount | None, int, int]:
         """Requests and replies of a connection, and how long its client and its server had no room."""
         client, server = ((event.flow, peer.address) for peer in (event.client, event.server))
-        return self._exchange(event.flow), self._closed.entries.get(client, 0), self._closed.entries.get(server, 0)
+        return self._exchange(event.flow), self._closed.get(client, 0), self._closed.get(server, 0)
 
     def _look_at_queues(self, row: PeerRow, event: Connection) -> None:
         """Add what waits in the kernel at both ends of a connection that is open."""
@@ -80,11 +81,11 @@ class Workload(Inquiry):
 
     def rows(self, going_on: Iterable[Connection] = ()) -> list[PeerRow]:
         """A row for each peer, with the connections that are not over."""
-        loads = dict(self._loads.entries)
+        loads = dict(self._loads)
         for event in going_on:
             key = _key(event)
             load = loads.get(key)
-            if load is None or load is self._loads.entries.get(key):
+            if load is None or load is self._loads.get(key):
                 loads[key] = load = _copy(load)
             _add(load, event, *self._facts(event))
             self._look_at_queues(load.row, event)

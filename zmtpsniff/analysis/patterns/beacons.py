@@ -1,11 +1,9 @@
 """Beacons of ZRE, and the connections of the peers that they announce."""
 
-from collections import OrderedDict
-
 from dissectors.address import host_of
 from dissectors.events import Beacon, Connection, Peer
+from zmtpsniff.analysis.ledger import Ledger
 
-_REMEMBERED = 10_000
 _IDENTITY = b"\x01"  # stands before the UUID in a peer's identity (36/ZRE; not in 20/ZRE)
 
 
@@ -14,20 +12,14 @@ class BeaconPeers:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._packets: OrderedDict[str | bytes, int] = OrderedDict()  # number of the packet with the first beacon
+        self._packets: Ledger[str | bytes, int] = Ledger()  # number of the packet with the first beacon
 
     def beacon(self, event: Beacon) -> None:
         """A peer announces itself, or takes leave."""
         if event.port:
-            self._remember(f"{host_of(event.src)}:{event.port}", event.packet)
-            self._remember(bytes.fromhex(event.uuid), event.packet)
-            self._remember(_IDENTITY + bytes.fromhex(event.uuid), event.packet)
-
-    def _remember(self, name: str | bytes, packet: int) -> None:
-        self._packets.setdefault(name, packet)
-        self._packets.move_to_end(name)
-        if len(self._packets) > _REMEMBERED:
-            self._packets.popitem(last=False)
+            uuid = bytes.fromhex(event.uuid)
+            for name in (f"{host_of(event.src)}:{event.port}", uuid, _IDENTITY + uuid):
+                self._packets[name] = self._packets.pop(name, event.packet)
 
     def end(self, event: Connection) -> None:
         """Add the beacons of both peers to the summary of their connection."""

@@ -1,12 +1,13 @@
 """Findings about several connections together: peers that come and go, identities used twice, peers of old versions."""
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from typing import NamedTuple
 
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems, Subject
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.notices import Refusal
 from zmtpsniff.words.counts import often
 
@@ -15,7 +16,7 @@ _STORM_NS = 10_000_000_000
 _STORM_GROWTH = 10  # a storm is reported again when it is so many times larger
 _SHORT_NS = 1_000_000_000
 _RETURN_NS = 1_000_000_000  # within this time the old connection of a returning peer closes
-_REMEMBERED = 10_000  # pairs of peers, and addresses
+_SERVERS = 10_000  # whose versions are remembered
 
 
 class _Storm:
@@ -44,14 +45,14 @@ class ConnectionLog:
     def __init__(self, problems: Problems) -> None:
         """Start without any."""
         self._problems = problems
-        self._storms: OrderedDict[tuple[str, str], _Storm] = OrderedDict()
+        self._storms: Ledger[tuple[str, str], _Storm] = Ledger()
         self._open: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by address: flows, each with its peer
         self._identities: dict[tuple[str, bytes], int] = {}  # of a ROUTER's peers, with the flow of each
         self._claims: dict[int, _Claim] = {}  # by the second flow, while the first one may still be closing
         self._newest: dict[str, str] = {}  # the newest version that clients of a server speak, by the server's address
         self._told_older: set[tuple[str, str]] = set()
-        self._refused: OrderedDict[str, tuple[Refusal, int, bool]] = OrderedDict()  # the first, how many, if reported
-        self._servers: OrderedDict[str, None] = OrderedDict()
+        self._refused: Ledger[str, tuple[Refusal, int, bool]] = Ledger()  # the first, how many, if reported
+        self._servers: Ledger[str, None] = Ledger()
 
     # ------------------------------------------------------------------ identities and pairs
 
@@ -113,8 +114,6 @@ class ConnectionLog:
                     if self._identities.get(key) == event.flow:
                         del self._identities[key]
         self._servers[event.server.address] = None
-        if len(self._servers) > _REMEMBERED:
-            self._servers.popitem(last=False)
         self._look_for_storm(event)
         self._compare_versions(event)
 
@@ -138,8 +137,6 @@ class ConnectionLog:
         if storm is None or event.start_ns - storm.last_ns > _STORM_NS // _STORM_CONNECTIONS:
             storm = self._storms[pair] = _Storm(event.start_ns)
             self._storms.move_to_end(pair)
-            if len(self._storms) > _REMEMBERED:
-                self._storms.popitem(last=False)
         storm.count += 1
         storm.last_ns = event.start_ns
         if storm.count == storm.next_report:
@@ -162,8 +159,6 @@ class ConnectionLog:
             detail = f"a connection from {event.src} to {server} was refused, where ZeroMQ had answered before"
             self._report_refusal(event, detail)
         self._refused[server] = (first, count + 1, told)
-        if len(self._refused) > _REMEMBERED:
-            self._refused.popitem(last=False)
 
     def greet(self, event: Greeting) -> None:
         """A peer speaks ZMTP: report refused connections to it."""
@@ -185,7 +180,7 @@ class ConnectionLog:
         if version is None or "." not in version or event.handshake != "complete":
             return
         newest = self._newest.get(server)
-        if newest is None and len(self._newest) >= _REMEMBERED:
+        if newest is None and len(self._newest) >= _SERVERS:
             return
         if newest is None or version > newest:
             self._newest[server] = version

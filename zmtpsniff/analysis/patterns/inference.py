@@ -29,7 +29,7 @@ and names, as replies do; or it has the last word in the end. Then the inference
 """
 
 import re
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Container
 from itertools import pairwise
 from operator import itemgetter
@@ -41,6 +41,7 @@ from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import REQUEST_REPLY, USUAL_PEER
 from zmtpsniff.analysis.dossier import Guess, Guesses
+from zmtpsniff.analysis.ledger import Ledger
 
 _TURNS = 3  # requests with their replies
 _CLEARLY = 2  # times longer is clearly longer
@@ -53,7 +54,6 @@ _WINDOW = 64  # messages of one connection that are remembered
 _MOST = 1000  # after so many messages of one connection, no further one will tell more
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
-_ADDRESSES = 10_000
 _LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
 _CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
@@ -79,7 +79,7 @@ class _Outlet(msgspec.Struct, eq=False):
     """The messages of one sender on one connection."""
 
     # Contents, and whether they came once only.
-    bodies: OrderedDict[int, bool] = msgspec.field(default_factory=OrderedDict)
+    bodies: Ledger[int, bool] = msgspec.field(default_factory=lambda: Ledger(limit=_WINDOW))
     prefix: bytes | None = None
     last_ns: int = 0
 
@@ -87,8 +87,6 @@ class _Outlet(msgspec.Struct, eq=False):
         """Remember a message; returns its contents as a number."""
         contents = hash(tuple(event.frames))
         self.bodies[contents] = contents not in self.bodies
-        if len(self.bodies) > _WINDOW:
-            self.bodies.popitem(last=False)
         first = b"\0".join(map(at_hand, event.frames))[:_PREFIX]
         self.prefix = first if self.prefix is None else _common(self.prefix, first)
         self.last_ns = event.time_ns
@@ -118,20 +116,12 @@ class BoundSockets:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._kinds: OrderedDict[str, str] = OrderedDict()
+        self._kinds: Ledger[str, str] = Ledger()
 
     def announce(self, address: str, kind: str) -> None:
         """The socket at an address announces its type. If it announced another type before, nobody knows its type."""
-        kinds = self._kinds
-        said = kinds.get(address)
-        if said is None:
-            kinds[address] = kind
-            if len(kinds) > _ADDRESSES:
-                kinds.popitem(last=False)
-            return
-        if said != kind:
-            kinds[address] = ""
-        kinds.move_to_end(address)
+        said = self._kinds.pop(address, kind)
+        self._kinds[address] = kind if said == kind else ""
 
     def guesses(self, one: str, other: str) -> Guesses | None:
         """The types of two connected sockets, if one of them announced a type elsewhere that settles both."""
@@ -210,8 +200,9 @@ class Senders:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._senders: OrderedDict[str, SenderShape] = OrderedDict()
-        self._first: OrderedDict[int, tuple[str, str]] = OrderedDict()  # contents, and who sent them first, to whom
+        self._senders: Ledger[str, SenderShape] = Ledger(SenderShape, _SENDERS)
+        # Contents, and who sent them first, to whom.
+        self._first: Ledger[int, tuple[str, str]] = Ledger(limit=_CONTENTS)
         self._relayed: set[str] = set()  # senders whose messages others sent, too
 
     def is_relayed(self, event: Message) -> bool:
@@ -221,8 +212,6 @@ class Senders:
         """
         contents = hash(tuple(event.frames))
         first, receiver = self._first.setdefault(contents, (event.src, event.dst))
-        if len(self._first) > _CONTENTS:
-            self._first.popitem(last=False)
         if first != event.src and receiver != event.dst and len(self._relayed) < _SENDERS:
             self._relayed |= {first, event.src}
         return event.src in self._relayed
@@ -233,11 +222,7 @@ class Senders:
 
     def at(self, address: str) -> SenderShape:
         """The one at an address."""
-        sender = self._senders.setdefault(address, SenderShape())
-        self._senders.move_to_end(address)
-        if len(self._senders) > _SENDERS:
-            self._senders.popitem(last=False)
-        return sender
+        return self._senders.at(address)
 
 
 class Inference(msgspec.Struct, eq=False):

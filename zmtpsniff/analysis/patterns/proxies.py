@@ -8,9 +8,11 @@ frames from one peer, only one that is alone is certain.
 
 from collections import OrderedDict
 from collections.abc import Container, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from dissectors.events import Message, Octets, Place
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.patterns.alike import Alike
 
 _REMEMBERED = 4096  # messages on their way, and identities
@@ -36,20 +38,17 @@ class Proxies:
         # By the hash of the frames, and the flow that they came on; and those flows by that hash.
         self._requests: OrderedDict[tuple[int, int], Alike[Place]] = OrderedDict()
         self._senders: dict[int, set[int]] = {}
-        self._replies: OrderedDict[tuple[int, int], Alike[RelayedReply]] = (
-            OrderedDict()
-        )  # by their next flow, and that hash
+        # By their next flow, and that hash.
+        self._replies: Ledger[tuple[int, int], Alike[RelayedReply]] = Ledger(partial(Alike, _ALIKE), _REMEMBERED)
         # The flow of a peer, by the identity that it announced; and by the identity that a ROUTER gave to it, with the
         # address of the socket that sends on what the ROUTER got. The ROUTERs of two proxies may give the same ones.
-        self._announced: OrderedDict[bytes, int] = OrderedDict()
-        self._given: OrderedDict[tuple[str, Octets], int] = OrderedDict()
+        self._announced: Ledger[bytes, int] = Ledger(limit=_REMEMBERED)
+        self._given: Ledger[tuple[str, Octets], int] = Ledger(limit=_REMEMBERED)
 
     def learn(self, identity: bytes, flow: int) -> None:
         """The peer of this flow announced this identity to a ROUTER."""
         self._announced[identity] = flow
         self._announced.move_to_end(identity)
-        if len(self._announced) > _REMEMBERED:
-            self._announced.popitem(last=False)
 
     @property
     def has_replies(self) -> bool:
@@ -118,8 +117,6 @@ class Proxies:
                 return None
             flow = others.pop()
             self._given[src, identity] = flow
-            if len(self._given) > _REMEMBERED:
-                self._given.popitem(last=False)
         alike = self._requests[content, flow]
         place = alike.take(len(alike.waiting))
         if not alike.waiting:
@@ -143,15 +140,7 @@ class Proxies:
         flow = self._flow(dst, identity)
         if flow is None or flow == reply.place.flow:
             return
-        what = (flow, content)
-        alike = self._replies.get(what)
-        if alike is None:
-            alike = self._replies[what] = Alike(_ALIKE)
-            if len(self._replies) > _REMEMBERED:
-                self._replies.popitem(last=False)
-        else:
-            self._replies.move_to_end(what)
-        alike.add(reply)
+        self._replies.at((flow, content)).add(reply)
 
     def forwarded_reply(self, event: Message) -> RelayedReply | None:
         """Where a reply of a ROUTER came from, if that is certain."""

@@ -1,10 +1,9 @@
 """The rules that a connection's socket types ask for, and what these rules share."""
 
-from collections import OrderedDict
-
 from dissectors.zmtp.sockets import PUBLISHERS, REQUEST_REPLY, SINGLE_FRAME, SUBSCRIBERS, may_talk
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.patterns.conversation import NO_RULES, Room, Rules
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.lock_step import LockStep
@@ -13,8 +12,6 @@ from zmtpsniff.analysis.patterns.publish_subscribe import Publisher, PublishSubs
 from zmtpsniff.analysis.patterns.request_reply import RequestReply
 from zmtpsniff.analysis.patterns.returning import ReturningPeers
 from zmtpsniff.analysis.patterns.single_frame import RadioDish, SingleFrame
-
-_PUBLISHERS = 10_000
 
 
 class Rulebook:
@@ -27,7 +24,7 @@ class Rulebook:
         self._timeout_ns = timeout_ns
         self.forwarding = Proxies()
         self._returning = ReturningPeers()
-        self._publishers: OrderedDict[str, Publisher] = OrderedDict()
+        self._publishers: Ledger[str, Publisher] = Ledger(Publisher)
 
     def rules(self, dossier: Dossier) -> Rules:
         """The rules for a connection whose socket types are known. They report problems of its messages."""
@@ -45,16 +42,9 @@ class Rulebook:
         kinds = {one, other}
         if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
             address = next(address for address, kind in types.items() if kind in PUBLISHERS)
-            return PublishSubscribe(dossier, self._problems, self._room, self._publisher(address))
+            return PublishSubscribe(dossier, self._problems, self._room, self._publishers.at(address))
         if kinds == {"RADIO", "DISH"}:
             return RadioDish(dossier, self._problems, self._room)
         if kinds <= SINGLE_FRAME:
             return SingleFrame(self._problems)
         return NO_RULES
-
-    def _publisher(self, address: str) -> Publisher:
-        publisher = self._publishers.setdefault(address, Publisher())
-        self._publishers.move_to_end(address)
-        if len(self._publishers) > _PUBLISHERS:
-            self._publishers.popitem(last=False)
-        return publisher

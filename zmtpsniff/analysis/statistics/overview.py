@@ -13,6 +13,7 @@ from typing import NamedTuple
 from dissectors.address import host_of
 from dissectors.events import AnyEvent, Connection, Message, Octets, Problem, Severity
 from dissectors.zmtp.sockets import WITH_TOPICS
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.activity import Activity
 from zmtpsniff.analysis.statistics.intervals import Intervals
 from zmtpsniff.analysis.statistics.lengths import length_of, shortened
@@ -106,7 +107,7 @@ class Overview:
         self.hosts: Table[str, HostPresence] = Table(_HOSTS, HostPresence)
         self.problems: dict[tuple[Severity, str, str | None], HostProblems] = {}
         self._flows: defaultdict[int, _Flow] = defaultdict(_Flow)
-        self._ended: dict[int, HostPairKey] = {}
+        self._ended: Ledger[int, HostPairKey] = Ledger(limit=_ENDED)
 
     def take(self, events: Sequence[AnyEvent], keep: Callable[[AnyEvent], bool] | None = None) -> None:
         """Count a batch of events of a Sniffer; with ``keep`` only those for which it is true.
@@ -181,8 +182,6 @@ class Overview:
         pair.add(event, flow.sent.get(client, 0), flow.sent.get(server, 0))
         add_severities(pair.problems, flow.problems)
         self._ended[event.flow] = key
-        if len(self._ended) > _ENDED:
-            del self._ended[next(iter(self._ended))]
         if flow.activity is not None:
             self.services.row(server).join(flow.activity)
         agreement = self.agreements.row((short_name(event.version), short_name(event.mechanism)))

@@ -5,12 +5,13 @@ remembered for a while, too.
 """
 
 from collections import Counter, OrderedDict, deque
+from functools import partial
 
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
 _HELD = 4096  # messages at one host
 _TOKENS = 262_144  # of all hosts that are remembered
-_HOSTS = 10_000
 
 
 class Correlation:
@@ -18,18 +19,14 @@ class Correlation:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._fresh: OrderedDict[str, deque[Hop]] = OrderedDict()  # by host: those whose tokens nobody has asked for
+        # By host: those whose tokens nobody has asked for.
+        self._fresh: Ledger[str, deque[Hop]] = Ledger(partial(deque, maxlen=_HELD))
         # By host and token: the message that alone had it; None if several had it.
         self._owners: OrderedDict[tuple[str, bytes], Hop | None] = OrderedDict()
 
     def add(self, hop: Hop) -> None:
         """A host holds one more message."""
-        hops = self._fresh.get(hop.line.dst_host)
-        if hops is None:
-            hops = self._fresh[hop.line.dst_host] = deque(maxlen=_HELD)
-            if len(self._fresh) > _HOSTS:
-                self._fresh.popitem(last=False)
-        hops.append(hop)
+        self._fresh[hop.line.dst_host].append(hop)
 
     def find(self, hop: Hop) -> Hop | None:
         """The message at the sender's host that alone has a token of this one; None if there is none, or several."""

@@ -1,9 +1,8 @@
 """Where and why a way ended, and its record."""
 
-from collections import OrderedDict
-
 from dissectors.address import host_of
 from dissectors.events import Connection
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.delays import slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
@@ -22,7 +21,7 @@ class Endings:
     def __init__(self, programs: Programs) -> None:
         """``programs`` has the sockets of each program."""
         self._programs = programs
-        self._over: OrderedDict[int, Connection] = OrderedDict()
+        self._over: Ledger[int, Connection] = Ledger(limit=_CONNECTIONS)
         self._blind: set[str] = set()  # hosts, some of whose messages the capture may lack
         self._is_blind = False  # packets of any host may be missing
         self._until_ns = 0
@@ -41,8 +40,6 @@ class Endings:
         """A connection is over, or the capture."""
         if event.end in ("fin", "rst"):
             self._over[event.flow] = event
-            if len(self._over) > _CONNECTIONS:
-                self._over.popitem(last=False)
         self._until_ns = max(self._until_ns, event.end_ns)
 
     def pass_time(self, now_ns: int) -> None:

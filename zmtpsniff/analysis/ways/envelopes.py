@@ -16,13 +16,14 @@ alone can have sent tells it for good. Until then the legs with that id wait: th
 way, whose place is found later.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from dissectors.events import Octets
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
 _ALIKE = 1024  # messages with the same last frame
@@ -105,7 +106,7 @@ class RoutingIds:
         self._keys: dict[int, tuple[str, Octets]] = {}
         self._missed: set[int] = set()  # the capture lacks what they announced
         # By the host and the id: the connections that may have it.
-        self._possible: OrderedDict[tuple[str, Octets], set[int]] = OrderedDict()
+        self._possible: Ledger[tuple[str, Octets], set[int]] = Ledger(limit=_POSSIBLE)
 
     def learn(self, flow: int, router: str, routing_id: Octets) -> None:
         """A connection has this id at the ROUTER with this address."""
@@ -130,8 +131,6 @@ class RoutingIds:
         place = (host, routing_id)
         left = flows & (self._possible.pop(place, flows) or flows)
         self._possible[place] = left
-        if len(self._possible) > _POSSIBLE:
-            self._possible.popitem(last=False)
         return left
 
     def is_known(self, flow: int, routing_id: Octets) -> bool:

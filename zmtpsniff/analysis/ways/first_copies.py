@@ -5,10 +5,11 @@ order. So the next copy on a connection is of the next publication after the one
 their copies late; but one that comes much later is most likely of a publication that the capture has from nobody else.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
 
 import msgspec
 
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
 _TEXTS = 65_536  # messages, by sender and octets, that are remembered
@@ -46,16 +47,8 @@ class FirstCopies:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._texts: OrderedDict[tuple[str, int], _Text] = OrderedDict()
+        self._texts: Ledger[tuple[str, int], _Text] = Ledger(_Text, _TEXTS)
 
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
-        key = (hop.leg.src, hash(tuple(hop.frames)))
-        text = self._texts.get(key)
-        if text is None:
-            text = self._texts[key] = _Text()
-            if len(self._texts) > _TEXTS:
-                self._texts.popitem(last=False)
-        else:
-            self._texts.move_to_end(key)
-        return text.first_of(hop)
+        return self._texts.at((hop.leg.src, hash(tuple(hop.frames)))).first_of(hop)

@@ -17,18 +17,18 @@ A service whose question gets no reply does not answer. Then the lane worked on 
 it asked, and that no other lane worked on.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from itertools import islice
 from typing import NamedTuple
 
 import msgspec
 
 from dissectors.address import is_loopback
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.records import Joined
 
-_HOSTS = 10_000
 _REQUESTS = 4096  # at one host
 _LANES = 1024
 _LOOKED_AT = 8  # requests, to find one of somebody else
@@ -66,19 +66,10 @@ class _Lane(msgspec.Struct, eq=False):
 class _Service(msgspec.Struct, eq=False):
     """A host with the requests that it has not answered, and the connections on which it asks."""
 
-    requests: OrderedDict[Hop, None] = msgspec.field(default_factory=OrderedDict)
+    requests: Ledger[Hop, None] = msgspec.field(default_factory=lambda: Ledger(limit=_REQUESTS))
     taken: int = 0
-    lanes: OrderedDict[int, _Lane] = msgspec.field(default_factory=OrderedDict)  # by connection
+    lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
     turns: Counter[tuple[int, int]] = msgspec.field(default_factory=Counter)  # by connection and turn
-
-    def lane(self, flow: int) -> _Lane:
-        """A connection on which the host asks."""
-        lane = self.lanes.get(flow)
-        if lane is None:
-            lane = self.lanes[flow] = _Lane()
-            if len(self.lanes) > _LANES:
-                self.lanes.popitem(last=False)
-        return lane
 
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""
@@ -102,15 +93,13 @@ class Lanes:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._services: OrderedDict[str, _Service] = OrderedDict()  # by host
+        self._services: Ledger[str, _Service] = Ledger()  # by host
         self._related = Correlation()
 
     def expect(self, host: str) -> None:
         """A host has a socket that asks others."""
         if host not in self._services:
             self._services[host] = _Service()
-            if len(self._services) > _HOSTS:
-                self._services.popitem(last=False)
 
     def receive(self, hop: Hop) -> None:
         """A host has taken a request."""
@@ -120,8 +109,6 @@ class Lanes:
         service.requests[hop] = None
         hop.number = service.taken
         service.taken += 1
-        if len(service.requests) > _REQUESTS:
-            service.requests.popitem(last=False)
         self._related.add(hop)
 
     def drop(self, hop: Hop) -> None:
@@ -143,7 +130,7 @@ class Lanes:
         service = self._services.get(hop.line.src_host)
         if service is None:
             return None
-        lane = service.lane(hop.leg.flow)
+        lane = service.lanes[hop.leg.flow]
         if hop.line.knows_sender and not service.taken:
             return None  # the process is not known for long: nobody noted what it took before
         if not lane.ask(service.has_request(hop.leg.src)):

@@ -30,6 +30,7 @@ from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, 
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
@@ -114,7 +115,7 @@ class Ways:
         # By flow, packet and part: those that may be answered on their connection.
         self._hops: dict[tuple[int, int, int], Hop] = {}
         # By host and envelope: those that a broker passed on over a connection that has ended since.
-        self._orphans: OrderedDict[tuple[str, int], Hop] = OrderedDict()
+        self._orphans: Ledger[tuple[str, int], Hop] = Ledger(limit=_WAYS)
         self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
         self._ways: OrderedDict[OpenWay, None] = OrderedDict()  # in the order of their beginnings
         self._oldest: OpenWay | None = None  # of those that are open, as far as that is known
@@ -123,7 +124,7 @@ class Ways:
         self._answered: list[OpenWay] = []
         self._told: list[OpenWay] = []  # the last time
         self._first_copies = FirstCopies()
-        self._last_asked: OrderedDict[tuple[str, str], OpenWay] = OrderedDict()  # by the client's host and the server
+        self._last_asked: Ledger[tuple[str, str], OpenWay] = Ledger(limit=_WAYS)  # by the client's host and the server
         self._now_ns = 0
         self._acknowledgments: list[Acknowledgment] = []
         self._resent: dict[int, dict[str, list[tuple[int, int]]]] = {}  # by flow and sender, for its Line
@@ -232,8 +233,6 @@ class Ways:
         for line in connection.lines.values():
             for hop in line.given:
                 self._orphans[line.dst_host, _envelope_of(hop)] = hop
-                if len(self._orphans) > _WAYS:
-                    self._orphans.popitem(last=False)
                 before = hop.before
                 if before is not None and before.held_as is None and not before.way.is_over:
                     before.is_passed = False
@@ -622,11 +621,8 @@ class Ways:
             line.asked.again_ns = first.leg.time_ns
         line.asked = way
         key = (line.src_host, first.leg.dst)
-        last = self._last_asked.pop(key, None)
+        way.earlier = self._last_asked.pop(key, None)
         self._last_asked[key] = way
-        if len(self._last_asked) > _WAYS:
-            self._last_asked.popitem(last=False)
-        way.earlier = last
 
     def _begin(self, way: OpenWay) -> None:
         self._ways[way] = None

@@ -1,0 +1,37 @@
+"""Tables in bounded memory, in which the oldest entry gives way to a new one."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from types import NoneType
+from typing import Any, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+Value = TypeVar("Value")
+
+
+class Ledger(OrderedDict[Key, Value]):
+    """A dictionary of at most so many entries. An entry is as old as it was when it was made, or asked for by at()."""
+
+    def __init__(self, make: Callable[[], Any] = NoneType, limit: int = 10_000) -> None:
+        """``make`` makes the entry of a key that is not there."""
+        super().__init__()
+        self._make = make
+        self._limit = limit
+
+    def __setitem__(self, key: Key, entry: Value) -> None:
+        """Remember an entry. One that is replaced is as old as before."""
+        super().__setitem__(key, entry)
+        if len(self) > self._limit:
+            self.popitem(last=False)
+
+    def __missing__(self, key: Key) -> Value:
+        """Make an entry."""
+        entry: Value = self._make()
+        self[key] = entry
+        return entry
+
+    def at(self, key: Key) -> Value:
+        """The entry of a key, which is the newest from now on."""
+        entry = self[key]
+        self.move_to_end(key)
+        return entry
