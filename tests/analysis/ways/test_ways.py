@@ -192,6 +192,18 @@ def test_ids_that_nobody_announced_are_found_out() -> None:
         assert {world.first[leg.packet] for leg in way.legs} == {way.legs[0].packet}
 
 
+@pytest.mark.parametrize("said", [b"tick", b"measurement 0001"])
+@pytest.mark.parametrize("clients", [1, 2])
+def test_jobs_that_come_to_one_socket_are_not_passed_on_from_there(clients: int, said: bytes) -> None:
+    """On a host with several programs: neither what one says again, nor what two say alike."""
+    scene = Scene()
+    for flow in range(clients):
+        scene.connect(1 + flow, f"127.0.0.1:{40_000 + flow}", "127.0.0.1:5555", types=("PUSH", "PULL"))
+    for number in range(3 * clients):
+        scene.say(1 + number % clients, said)
+    assert [len(way.legs) for way in scene.ways()] == [1] * 3 * clients
+
+
 @pytest.mark.parametrize("host", ["127.0.0.1", "10.0.0.2"])
 def test_publishers_of_the_loopback_interface_that_say_the_same_are_no_proxy(host: str) -> None:
     """All programs have one address there, so equal octets prove nothing; on a host of its own they do."""

@@ -38,7 +38,7 @@ class Correlation:
         hops: dict[int, Hop] = {}
         for token in hop.tokens:
             owner = self._owners.get((host, token))
-            if owner is not None and not owner.is_passed and owner.leg.time_ns <= hop.leg.time_ns:
+            if owner is not None and not owner.is_passed and hop.may_come_of(owner):
                 votes[id(owner)] += 1
                 hops[id(owner)] = owner
         best = votes.most_common(2)

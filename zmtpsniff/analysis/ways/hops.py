@@ -99,6 +99,19 @@ class Hop(msgspec.Struct, eq=False):
             self.tokens_ = frozenset(found)
         return self.tokens_
 
+    def may_come_of(self, before: "Hop") -> bool:
+        """Whether it may be a message before, passed on. A sender, or a process, that said that one says it once more.
+
+        On a host with several programs, two that come to one socket are of two clients: it passes nothing on to itself.
+        """
+        leg, earlier, line = self.leg, before.leg, before.line
+        return (
+            earlier.time_ns <= leg.time_ns
+            and earlier.src != leg.src
+            and (earlier.dst != leg.dst or self.line.knows_sender)
+            and not (line.knows_sender and line.src_host == self.line.src_host)
+        )
+
     def note_request(self) -> None:
         """It may ask for something: a REQ always does, other sockets if most of their messages were answered before.
 

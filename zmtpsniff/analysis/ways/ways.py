@@ -434,18 +434,12 @@ class Ways:
         self._held.add(hop)
 
     def _equal(self, hop: Hop) -> list[Hop]:
-        """The messages with the same octets that the sender's host has taken, at another socket than it sends from.
-
-        If it is known that its own process sent one, that process says the same once more, and passes nothing on.
-        """
-        frames, leg, host = list(hop.frames), hop.leg, hop.line.src_host
+        """The messages with the same octets that the sender's host has taken, and may pass on to this receiver."""
+        frames, host = list(hop.frames), hop.line.src_host
         return [
             one
-            for one in self._held.elsewhere(frames[-1], leg.flow)
-            if one.line.dst_host == host
-            and one.leg.src != leg.src
-            and not (one.line.knows_sender and one.line.src_host == host)
-            and list(one.frames) == frames
+            for one in self._held.elsewhere(frames[-1], hop.leg.flow)
+            if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == frames
         ]
 
     def _publish(self, hop: Hop) -> None:
