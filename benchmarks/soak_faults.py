@@ -22,6 +22,7 @@ class _Peers:
         self.seconds = seconds
         self._endpoint = f"tcp://{HOST}:{port}"
         self.context = zmq.Context()
+        self._sockets: list[zmq.Socket[bytes]] = []  # pyzmq closes a socket that nobody holds
 
     def bound(self, kind: int, **options: object) -> zmq.Socket[bytes]:
         """A socket that peers connect to."""
@@ -33,6 +34,7 @@ class _Peers:
 
     def _socket(self, kind: int, options: dict[str, object], open_by: str) -> zmq.Socket[bytes]:
         made = self.context.socket(kind)
+        self._sockets.append(made)
         made.linger = 0
         for name, value in options.items():
             setattr(made, name, value)
@@ -40,7 +42,9 @@ class _Peers:
         return made
 
     def end(self) -> None:
-        """Close them."""
+        """Close them, clients first: else they would come back, and find nobody."""
+        for one in reversed(self._sockets):
+            one.close()
         self.context.destroy(linger=0)
 
 
