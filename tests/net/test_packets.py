@@ -20,8 +20,7 @@ from scapy.layers.inet6 import (
     fragment6,
 )
 from scapy.layers.ipsec import AH
-from scapy.layers.l2 import ARP, GRE, Ether
-from scapy.layers.vxlan import VXLAN
+from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
@@ -249,14 +248,6 @@ def test_fragments_of_two_datagrams_do_not_mix() -> None:
     assert [segment[6] for segment in segments] == [b"1" * 1000, b"2" * 1000]
 
 
-def test_overlapping_fragments_first_wins() -> None:
-    fragments = Fragments()
-    assert fragments.add(Fragment("k", 0, 6, 8, b"B" * 8, 8, True)) is None
-    assert fragments.add(Fragment("k", 0, 6, 24, b"D" * 8, 8, False)) is None
-    whole = fragments.add(Fragment("k", 0, 6, 0, b"a" * 32, 32, False))
-    assert whole == (6, b"a" * 8 + b"B" * 8 + b"a" * 8 + b"D" * 8, 32)
-
-
 @given(
     length=st.integers(1, 64),
     cuts=st.lists(st.tuples(st.integers(0, 63), st.integers(1, 64)), max_size=30),
@@ -306,56 +297,7 @@ def test_fragments_beyond_the_end_give_the_datagram_up() -> None:
     assert fragments.octets == 0
 
 
-# ---------------------------------------------------------------- tunnels
-
-
-def tunnels() -> dict[str, Callable[[ScapyPacket], ScapyPacket]]:
-    """What is put around a packet that begins with its IP header."""
-    return {
-        "VXLAN": lambda inner: ip4() / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MAC) / inner,
-        "VXLAN over IPv6": lambda inner: ip6() / UDP(dport=4789) / VXLAN(vni=7) / Ether(**MAC) / inner,
-        "GRE": lambda inner: ip4() / GRE() / inner,
-        "GRE with key": lambda inner: ip4() / GRE(chksum_present=1, key_present=1, seqnum_present=1, key=3) / inner,
-        "GRE with Ethernet": lambda inner: ip4() / GRE(proto=0x6558) / Ether(**MAC) / inner,
-        "IP in IP": lambda inner: ip4() / inner,
-        "IP in IPv6": lambda inner: ip6() / inner,
-        "two": lambda inner: ip4() / GRE() / ip6() / UDP(dport=4789) / VXLAN() / Ether(**MAC) / inner,
-    }
-
-
-@pytest.mark.parametrize("name", tunnels())
-@pytest.mark.parametrize("ip", [ip4, ip6])
-@pytest.mark.parametrize("cut", [0, 3])
-def test_tunnels(name: str, ip: Callable[[], ScapyPacket], cut: int) -> None:
-    inner = ip() / tcp()
-    outer = ethernet(tunnels()[name](inner))
-    decoder = HeaderDecoder()
-    (expected,) = decode(ethernet(inner))
-    given = expected[6]
-    expected = (*expected[:6], given[: len(given) - cut], cut)
-    assert decoder.segments([(100, ETHERNET, outer[: len(outer) - cut], len(outer), None)], 1) == [expected]
-    assert decoder.skipped() == []
-
-
-def test_tunnels_without_end_are_left() -> None:
-    packet = bytes(ip4() / tcp())
-    for _ in range(2000):
-        packet = bytes(ip4(proto=4))[:2] + struct.pack("!H", len(packet) + 20) + bytes(ip4(proto=4))[4:20] + packet
-    assert decode(ethernet(Raw(packet))) == []
-
-
 # ---------------------------------------------------------------- invariants
-
-
-@given(
-    link=st.sampled_from([0, 1, 12, 101, 108, 113, 228, 229, 276, 9999]),
-    data=st.binary(max_size=120),
-    more=st.integers(0, 2000),
-)
-def test_any_octets_are_taken(link: int, data: bytes, more: int) -> None:
-    for segment in HeaderDecoder().segments([(0, link, data, len(data) + more, None)], 1):
-        assert segment[7] >= 0
-        assert len(segment[2]) in (12, 36)
 
 
 SEEDS = [
@@ -364,7 +306,6 @@ SEEDS = [
     ethernet(ip6() / tcp()),
     fragments4()[1],
     fragments6()[1],
-    *(ethernet(tunnel(ip4() / tcp())) for tunnel in tunnels().values()),
 ]
 
 

@@ -13,6 +13,7 @@ from scapy.layers.inet import IP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import GRE, LLC, SNAP, Dot1Q, Dot3, Ether
 from scapy.layers.ppp import HDLC, PPP, PPPoE
+from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
 
@@ -75,6 +76,10 @@ def labels(*numbers: int) -> ScapyPacket:
     return packet
 
 
+def mpls(*numbers: int) -> ScapyPacket:
+    return Ether(**MAC, type=0x8847) / labels(*numbers)
+
+
 def of_mac(frame: bytes, mac: str) -> Raw:
     """The same frame to another address."""
     return Raw(bytes.fromhex(mac) + frame[6:])
@@ -95,147 +100,91 @@ def nflog(order: str, ip: bytes) -> bytes:
     return b"\2\0\0\5" + prefix + hook + struct.pack(f"{order}HH", len(ip) + 4, 9) + ip
 
 
-WRAPPED: dict[str, tuple[int, Wrap]] = {
-    "MPLS": (ETHERNET, lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(16) / Raw(ip)),
-    "MPLS, four labels": (ETHERNET, lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(1, 16, 17, 2) / Raw(ip)),
-    "MPLS multicast": (ETHERNET, lambda frame, kind, ip: Ether(**MAC, type=0x8848) / labels(16) / Raw(ip)),
-    "MPLS behind a VLAN tag": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC) / Dot1Q(vlan=7, type=0x8847) / labels(16) / Raw(ip),
-    ),
-    "MPLS in cooked": (113, lambda frame, kind, ip: bytes(14) + b"\x88\x47" + bytes(labels(16)) + ip),
-    "MPLS in GRE": (ETHERNET, lambda frame, kind, ip: OUTER / GRE(proto=0x8847) / Raw(bytes(labels(16)) + ip)),
-    "MPLS in IP": (ETHERNET, lambda frame, kind, ip: Ether(**MAC) / IP(proto=137) / Raw(bytes(labels(16)) + ip)),
-    "pseudowire": (ETHERNET, lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(16, 17) / Raw(frame)),
-    "pseudowire with control word": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(16, 17) / Raw(b"\0\0\0\x09" + frame),
-    ),
+ON_ETHERNET: dict[str, Wrap] = {
+    "MPLS": lambda frame, kind, ip: mpls(16) / Raw(ip),
+    "MPLS, four labels": lambda frame, kind, ip: mpls(1, 16, 17, 2) / Raw(ip),
+    "MPLS multicast": lambda frame, kind, ip: Ether(**MAC, type=0x8848) / labels(16) / Raw(ip),
+    "MPLS behind a VLAN tag": lambda frame, kind, ip: Ether(**MAC) / Dot1Q(vlan=7, type=0x8847) / labels(16) / Raw(ip),
+    "MPLS in GRE": lambda frame, kind, ip: OUTER / GRE(proto=0x8847) / Raw(bytes(labels(16)) + ip),
+    "MPLS in IP": lambda frame, kind, ip: Ether(**MAC) / IP(proto=137) / Raw(bytes(labels(16)) + ip),
+    "pseudowire": lambda frame, kind, ip: mpls(16, 17) / Raw(frame),
+    "pseudowire with control word": lambda frame, kind, ip: mpls(16, 17) / Raw(b"\0\0\0\x09" + frame),
     # Addresses that begin as a control word does, or IPv4, or IPv6.
-    "pseudowire to 00": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(17) / of_mac(frame, "001b21aabbcc"),
+    "pseudowire to 00": lambda frame, kind, ip: mpls(17) / of_mac(frame, "001b21aabbcc"),
+    "pseudowire to 45": lambda frame, kind, ip: mpls(17) / of_mac(frame, "45ffeeaabbcc"),
+    "pseudowire to 62": lambda frame, kind, ip: mpls(17) / of_mac(frame, "62aabbccddee"),
+    "pseudowire with VLAN tag": lambda frame, kind, ip: mpls(17) / Raw(frame[:12] + b"\x81\0\0\3" + frame[12:]),
+    "pseudowire with SNAP": lambda frame, kind, ip: (
+        mpls(17) / Dot3(**MAC) / LLC() / SNAP(code=ethertype(kind)) / Raw(ip)
     ),
-    "pseudowire to 45": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(17) / of_mac(frame, "45ffeeaabbcc"),
+    "PPPoE": lambda frame, kind, ip: Ether(**MAC, type=0x8864) / PPPoE(sessionid=3) / PPP(ppp(kind)) / Raw(ip),
+    "PPPoE, padded": lambda frame, kind, ip: (
+        bytes(Ether(**MAC, type=0x8864) / PPPoE(sessionid=3) / PPP(ppp(kind)) / ip) + bytes(9)
     ),
-    "pseudowire to 62": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(17) / of_mac(frame, "62aabbccddee"),
+    "PPPoE, protocol in one octet": lambda frame, kind, ip: (
+        Ether(**MAC, type=0x8864) / PPPoE(sessionid=3) / Raw(ppp(kind)[1:] + ip)
     ),
-    "pseudowire with VLAN tag": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8847) / labels(17) / Raw(frame[:12] + b"\x81\0\0\3" + frame[12:]),
+    "PPPoE with MPLS": lambda frame, kind, ip: (
+        Ether(**MAC, type=0x8864) / PPPoE() / Raw(b"\x02\x81" + bytes(labels(16)) + ip)
     ),
-    "pseudowire with SNAP": (
-        ETHERNET,
-        lambda frame, kind, ip: (
-            Ether(**MAC, type=0x8847) / labels(17) / Dot3(**MAC) / LLC() / SNAP(code=ethertype(kind)) / Raw(ip)
-        ),
+    "SNAP": lambda frame, kind, ip: Dot3(**MAC) / LLC() / SNAP(OUI=0, code=ethertype(kind)) / Raw(ip),
+    "SNAP, bridge": lambda frame, kind, ip: Dot3(**MAC) / LLC() / SNAP(OUI=0xF8, code=ethertype(kind)) / Raw(ip),
+    "SNAP behind a VLAN tag": lambda frame, kind, ip: (
+        frame[:12] + struct.pack("!HHH", 0x8100, 7, len(ip) + 8) + b"\xaa\xaa\x03\0\0\0" + kind + ip
     ),
-    "PPPoE": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8864) / PPPoE(sessionid=3) / PPP(ppp(kind)) / Raw(ip),
+    "IP in LLC": lambda frame, kind, ip: Dot3(**MAC) / LLC(dsap=6, ssap=6, ctrl=3) / Raw(ip),
+    "Geneve": lambda frame, kind, ip: geneve(0x6558, frame),
+    "Geneve with IP": lambda frame, kind, ip: geneve(ethertype(kind), ip),
+    "Geneve without options": lambda frame, kind, ip: (
+        OUTER6 / UDP(sport=40000, dport=6081) / GENEVE(proto=0x6558) / Raw(frame)
     ),
-    "PPPoE, padded": (
-        ETHERNET,
-        lambda frame, kind, ip: bytes(Ether(**MAC, type=0x8864) / PPPoE(sessionid=3) / PPP(ppp(kind)) / ip) + bytes(9),
+    "VXLAN, named": lambda frame, kind, ip: (
+        OUTER / UDP(dport=4789) / Raw(bytes([0x0C, 0, 0, version(kind, 1, 2), 0, 0, 5, 0]) + ip)
     ),
-    "PPPoE, protocol in one octet": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8864) / PPPoE(sessionid=3) / Raw(ppp(kind)[1:] + ip),
+    "GTP-U": lambda frame, kind, ip: OUTER / UDP(sport=2152, dport=2152) / GTP_U_Header(gtp_type=255, teid=9) / Raw(ip),
+    "GTP-U, sequence": lambda frame, kind, ip: gtp(ip, b"\x32\xff" + struct.pack("!HIHBB", len(ip) + 4, 9, 1, 0, 0)),
+    "GTP-U, PDU session": lambda frame, kind, ip: (
+        OUTER6
+        / UDP(sport=2152, dport=2152)
+        / GTP_U_Header(gtp_type=255, teid=9, E=1, next_ex=0x85)
+        / GTPPDUSessionContainer(type=1, QFI=3)
+        / Raw(ip)
     ),
-    "PPPoE with MPLS": (
-        ETHERNET,
-        lambda frame, kind, ip: Ether(**MAC, type=0x8864) / PPPoE() / Raw(b"\x02\x81" + bytes(labels(16)) + ip),
+    "GTP-U, two extensions": lambda frame, kind, ip: gtp(
+        ip, b"\x34\xff" + struct.pack("!HI", len(ip) + 16, 1) + b"\0\0\0\xc0" + b"\1\0\0\x40" + b"\2" + bytes(7)
     ),
-    "SNAP": (
-        ETHERNET,
-        lambda frame, kind, ip: Dot3(**MAC) / LLC() / SNAP(OUI=0, code=ethertype(kind)) / Raw(ip),
+    "GTP-U with Ethernet": lambda frame, kind, ip: gtp(frame, b"\x30\xff" + struct.pack("!HI", len(frame), 9)),
+    "ERSPAN type I": lambda frame, kind, ip: OUTER / GRE(proto=0x88BE) / ERSPAN_I() / Raw(frame),
+    "ERSPAN type II": lambda frame, kind, ip: (
+        OUTER / GRE(proto=0x88BE, seqnum_present=1) / ERSPAN_II(vlan=3) / Raw(frame)
     ),
-    "SNAP, bridge": (
-        ETHERNET,
-        lambda frame, kind, ip: Dot3(**MAC) / LLC() / SNAP(OUI=0xF8, code=ethertype(kind)) / Raw(ip),
+    "ERSPAN type III": lambda frame, kind, ip: (
+        OUTER6 / GRE(proto=0x22EB, seqnum_present=1) / ERSPAN_III(vlan=3) / Raw(frame)
     ),
-    "SNAP behind a VLAN tag": (
-        ETHERNET,
-        lambda frame, kind, ip: (
-            frame[:12] + struct.pack("!HHH", 0x8100, 7, len(ip) + 8) + b"\xaa\xaa\x03\0\0\0" + kind + ip
-        ),
+    "ERSPAN type III, platform": lambda frame, kind, ip: (
+        OUTER / GRE(proto=0x22EB, seqnum_present=1) / ERSPAN_III(o=1) / ERSPAN_PlatformSpecific(platf_id=3) / Raw(frame)
     ),
+    "ERSPAN type III with IP": lambda frame, kind, ip: (
+        OUTER / GRE(proto=0x22EB, seqnum_present=1) / ERSPAN_III(ft=2) / Raw(ip)
+    ),
+    "AH in IPv4": lambda frame, kind, ip: (
+        Ether(**MAC) / IP(proto=51) / Raw(bytes([version(kind, 4, 41), 4, 0, 0]) + bytes(20) + ip)
+    ),
+    "several": lambda frame, kind, ip: OUTER / GRE() / (geneve(0x8847, bytes(labels(16)) + b"\0\0\0\1" + frame)[IP]),
+    "VXLAN": lambda frame, kind, ip: OUTER / UDP(dport=4789) / VXLAN(vni=7) / Raw(frame),
+    "VXLAN over IPv6": lambda frame, kind, ip: OUTER6 / UDP(dport=4789) / VXLAN(vni=7) / Raw(frame),
+    "GRE": lambda frame, kind, ip: OUTER / GRE(proto=ethertype(kind)) / Raw(ip),
+    "GRE with key": lambda frame, kind, ip: (
+        OUTER / GRE(chksum_present=1, key_present=1, seqnum_present=1, key=3, proto=ethertype(kind)) / Raw(ip)
+    ),
+    "GRE with Ethernet": lambda frame, kind, ip: OUTER / GRE(proto=0x6558) / Raw(frame),
+    "IP in IP": lambda frame, kind, ip: Ether(**MAC) / IP(proto=version(kind, 4, 41)) / Raw(ip),
+    "IP in IPv6": lambda frame, kind, ip: Ether(**MAC) / IPv6(nh=version(kind, 4, 41)) / Raw(ip),
+}
+OF_LINKS: dict[str, tuple[int, Wrap]] = {
+    "MPLS in cooked": (113, lambda frame, kind, ip: bytes(14) + b"\x88\x47" + bytes(labels(16)) + ip),
     "SNAP in cooked": (113, lambda frame, kind, ip: bytes(14) + b"\0\4\xaa\xaa\x03\0\0\0" + kind + ip),
     "SNAP in cooked 2": (276, lambda frame, kind, ip: b"\0\4" + bytes(18) + b"\xaa\xaa\x03\0\0\0" + kind + ip),
-    "IP in LLC": (ETHERNET, lambda frame, kind, ip: Dot3(**MAC) / LLC(dsap=6, ssap=6, ctrl=3) / Raw(ip)),
-    "Geneve": (ETHERNET, lambda frame, kind, ip: geneve(0x6558, frame)),
-    "Geneve with IP": (ETHERNET, lambda frame, kind, ip: geneve(ethertype(kind), ip)),
-    "Geneve without options": (
-        ETHERNET,
-        lambda frame, kind, ip: OUTER6 / UDP(sport=40000, dport=6081) / GENEVE(proto=0x6558) / Raw(frame),
-    ),
-    "VXLAN, named": (
-        ETHERNET,
-        lambda frame, kind, ip: (
-            OUTER / UDP(dport=4789) / Raw(bytes([0x0C, 0, 0, version(kind, 1, 2), 0, 0, 5, 0]) + ip)
-        ),
-    ),
-    "GTP-U": (
-        ETHERNET,
-        lambda frame, kind, ip: OUTER / UDP(sport=2152, dport=2152) / GTP_U_Header(gtp_type=255, teid=9) / Raw(ip),
-    ),
-    "GTP-U, sequence": (
-        ETHERNET,
-        lambda frame, kind, ip: gtp(ip, b"\x32\xff" + struct.pack("!HIHBB", len(ip) + 4, 9, 1, 0, 0)),
-    ),
-    "GTP-U, PDU session": (
-        ETHERNET,
-        lambda frame, kind, ip: (
-            OUTER6
-            / UDP(sport=2152, dport=2152)
-            / GTP_U_Header(gtp_type=255, teid=9, E=1, next_ex=0x85)
-            / GTPPDUSessionContainer(type=1, QFI=3)
-            / Raw(ip)
-        ),
-    ),
-    "GTP-U, two extensions": (
-        ETHERNET,
-        lambda frame, kind, ip: gtp(
-            ip, b"\x34\xff" + struct.pack("!HI", len(ip) + 16, 1) + b"\0\0\0\xc0" + b"\1\0\0\x40" + b"\2" + bytes(7)
-        ),
-    ),
-    "GTP-U with Ethernet": (
-        ETHERNET,
-        lambda frame, kind, ip: gtp(frame, b"\x30\xff" + struct.pack("!HI", len(frame), 9)),
-    ),
-    "ERSPAN type I": (ETHERNET, lambda frame, kind, ip: OUTER / GRE(proto=0x88BE) / ERSPAN_I() / Raw(frame)),
-    "ERSPAN type II": (
-        ETHERNET,
-        lambda frame, kind, ip: OUTER / GRE(proto=0x88BE, seqnum_present=1) / ERSPAN_II(vlan=3) / Raw(frame),
-    ),
-    "ERSPAN type III": (
-        ETHERNET,
-        lambda frame, kind, ip: OUTER6 / GRE(proto=0x22EB, seqnum_present=1) / ERSPAN_III(vlan=3) / Raw(frame),
-    ),
-    "ERSPAN type III, platform": (
-        ETHERNET,
-        lambda frame, kind, ip: (
-            OUTER
-            / GRE(proto=0x22EB, seqnum_present=1)
-            / ERSPAN_III(o=1)
-            / ERSPAN_PlatformSpecific(platf_id=3)
-            / Raw(frame)
-        ),
-    ),
-    "ERSPAN type III with IP": (
-        ETHERNET,
-        lambda frame, kind, ip: OUTER / GRE(proto=0x22EB, seqnum_present=1) / ERSPAN_III(ft=2) / Raw(ip),
-    ),
-    "AH in IPv4": (
-        ETHERNET,
-        lambda frame, kind, ip: (
-            Ether(**MAC) / IP(proto=51) / Raw(bytes([version(kind, 4, 41), 4, 0, 0]) + bytes(20) + ip)
-        ),
-    ),
     "PPP": (9, lambda frame, kind, ip: ppp(kind) + ip),
     "PPP with address and control": (9, lambda frame, kind, ip: HDLC() / PPP(ppp(kind)) / Raw(ip)),
     "PPP, protocol in one octet": (9, lambda frame, kind, ip: ppp(kind)[1:] + ip),
@@ -249,11 +198,8 @@ WRAPPED: dict[str, tuple[int, Wrap]] = {
     "Cisco HDLC": (104, lambda frame, kind, ip: b"\x8f\0" + kind + ip),
     "NFLOG": (239, lambda frame, kind, ip: nflog("<", ip)),
     "NFLOG, big-endian": (239, lambda frame, kind, ip: nflog(">", ip)),
-    "several": (
-        ETHERNET,
-        lambda frame, kind, ip: OUTER / GRE() / (geneve(0x8847, bytes(labels(16)) + b"\0\0\0\1" + frame)[IP]),
-    ),
 }
+WRAPPED = {name: (ETHERNET, wrap) for name, wrap in ON_ETHERNET.items()} | OF_LINKS
 
 
 @cache
