@@ -1,6 +1,7 @@
 """Who may import whom, what must not be imported at start-up, and what things are called."""
 
 import ast
+import gc
 import subprocess
 import sys
 from functools import cache
@@ -283,7 +284,12 @@ LATE = [
 
 @cache
 def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
+    gc.disable()  # a tree is kept: searching all of them for cycles takes twice as long as parsing
+    try:
+        return ast.parse(path.read_text())
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def _imports(path: Path) -> set[str]:

@@ -16,6 +16,7 @@ from tests.support import curve_pair
 from tests.support.live_program import needs_privilege, running, wait_for
 from tests.support.namespaces import needs_namespaces, separate_namespaces
 from tests.support.paths import FIXTURES, program
+from tests.support.runner import run
 
 needs_tmux = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed")
 PROGRAM = f"{sys.executable} -m zmtpsniff browse"
@@ -144,8 +145,7 @@ def test_keys_of_the_programs_open_what_they_say(tmux: Tmux) -> None:
 
 
 def test_keys_of_programs_are_for_interfaces() -> None:
-    command = [*PROGRAM.split(), "--curve-keys", "auto", str(FIXTURES / "m31_req_rep.pcap")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run("browse", "--curve-keys", "auto", FIXTURES / "m31_req_rep.pcap")
     assert done.returncode == 2
     assert "--curve-keys auto: only with -i" in done.stderr
 

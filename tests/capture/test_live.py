@@ -11,6 +11,7 @@ import zmq
 from tests.support.examples import crossed
 from tests.support.live_program import PROGRAM, Record, engine_names, engines, live, needs_privilege, running
 from tests.support.ports import free_port
+from tests.support.runner import run
 
 
 def request_and_reply(count: int, port: int = 0) -> tuple[int, list[bytes]]:
@@ -73,8 +74,7 @@ WRONG = {
 @pytest.mark.parametrize(("wrong", "engine"), crossed([*WRONG], engine_names()))
 def test_what_cannot_be_captured_is_told_in_one_line(wrong: str, engine: str) -> None:
     options, said = shlex.split(wrong), WRONG[wrong]
-    command = [*PROGRAM, "--engine", engine, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    done = run("live", "--engine", engine, *options)
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert said in done.stderr

@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.support.conversation import FEW, check, closed, converse
 from tests.support.examples import sampled
 from tests.support.live_program import PROGRAM, LiveProgram, live, needs_privilege, running, wait_for
 from tests.support.namespaces import Side, joined_namespaces, needs_namespaces
+from tests.support.runner import run
 
 needs_tshark = pytest.mark.skipif(
     shutil.which("tshark") is None or shutil.which("dumpcap") is None, reason="tshark is not installed"
@@ -206,10 +206,7 @@ def test_an_extcap_program_whose_tshark_is_killed_ends_with_the_capture() -> Non
 def test_what_is_missing_is_told_in_one_line(tmp_path: Path, there: list[str]) -> None:
     for name in there:
         (tmp_path / name).symlink_to(shutil.which(name) or name)
-    command = [sys.executable, *PROGRAM[1:], "--engine", "tshark", "-i", "lo"]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, "PATH": str(tmp_path)}
-    )
+    done = run("live", "--engine", "tshark", "-i", "lo", env={**os.environ, "PATH": str(tmp_path)})
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) == 1
     assert f"{'dumpcap' if there else 'tshark'}: not installed" in done.stderr
