@@ -2,7 +2,6 @@
 
 import json
 import socket
-import struct
 import time
 from pathlib import Path
 from typing import Any
@@ -146,21 +145,7 @@ def test_a_port_named_for_radio_may_have_beacons_too() -> None:
     assert [type(event) for event in events] == [Beacon, Message, Connection, Capture]
 
 
-# ---------------------------------------------------------------------- other protocols
-
-DNS = struct.pack("!HHHHHH", 0x5A52, 0x0100, 1, 0, 0, 0) + b"\3www\7example\3com\0\0\1\0\1"
-MDNS = struct.pack("!HHHHHH", 0, 0x8400, 0, 1, 0, 0) + b"\4_zre\4_tcp\5local\0\0\x0c\0\1\0\0\0\x78\0\2\xc0\x0c"
-QUIC = b"\xc3\0\0\0\1\x08" + bytes(range(8)) + bytes(1180)
-NTP = b"\x23" + bytes(47)
-STUN = b"\0\1\0\0\x21\x12\xa4\x42" + bytes(range(12))
-SYSLOG = b"<34>1 2026-11-21T20:30:00Z host zre - - - ZRE\1"
-
-
-@pytest.mark.parametrize(
-    "payload", [DNS, MDNS, QUIC, NTP, STUN, SYSLOG], ids=["dns", "mdns", "quic", "ntp", "stun", "log"]
-)
-def test_other_protocols_are_none(payload: bytes) -> None:
-    assert beacons(payload) == []
+# ---------------------------------------------------------------------- what is none at all
 
 
 @given(st.binary(max_size=100))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Hidden, Message, Subscription
+from dissectors.events import AnyEvent, Command, Connection, Greeting, Hidden, Message, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from tests.world.events import CLIENT, SERVER, dissect, problems
@@ -139,39 +139,6 @@ def test_any_octets_are_taken(sent: Sent, healthy: bool, gaps: bool) -> None:
     assert not healthy or isinstance(out[-1], Connection)
 
 
-def test_a_frame_that_claims_everything_is_counted_not_held() -> None:
-    claim = b"\x02" + (2**63 - 1).to_bytes(8, "big")
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, limits=Limits(body_octets=100))
-    for number, (side, octets) in enumerate([*peers(), (0, claim), *[(0, bytes(60_000))] * 50], 1):
-        connection.halves[side].feed(octets, number, number)
-    reader = connection.client.reader
-    assert reader is not None
-    assert reader.body is not None
-    assert len(reader.body.octets) <= 1 << 16
-    connection.finish("open", 0, 1)
-    message = next(event for event in out if isinstance(event, Message))
-    assert message.incomplete
-    assert isinstance(message.frames[0], Cut)
-    assert message.frames[0].length == 2**63 - 1
-
-
-def test_a_gap_inside_a_body_costs_that_body_only() -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    for number, (side, octets) in enumerate(peers(), 1):
-        connection.halves[side].feed(octets, number, number)
-    body = bytes(range(256)) * 40
-    whole = frame(b"one", 1) + frame(body) + frame(b"two")
-    connection.client.feed(whole[:1000], 9, 9)
-    connection.client.gap(500, False, 9, 9)
-    connection.client.feed(whole[1500:], 10, 10)
-    first, second = (event for event in out if isinstance(event, Message))
-    assert first.incomplete
-    assert first.frames == [b"one", Cut(body[: 1000 - 5 - 9], len(body))]
-    assert (second.frames, second.incomplete) == ([b"two"], False)
-
-
 def test_a_lost_greeting_and_nothing_after_it_is_no_truncated_greeting() -> None:
     out: list[AnyEvent] = []
     connection = ZmtpConnection(out, 1, CLIENT, SERVER)
@@ -256,25 +223,6 @@ def test_gssapi_tokens_and_wrapped_messages() -> None:
     assert isinstance(events[-1], Connection)
     assert events[-1].handshake == "complete"
     assert problems(dissect([*sent[:2], (0, command(b"INITIATE", b"\0\0"))])) == ["malformed-command"]
-
-
-FOREIGN = {
-    "http": (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
-    "tls": (bytes.fromhex("160301020001"), bytes.fromhex("160303007a02")),
-    "ssh": (b"SSH-2.0-OpenSSH_9.2\r\n", b"SSH-2.0-OpenSSH_9.2\r\n"),
-    "redis": (b"*2\r\n$3\r\nGET\r\n$3\r\nkey\r\n", b"$5\r\nvalue\r\n"),
-    "mysql": (bytes.fromhex("4a0000000a382e302e"), bytes.fromhex("b80000010d")),
-    "dns": (b"\0\x1d" + bytes(29), b"\0\x3d" + bytes(61)),
-    "two-octet lengths": (b"\x05\0hello", b"\x05\0world"),
-    "zeros": (bytes(500), bytes(500)),
-    "mongo": (bytes.fromhex("3a000000a741000000000000d40700000000000061646d696e2e24636d6400") + bytes(40), b"\x10" * 9),
-}
-
-
-@pytest.mark.parametrize("name", FOREIGN)
-def test_other_protocols_are_not_zmtp(name: str) -> None:
-    client, server = FOREIGN[name]
-    assert dissect([(0, client), (1, server), (0, client), (1, server)]) == []
 
 
 SOCKS = [

@@ -9,7 +9,6 @@ from random import Random
 import pytest
 
 from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
-from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.examples import crossed, sampled
 from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, json_body, text_body
@@ -21,7 +20,6 @@ from tests.world.tap import Packets
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
-from zmtpsniff.net.segment import ACK
 
 FLOWS = int(os.environ.get("ZMTPSNIFF_FLOWS", "3"))
 
@@ -297,34 +295,6 @@ def test_one_captured_side_of_a_dialogue_is_not_claimed() -> None:
     events = sniff(packets(sent))
     assert not is_claimed(events)
     assert len(notes(events)) == 1
-
-
-def test_a_hole_in_a_known_connection_needs_no_such_proof() -> None:
-    """Behind a greeting the chain of frames is enough."""
-    talk = pair(Random(5))
-    events: list[AnyEvent] = []
-    connection = ZmtpConnection(events, 1, "a:1", "b:2", (False, False))
-    connection.accept()
-    connection.client.gap(500, False, 1, 1)
-    for piece in talk.pieces:
-        if piece.side == CLIENT:
-            connection.client.feed(piece.data, 2, 2)
-    assert sum(isinstance(event, Message) for event in events) > 30
-
-
-def test_a_silent_side_that_speaks_at_last() -> None:
-    """It was believed by then; its messages are shown, too."""
-    random = Random(6)
-    pieces = [
-        *pushed(random),
-        *pushed(random),
-        Piece(SERVER, message(3, b"at last")),
-        Piece(SERVER, message(3, b"more")),
-    ]
-    sent = segments(Conversation("late", tuple(pieces)), fin=False)[3:]
-    assert sent[0].flags & ACK
-    events = sniff(packets(sent))
-    assert is_claimed(events)
 
 
 def test_one_accident_is_no_proof() -> None:
