@@ -1,4 +1,4 @@
-"""Protocols between networks: routing, names, terminals, the web, telephony, mail, files."""
+"""Protocols between networks: routing, names, terminals, the web, mail, files."""
 
 import struct
 from random import Random
@@ -154,48 +154,6 @@ def http2(random: Random, count: int) -> Turns:
             yield SERVER, _h2(6, 1, 0, ping)
 
 
-def grpc(random: Random, count: int) -> Turns:
-    """Calls over HTTP/2: messages with a flag of compression and a length of 32 bits."""
-    yield CLIENT, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _h2(4, 0, 0, b"") + _h2(8, 0, 0, u32(983_041))
-    yield SERVER, _h2(4, 0, 0, b"\0\5\0\0\x40\0") + _h2(4, 1, 0, b"")
-    for number in range(count):
-        stream = 2 * number + 1
-        message = b"\x0a" + bytes([20]) + base64(random, 20) + b"\x10" + bytes([random.randrange(128)])
-        head = _h2(1, 4, stream, b"\x83\x86\x45" + random.randbytes(60))
-        yield CLIENT, head + _h2(0, 1, stream, b"\0" + len32(message))
-        head = _h2(1, 4, stream, b"\x88\x5f\x8b" + random.randbytes(12))
-        answer = _h2(0, 0, stream, b"\0" + len32(message * random.randint(1, 5)))
-        yield SERVER, head + answer + _h2(1, 5, stream, b"\x40\x88" + random.randbytes(10))
-
-
-def rtsp(random: Random, count: int) -> Turns:
-    """RFC 2326, with RTP between the replies: a dollar, a channel, a length."""
-    url = b"rtsp://%s/live" % host_name(random)
-    for number, method in enumerate((b"OPTIONS", b"DESCRIBE", b"SETUP", b"PLAY"), 1):
-        yield CLIENT, b"%s %s RTSP/1.0\r\nCSeq: %d\r\n\r\n" % (method, url, number)
-        body = b"v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=%s\r\n" % word(random) if method == b"DESCRIBE" else b""
-        yield SERVER, b"RTSP/1.0 200 OK\r\nCSeq: %d\r\nContent-Length: %d\r\n\r\n" % (number, len(body)) + body
-    for number in range(3 * count):
-        head = struct.pack("!BBHII", 0x80, 96, number, number * 3000, 0x1234567)
-        yield SERVER, b"$\0" + len16(head + random.randbytes(random.randrange(1400)))
-        if random.random() < 0.1:
-            yield CLIENT, b"$\1" + len16(b"\x81\xc9\0\x07" + random.randbytes(28))
-
-
-def sip(random: Random, count: int) -> Turns:
-    """RFC 3261 over TCP."""
-    host = host_name(random)
-    for number in range(1, count + 1):
-        head = b"Via: SIP/2.0/TCP %s;branch=z9hG4bK%d\r\nCSeq: %d INVITE\r\nCall-ID: %s\r\n" % (
-            host, random.randrange(10**9), number, base64(random, 20),
-        )  # fmt: skip
-        body = b"v=0\r\no=alice 1 1 IN IP4 10.0.0.1\r\ns=-\r\nm=audio %d RTP/AVP 0\r\n" % random.randrange(1024, 65_535)
-        yield CLIENT, b"INVITE sip:bob@%s SIP/2.0\r\n%sContent-Length: %d\r\n\r\n%s" % (host, head, len(body), body)
-        yield SERVER, b"SIP/2.0 100 Trying\r\n%sContent-Length: 0\r\n\r\n" % head
-        yield SERVER, b"SIP/2.0 200 OK\r\n%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
-        yield CLIENT, b"\r\n\r\n"  # keep-alive
-
-
 def rtmp(random: Random, count: int) -> Turns:
     """Version, a handshake of 1536 octets each way, then chunks."""
     first, second = (u32(random.randrange(1 << 31)) + bytes(4) + random.randbytes(1528) for _ in range(2))
@@ -207,18 +165,6 @@ def rtmp(random: Random, count: int) -> Turns:
     for number in range(2 * count):
         body = random.randbytes(random.randrange(20, 128))
         yield SERVER, b"\x44" + u32(number * 40)[1:] + u32(len(body))[1:] + b"\x09" + body
-
-
-def xmpp(random: Random, count: int) -> Turns:
-    """RFC 6120: streams of XML."""
-    host = host_name(random)
-    yield CLIENT, b"<?xml version='1.0'?><stream:stream to='%s' xmlns='jabber:client' version='1.0'>" % host
-    yield SERVER, b"<?xml version='1.0'?><stream:stream from='%s' id='%s' version='1.0'>" % (host, base64(random, 12))
-    for number in range(count):
-        yield CLIENT, b"<message id='%d' type='chat'><body>%s</body></message>" % (number, word(random))
-        yield SERVER, b"<iq type='result' id='%d'/>" % number
-        if random.random() < 0.3:
-            yield CLIENT, b" "  # white space keeps the connection alive
 
 
 # ---------------------------------------------------------------------- mail and files
@@ -237,26 +183,6 @@ def smtp(random: Random, count: int) -> Turns:
         yield SERVER, b"250 2.1.5 Ok\r\n354 End data with <CR><LF>.<CR><LF>\r\n"
         yield CLIENT, b"Subject: %s\r\n\r\n%s\r\n.\r\n" % (word(random), some(random, 3000))
         yield SERVER, b"250 2.0.0 Ok: queued as %s\r\n" % base64(random, 10)
-
-
-def imap(random: Random, count: int) -> Turns:
-    """RFC 9051: tagged lines, and literals with their length in braces."""
-    yield SERVER, b"* OK [CAPABILITY IMAP4rev1] %s ready\r\n" % word(random)
-    for number in range(count):
-        yield CLIENT, b"a%03d FETCH %d (BODY[])\r\n" % (number, number + 1)
-        body = some(random, 2000)
-        yield SERVER, b"* %d FETCH (BODY[] {%d}\r\n%s)\r\na%03d OK done\r\n" % (number + 1, len(body), body, number)
-
-
-def ftp(random: Random, count: int) -> Turns:
-    """RFC 959, the connection of commands."""
-    yield SERVER, b"220 (vsFTPd 3.0.%d)\r\n" % random.randrange(9)
-    for command, reply in ((b"USER %s" % word(random), b"331 Password?"), (b"PASS secret", b"230 Logged in.")):
-        yield CLIENT, command + b"\r\n"
-        yield SERVER, reply + b"\r\n"
-    for _ in range(count):
-        yield CLIENT, random.choice([b"PASV", b"PWD", b"NOOP", b"RETR %s" % word(random)]) + b"\r\n"
-        yield SERVER, b"227 Entering Passive Mode (10,0,0,1,%d,%d).\r\n" % tuple(random.randbytes(2))
 
 
 def bittorrent(random: Random, count: int) -> Turns:

@@ -174,12 +174,6 @@ def _socks(random: Random, _: int) -> Turns:
     yield CLIENT, b"\x16\3\1\2\0" + random.randbytes(512)
 
 
-def _irc(random: Random, count: int) -> Turns:
-    yield CLIENT, b"NICK me\r\nUSER me 0 * :me\r\n"
-    yield SERVER, b":irc NOTICE * :Looking up\r\n"
-    yield from _rows(_lines, 10)(random, count)
-
-
 def _s7(random: Random, count: int) -> Turns:
     """S7 in TPKT (RFC 1006): version 3, zero, length."""
 
@@ -224,13 +218,6 @@ def _postgresql_results(random: Random, count: int) -> Turns:
         yield SERVER, b"".join(rows) + tagged(b"Z", b"I")
 
 
-def _redis_pipelined(random: Random, count: int) -> Turns:
-    for _ in range(count):
-        asked = random.randrange(1, 9)
-        yield CLIENT, b"".join(b"*2\r\n$3\r\nGET\r\n$5\r\nkey%02d\r\n" % random.randrange(100) for _ in range(asked))
-        yield SERVER, b"$3\r\nabc\r\n" * asked
-
-
 LOOKALIKES: dict[str, Speak] = {
     **PROTOCOLS,
     "8-bit lengths": _lengths("B", (30, 255)),
@@ -272,7 +259,6 @@ LOOKALIKES: dict[str, Speak] = {
     "jpeg": _jpeg,
     "mpeg audio": _audio,
     "utf-16": _utf_16,
-    "irc": _irc,
     "s7": _s7,
     "socks": _socks,
     "websocket": _websocket,
@@ -286,5 +272,4 @@ LOOKALIKES: dict[str, Speak] = {
     "memcached, binary": _framed(lambda r, n: struct.pack("!BBHBBHII", 0x80, 0, n, 0, 0, 0, n, 7) + bytes(8), 4, 200),
     "kafka, small": _kafka_small,
     "postgresql results": _postgresql_results,
-    "redis, pipelined": _redis_pipelined,
 }

@@ -159,34 +159,6 @@ def amqp_0_9(random: Random, count: int) -> Turns:
             yield SERVER, part(8, b"", 0)
 
 
-def amqp_1(random: Random, count: int) -> Turns:
-    """AMQP 1.0: frames of a length of 32 bits, and typed values."""
-
-    def performative(code: int, *values: bytes) -> bytes:
-        body = b"".join(values)
-        listed = b"\0\x53" + bytes([code]) + b"\xc0" + bytes([len(body) + 1, len(values)]) + body
-        return _len32_whole(b"\2\0\0\0" + listed)
-
-    def string(value: bytes) -> bytes:
-        return b"\xa1" + bytes([len(value)]) + value
-
-    for side in (CLIENT, SERVER):
-        yield side, b"AMQP\0\1\0\0"
-    for side in (CLIENT, SERVER):
-        yield side, performative(0x10, string(word(random)), string(host_name(random)), b"\x70" + u32(65_536))
-    yield CLIENT, performative(0x11, b"\x40", b"\x43", b"\x52\xff", b"\x52\xff")
-    yield SERVER, performative(0x11, b"\x60\0\0", b"\x43", b"\x52\xff", b"\x52\xff")
-    for number in range(count):
-        delivery = bytes([number % 256])
-        frame = b"\2\0\0\0\0\x53\x14\xc0\x0b\5\x43\x52" + delivery + b"\xa0\1" + delivery + b"\x43\x42"
-        yield CLIENT, _len32_whole(frame + b"\0\x53\x75\xa0\x28" + base64(random, 40))
-        yield SERVER, performative(0x15, b"\x41", b"\x52" + delivery, b"\x40", b"\x41", b"\0\x53\x24\x45")
-
-
-def _len32_whole(body: bytes) -> bytes:
-    return u32(len(body) + 4) + body
-
-
 def mqtt(random: Random, count: int) -> Turns:
     """MQTT 3.1.1: a type with flags, a length of seven bits an octet."""
 
@@ -212,35 +184,3 @@ def mqtt(random: Random, count: int) -> Turns:
         if random.random() < 0.1:
             yield CLIENT, b"\xc0\0"
             yield SERVER, b"\xd0\0"
-
-
-def stomp(random: Random, count: int) -> Turns:
-    """STOMP 1.2: a command, headers, a body, a zero."""
-    yield CLIENT, b"CONNECT\naccept-version:1.2\nhost:%s\n\n\0" % host_name(random)
-    yield SERVER, b"CONNECTED\nversion:1.2\nheart-beat:0,0\n\n\0\n"
-    for number in range(count):
-        body = some(random)
-        head = b"SEND\ndestination:/queue/%s\nreceipt:%d\ncontent-length:%d\n\n" % (word(random), number, len(body))
-        yield CLIENT, head + body + b"\0"
-        yield SERVER, b"RECEIPT\nreceipt-id:%d\n\n\0\n" % number
-
-
-def nats(random: Random, count: int) -> Turns:
-    """Lines, and payloads with their length in the line."""
-    server = base64(random, 20), random.randrange(30)
-    yield SERVER, b'INFO {"server_id":"%s","version":"2.10.%d","max_payload":1048576}\r\n' % server
-    yield CLIENT, b'CONNECT {"verbose":false,"lang":"go"}\r\nSUB %s.> 1\r\nPING\r\n' % word(random)
-    yield SERVER, b"PONG\r\n"
-    for _ in range(count):
-        body = some(random)
-        yield CLIENT, b"PUB %s.x %d\r\n%s\r\n" % (word(random), len(body), body)
-        yield SERVER, b"MSG %s.y 1 %d\r\n%s\r\n" % (word(random), len(body), body)
-
-
-def thrift(random: Random, count: int) -> Turns:
-    """Calls of the binary protocol in frames with a length of 32 bits."""
-    for number in range(count):
-        name = len32(word(random))
-        fields = b"\x0b\0\1" + len32(some(random)) + b"\x08\0\2" + u32(random.randrange(1000)) + b"\0"
-        yield CLIENT, len32(b"\x80\1\0\1" + name + u32(number) + fields)
-        yield SERVER, len32(b"\x80\1\0\2" + name + u32(number) + b"\x0c\0\0" + fields + b"\0")
