@@ -100,6 +100,15 @@ def test_findings_come_first(tmp_path: Path) -> None:
     assert "credentials-refused" in tree.xpath("//table[@data-name='findings']//td")[0].text_content()
 
 
+def test_a_finding_that_repeats_a_problem_has_its_code(tmp_path: Path) -> None:
+    output = tmp_path / "report.html"
+    assert make(str(FIXTURES / "rec_no_delimiter.pcap"), "-o", str(output)) == (0, "")
+    tree: Any = html.fromstring(output.read_text())
+    cells = [cell.text_content() for cell in tree.xpath("//table[@data-name='findings']//td")]
+    assert cells[0] == "warning no-delimiter"
+    assert cells[4].startswith("A message to or from a REQ or REP socket has no empty frame")
+
+
 def test_of_what_passes_a_filter(tmp_path: Path) -> None:
     output = tmp_path / "report.html"
     captures = (str(FIXTURES / "m31_req_rep.pcap"), str(FIXTURES / "m31_pub_sub.pcap"))

@@ -82,8 +82,8 @@ def _agreed(key: str, values: Values, most: int | None) -> Iterable[str]:
 def _topics(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[str]:
     for kind, counter, often in (("subscriptions", service.subscriptions, 1), ("topics", service.topics, _OFTEN)):
         globs = _globs(counter)
-        if globs is None:
-            yield f"# {len(counter.counts):,} {kind}: too many for a list, or no text."
+        if isinstance(globs, str):
+            yield f"# {len(counter.counts):,} {kind}, not listed: {globs}."
             continue
         required = [glob for glob, count in globs.items() if count >= often]
         if required and certain and not service.unseen:
@@ -92,12 +92,16 @@ def _topics(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[str
             yield f"{kind}_allowed = {_listed(required)}"
 
 
-def _globs(counter: TopicCounter) -> dict[str, int] | None:
-    """The topics as patterns, with their numbers; None if they cannot be listed."""
+def _globs(counter: TopicCounter) -> dict[str, int] | str:
+    """The topics as patterns, with their numbers; or why they cannot be listed."""
+    if len(counter.counts) > _MOST_TOPICS:
+        return f"there are more than {_MOST_TOPICS}"
+    if counter.is_cut:
+        return "the capture does not have all octets of some"
     globs = {literal(topic): count for topic, count in sorted(counter.counts.items())}
-    if counter.is_cut or len(globs) > _MOST_TOPICS:
-        return None
-    return None if None in globs else {glob: count for glob, count in globs.items() if glob is not None}
+    if None in globs:
+        return "not all are text"
+    return {glob: count for glob, count in globs.items() if glob is not None}
 
 
 def _clients(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[str]:

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from zmtpsniff import __version__
 from zmtpsniff.check.defaults import FACTOR, SHOWN, TOLERANCE
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
-from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
+from zmtpsniff.cli.help import OUTPUT, TASKS, CommandWithHelp
 from zmtpsniff.cli.run import pump
 from zmtpsniff.cli.shared_options import FilePath, FloatRange, IntRange, color, display_filter, utc
 
@@ -84,24 +84,24 @@ class CheckSettings(NamedTuple):
 
 
 @click.command(cls=CommandWithHelp, short_help="Check traffic against a policy.")
-@CHECKS.option("--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file; --init writes one.")
-@CHECKS.option(
+@TASKS.option("--policy", type=FilePath(), metavar="FILE", help="The policy, a TOML file; --init writes one.")
+@TASKS.option(
     "--include", multiple=True, metavar="SET", shell_complete=_complete_set,
     help="A set of rules: protocol, secure, complete, modern. Without or beside a policy. Repeatable.",
 )  # fmt: skip
-@CHECKS.option(
+@TASKS.option(
     "--init", "init", is_flag=True, help="Write a policy that this traffic passes. It goes to -o or standard output."
 )
-@CHECKS.option(
+@TASKS.option(
     "--baseline",
     is_flag=True,
     help="Compare two captures, OLD and NEW, by service. Says what is worse; exit status 1 if anything is.",
 )
-@CHECKS.rare(
+@TASKS.rare(
     "--factor", type=FloatRange(1, min_open=True), default=FACTOR, show_default=True, metavar="N",
     help="By how much rates and latencies may change (--init).",
 )  # fmt: skip
-@CHECKS.rare(
+@TASKS.rare(
     "--tolerance", type=FloatRange(0), default=TOLERANCE, show_default=True, metavar="PERCENT",
     help="By how much rates and latencies may be worse (--baseline).",
 )  # fmt: skip
@@ -112,7 +112,7 @@ class CheckSettings(NamedTuple):
     "annotations, json one object. Repeatable.",
 )  # fmt: skip
 @OUTPUT.option("-o", "file", type=FilePath(), metavar="FILE", help="Write to FILE, unless -T names a file.")
-@CHECKS.rare(
+@TASKS.rare(
     "--show", type=IntRange(0, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Offending records to show of each rule.",
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import click
 
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
-from zmtpsniff.cli.help import CHECKS, CommandWithHelp
+from zmtpsniff.cli.help import TASKS, CommandWithHelp
 from zmtpsniff.cli.last_line import shares_terminal
 from zmtpsniff.cli.observers import FindingTeller, end_calls, load_calls, on_finding_option, start_calls
 from zmtpsniff.cli.output import open_output, tell
@@ -51,7 +51,7 @@ def _number_place(text: str) -> "NumberPlace":
 @click.command(cls=CommandWithHelp, short_help="Find what is wrong, and what to do about it.")
 @capture_options("Diagnose")
 @window_options
-@CHECKS.option(
+@TASKS.option(
     "--sequence",
     type=Parsed("place", _number_place),
     metavar="PATH",

@@ -10,7 +10,7 @@ import click
 
 from zmtpsniff.check.defaults import SHOWN, TOLERANCE
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
-from zmtpsniff.cli.help import CHECKS, OUTPUT, CommandWithHelp
+from zmtpsniff.cli.help import OUTPUT, TASKS, CommandWithHelp
 from zmtpsniff.cli.output import fail_if_overwritten, open_output
 from zmtpsniff.cli.run import load_dissection, pump, write_structs
 from zmtpsniff.cli.shared_options import FloatRange, IntRange, color, output_file, records_format
@@ -39,13 +39,13 @@ class DiffSettings(NamedTuple):
 
 
 @click.command(cls=CommandWithHelp, short_help="Show what changed between two captures.")
-@CHECKS.option("--fail", is_flag=True, help="Exit status 1 if there is a difference.")
-@CHECKS.option("--worse", is_flag=True, help="Only what is worse: not what is new, better, or just other.")
-@CHECKS.option(
+@TASKS.option("--fail", is_flag=True, help="Exit status 1 if there is a difference.")
+@TASKS.option("--worse", is_flag=True, help="Only what is worse: not what is new, better, or just other.")
+@TASKS.option(
     "--tolerance", type=FloatRange(0), default=TOLERANCE, show_default=True, metavar="PERCENT",
     help="By how much rates, reply times and sizes may differ.",
 )  # fmt: skip
-@CHECKS.rare(
+@TASKS.rare(
     "--show", type=IntRange(1, 10_000), default=SHOWN, show_default=True, metavar="N",
     help="Differences of one kind to show of each service (-T text).",
 )  # fmt: skip

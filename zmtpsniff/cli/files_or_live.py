@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from zmtpsniff.cli.help import CHECKS
+from zmtpsniff.cli.help import TASKS
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
 from zmtpsniff.cli.live_host import started_host
 from zmtpsniff.cli.output import fail_if_overwritten
@@ -55,7 +55,7 @@ def capture_options(verb: str, captures: str = "CAPTURE...") -> OptionGroup:
         "capture",
         CaptureSettings,
         click.argument("captures", nargs=-1, type=FilePath(), metavar=captures),
-        CHECKS.option(
+        TASKS.option(
             "--live", "is_live", is_flag=True,
             help=f"{verb} traffic while it passes. From -i, until -a, -c or Ctrl-C.",
         ),

@@ -43,7 +43,7 @@ class SectionedOption(click.Option):
 
 _sections: list[HelpSection] = []
 # In the order of the help. An option that no section declares is in the last.
-CHECKS = HelpSection("What to check")
+TASKS = HelpSection("What to do")
 MONITORS = HelpSection("For monitoring")
 SETUP = HelpSection("For you")
 DIALOG = HelpSection("What Wireshark's dialog offers")

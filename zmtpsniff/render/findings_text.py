@@ -73,7 +73,7 @@ def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clo
     head = _wrapped(f"{escape(finding.summary)} [{finding.name}{certainty}]", columns)
     lines = [f"{palette.paint(style, f'{finding.severity:<8}')} {palette.paint(palette.title, head[0])}"]
     lines += [f"{_INDENT}{palette.paint(palette.title, line)}" for line in head[1:]]
-    known = finding.known.removeprefix(f"problem {finding.problem}: ")
+    known = finding.seen
     if known[1:2].islower() or known[1:2] == " ":  # no name
         known = known[0].lower() + known[1:]
     told = [("seen", f"{known}{_places(finding, clock)}")]

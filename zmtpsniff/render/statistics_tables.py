@@ -266,7 +266,7 @@ class _Drawing:
         table = self._table("Topic, as published", ">Messages", ">Octets")
         for row in rows:
             name = quote(row.topic, _TOPIC_OCTETS, self._signs.more)
-            if row.prefix:
+            if row.prefix and row.octets:  # messages of one frame, which are not all empty
                 name += f" {self._signs.more}" if row.topic else " (nothing in common)"
             table.add_row(
                 _lines(name, styles=("green",)),

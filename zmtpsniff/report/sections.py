@@ -169,9 +169,9 @@ def _findings(results: Results) -> Section:
     section = Section("findings", "Findings", columns("Finding", ">Count", "What", "What to do", "How it is known"))
     for row in results.findings:
         certainty = "" if row.certainty == "certain" else f" ({row.certainty})"
-        code = Cell(f"{row.severity} {escape(row.code)}{certainty}", severity=row.severity)
+        code = Cell(f"{row.severity} {escape(row.name)}{certainty}", severity=row.severity)
         packets = ", ".join(f"#{each.packet}" for each in row.evidence)
-        known = escape(row.known) + (f"; look at {packets}" if packets else "")
+        known = escape(row.seen) + (f"; look at {packets}" if packets else "")
         section.rows.append((code, _count(row.count), _text(row.summary), _text(row.advice), Cell(known)))
     return section
 

@@ -55,6 +55,11 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
         return self.problem or self.code
 
     @property
+    def seen(self) -> str:
+        """How it is known, behind its name: without the code that the name repeats."""
+        return self.known.removeprefix(f"problem {self.problem}: ")
+
+    @property
     def waits(self) -> bool:
         """Whether somebody waits, perhaps in vain, even if it is a note."""
         return FINDINGS[self.code].waits
