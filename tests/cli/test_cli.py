@@ -10,22 +10,30 @@ import termios
 import time
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import jsonschema
 import pytest
 from click.testing import CliRunner
 
+from dissectors.events import Capture
 from tests.support.examples import sampled
+from tests.support.interrupts import interrupt_at_end
 from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.world.conversation import pushes
 from tests.world.network import packets, segments
 from tests.world.tap import save
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.check.difference import ComparisonSum, Difference
 from zmtpsniff.cli.main import cli
+from zmtpsniff.render.json_schema import json_schema
 
 PROGRAM = [sys.executable, "-m", "zmtpsniff"]
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
+SHOP = FIXTURES / "shop"
 ALL_FIXTURES = sorted(path for path in FIXTURES.iterdir() if ".pcap" in path.name)
 
 
@@ -64,6 +72,27 @@ def records_here(capture: Path) -> list[dict[str, object]]:
         ([FIXTURES], "is a folder; name the captures in it"),
         (["read", "-o", "", REQ_REP], "-o: the name of a file is missing"),
         (["read", "-o", REQ_REP, REQ_REP], "this is one of the captures to read"),
+        (["stats"], "Missing argument 'CAPTURE...'"),
+        (["stats", "--sort", "colour", REQ_REP], "'colour' is not one of 'messages', 'octets', 'rate', 'duration'"),
+        (["stats", "--top", "0", REQ_REP], "0 is not in the range"),
+        (["stats", "--interval", "0", REQ_REP], "0.0 is not in the range"),
+        (["stats", "-T", "tree", REQ_REP], "'tree' is not one of 'table', 'json'"),
+        (["stats", "-Y", "nonsense ==", REQ_REP], "-Y: "),
+        (["stats", "-o", "/no/such/folder/out", REQ_REP], "/no/such/folder/out: "),
+        *(([name, "-o", REQ_REP, REQ_REP], "this is one of the captures") for name in ("stats", "diagnose", "trace")),
+        *(
+            ([name, *more], "")
+            for name in ("diagnose", "trace")
+            for more in ([], ["--live", REQ_REP], ["-i", "lo", REQ_REP], ["--live"])
+        ),
+        (["diagnose", "--sequence", "number", REQ_REP], ""),
+        (["trace", "--slowest", "0", REQ_REP], ""),
+        (["diff", REQ_REP], ""),
+        (["diff", REQ_REP, REQ_REP, REQ_REP], ""),
+        (["diff", "--live", "-i", "lo"], ""),
+        (["diff", "-i", "lo", REQ_REP, REQ_REP], ""),
+        (["diff", "-", "-"], ""),
+        (["diff", REQ_REP, "missing/*.pcap"], ""),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(arguments: list[object], said: str) -> None:
@@ -97,6 +126,23 @@ def test_every_record_is_valid_by_the_schema(validator: jsonschema.Draft202012Va
     assert found[-1]["type"] == "capture"
     for record in found:
         validator.validate(record)
+
+
+@pytest.mark.parametrize(
+    ("option", "kinds", "arguments"),
+    [
+        ("--diagnose", Finding | Capture, ["diagnose", FIXTURES / "rec_request_to_pull.pcap"]),
+        ("--diff", Difference | ComparisonSum, ["diff", SHOP / "none.pcap.gz", SHOP / "null.pcap.gz"]),
+        ("--trace", Way, ["trace", FIXTURES / "brokers" / "two_brokers.pcap.gz"]),
+    ],
+)
+def test_results_in_json_are_valid_by_their_schemas(option: str, kinds: Any, arguments: list[object]) -> None:
+    schema = json.loads(run("schema", option).stdout)
+    assert schema == json_schema(kinds, schema["title"], schema["description"])
+    rows = [json.loads(line) for line in run(*arguments, "-T", "json").stdout.splitlines()]
+    assert len(rows) > 1
+    for row in rows:
+        jsonschema.validate(row, schema)
 
 
 def test_totals_are_those_of_the_records() -> None:
@@ -206,6 +252,18 @@ def test_standard_input_is_read_as_it_comes() -> None:
         rest = program.stdout.read().splitlines()
         assert [*first, *map(json.loads, rest)] == records(REQ_REP)
         assert program.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [(["stats", "-T", "json"], "statistics"), (["diagnose", "--utc"], "findings"), (["trace", "--utc"], "ways")],
+)
+def test_an_interrupt_tells_what_was_found_until_then(arguments: list[str], told: str) -> None:
+    capture = FIXTURES / "rec_proxy_ok.pcap"
+    done = interrupt_at_end([*PROGRAM, *arguments, "-"], capture.read_bytes())
+    said = f"zmtpsniff: interrupted: the {told} are those of what was read until then\n"
+    assert (done.returncode, done.stderr.decode()) == (130, said)
+    assert done.stdout.decode() == run(*arguments, capture).stdout
 
 
 def test_an_interrupt_ends_with_the_totals() -> None:

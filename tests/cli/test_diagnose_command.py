@@ -1,18 +1,7 @@
 """``zmtpsniff diagnose``: what it writes, and what it refuses."""
 
-import json
-import sys
-from pathlib import Path
-
-import jsonschema
-import pytest
-
-from dissectors.events import Capture
-from tests.support.interrupts import interrupt_at_end
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
-from zmtpsniff.analysis.findings.finding import Finding
-from zmtpsniff.render.json_schema import json_schema
 
 FAULTY = FIXTURES / "rec_request_to_pull.pcap"
 
@@ -46,25 +35,6 @@ def test_a_healthy_capture() -> None:
     assert done.stdout == words
 
 
-def test_an_interrupt_tells_what_was_found() -> None:
-    command = [sys.executable, "-m", "zmtpsniff", "diagnose", "--utc", "-"]
-    done = interrupt_at_end(command, FAULTY.read_bytes())
-    assert done.stdout.decode().splitlines()[0].startswith("error    127.0.0.1 connects to 127.0.0.1:5576")
-    assert done.returncode == 130
-    assert done.stderr == b"zmtpsniff: interrupted: the findings are those of what was read until then\n"
-
-
-def test_json_is_valid_by_its_schema() -> None:
-    schema = json.loads(run("schema", "--diagnose").stdout)
-    assert schema == json_schema(Finding | Capture, schema["title"], schema["description"])
-    rows = [json.loads(line) for line in run("diagnose", "-T", "json", FAULTY).stdout.splitlines()]
-    assert [row["type"] for row in rows] == ["finding", "capture"]
-    for row in rows:
-        jsonschema.validate(row, schema)
-    assert rows[0]["code"] == "sockets-mismatched"
-    assert rows[0]["evidence"]
-
-
 def test_standard_input_and_several_captures() -> None:
     assert "sockets-mismatched" in run("diagnose", "-", octets=FAULTY.read_bytes()).stdout
     both = run("diagnose", FAULTY, FIXTURES / "rec_plain_wrong_password.pcap").stdout
@@ -84,24 +54,6 @@ def test_the_place_of_numbers_is_named_and_may_have_none() -> None:
 def test_colour_and_width() -> None:
     assert "\x1b[" in run("diagnose", "--color", "always", FAULTY).stdout
     assert max(map(len, run("diagnose", FAULTY).stdout.splitlines())) <= 120
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [(), ("--live", FAULTY), ("-i", "lo", FAULTY), ("--live",), ("--sequence", "number", FAULTY)],
-    ids=lambda arguments: " ".join(map(str, arguments)),
-)
-def test_wrong_usage(arguments: tuple[object, ...]) -> None:
-    done = run("diagnose", *arguments)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_the_report_is_none_of_the_captures(tmp_path: Path) -> None:
-    copy = tmp_path / "copy.pcap"
-    copy.write_bytes(FAULTY.read_bytes())
-    assert run("diagnose", "-o", copy, copy).returncode == 2
-    assert copy.read_bytes() == FAULTY.read_bytes()
 
 
 def test_a_capture_in_place_of_a_command_is_read() -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import struct
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,9 +14,11 @@ import pytest
 
 from tests.support.examples import sampled
 from tests.support.golden import hold
-from tests.support.interrupts import interrupt_at_end
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
+from tests.world.conversation import CLIENT, SERVER, Conversation, Piece
+from tests.world.network import packets, segments
+from tests.world.tap import save
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.statistics.records import AnyRecord
 from zmtpsniff.analysis.statistics.sorts import SORTS as KNOWN_SORTS
@@ -205,28 +206,6 @@ def test_options_of_decoding_apply() -> None:
     assert any(row["type"] == "stats-latency" for row in told(REQ_REP))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["stats"], "Missing argument 'CAPTURE...'"),
-        (["stats", "--sort", "colour", REQ_REP], "'colour' is not one of 'messages', 'octets', 'rate', 'duration'"),
-        (["stats", "--top", "0", REQ_REP], "0 is not in the range"),
-        (["stats", "--interval", "0", REQ_REP], "0.0 is not in the range"),
-        (["stats", "-T", "tree", REQ_REP], "'tree' is not one of 'table', 'json'"),
-        (["stats", "-Y", "nonsense ==", REQ_REP], "-Y: "),
-        (["stats", "-o", REQ_REP, REQ_REP], "this is one of the captures to read"),
-        (["stats", "-o", "/no/such/folder/out", REQ_REP], "/no/such/folder/out: "),
-        (["stats", "no-such-file.pcap"], "no-such-file.pcap: "),
-        (["stats", __file__], "not a capture file"),
-    ],
-)
-def test_wrong_usage_is_told_in_one_line(arguments: list[object], said: str) -> None:
-    done = run(*arguments)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert said in done.stderr
-
-
 def test_output_file(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for arguments in (["-T", "json"], ["--utc"]):
@@ -249,30 +228,12 @@ def test_an_empty_capture(tmp_path: Path) -> None:
 
 
 def test_a_capture_without_zmtp(tmp_path: Path) -> None:
-    from scapy.layers.inet import IP, TCP
-    from scapy.layers.l2 import Ether
-    from scapy.packet import Raw
-    from scapy.utils import wrpcap
-
     capture = tmp_path / "http.pcap"
-    there = Ether() / IP(src="10.0.0.1", dst="10.0.0.2") / TCP(sport=40000, dport=80)
-    back = Ether() / IP(src="10.0.0.2", dst="10.0.0.1") / TCP(sport=80, dport=40000)
-    packets = [
-        there.copy(),
-        back.copy(),
-        there / Raw(b"GET / HTTP/1.1\r\n\r\n"),
-        back / Raw(b"HTTP/1.1 200 OK\r\n\r\n"),
-    ]
-    for number, (packet, flags) in enumerate(zip(packets, ("S", "SA", "A", "A"), strict=True)):
-        packet[TCP].flags, packet[TCP].seq, packet[TCP].ack = flags, number // 2, 1
-        packet.time = 1_700_000_000 + number / 1000
-    wrpcap(str(capture), packets)
+    talk = (Piece(CLIENT, b"GET / HTTP/1.1\r\n\r\n"), Piece(SERVER, b"HTTP/1.1 200 OK\r\n\r\n"))
+    save(capture, packets(segments(Conversation("http", talk))))
     done = run("stats", capture)
-    assert (done.returncode, done.stdout, done.stderr) == (
-        0,
-        "4 packets in 3 ms, 1 connection, 0 of them ZMTP\n",
-        "",
-    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(r"\d+ packets in [\d.]+ .s, 1 connection, 0 of them ZMTP\n", done.stdout)
     assert [row["type"] for row in told(capture)] == ["stats-total"]
 
 
@@ -280,32 +241,3 @@ def test_a_capture_that_is_cut_short_says_so(tmp_path: Path) -> None:
     cut = tmp_path / "cut.pcap"
     cut.write_bytes(REQ_REP.read_bytes()[:-20])
     assert "capture-truncated" in run("stats", cut).stdout
-
-
-def test_an_interrupt_tells_what_was_counted() -> None:
-    done = interrupt_at_end([*PROGRAM, "stats", "-T", "json", "-"], REQ_REP.read_bytes())
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    assert rows[-1]["packets"] == told(REQ_REP)[-1]["packets"]
-    assert rows[-1]["messages"] == told(REQ_REP)[-1]["messages"]
-    assert done.returncode == 130
-    assert done.stderr == b"zmtpsniff: interrupted: the statistics are those of what was read until then\n"
-
-
-def test_a_closed_pipe_ends_quietly() -> None:
-    command = f"{' '.join(PROGRAM)} stats {REQ_REP} | head -n 1; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-    assert done.stderr == ""
-    assert done.stdout.splitlines()[1] in ("0", "141")
-
-
-def test_control_characters_of_an_identity_stay_out(tmp_path: Path) -> None:
-    # The identity of a real client, replaced in its READY by octets that clear a terminal.
-    capture = (FIXTURES / "m31_heartbeat.pcap").read_bytes()
-    assert capture.count(b"Identity\0\0\0\x02hb") == 1
-    evil = tmp_path / "evil.pcap"
-    evil.write_bytes(capture.replace(b"Identity\0\0\0\x02hb", b"Identity\0\0\0\x02\x1bc"))
-    for output in ("table", "json"):
-        shown = run("stats", "-T", output, evil).stdout
-        assert "\x1b" not in shown
-        assert "1b63" in shown
-    assert struct.unpack("<I", capture[:4]) == (0xA1B2C3D4,)

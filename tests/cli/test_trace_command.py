@@ -1,17 +1,11 @@
 """``zmtpsniff trace``: what it writes, and what it refuses."""
 
 import json
-import sys
-from pathlib import Path
 
-import jsonschema
 import pytest
 
-from tests.support.interrupts import interrupt_at_end
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
-from zmtpsniff.analysis.ways.records import Way
-from zmtpsniff.render.json_schema import json_schema
 
 BROKERS = FIXTURES / "brokers" / "two_brokers.pcap.gz"
 PROXY = FIXTURES / "rec_proxy_ok.pcap"
@@ -71,13 +65,6 @@ def test_a_filter_chooses_ways_by_any_of_their_messages() -> None:
     assert [leg["packet"] for leg in legs] == [116, 118, 120, 126, 128, 130]
 
 
-def test_json_is_valid_by_its_schema() -> None:
-    schema = json.loads(run("schema", "--trace").stdout)
-    assert schema == json_schema(Way, schema["title"], schema["description"])
-    for way in records(BROKERS):
-        jsonschema.validate(way, schema)
-
-
 def test_it_fits_80_columns() -> None:
     done = run("trace", BROKERS, env={"COLUMNS": "80"})
     assert max(map(len, done.stdout.splitlines())) <= 80
@@ -87,29 +74,3 @@ def test_what_goes_to_one_socket_only_is_counted() -> None:
     lines = run("trace", FIXTURES / "m31_push_pull.pcap").stdout.splitlines()
     assert len(lines) == 1
     assert "not shown, to one socket only" in lines[0]
-
-
-def test_an_interrupt_tells_what_was_found() -> None:
-    command = [sys.executable, "-m", "zmtpsniff", "trace", "--utc", "-"]
-    done = interrupt_at_end(command, PROXY.read_bytes())
-    assert done.stdout.decode().startswith("request at ")
-    assert done.returncode == 130
-    assert done.stderr == b"zmtpsniff: interrupted: the ways are those of what was read until then\n"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [(), ("--live", PROXY), ("-i", "lo", PROXY), ("--live",), ("--slowest", "0", PROXY)],
-    ids=lambda arguments: " ".join(map(str, arguments)),
-)
-def test_wrong_usage(arguments: tuple[object, ...]) -> None:
-    done = run("trace", *arguments)
-    assert done.returncode == 2
-    assert len(done.stderr.splitlines()) == 1
-
-
-def test_the_output_is_none_of_the_captures(tmp_path: Path) -> None:
-    copy = tmp_path / "copy.pcap"
-    copy.write_bytes(PROXY.read_bytes())
-    assert run("trace", "-o", copy, copy).returncode == 2
-    assert copy.read_bytes() == PROXY.read_bytes()
