@@ -10,9 +10,8 @@ from pathlib import Path
 from random import Random
 
 from tests.support.paths import FIXTURES
-from tests.world.tap import load
+from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 
 BEGIN_NS = 1_790_000_000_000_000_000
 _IP, _TCP = 14, 34  # where these headers begin behind Ethernet's
@@ -37,12 +36,9 @@ class Host:
 
     def write(self, folder: Path) -> Path:
         """Write its capture into a folder of its own."""
-        section = PcapngSection(Provenance("zmtpsniff test"))
         target = folder / self.name / "0.pcapng"
         target.parent.mkdir(parents=True)
-        found = sorted(self.captured, key=lambda packet: packet[0])
-        target.write_bytes(section.header([]) + section.packets(found))
-        return target
+        return save_pcapng(target, sorted(self.captured, key=lambda packet: packet[0]))
 
 
 def talk(

@@ -7,6 +7,7 @@ from functools import cache
 from io import BytesIO
 from itertools import accumulate, pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from deltalake import DeltaTable
@@ -14,14 +15,14 @@ from msgspec.structs import asdict
 
 from dissectors.events import Cut, Hidden
 from tests.support import records
-from tests.world.tap import load
+from tests.support.paths import CAPTURES, FIXTURES
+from tests.world.tap import load, save_pcapng
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.ways.records import Leg
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.locations import delta_options
-from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
@@ -38,6 +39,7 @@ _OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind", "server
 _OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ")
 # Counted in a sentence, a file each.
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
+_SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
 _SIDE = ("address", "version", "socket_type", "identity", "inferred", "lookalike", "beacon", "beacon_file")
 
 
@@ -48,19 +50,25 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
     ends = [0, *sorted(places), len(found)]
     files = []
     for number, (begin, end) in enumerate(pairwise(ends)):
-        section = PcapngSection(Provenance("zmtpsniff test"))
-        file = folder / f"{number:03}.pcapng"
-        file.write_bytes(section.header([]) + section.packets(found[begin:end]))
-        files.append(file)
+        files.append(save_pcapng(folder / f"{number:03}.pcapng", found[begin:end]))
     return files
+
+
+def captures() -> list[Path]:
+    """All captures of the fixtures, and those that are beside the checkout."""
+    folders = [FIXTURES, *([CAPTURES] if CAPTURES.is_dir() else [])]
+    return [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(_SUFFIXES)]
+
+
+def cut_anywhere(path: Path, number: int, folder: Path, places: Random) -> list[Path]:
+    """A capture cut into so many files at random places, and not at all if it has too few packets."""
+    count = len(load(path))
+    return cut(path, places.sample(range(1, count), min(number, count) - 1), folder) if count > 1 else [path]
 
 
 def later(path: Path, by_ns: int, target: Path) -> Path:
     """A capture as if it had been made later."""
-    section = PcapngSection(Provenance("zmtpsniff test"))
-    moved = [(packet[0] + by_ns, *packet[1:]) for packet in load(path)]
-    target.write_bytes(section.header([]) + section.packets(moved))
-    return target
+    return save_pcapng(target, [(packet[0] + by_ns, *packet[1:]) for packet in load(path)])
 
 
 def expected(

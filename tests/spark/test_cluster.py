@@ -18,16 +18,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown_commands import blocks
-
-pytestmark = pytest.mark.usefixtures("spark_installed")
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-
 from tests.spark.spark_tables import by_series, cut, expected, read_tables
+from tests.support.paths import FIXTURES, PROJECT
 from tests.support.ports import free_port
+from tests.support.shown_commands import blocks
 from tests.support.spark_settings import JAVA_OPTIONS, write_settings
 
+pytestmark = pytest.mark.usefixtures("spark_installed")
 PATIENCE = 400  # seconds, on a machine that does much else
 
 

@@ -14,9 +14,6 @@ from tests.world.conversation import Conversation, Piece
 from tests.world.network import packets, segments
 from zmtpsniff.engine.key_file import read_keys
 from zmtpsniff.net.packets import HeaderDecoder
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-
 from zmtpsniff.spark.connections import Connections, Last
 from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.options import Options

@@ -13,16 +13,13 @@ from typing import Any
 import pytest
 
 from tests.capture.test_files_offsets import captures, sections
+from tests.spark.local_job import take
+from tests.spark.spark_tables import read_tables
 from tests.support import records
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.shown_commands import blocks
-from zmtpsniff.words.zstd import zstd
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-
-from tests.spark.local_job import take
-from tests.spark.spark_tables import read_tables
 from tests.world.tap import load
+from zmtpsniff.words.zstd import zstd
 
 SHELL, PYTHON = (
     block.text

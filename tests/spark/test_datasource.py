@@ -4,46 +4,24 @@ import json
 import random
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from tests.support.paths import CAPTURES, FIXTURES
-from zmtpsniff.capture.locations import LocationError
-from zmtpsniff.decode_as import parse
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
-
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tests.spark.spark_tables import assert_places, by_series, cut, expected
-from tests.world.tap import load
+from tests.spark.spark_tables import assert_places, by_series, captures, cut, cut_anywhere, expected
+from tests.support.paths import FIXTURES
+from zmtpsniff.capture.locations import LocationError
+from zmtpsniff.decode_as import parse
 from zmtpsniff.spark import register
 from zmtpsniff.spark.datasource import TABLES, ZmtpSource
 from zmtpsniff.spark.tables import arrow_schema
 
-SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
 RULES = ("udp.port==5556,zmtp", "udp.port==5557,zmtp")
 PIECES = (1, 5)
-
-
-def captures() -> list[Path]:
-    folders = [FIXTURES, *([CAPTURES] if CAPTURES.is_dir() else [])]
-    return [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(SUFFIXES)]
-
-
-def in_pieces(path: Path, number: int, folder: Path) -> list[Path]:
-    """A capture, or the files that it is cut into at random places."""
-    count = len(load(path))
-    if number == 1 or count < 2:
-        return [path]
-    return cut(path, random.Random(number).sample(range(1, count), min(number, count) - 1), folder)
 
 
 def rows(batches: Any) -> list[dict[str, Any]]:
@@ -73,7 +51,7 @@ def test_tables_equal_read(tmp_path: Path, number: int) -> None:
     wrong = []
     for path in captures():
         folder = tmp_path / path.parent.name / path.name
-        files = in_pieces(path, number, folder)
+        files = [path] if number == 1 else cut_anywhere(path, number, folder, random.Random(number))
         found: dict[str, Any] = {"captures": [{"series": "/"}], "work": [], "findings": []}
         for table in TABLES:
             reader = source(path if files == [path] else folder, table, shards=str(number)).reader(schema(table))
@@ -126,7 +104,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
+def test_read_on_spark(spark_session: SparkSession, folder: Path) -> None:
     register(spark_session)
     reader = spark_session.read.format("zmtp").options(TABLE="messages", MaxBytes="4")
     messages = reader.load(str(folder))
@@ -154,7 +132,7 @@ def test_read_on_spark(spark_session: "SparkSession", folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_frame_that_is_asked_twice(spark_session: "SparkSession", folder: Path) -> None:
+def test_a_frame_that_is_asked_twice(spark_session: SparkSession, folder: Path) -> None:
     """Spark would keep predicates that it had pushed down for the next query on the frame: it pushes none."""
     register(spark_session)
     messages = spark_session.read.format("zmtp").load(str(folder / "one"))

@@ -8,19 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from tests.support.paths import FIXTURES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+from pyspark.sql import SparkSession
 
 from tests.spark.local_job import asked, local_session
 from tests.spark.spark_tables import by_series, cut, expected, read_tables
+from tests.support.paths import FIXTURES
 from tests.support.spark_settings import write_settings
 from tests.world.tap import load
 from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, follow
@@ -80,7 +75,7 @@ def test_a_folder_that_is_empty_fills(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_on_spark(spark_session: "SparkSession", tmp_path: Path) -> None:
+def test_on_spark(spark_session: SparkSession, tmp_path: Path) -> None:
     """Once, in several shards, then again."""
     pieces = cut(FIXTURES / "app_malamute.pcap", [20, 45, 60, 90], tmp_path / "cut")
     run = IngestRun(str(tmp_path / "out"), Options(max_bytes=65_536), shards=2)

@@ -3,55 +3,36 @@
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests.support.paths import CAPTURES, FIXTURES
-from zmtpsniff.decode_as import parse
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from tests.spark.local_job import local_session, take
-from tests.spark.spark_tables import assert_places, by_series, cut, expected, read_tables
-from tests.world.tap import load
+from tests.spark.spark_tables import assert_places, by_series, captures, cut_anywhere, expected, read_tables
+from tests.support.paths import FIXTURES
+from zmtpsniff.decode_as import parse
 from zmtpsniff.spark.tables import TABLES, arrow_schema
 
-SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
 RULES = tuple(map(parse, ("udp.port==5556,zmtp", "udp.port==5557,zmtp")))
-
-
-def captures() -> list[Path]:
-    folders = [FIXTURES, *([CAPTURES] if CAPTURES.is_dir() else [])]
-    found = [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(SUFFIXES)]
-    assert len(found) > 50
-    return found
 
 
 def series(folder: Path, pieces: Sequence[int], share: int) -> dict[str, list[Path]]:
     """Every so many-th capture, whole and cut into so many files at random places: a folder each, with its files."""
-    random_places = random.Random(6)
+    places = random.Random(6)
     found: dict[str, list[Path]] = {}
     for path in captures()[::share]:
-        count = len(load(path))
         for number in pieces:
-            if number > 1 and count < 2:
-                continue
             target = folder / f"{path.parent.name}-{path.name}-{number}"
-            if number == 1:
+            files = [path] if number == 1 else cut_anywhere(path, number, target, places)
+            if files == [path]:
                 target.mkdir(parents=True)
-                (target / path.name).write_bytes(path.read_bytes())
-                found[str(target)] = [target / path.name]
-            else:
-                places = random_places.sample(range(1, count), min(number, count) - 1)
-                found[str(target)] = cut(path, places, target)
+                files = [target / path.name]
+                files[0].write_bytes(path.read_bytes())
+            found[str(target)] = files
     return found
 
 
@@ -85,7 +66,7 @@ def test_tasks_equal_read(tmp_path: Path, pieces: Sequence[int], shards: int | N
 
 
 @pytest.mark.slow
-def test_spark_equals_read(spark_session: "SparkSession", tmp_path: Path) -> None:
+def test_spark_equals_read(spark_session: SparkSession, tmp_path: Path) -> None:
     assert_tables_equal_read(spark_session, tmp_path, (5,))
 
 

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.paths import FIXTURES
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-
 from tests.spark.local_job import take
+from tests.support.paths import FIXTURES
 from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.capture.locations import LocationError
 from zmtpsniff.spark.inputs import File

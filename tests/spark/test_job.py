@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-
 from tests.spark.local_job import take
 from tests.spark.spark_tables import by_series, expected, read_tables
 from tests.support.paths import FIXTURES

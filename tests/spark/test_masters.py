@@ -11,7 +11,6 @@ import pytest
 from tests.support.paths import FIXTURES
 from zmtpsniff.spark.masters import mistake
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'zmtpsniff[spark]'")
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 

@@ -10,19 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-
-import zmtpsniff
-from tests.support.examples import sampled
-from tests.support.paths import FIXTURES
-from tests.support.runner import run
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-pytest.importorskip("duckdb", reason="duckdb is not installed: pip install 'zmtpsniff[spark]'")
-
 from deltalake import DeltaTable, write_deltalake
 
+import zmtpsniff
 from tests.spark.local_job import take
 from tests.spark.spark_tables import later, read_tables
+from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report as report_of
 from zmtpsniff.cli.spark_command import spark as command
@@ -35,6 +29,7 @@ from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import FORMAT, MARK
 
 NAMES = (
+    "app_majordomo_mdp01.pcap",
     "draft_radio_dish_tcp.pcap",
     "m31_pub_sub.pcap",
     "m31_req_rep.pcap",
@@ -106,63 +101,6 @@ def test_total(told: Lines, wanted: Lines) -> None:
         assert total[name] == same[name], name
     assert total["files"] == len(NAMES)
     assert total["connections"] == same["zmtp_flows"]
-
-
-def test_sockets(told: Lines, wanted: Lines) -> None:
-    found = {line["address"]: line for line in of(told, "report-socket")}
-    for line in of(wanted, "stats-socket"):
-        assert found.pop(line["address"]) == {**line, "type": "report-socket"}
-    assert not found
-
-
-def test_pairs(told: Lines) -> None:
-    pairs = of(told, "report-pair")
-    sockets = of(told, "report-socket")
-    for name in ("connections", "open", "messages_in", "messages_out", "octets_in", "octets_out"):
-        assert sum(line[name] for line in pairs) == sum(line[name] for line in sockets)
-    assert all(":" not in line["client"] for line in pairs)  # they are of IPv4
-
-
-def test_topics(told: Lines, wanted: Lines) -> None:
-    names = ("messages", "octets", "subscribers", "subscribers_most")
-    found = {json.dumps(line["topic"]): line for line in of(told, "report-subscription")}
-    published = {json.dumps(line["topic"]): line for line in of(told, "report-topic")}
-    for line in of(wanted, "stats-topic"):
-        topic = json.dumps(line["topic"])
-        if line["subscribers_most"]:
-            assert {name: found[topic][name] for name in names} == {name: line[name] for name in names}
-            del found[topic]
-        else:  # as stats have it: nobody is known to have subscribed
-            assert topic in published
-    assert not found
-    assert len(published) > 10
-
-
-def test_latency(told: Lines, wanted: Lines) -> None:
-    found = {line["service"]: line for line in of(told, "report-latency") if "service" in line}
-    services = [
-        line for line in of(wanted, "stats-latency") if line["pattern"] == "request-reply" and "service" in line
-    ]
-    for line in services:
-        mine = found.pop(line["service"])
-        for name in ("count", "min_ns", "p50_ns", "p95_ns", "p99_ns", "max_ns"):
-            assert mine[name] == line[name], line["service"]
-    assert not found
-    assert len(services) > 4
-    everything = next(line for line in of(told, "report-latency") if "service" not in line)
-    assert everything["count"] == sum(line["count"] for line in services)
-    replies = [line for line in of(told, "report-replies") if "service" not in line]
-    assert sum(line["count"] for line in replies) == everything["count"]
-
-
-def test_what_is_told_by_time(told: Lines) -> None:
-    (total,) = of(told, "report-total")
-    timeline = [line for line in of(told, "report-timeline") if "service" not in line]
-    assert sum(line["messages"] for line in timeline) == total["messages"]
-    assert timeline == sorted(timeline, key=lambda line: line["start_ns"])
-    versions = of(told, "report-version")
-    assert sum(line["connections"] for line in versions) == total["connections"]
-    assert {(line.get("version"), line.get("mechanism")) for line in versions} >= {("3.1", "NULL"), ("3.1", "CURVE")}
 
 
 def test_storms(told: Lines, wanted: Lines) -> None:
@@ -253,31 +191,13 @@ def comparable(results: Results) -> dict[str, Any]:
     return {name: sorted(map(repr, rows)) for name, rows in found.items()}
 
 
-@pytest.mark.parametrize(
-    "name",
-    sampled(
-        [
-            "rec_proxy.pcap",
-            "draft_radio_dish_tcp.pcap",
-            "m31_pub_sub.pcap",
-            "m31_req_rep.pcap",
-            "app_majordomo_mdp01.pcap",
-            "net_zmtp1_gap.pcap",
-            "rec_multipart_client.pcap",
-            "rec_relaxed_request.pcap",
-            "rec_odd_subscriptions.pcap",
-        ]
-    ),
-)
-def test_of_one_capture_it_is_the_same(name: str, tmp_path: Path) -> None:
-    """Computed while the capture is read, and from its table."""
+def test_it_is_that_of_the_captures(tables: Path) -> None:
+    """Computed while they are read, and from their tables."""
     counted = CaptureReport(TOP)
-    for events in zmtpsniff.open(FIXTURES / name).batches():
-        counted.take(events)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / name).write_bytes((FIXTURES / name).read_bytes())
-    take([tmp_path / "in"], tmp_path / "out")
-    assert comparable(report(str(tmp_path / "out"), TOP)) == comparable(counted.results(name, 1))
+    for name in NAMES:
+        for events in zmtpsniff.open(FIXTURES / name).batches():
+            counted.take(events)
+    assert comparable(report(str(tables), TOP)) == comparable(counted.results("", len(NAMES)))
 
 
 def test_a_connection_that_two_hosts_saw_counts_once(tmp_path: Path) -> None:

@@ -3,29 +3,22 @@
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests.support.paths import FIXTURES
-
-for package in ("pyarrow", "deltalake", "duckdb", "polars"):
-    pytest.importorskip(package)
+from typing import Any
 
 import duckdb
 import polars
+import pytest
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
 from tests.spark.hosts import BEGIN_NS, Host, talk
 from tests.spark.local_job import take
 from tests.spark.spark_tables import expected, read_tables
+from tests.support.paths import FIXTURES
 from tests.world.tap import load
 from zmtpsniff.spark.connections import shared_id
 from zmtpsniff.spark.report.vantage import views
 from zmtpsniff.spark.tables import TABLES
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.xdist_group("spark")  # one worker makes the tables, that with the session
 SECOND_NS = 1_000_000_000
@@ -298,7 +291,7 @@ def test_what_began_earlier_is_left_out(network: tuple[Network, Path]) -> None:
 
 @pytest.mark.slow
 def test_spark_says_the_same(
-    spark_session: "SparkSession", network: tuple[Network, Path], database: duckdb.DuckDBPyConnection
+    spark_session: SparkSession, network: tuple[Network, Path], database: duckdb.DuckDBPyConnection
 ) -> None:
     from zmtpsniff.spark import open_tables
 

@@ -3,11 +3,8 @@
 from collections import Counter
 from typing import Any
 
-import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-
-pytest.importorskip("pyarrow")
 
 from dissectors.columns import ROW
 from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Place

@@ -8,11 +8,9 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars
 import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-duckdb = pytest.importorskip("duckdb")
-polars = pytest.importorskip("polars")
 
 from dissectors.events import Message
 from dissectors.zmtp.limits import Limits
@@ -25,9 +23,8 @@ from tests.support.shown_commands import blocks
 from tests.world.conversation import Conversation, Piece, greetings
 from tests.world.network import SentSegment, packets, resegment, segments
 from tests.world.octets import message
-from tests.world.tap import load
+from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.spark import inputs
@@ -36,7 +33,6 @@ from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
 
-SECTION = PcapngSection(Provenance("zmtpsniff test"))
 LONG = bytes(range(256)) * 800  # more than a dissector keeps
 MESSAGES = [[LONG], [b"topic", LONG[1:]], [LONG, b"end"], [LONG[:-1], LONG], [LONG[:1000]], [b"short"], [LONG[:65_536]]]
 
@@ -88,8 +84,7 @@ def talk(version: int) -> list[SentSegment]:
 
 
 def saved(path: Path, sent: Sequence[SentSegment]) -> Path:
-    path.write_bytes(SECTION.header([]) + SECTION.packets(packets(sent)))
-    return path
+    return save_pcapng(path, packets(sent))
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
@@ -134,7 +129,7 @@ def test_the_same_body_is_found_at_two_hosts(tmp_path: Path) -> None:
         path = tmp_path / host.hex() / "capture.pcapng"
         path.parent.mkdir()
         seen = [packet for packet in load(FIXTURES / "systems" / "far_worker.pcap.gz") if host in packet[2][:40]]
-        path.write_bytes(SECTION.header([]) + SECTION.packets(seen))
+        save_pcapng(path, seen)
         for event in open_files([path], Settings()):
             if isinstance(event, Message) and len(event.octets(-1)) > most:
                 bodies[event.octets(-1)].append((path, event.time_ns))

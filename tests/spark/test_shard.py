@@ -15,18 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.paths import FIXTURES
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
-
 from tests.spark import adversary
 from tests.spark.local_job import asked, local_session, take
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables
-from tests.world.tap import load
+from tests.support.paths import FIXTURES
+from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture import locations
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.spark import inputs, series, shard, state_log, task
 from zmtpsniff.spark.ingestion import ingest, tell_quiet
 from zmtpsniff.spark.options import Options
@@ -36,7 +31,6 @@ from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
-SECTION = PcapngSection(Provenance("zmtpsniff test"))
 CAPTURES = ("app_malamute.pcap", "m31_push_pull.pcap", "epgm_pub_sub.pcap", "rec_proxy.pcap", "m31_heartbeat.pcap")
 
 
@@ -115,8 +109,7 @@ def test_what_is_made_to_mislead(tmp_path: Path, seed: int) -> None:
     found = adversary.capture(seed)
     if len(found) < 2:
         return
-    (tmp_path / "whole.pcapng").write_bytes(SECTION.header([]) + SECTION.packets(found))
-    files = cut(tmp_path / "whole.pcapng", adversary.places(seed, len(found)), tmp_path / "in")
+    files = cut(save_pcapng(tmp_path / "whole.pcapng", found), adversary.places(seed, len(found)), tmp_path / "in")
     for file in files:
         follow([file], tmp_path / "out", shards=1 + seed % 3)
     assert_all_told(tmp_path / "out", files)
@@ -300,7 +293,7 @@ def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
     begun = [of(client, at, client * SECOND_NS // 100) for client in range(count) for at in range(14)]
     goes_on = [of(client, 14, 100 * SECOND_NS) for client in range(more)]
     for name, some in (("0.pcapng", begun), ("1.pcapng", goes_on)):
-        (folder / name).write_bytes(SECTION.header([]) + SECTION.packets(some))
+        save_pcapng(folder / name, some)
     return folder / "0.pcapng", folder / "1.pcapng"
 
 

@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-pytest.importorskip("deltalake", reason="deltalake is not installed: pip install 'zmtpsniff[spark]'")
-
 from dissectors.zmtp import usual
 from tests.spark.spark_tables import cut
 from tests.support.both_cores import BothCores
@@ -23,8 +20,8 @@ from tests.world.busy_network import world
 from tests.world.conversation import Conversation, Piece, greetings
 from tests.world.network import packets, segments
 from tests.world.octets import message
+from tests.world.tap import save_pcapng
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.engine import settled
 from zmtpsniff.spark import inputs, message_rows, shard
 from zmtpsniff.spark.groups import ShardSpec
@@ -33,7 +30,6 @@ from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
 
 CAPTURES = sorted(FIXTURES.glob("*.pcap*"))
-SECTION = PcapngSection(Provenance("zmtpsniff test"))
 
 
 def with_both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
@@ -95,8 +91,7 @@ def _files(tmp_path: Path) -> list[Path]:
         pieces += [Piece(0, message(3, b"%d" % place, bytes(place % 700))) for place in range(400)]
         sent = segments(Conversation("pushes", tuple(pieces)))
         captured = packets(sent, (1, 2), (port, 5555 + number), 10**18 + 333 * number, 10**5)
-        whole = tmp_path / f"{number}.pcapng"
-        whole.write_bytes(SECTION.header([]) + SECTION.packets(captured))
+        whole = save_pcapng(tmp_path / f"{number}.pcapng", captured)
         files += cut(whole, [len(captured) // 3, len(captured) // 2], tmp_path / str(number))
     return files
 
@@ -124,8 +119,7 @@ def test_files_have_the_same_rows_in_shards_of_any_number(
 @given(seed=st.integers(0, 1 << 32), octets=st.sampled_from([500, 5000, 256 << 10]), shards=st.sampled_from([1, 3]))
 def test_any_conversation_has_the_same_rows(seed: int, octets: int, shards: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch, TemporaryDirectory() as folder:
-        path = Path(folder, "one.pcapng")
-        path.write_bytes(SECTION.header([]) + SECTION.packets(world(random.Random(seed))))
+        path = save_pcapng(Path(folder, "one.pcapng"), world(random.Random(seed)))
         with_both(monkeypatch)
         monkeypatch.setattr(inputs, "_CHUNK", octets)
         found = rows([path], Path(folder), shards)

@@ -3,18 +3,13 @@
 import importlib.util
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from tests.support.paths import FIXTURES, PROJECT
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
+from pyspark.sql import SparkSession
 
 from tests.spark.local_job import take
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.paths import FIXTURES, PROJECT
 
 
 def make_notebook() -> ModuleType:
@@ -34,7 +29,7 @@ def test_notebook_is_that_of_its_source() -> None:
 
 @pytest.mark.slow
 def test_notebook_runs(
-    spark_session: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All cells, and each question has the same answer in SQL and with data frames."""
     captures = [FIXTURES / f"{name}.pcap" for name in ("m31_req_rep", "m31_pub_sub", "rec_reconnect_storm")]

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-
 from tests.spark.local_job import take
 from tests.spark.spark_tables import cut, expected_ways, ways_in
 from tests.support.examples import sampled

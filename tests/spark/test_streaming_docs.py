@@ -1,20 +1,14 @@
 """The examples in Python of the page on streaming, run as they stand, one block after the other."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-from tests.support.paths import FIXTURES, PROJECT
-from tests.support.shown_commands import blocks
-
-for package in ("pyarrow", "deltalake", "pyspark"):
-    pytest.importorskip(package)
+from pyspark.sql import SparkSession
 
 from tests.spark.spark_tables import expected, read_tables
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tests.support.paths import FIXTURES, PROJECT
+from tests.support.shown_commands import blocks
 
 NAME = "m31_push_pull.pcap"
 BLOCKS = [
@@ -25,7 +19,7 @@ BLOCKS = [
 
 
 @pytest.mark.slow
-def test_blocks(spark_session: "SparkSession", tmp_path: Path) -> None:
+def test_blocks(spark_session: SparkSession, tmp_path: Path) -> None:
     assert len(BLOCKS) == 2
     folder = tmp_path / "captures" / "web1"
     folder.mkdir(parents=True)

@@ -6,14 +6,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from tests.spark.local_job import take
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.shown_commands import blocks
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-for package in ("duckdb", "polars"):
-    pytest.importorskip(package)
-
-from tests.spark.local_job import take
 from zmtpsniff.cli.main import cli
 
 # In this order: what a later page asks for has the names that an earlier one made.

@@ -5,10 +5,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import duckdb
+import polars
 import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'zmtpsniff[spark]'")
-duckdb = pytest.importorskip("duckdb")
 
 from tests.spark.local_job import local_session, take
 from tests.support.golden import hold
@@ -88,7 +87,6 @@ def _answers(tables: Path) -> list[list[tuple[Any, ...]]]:
 
 
 def test_polars_says_the_same(tables: Path, answers: list[list[tuple[Any, ...]]]) -> None:
-    polars = pytest.importorskip("polars")
     context = polars.SQLContext({table: polars.scan_delta(f"{tables}/{table}") for table in TABLES})
     spark, own = PERCENTILE
     assert sum(spark in one for one in questions()) == 1

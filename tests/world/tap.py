@@ -6,6 +6,7 @@ from pathlib import Path
 
 from zmtpsniff.capture.block import NOTHING, Block, Packet
 from zmtpsniff.capture.files import open_captures
+from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
 from zmtpsniff.capture.source import Fault
 
 RECORD = 1000
@@ -57,3 +58,10 @@ def save(path: Path, packets: Iterable[Packet]) -> None:
         file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 1 << 18, 1))
         for time_ns, _, octets, length, _ in packets:
             file.write(struct.pack("<IIII", *divmod(time_ns, 10**9), len(octets), length) + octets)
+
+
+def save_pcapng(path: Path, packets: Sequence[Packet]) -> Path:
+    """Write a capture file: pcapng, as zmtpsniff saves packets."""
+    section = PcapngSection(Provenance("zmtpsniff test"))
+    path.write_bytes(section.header([]) + section.packets(packets))
+    return path

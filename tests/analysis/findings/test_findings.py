@@ -174,22 +174,6 @@ def test_no_capture_point_makes_an_alarm(family: str, seeds: range) -> None:
         assert alarms(diagnosis.findings()) == [], f"{family}:{seed}"
 
 
-def test_a_port_named_is_certain() -> None:
-    findings = diagnose(FIXTURES / "rec_refused.pcap")
-    assert [(one.code, one.severity, one.certainty, one.count) for one in findings] == [
-        ("endpoint-refused", "note", "certain", 3)
-    ]
-
-
-def test_evidence_names_packets() -> None:
-    (finding,) = [one for one in diagnose(FIXTURES / "rec_request_to_pull.pcap") if one.severity == "error"]
-    assert finding.code == "sockets-mismatched"
-    assert "REQ may not talk to PULL" in finding.summary
-    assert finding.endpoints == ["127.0.0.1:5576"]
-    assert finding.evidence
-    assert finding.count == len(finding.evidence)
-
-
 def test_a_shorter_timeout_finds_more() -> None:
     path = FIXTURES / "rec_late_reply.pcap"
     assert [code for code, _ in alarms(diagnose(path, settings=Settings(reply_seconds=0.3)))] == [

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Command, Message, Place, Problem, Work
+from dissectors.events import AnyEvent, Message, Problem
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.world.events import CLIENT, SERVER, dissect
 from tests.world.octets import frame, peers
@@ -85,20 +85,6 @@ def test_every_recorded_program_is_tested() -> None:
 # ------------------------------------------------------------------ what messages are given
 
 
-def test_reply_tells_its_request_and_how_long_it_took() -> None:
-    requests, replies = messages("late_reply")[::2], messages("late_reply")[1::2]
-    for request, reply in zip(requests, replies, strict=True):
-        assert (reply.request, reply.latency_ns) == (request.packet, reply.time_ns - request.time_ns)
-        assert request.request is None
-    assert [round((reply.latency_ns or 0) / 1e9, 1) for reply in replies] == [0, 0.6, 0]
-
-
-def test_correlated_replies_are_paired_by_their_number() -> None:
-    first, second, *replies = messages("relaxed_request_ok")
-    assert [reply.request for reply in replies] == [first.packet, second.packet]
-    assert {reply.paired for reply in replies} == {"envelope"}
-
-
 def test_reply_without_delimiter_answers_nothing() -> None:
     request, reply = messages("no_delimiter")
     assert (reply.request, reply.envelope) == (None, None)
@@ -130,40 +116,10 @@ def test_a_rep_that_speaks_first_answers_a_request_of_a_connection_before(client
     assert [event.packet for event in told] == [len(talk)]
 
 
-def test_both_legs_through_a_proxy_are_joined() -> None:
-    told = messages("proxy_ok")
-    assert told
-    for request, forwarded, reply, returned in zip(*[iter(told)] * 4, strict=True):
-        assert forwarded.frames[1:] == request.frames
-        assert forwarded.forwards == Place(request.flow, request.packet)
-        assert reply.request == forwarded.packet
-        assert returned.forwards == Place(reply.flow, reply.packet)
-        assert returned.request == request.packet
-        assert [event.envelope and event.envelope.identities for event in (request, forwarded)] == [0, 1]
-
-
 def test_messages_tell_the_shortest_subscription_that_matches() -> None:
     to_subscribers = [event for event in messages("forwarder_ok") if event.socket_type == "XPUB"]
     assert {(event.frames[0], event.matched) for event in to_subscribers} >= {(b"abc 0", b"a"), (b"abc 0", b"ab")}
     assert all(event.matched is not None for event in to_subscribers)
-
-
-def test_shares_of_workers() -> None:
-    (work,) = [event for event in events(FIXTURES / "rec_unequal_work.pcap") if isinstance(event, Work)]
-    assert [(share.messages, share.share) for share in work.workers] == [(6, 0.75), (2, 0.25)]
-    (work,) = [event for event in events(FIXTURES / "rec_unequal_work_ok.pcap") if isinstance(event, Work)]
-    assert [(share.messages, share.share) for share in work.workers] == [(4, 0.5), (4, 0.5)]
-
-
-def test_every_pong_tells_its_ping() -> None:
-    commands = [event for event in events(FIXTURES / "rec_frozen_peer_ok.pcap") if isinstance(event, Command)]
-    pings = {event.packet: event for event in commands if event.name == "PING"}
-    pongs = [event for event in commands if event.name == "PONG"]
-    assert pongs
-    for pong in pongs:
-        assert pong.request is not None
-        assert pong.latency_ns == pong.time_ns - pings[pong.request].time_ns
-        assert pings[pong.request].src == pong.dst
 
 
 def test_without_patterns_nothing_is_said() -> None:

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Connection, Message, Peer, Subscription
+from dissectors.events import AnyEvent, Connection, Subscription
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, fixtures
-from tests.support.stats_events import ALL, as_json, check_percentile, connection, published, rows
+from tests.support.stats_events import ALL, as_json, check_percentile
 from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
-from zmtpsniff.analysis.statistics.records import LatencyRow, SocketRow, TimelineRow, TopicRow
 from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
 from zmtpsniff.render.statistics_tables import draw
 
@@ -163,19 +162,6 @@ def test_captures_together_are_one_after_the_other() -> None:
         assert as_json(report(merged, ALL)) == as_json(report(counted(first, second), ALL)), (first, second)
 
 
-def test_all_captures_merged_in_any_order_have_the_same_sums() -> None:
-    one = counted(*BOTH)
-    merged = Statistics()
-    for capture in reversed(BOTH):
-        merged.merge(counted(capture))
-    for kind in (SocketRow, LatencyRow, TimelineRow):
-        assert sorted(map(str, as_json(rows(report(merged, ALL), kind)))) == sorted(
-            map(str, as_json(rows(report(one, ALL), kind)))
-        ), kind
-    counts = [{str(row.topic): row.messages for row in rows(report(each, ALL), TopicRow)} for each in (merged, one)]
-    assert counts[0] == counts[1]
-
-
 def test_what_is_not_over_cannot_be_merged() -> None:
     statistics = Statistics()
     statistics.take([Subscription(1, 1, 1, "a:1", "b:2", "subscribe", b"t", "command")])
@@ -184,21 +170,6 @@ def test_what_is_not_over_cannot_be_merged() -> None:
 
 
 # ------------------------------------------------------------------ filters
-
-
-def test_only_what_passes_is_counted() -> None:
-    capture = FIXTURES / "m31_req_rep.pcap"
-    everything = as_json(list(itertools.chain.from_iterable(batches(capture))))
-    (server,) = {record["server"]["address"] for record in everything if record["type"] == "connection"}
-    statistics = Statistics()
-    for events in batches(capture):
-        statistics.take(events, lambda event: isinstance(event, Message) and event.src == server)
-    records = {record["type"]: record for record in as_json(report(statistics))}
-    replies = sum(record["type"] == "message" and record["src"] == server for record in everything)
-    assert replies
-    assert records["stats-total"]["messages"] == replies
-    assert records["stats-connection"]["messages"] == {"client": 0, "server": replies}
-    assert records["stats-socket"]["messages_out"] == replies
 
 
 def test_a_connection_whose_own_record_passes_is_whole() -> None:
@@ -263,24 +234,3 @@ def test_tables_fit_the_terminal(share: int) -> None:
             if width >= 80 and "ipv6" not in capture.name:
                 for row in statistics.connection_rows(20):
                     assert any(row.client.address in line for line in lines), capture
-
-
-def test_nothing_from_the_network_reaches_a_terminal_raw() -> None:
-    evil = "\x1b]0;pwned\x07\u202e"
-    octets = evil.encode()
-    address = f"{evil}:1"
-    client = Peer(address, evil, evil, octets)
-    statistics = Statistics()
-    statistics.take([published(octets), Message(1, 2, 1, address, address, [b""], latency_ns=5, request=1)])
-    event = connection(1)
-    event.client = event.server = client
-    event.version = event.mechanism = evil
-    statistics.take([event])
-    stream = io.StringIO()
-    draw(report(statistics), stream, color="always")
-    shown = stream.getvalue()
-    for sequence in ("\x1b]", "\x07", "\u202e"):
-        assert sequence not in shown
-    stream = io.StringIO()
-    draw(report(statistics), stream, color="never")
-    assert "\x1b" not in stream.getvalue()
