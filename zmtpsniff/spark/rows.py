@@ -51,7 +51,6 @@ from zmtpsniff.spark.tables import (
     OCTETS,
     OCTETS_LIST,
     PACKET_FIELDS,
-    PEER_COLUMNS,
     PROPERTIES,
     field_columns,
 )
@@ -250,7 +249,7 @@ def _of_findings(events: list[Finding], _: Sequence[PacketName], origin: RowOrig
         "last": time_column([event.last_ns for event in events]),
         "evidence": [[_evidence(one, origin) for one in event.evidence] for event in events],
         "endpoints": [event.endpoints for event in events],
-        "peers": [[{name: getattr(peer, name) for name in PEER_COLUMNS} for peer in event.peers] for event in events],
+        "peers": [list(map(msgspec.structs.asdict, event.peers)) for event in events],
     }
 
 

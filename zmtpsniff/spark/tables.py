@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -22,23 +22,19 @@ from dissectors.events import (
     Beacon,
     Command,
     Connection,
-    Envelope,
     Event,
     Greeting,
     Message,
     Octets,
     Peer,
-    Place,
     Problem,
-    Share,
     Sides,
     Subscription,
     Work,
 )
 from dissectors.records import RecordField, joint_meaning, record_fields, without_none
-from zmtpsniff.analysis.findings.finding import Evidence, Finding
-from zmtpsniff.analysis.statistics.records import PeerRow
-from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way
+from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.capture.locations import canonical, local_path
 
 if TYPE_CHECKING:
@@ -60,7 +56,6 @@ class Column(NamedTuple):
         return f"{self.meaning} In {self.unit}." if self.unit else self.meaning
 
 
-_NUMBERS = {int: "BIGINT", float: "DOUBLE"}
 OCTETS = "STRUCT<length: BIGINT, data: BINARY>"
 """Octets from the wire: how many there were, and those of them that are at hand.
 
@@ -69,48 +64,18 @@ null for what must not be shown (passwords)."""
 
 OCTETS_LIST = f"ARRAY<{OCTETS}>"
 PROPERTIES = f"ARRAY<STRUCT<name: STRING, value: {OCTETS}>>"
-
-ENVELOPE = "STRUCT<identities: BIGINT, delimiter: BOOLEAN>"
-PLACE = "STRUCT<conn_id: STRING, file: STRING, packet: BIGINT, part: BIGINT>"
-"""Another message."""
-EVIDENCE = "ARRAY<STRUCT<conn_id: STRING, file: STRING, packet: BIGINT>>"
-PEER_COLUMNS = {
-    field.name: _NUMBERS.get(without_none(field.type)[0], "STRING")
-    for field in record_fields(PeerRow)
-    if field.name != "process"
-}
-PEERS = f"ARRAY<STRUCT<{', '.join(f'{name}: {sql}' for name, sql in PEER_COLUMNS.items())}>>"
-SHARES = "ARRAY<STRUCT<address: STRING, messages: BIGINT, share: DOUBLE>>"
-LEG = (
-    "STRUCT<src: STRING, dst: STRING, conn_id: STRING, file: STRING, packet: BIGINT, time_ns: BIGINT, part: BIGINT, "
-    "reply: BOOLEAN, joined: STRING, certain: BOOLEAN>"
-)
-"""A message of a way, without when it was acknowledged."""
-LEGS = f"ARRAY<{LEG}>"
-SLOWEST = "STRUCT<at: STRING, ns: BIGINT, what: STRING>"
-TERMINUS = "STRUCT<at: STRING, why: STRING>"
-
 _SQL: Mapping[Any, str] = {
     str: "STRING",
     bool: "BOOLEAN",
     int: "BIGINT",
+    float: "DOUBLE",
     Octets: OCTETS,
-    list[Octets]: OCTETS_LIST,
     dict[str, Octets]: PROPERTIES,
-    Envelope: ENVELOPE,
-    Place: PLACE,
-    list[Share]: SHARES,
-    list[str]: "ARRAY<STRING>",
-    list[Evidence]: EVIDENCE,
-    list[PeerRow]: PEERS,
-    Leg: LEG,
-    list[Leg]: LEGS,
-    Slowest: SLOWEST,
-    Terminus: TERMINUS,
 }
 PACKET_FIELDS = ("request", "beacon")
 """Fields that name another packet."""
 _NO_COLUMNS = frozenset({"flow", "payload", "bodies", "process"})
+_NO_MEMBERS = _NO_COLUMNS | {"seen_ns"}  # of a structure, in which a packet has its connection and its file
 _SMALL = frozenset({"port"})  # numbers of 16 bits
 
 
@@ -120,6 +85,22 @@ class FieldColumn(NamedTuple):
     path: str
     field: RecordField
     column: Column
+
+
+def _sql(hint: Any) -> str:
+    """The type of a field, as Spark's SQL writes it."""
+    hint, _ = without_none(hint)
+    if hint in _SQL:
+        return _SQL[hint]
+    if get_origin(hint) is list:
+        return f"ARRAY<{_sql(get_args(hint)[0])}>"
+    members: dict[str, str] = {}
+    for field in record_fields(hint):
+        if field.name == "packet":
+            members |= {"conn_id": "STRING", "file": "STRING"}
+        if field.name not in _NO_MEMBERS:
+            members[field.name] = _sql(field.type)
+    return f"STRUCT<{', '.join(f'{name}: {sql}' for name, sql in members.items())}>"
 
 
 def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
@@ -137,8 +118,8 @@ def field_columns(record: type[msgspec.Struct]) -> Iterator[FieldColumn]:
                 column = inner.column._replace(name=name, meaning=f"{field.meaning} {inner.column.meaning}")
                 yield FieldColumn(f"{field.name}.{inner.path}", inner.field, column)
             continue
-        hint, optional = without_none(field.type)
-        sql = "INT" if field.name in _SMALL else _SQL[hint]
+        _, optional = without_none(field.type)
+        sql = "INT" if field.name in _SMALL else _sql(field.type)
         optional |= field.name == "request_part"
         yield FieldColumn(field.name, field, Column(field.name, sql, optional, field.meaning, field.unit))
 
@@ -355,33 +336,27 @@ def arrow_schema(table: str) -> "pa.Schema":
     import pyarrow as pa
 
     octets = pa.struct([("length", pa.int64()), ("data", pa.binary())])
-    named = pa.struct([("name", pa.string()), ("value", octets)])
-    plain = {"BIGINT": pa.int64(), "BOOLEAN": pa.bool_(), "DOUBLE": pa.float64(), "STRING": pa.string()}
-    share = pa.struct([("address", pa.string()), ("messages", pa.int64()), ("share", pa.float64())])
-
-    def struct(sql: str) -> pa.StructType:
-        """A structure of plain values."""
-        fields = [field.split(": ") for field in sql.removeprefix("STRUCT<").removesuffix(">").split(", ")]
-        return pa.struct([(name, plain[kind]) for name, kind in fields])
-
     types = {
         "BIGINT": pa.int64(),
         "INT": pa.int32(),
+        "DOUBLE": pa.float64(),
         "BOOLEAN": pa.bool_(),
         "STRING": pa.string(),
         "BINARY": pa.binary(),
         "DATE": pa.date32(),
         "TIMESTAMP": pa.timestamp("us", tz="UTC"),
         OCTETS: octets,
-        OCTETS_LIST: pa.list_(octets),
-        "ARRAY<STRING>": pa.list_(pa.string()),
-        PROPERTIES: pa.list_(named),
-        SHARES: pa.list_(share),
-        EVIDENCE: pa.list_(pa.struct([("conn_id", pa.string()), ("file", pa.string()), ("packet", pa.int64())])),
-        PEERS: pa.list_(pa.struct([(name, plain[sql]) for name, sql in PEER_COLUMNS.items()])),
-        **{sql: struct(sql) for sql in (ENVELOPE, PLACE, LEG, SLOWEST, TERMINUS)},
-        LEGS: pa.list_(struct(LEG)),
+        PROPERTIES: pa.list_(pa.struct([("name", pa.string()), ("value", octets)])),
     }
+
+    def arrow(sql: str) -> pa.DataType:
+        if sql in types:
+            return types[sql]
+        if sql.startswith("ARRAY<"):
+            return pa.list_(arrow(sql[len("ARRAY<") : -1]))
+        members = (member.split(": ") for member in sql[len("STRUCT<") : -1].split(", "))
+        return pa.struct([(name, types[kind]) for name, kind in members])
+
     return pa.schema(
-        [pa.field(each.name, types[each.sql], each.nullable, {"comment": each.comment}) for each in TABLES[table]]
+        [pa.field(each.name, arrow(each.sql), each.nullable, {"comment": each.comment}) for each in TABLES[table]]
     )
