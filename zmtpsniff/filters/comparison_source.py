@@ -98,11 +98,7 @@ def _of_octets(value: Value, relation: Relation, other: str, source: SourceCode)
     """A comparison of octets, or of the text that they are, with other octets."""
     code = value.octets or value.code
     variable = source.name()
-    if relation == "!=":
-        test = f"differ(({variable} := {code}), {other})"
-    else:
-        ordered = source.name()
-        test = f"({ordered} := order(({variable} := {code}), {other})) is not None and {ordered} {relation} 0"
+    test = f"{source.constant(RELATIONS[relation])}(({variable} := {code}), {other})"
     return f"({test} and text_of({variable}) is not None)" if value.octets is not None else f"({test})"
 
 
@@ -112,17 +108,11 @@ def with_value(left: Value, relation: Relation, right: Value, quantifier: Quanti
     first, second = source.name(), source.name()
     if relation == "matches":
         raise TypeError("matches takes a regular expression")
-    if "value" in (one.kind, other.kind):
+    if {"value", "octets"} & {one.kind, other.kind}:
         test = (
             f"(({first} := {one.code}) is not None and ({second} := {other.code}) is not None"
             f" and {source.constant(RELATIONS[relation])}({first}, {second}))"
         )
-    elif one.kind == "octets":
-        functions = {"==": "equal({}, {})", "!=": "differ({}, {})", "contains": "contains({}, {})"}
-        if relation in functions:
-            test = functions[relation].format(one.code, other.code)
-        else:
-            test = f"(({first} := order({one.code}, {other.code})) is not None and {first} {relation} 0)"
     else:
         compared = f"{second} in {first}" if relation == "contains" else f"{first} {relation} {second}"
         test = f"(({first} := {one.code}) is not None and ({second} := {other.code}) is not None and {compared})"
