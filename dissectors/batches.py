@@ -1,9 +1,9 @@
 """Messages in columns, without an object for each of them."""
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dissectors.columns import COUNT, FIRST, FRAME, LARGE, LATENCY, MESSAGE, PAIRED, REQUEST, ROW, SENDER, SMALL
@@ -176,34 +176,6 @@ class MessageBatch:
         for sender, request, latency in zip(senders, numbers[REQUEST::LARGE], numbers[LATENCY::LARGE], strict=True):
             if request:
                 yield self.senders[sender], latency
-
-    def runs(self) -> Iterator[tuple[Message, list[bytes] | None]]:
-        """The same, those of one frame that one side sent in one packet together: the first, and all their frames.
-
-        Other messages come one by one, with None.
-        """
-        if not self.columns:
-            return
-        base, bodies = self.bodies()
-        columns = self.columns
-        count = len(self)
-        unpack = MESSAGE.unpack_from
-        # Of each message: its row and its sender in one number, and how many frames it has.
-        keys = array("Q", columns)[::LARGE]
-        frames = array("I", columns)[COUNT::SMALL]
-        begin = single = 0  # messages from `single` up to `begin` are in no run
-        alike: Iterable[object] = keys if frames.count(1) == count else zip(keys, frames, strict=True)
-        for _, group in groupby(alike):
-            end = begin + len(list(group))
-            if end - begin > 1 and frames[begin] == 1:
-                if single < begin:
-                    yield from ((message, None) for message in self.part(single, begin).messages())
-                (message,) = self.part(begin, begin + 1).messages()
-                first = unpack(columns, begin * MESSAGE.size)[FIRST] - base
-                yield message, bodies[first : first + end - begin]
-                single = end
-            begin = end
-        yield from ((message, None) for message in self.part(single, count).messages())
 
 
 def split_batches(events: list[AnyEvent], stays: Callable[[BatchSide], bool]) -> list[AnyEvent]:

@@ -18,7 +18,6 @@ from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.browse_options import THEMES, BrowseOptions
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.cli.browse_command import THEMES as OFFERED
 from zmtpsniff.filters.completion import FieldCompletion
 
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
@@ -454,10 +453,6 @@ def test_completion_knows_all_fields_and_record_types() -> None:
     assert completion.complete("") is None
     assert completion.candidates("latency_ns > 1m") == []  # a unit, no field
     assert completion.candidates("frames.te") == ["frames.text"] or completion.candidates("frames")
-
-
-def test_the_command_offers_the_themes_that_there_are() -> None:
-    assert tuple(THEMES) == OFFERED
 
 
 def test_help_names_every_key() -> None:

@@ -5,11 +5,9 @@ import unicodedata
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dissectors.events import Cut, Hidden
-from zmtpsniff.words.text import encodable, escape, hex_dump, plain_texts, quote
+from zmtpsniff.words.text import encodable, escape, hex_dump, quote
 
 
 def test_every_unseen_character_is_escaped() -> None:
@@ -64,17 +62,3 @@ def test_encodable() -> None:
     assert encodable("utf-8") is encodable("UTF8") is encodable(None) is str
     to_ascii = encodable("ascii")
     assert to_ascii("é→\n") == "\\xe9\\u2192\n"
-
-
-@pytest.mark.hypothesis
-@given(st.lists(st.binary(max_size=3) | st.sampled_from([b"ab", b"cd", b'a"', b"{}"]), min_size=1, max_size=4))
-def test_plain_texts_are_those_of_each(frames: list[bytes]) -> None:
-    """Texts of many frames at once, and of one by one; there are none where a frame is not plain."""
-    texts = plain_texts(frames, 2)
-    if texts is not None:
-        assert [f'"{text}"' for text in texts] == [quote(frame, 2) for frame in frames]
-    assert (texts is not None) == all(map(_is_plain, frames))
-
-
-def _is_plain(frame: bytes) -> bool:
-    return 0 < len(frame) <= 2 and all(0x20 <= octet < 0x7F and octet not in b'"\\{[' for octet in frame)

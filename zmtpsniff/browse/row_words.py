@@ -16,19 +16,18 @@ from dissectors.events import (
     Work,
 )
 from zmtpsniff.render.palette import STYLES
-from zmtpsniff.render.payload import frames_to_show, payload_words
+from zmtpsniff.render.steps import message_text
 from zmtpsniff.render.wording import (
     beacon_words,
     connection_words,
     end_words,
     field_words,
     greeting_words,
-    relation_words,
     shown_type,
     topic_words,
 )
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import escape, quote
+from zmtpsniff.words.text import escape
 
 _MORE = "…"
 _FRAMES = 12  # of a message on one line
@@ -47,7 +46,7 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
     match event:
         case Message():
             return RecordWords(
-                escape(shown_type(event) or "message"), "bold", message_text(event, octets, show_secrets)
+                escape(shown_type(event) or "message"), "bold", message_text(event, octets, show_secrets, _FRAMES)
             )
         case Command():
             return RecordWords(escape(event.name), "bright_blue", field_words(event, octets, _MORE))
@@ -74,19 +73,3 @@ def record_words(event: AnyEvent, octets: int = 80, show_secrets: bool = False) 
             )
             text += f"{plural(event.messages, 'message')}, {plural(event.problems, 'problem')}"
             return RecordWords("capture", "bold", text)
-
-
-def message_text(event: Message, octets: int, show_secrets: bool) -> str:
-    """The frames of a message, or its payload, and its relations to others."""
-    if event.payload is not None:
-        text = payload_words(event.payload)
-    else:
-        frames = frames_to_show(event, show_secrets)
-        text = " ".join([quote(frame, octets, _MORE) for frame in frames[:_FRAMES]])
-        if len(frames) > _FRAMES:
-            text += f" {_MORE} {len(frames) - _FRAMES:,} more"
-    if event.incomplete:
-        text += " (incomplete)"
-    if words := relation_words(event):
-        text += f" ({', '.join(words)})"
-    return text

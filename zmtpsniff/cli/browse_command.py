@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from zmtpsniff.browse.browse_options import THEMES, BrowseOptions
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import OUTPUT, CommandWithHelp
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
@@ -25,14 +26,10 @@ from zmtpsniff.engine.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from zmtpsniff.browse.browse_options import BrowseOptions
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.capture.source import Source
     from zmtpsniff.render.clock import Times
     from zmtpsniff.render.color import Color
-
-# As zmtpsniff.browse.browse_options has them, which is not imported at start-up; a test compares.
-THEMES = ("terminal", "dark", "light")
 
 
 @click.command(cls=CommandWithHelp, short_help="Browse a capture or live traffic.")
@@ -46,7 +43,7 @@ THEMES = ("terminal", "dark", "light")
 @utc
 @click.option(
     "--theme",
-    type=click.Choice(THEMES),
+    type=click.Choice(list(THEMES)),
     default="terminal",
     show_default=True,
     help="Colours: those of the terminal, or dark or light ones.",
@@ -92,7 +89,6 @@ def browse(
         os.environ["NO_COLOR"] = "1"
     if condition:
         DisplayFilter().convert(condition, None, None)
-    from zmtpsniff.browse.browse_options import BrowseOptions
     from zmtpsniff.words.text import escape
 
     title = escape(", ".join(captures or live.interfaces))
@@ -106,7 +102,7 @@ def browse(
         _browse_interfaces(live, saver, dissection, options)
 
 
-def _browse_files(captures: "Sequence[str]", settings: Settings, options: "BrowseOptions") -> None:
+def _browse_files(captures: "Sequence[str]", settings: Settings, options: BrowseOptions) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.browse.packet_store import FilePackets, StoredPackets, TappedSource, can_be_read_again
     from zmtpsniff.browse.reader import CaptureReader
@@ -122,7 +118,7 @@ def _browse_files(captures: "Sequence[str]", settings: Settings, options: "Brows
     _run(CaptureReader(capture, packets, diagnosis), options)
 
 
-def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: "BrowseOptions") -> None:
+def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: BrowseOptions) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.browse.packet_store import StoredPackets, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
@@ -155,7 +151,7 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
             tell(line)
 
 
-def _run(reader: "CaptureReader", options: "BrowseOptions") -> None:
+def _run(reader: "CaptureReader", options: BrowseOptions) -> None:
     from zmtpsniff.browse.app import BrowseApp
 
     app = BrowseApp(reader, options)

@@ -1,7 +1,6 @@
 """The body of a frame in the tree: JSON in colours, text as text, the rest as a dump."""
 
 import re
-from collections.abc import Sequence
 
 import msgspec
 
@@ -9,7 +8,7 @@ from dissectors.events import Octets
 from zmtpsniff.render.look import Look
 from zmtpsniff.render.palette import Palette
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import as_text, at_hand, escape, hex_dump, plain_texts, quote, quote_text
+from zmtpsniff.words.text import as_text, at_hand, escape, hex_dump, quote, quote_text
 
 # The first characters of JSON that is cut and so cannot be parsed. Arrays of numbers are left out: "[2024-05-01 ...".
 _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
@@ -19,23 +18,11 @@ _LINE_ENDS = re.compile(r"[\r\n]+")
 _INDENT = " " * 80  # and no more, however deep a hostile document is
 
 
-def plain_lines(frames: Sequence[Octets], look: Look) -> list[str] | None:
-    """One line for the body of each frame, if all are text that needs nothing but quotes around it; else None."""
-    if look.verbosity or (texts := plain_texts(frames, look.text_octets)) is None:
-        return None
-    before, after = f'{look.palette.text}"', f'"{look.palette.reset}'
-    return [f"{before}{text}{after}" for text in texts]
-
-
 def body_lines(frame: Octets, look: Look) -> list[str]:
     """The lines that show the body of a frame, at least one.
 
     When it is verbose JSON is spread over lines, and text has its dump after it.
     """
-    return plain_lines([frame], look) or _any_lines(frame, look)
-
-
-def _any_lines(frame: Octets, look: Look) -> list[str]:
     palette = look.palette
     data, length = at_hand(frame, look.text_octets)
     if data is None:

@@ -6,12 +6,11 @@ from functools import lru_cache
 from dissectors.batches import MessageBatch
 from dissectors.events import Command, Message, Octets
 from zmtpsniff.render.batch_text import BatchText, BatchWidths, CommonTexts
-from zmtpsniff.render.body import body_lines, plain_lines
+from zmtpsniff.render.body import body_lines
 from zmtpsniff.render.fit import columns
 from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.origin import NUMBER, Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
-from zmtpsniff.render.runs import Run
 from zmtpsniff.render.wording import has_relations, message_kind, message_words, relation_words, shown_type
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape, length_on_wire
@@ -72,37 +71,19 @@ class MessageTree:
             lines[0] += self._paint(self._look.palette.note, _IDENTITY)
         return lines
 
-    def takes(self, batch: MessageBatch) -> bool:
-        """Whether add_batch() makes the lines of a batch."""
-        return self._batches is not None and self._batches.takes(batch)
-
     def add_batch(self, batch: MessageBatch, lines: list[str]) -> None:
         """Add messages in columns."""
-        assert self._batches is not None
-        sides = [self._side(*sender[:4]) for sender in batch.senders]
-        lines += self._batches.lines(batch, sides)
+        if self._batches is not None and self._batches.takes(batch):
+            lines += self._batches.lines(batch, [self._side(*sender[:4]) for sender in batch.senders])
+            return
+        for message in batch.messages():
+            self.add(message, lines)
 
     def _side(self, flow: int, src: str, dst: str, socket_type: str | None) -> str | None:
         """The first line from behind the packet number to the number of frames; None for messages of other labels."""
         if socket_type == "RADIO":
             return None
         return f"{self._origin.side(flow, src, dst)}{self._look.palette.title}{message_kind(socket_type)}, "
-
-    def add_run(self, run: Run, lines: list[str]) -> None:
-        """Add messages that differ in their one frame only."""
-        start = self._origin.of_wire(run.first, lines)
-        lengths = [length_on_wire(frame) for frame in run.frames]
-        first = {
-            length: self._look.fitted(start + self._title(shown_type(run.first), 1, length)) for length in set(lengths)
-        }
-        if run.first.encrypted and self._look.verbosity:
-            first = {length: line + self._shown_encrypted for length, line in first.items()}
-        if bodies := plain_lines(run.frames, self._look):
-            lines += [f"{first[length]}\n{INDENT}{body}" for length, body in zip(lengths, bodies, strict=True)]
-            return
-        for length, frame in zip(lengths, run.frames, strict=True):
-            lines.append(first[length])
-            lines += [INDENT + line for line in body_lines(frame, self._look)]
 
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, relations and payload."""

@@ -21,7 +21,8 @@ def step_words(event: AnyEvent, max_bytes: int, show_secrets: bool = False) -> s
     """The words for a record, with ``max_bytes`` of octets of each frame; None for a record that no side sent."""
     match event:
         case Message():
-            return _message(event, max_bytes, show_secrets)
+            kind = escape(shown_type(event) or "message")
+            return " ".join(filter(None, (kind, message_text(event, max_bytes, show_secrets))))
         case Command():
             reason = "" if event.reason is None else f" {quote(event.reason, max_bytes, _MORE)}"
             group = "" if event.group is None else f" {quote(event.group, max_bytes, _MORE)}"
@@ -37,19 +38,19 @@ def step_words(event: AnyEvent, max_bytes: int, show_secrets: bool = False) -> s
     return None
 
 
-def _message(event: Message, max_bytes: int, show_secrets: bool) -> str:
-    kind = escape(shown_type(event) or "message")
+def message_text(event: Message, max_bytes: int, show_secrets: bool, most: int = _FRAMES) -> str:
+    """The first frames of a message, at most ``most``, or its payload, and its relations to others."""
     if event.payload is not None:
         said = [payload_words(event.payload)]
     else:
         frames = frames_to_show(event, show_secrets)
-        said = [quote(frame, max_bytes, _MORE) for frame in frames[:_FRAMES]]
-        if len(frames) > _FRAMES:
-            said.append(f"{_MORE} {plural(len(frames) - _FRAMES, 'more frame')}")
+        said = [quote(frame, max_bytes, _MORE) for frame in frames[:most]]
+        if len(frames) > most:
+            said.append(f"{_MORE} {plural(len(frames) - most, 'more frame')}")
     remarks = relation_words(event)
     if event.incomplete:
         remarks.append("incomplete")
-    return " ".join([kind, *said, *_in_brackets(remarks)])
+    return " ".join([*said, *_in_brackets(remarks)])
 
 
 def _in_brackets(words: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """One line a record, in the manner of tcpdump."""
 
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 from dissectors.batches import MessageBatch
 from dissectors.events import (
@@ -24,7 +24,6 @@ from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.line_columns import COMPACT, Columns, Widths
 from zmtpsniff.render.palette import make_palette
 from zmtpsniff.render.payload import frames_to_show, payload_words
-from zmtpsniff.render.runs import Run, runs
 from zmtpsniff.render.wording import (
     beacon_words,
     connection_words,
@@ -39,7 +38,7 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural_noun
 from zmtpsniff.words.durations import duration
-from zmtpsniff.words.text import encodable, escape, length_on_wire, plain_texts, quote
+from zmtpsniff.words.text import encodable, escape, length_on_wire, quote
 
 DEFAULT_MAX_BYTES = 32
 _FRACTION = 6  # digits of a second, unless more is asked for
@@ -85,7 +84,6 @@ class SummaryRenderer:
         self._palette = make_palette(stream, color)
         widths = Widths(self._clock.columns) if aligned else COMPACT
         self._columns = Columns(self._palette, widths, width)
-        self._is_delta = times == "delta"
         self._batches = self._batch_text(widths) if width is None and not verbosity and self._clock.begin else None
         self._encodable = encodable(getattr(stream, "encoding", None))
 
@@ -93,9 +91,7 @@ class SummaryRenderer:
         """Write the lines of a batch."""
         for start in range(0, len(events), _BATCH):
             lines: list[str] = []
-            some = events[start : start + _BATCH]
-            # The messages of a run have the same time, so their times would say nothing.
-            for event in some if self._is_delta else runs(some, self._stays):
+            for event in events[start : start + _BATCH]:
                 self._add(event, lines)
             lines.append("")
             self._stream.write(self._encodable("\n".join(lines)))
@@ -114,30 +110,24 @@ class SummaryRenderer:
             lambda octets, _: [quote(octets, self._max_bytes, _MORE)],
         )
 
-    def _stays(self, batch: MessageBatch) -> bool:
-        return self._batches is not None and self._batches.takes(batch)
-
     def _add_batch(self, batch: MessageBatch, lines: list[str]) -> None:
         """Add the lines of messages in columns."""
-        assert self._batches is not None
-        sides = [self._columns.side(*sender[:4]) for sender in batch.senders]
-        if None not in sides:
-            lines += self._batches.lines(batch, sides)
-            return
-        alone: list[Any] = [batch]
-        for event in runs(alone):
-            self._add(event, lines)
+        if self._batches is not None and self._batches.takes(batch):
+            sides = [self._columns.side(*sender[:4]) for sender in batch.senders]
+            if None not in sides:
+                lines += self._batches.lines(batch, sides)
+                return
+        for message in batch.messages():
+            self._add_message(message, lines)
 
-    def _add(self, event: AnyEvent | Run, lines: list[str]) -> None:
-        """Add the line of one event, or those of a run or a batch of messages."""
+    def _add(self, event: AnyEvent, lines: list[str]) -> None:
+        """Add the line of one event, or those of a batch of messages."""
         palette, kind = self._palette, self._columns.kind
         match event:
             case Message():
                 self._add_message(event, lines)
             case MessageBatch():
                 self._add_batch(event, lines)
-            case Run():
-                self._add_run(event, lines)
             case Greeting():
                 self._add_line(event, kind("greeting", palette.label), self._greeting(event), lines)
             case Command():
@@ -186,21 +176,6 @@ class SummaryRenderer:
     ) -> None:
         start = self._start(event, lines)
         lines.append(f"{start}{kind}{self._columns.text(text)}".rstrip())
-
-    def _add_run(self, run: Run, lines: list[str]) -> None:
-        """Add messages that differ in their one frame only."""
-        first, columns = run.first, self._columns
-        start = self._start(first, lines)
-        lengths = [length_on_wire(frame) for frame in run.frames]
-        before = {length: start + columns.message(shown_type(first), 1, length) for length in set(lengths)}
-        remarks = " (encrypted)" if first.encrypted and self._verbosity else ""
-        if (texts := plain_texts(run.frames, self._last_bytes)) is not None:
-            quoted = [f'"{text}"' for text in texts]
-        else:
-            quoted = [quote(frame, self._last_bytes, _MORE) for frame in run.frames]
-        lines += [
-            before[length] + columns.text(text, remarks, True) for length, text in zip(lengths, quoted, strict=True)
-        ]
 
     def _add_message(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, payload and relations."""

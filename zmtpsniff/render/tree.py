@@ -26,7 +26,6 @@ from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.message import MessageTree, relations
 from zmtpsniff.render.origin import Origin
 from zmtpsniff.render.palette import make_palette, make_signs
-from zmtpsniff.render.runs import Run, runs
 from zmtpsniff.render.wording import (
     ENDS,
     beacon_words,
@@ -82,16 +81,13 @@ class TreeRenderer:
         self._paint = self._palette.paint
         self._look = Look(self._palette, make_signs(encoding), max_bytes, verbosity, width)
         self._origin = Origin(self._palette, self._look.signs, make_clock(times, utc, 9 if verbosity else 6), width)
-        self._is_delta = times == "delta"
         self._messages = MessageTree(self._look, self._origin, show_secrets)
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write the blocks of a batch."""
         for start in range(0, len(events), _BATCH):
             lines: list[str] = []
-            some = events[start : start + _BATCH]
-            # The messages of a run have the same time, so their times would say nothing.
-            for event in some if self._is_delta else runs(some, self._messages.takes):
+            for event in events[start : start + _BATCH]:
                 self._add(event, lines)
             lines.append("")
             self._stream.write(self._encodable("\n".join(lines)))
@@ -100,11 +96,9 @@ class TreeRenderer:
     def finish(self) -> None:
         """Write nothing more: nothing is held back."""
 
-    def _add(self, event: AnyEvent | Run, lines: list[str]) -> None:
-        """Add the lines of one event, or of a run of messages."""
-        if isinstance(event, Run):
-            self._messages.add_run(event, lines)
-        elif isinstance(event, MessageBatch):
+    def _add(self, event: AnyEvent, lines: list[str]) -> None:
+        """Add the lines of one event, or of a batch of messages."""
+        if isinstance(event, MessageBatch):
             self._messages.add_batch(event, lines)
         elif isinstance(event, Message):
             self._messages.add(event, lines)

@@ -60,8 +60,7 @@ def message_words(socket_type: str | None, frames: int, octets: int) -> str:
 def has_relations(event: Message) -> bool:
     """Whether relations of a message to others are known, beside its envelope.
 
-    ``jsonl.py`` and ``runs.py`` ask for the same fields in their loops. There a call for each message would cost a
-    quarter of their time.
+    ``jsonl.py`` asks for the same fields in its loop. There a call for each message would cost a quarter of its time.
     """
     return event.request is not None or event.matched is not None or event.forwards is not None
 

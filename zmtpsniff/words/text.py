@@ -7,7 +7,7 @@ a person passes through :func:`escape` (strings) or :func:`quote` and :func:`hex
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from dissectors.events import Cut, Octets
@@ -25,9 +25,6 @@ _UNSEEN = (
 CONTROL_OR_UNSEEN = re.compile(f"[\x00-\x1f\x7f-\x9f{_UNSEEN}]")
 UNSEEN_IN_JSON = f"[\x7f-\x9f{_UNSEEN}]"  # JSON itself escapes the rest; compiled when the first text needs it
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # Unicode category Cc without tab, LF and CR
-
-# Octets of ASCII characters that are shown as they are, in text that is surely no JSON.
-_PLAIN = bytes(octet for octet in range(0x20, 0x7F) if octet not in b'"\\{[')
 
 _IN_SENTENCE = 48  # octets
 _NAMED = {"\t": "\\t", "\n": "\\n", "\r": "\\r"}
@@ -67,23 +64,6 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
 def length_on_wire(octets: Octets) -> int:
     """How many octets there were on the wire."""
     return len(octets) if isinstance(octets, bytes) else octets.length
-
-
-def plain_texts(frames: Sequence[Octets], max_bytes: int) -> list[str] | None:
-    """The texts of frames that are all ASCII and need nothing but quotes around them; else None.
-
-    So are nearly all, and it takes little longer to ask that of many frames than of one. None is empty, longer than
-    ``max_bytes`` (0: no limit), or JSON.
-    """
-    if not all(frames):
-        return None
-    try:
-        data = b"".join(frames)  # type: ignore[arg-type]
-    except TypeError:
-        return None  # one of them is not whole or must not be shown
-    if data.translate(None, _PLAIN) or (len(data) > max_bytes > 0 and max(map(len, frames)) > max_bytes):
-        return None
-    return [frame.decode() for frame in frames]  # type: ignore[union-attr]
 
 
 def escape(text: str) -> str:
