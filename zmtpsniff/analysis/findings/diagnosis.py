@@ -119,6 +119,7 @@ class Diagnosis:
         messages. So a caller that needs these, too, need not look at all messages again.
         """
         self._pass_time(events)
+        self._tell_apart()
         if MessageBatch not in map(type, events):
             return self._look(events)
         rare = []
@@ -129,6 +130,16 @@ class Diagnosis:
                 rare += self._take_batch(event)
                 begin = place + 1
         return rare + self._look(events[begin:])
+
+    def _tell_apart(self) -> None:
+        """Live: hear messages no longer that no process passes on, and those that one does after all."""
+        on_message, follow = self._on_message, self._relays.take
+        for flow in self._relays.let_go(self._now_ns):
+            on_message[flow] = [one for one in on_message[flow] if one != follow]
+            if not on_message[flow]:
+                del on_message[flow]
+        for flow in self._relays.earlier():
+            on_message[flow] = (*on_message.get(flow, ()), follow)
 
     def _take_batch(self, batch: MessageBatch) -> list[AnyEvent]:
         """Look at messages in columns; the result is that of take()."""

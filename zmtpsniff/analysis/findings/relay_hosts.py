@@ -1,9 +1,21 @@
-"""Hosts that may pass messages on: those with a socket that takes them and another one that sends them, to a third."""
+"""Hosts that may pass messages on: those with a socket that takes them and another one that sends them, to a third.
+
+Live, where the processes at both ends of a connection are known, each is a host of its own. So the programs of one
+machine, which have one address on the loopback interface, do not make each other look like brokers. A process is known
+only some time after its connection began; until then its host counts.
+"""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from dissectors.address import host_of
+from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.ledger import Ledger
+from zmtpsniff.analysis.ways.ways import ProcessOf
+
 _SOCKETS = 4096  # of one host that are remembered
+_PATIENCE_NS = 10_000_000_000  # a process that is not known so long after its connection began will never be
 
 _TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publication", "XSUB": "publication"}
 _SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "job", "PUB": "publication"}
@@ -69,3 +81,77 @@ class RelayHost:
             self._senders[sends].add(socket)
             self.passes = self.passes or self._takers[sends].has_third(socket)
         return self.passes
+
+
+class RelayHosts:
+    """The connections whose messages a host may take, or send, to pass them on."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
+        self.followed: set[int] = set()
+        """Those connections that are open."""
+        self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
+        self._open: dict[int, Dossier] = {}
+        self._earlier: list[int] = []  # connections of hosts that pass something on since the last look
+        self._unknown: dict[int, int] = {}  # followed ones without known processes, and until when these may be found
+        self._known: set[int] = set()  # open connections with known processes
+
+    def begin(self, dossier: Dossier) -> bool:
+        """Both sides of a connection have announced their types. Returns whether it is to be followed."""
+        self._open[dossier.flow] = dossier
+        passes = self._add(dossier, [host_of(address) for address in dossier.types])
+        if passes:
+            self._follow(dossier)
+        return passes
+
+    def _add(self, dossier: Dossier, names: Sequence[str]) -> bool:
+        """Add the ends of a connection to these hosts. Returns whether one of them may pass something on."""
+        (one, kind), (other, other_kind) = dossier.types.items()
+        hosts = [self._hosts.at(name) for name in names]
+        for host, end in zip(hosts, (SocketEnd(one, kind, other), SocketEnd(other, other_kind, one)), strict=True):
+            if host.add(end, dossier.flow):
+                self._earlier += host.flows
+        return any(host.passes for host in hosts)
+
+    def _follow(self, dossier: Dossier) -> None:
+        self.followed.add(dossier.flow)
+        if self.process_of is not None and dossier.flow not in self._known:
+            self._unknown[dossier.flow] = dossier.start_ns + _PATIENCE_NS
+
+    def earlier(self) -> list[Dossier]:
+        """The connections that began before, and that are to be followed from now on."""
+        found = [self._open[flow] for flow in sorted({*self._earlier} - self.followed) if flow in self._open]
+        self._earlier.clear()
+        for dossier in found:
+            self._follow(dossier)
+        return found
+
+    def tell_apart(self, now_ns: int) -> list[int]:
+        """Live: the connections not to follow any more, now that their processes are known. It is ``now_ns``."""
+        left: list[int] = []
+        process_of = self.process_of
+        if process_of is None:
+            return left
+        for flow, until_ns in [*self._unknown.items()]:
+            dossier = self._open[flow]
+            processes = [process_of(flow, address) for address in dossier.types]
+            names = [f"process {one.pid}" for one in processes if one is not None]
+            if len(names) < len(processes) and now_ns < until_ns:
+                continue
+            del self._unknown[flow]
+            if len(names) == len(processes):
+                self._known.add(flow)
+                if not self._add(dossier, names):
+                    self.followed.remove(flow)
+                    left.append(flow)
+        return left
+
+    def end(self, flow: int) -> bool:
+        """A connection is over. Returns whether it was followed."""
+        self._open.pop(flow, None)
+        self._unknown.pop(flow, None)
+        self._known.discard(flow)
+        is_followed = flow in self.followed
+        self.followed.discard(flow)
+        return is_followed

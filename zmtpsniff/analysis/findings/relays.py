@@ -33,7 +33,7 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.queues import QueueCount
-from zmtpsniff.analysis.findings.relay_hosts import RelayHost, SocketEnd
+from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
@@ -213,11 +213,8 @@ class Relays(Inquiry):
         self._identities = identities
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._ways = Ways(in_order=False)
-        self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
+        self._hosts = RelayHosts()
         self._places: Ledger[str, _Place] = Ledger(_Place)
-        self._earlier: list[int] = []
-        self._open: dict[int, Dossier] = {}
-        self._heard: set[int] = set()  # connections whose messages come here
         # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int)
         self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
@@ -229,40 +226,34 @@ class Relays(Inquiry):
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""
-        self._ways.process_of = process_of
+        self._ways.process_of = self._hosts.process_of = process_of
 
     # ------------------------------------------------------------------ listening
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of hosts that may pass something on."""
-        (one, kind), (other, other_kind) = dossier.types.items()
+        one, other = dossier.types
         for mine, peer in ((one, other), (other, one)):
             self._met[mine, ""] = dossier.start_ns
             self._met[host_of(mine), peer] = dossier.start_ns
-        hosts = [self._hosts.at(host_of(one)), self._hosts.at(host_of(other))]
-        sockets = SocketEnd(one, kind, other), SocketEnd(other, other_kind, one)
-        for host, socket in zip(hosts, sockets, strict=True):
-            if host.add(socket, dossier.flow):
-                self._earlier += host.flows
-        self._open[dossier.flow] = dossier
-        if not (hosts[0].passes or hosts[1].passes):
+        if not self._hosts.begin(dossier):
             return None
-        self._hear(dossier.flow)
+        self._ways.connect(dossier)
         return self.take
-
-    def _hear(self, flow: int) -> None:
-        self._heard.add(flow)
-        dossier = self._open.get(flow)
-        if dossier is not None:
-            self._ways.connect(dossier)
 
     def earlier(self) -> Sequence[int]:
         """Connections that began before, and whose messages matter now."""
-        found = set(self._earlier) - self._heard
-        self._earlier.clear()
-        for flow in sorted(found):
-            self._hear(flow)
-        return sorted(found)
+        found = self._hosts.earlier()
+        for dossier in found:
+            self._ways.connect(dossier)
+        return [dossier.flow for dossier in found]
+
+    def let_go(self, now_ns: int) -> Sequence[int]:
+        """Live: connections whose messages do not matter any more, now that their processes are known."""
+        found = self._hosts.tell_apart(now_ns)
+        for flow in found:
+            self._ways.leave(flow)
+        return found
 
     def take(self, messages: Sequence[Message]) -> None:
         """Follow messages."""
@@ -272,7 +263,7 @@ class Relays(Inquiry):
 
     def follows(self, flow: int) -> bool:
         """Whether it hears the messages of a connection."""
-        return flow in self._heard
+        return flow in self._hosts.followed
 
     def take_columns(self, batch: MessageBatch, flows: Set[int]) -> None:
         """Follow the messages of these connections in a batch."""
@@ -323,13 +314,11 @@ class Relays(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """A connection is over."""
-        self._open.pop(event.flow, None)
         if event.closed_by is not None:
             client, server = event.client.address, event.server.address
             by_server = event.closed_by == "server"
             self._gone[(host_of(client), server) if by_server else (server, client)] = event.end_ns
-        if event.flow in self._heard:
-            self._heard.remove(event.flow)
+        if self._hosts.end(event.flow):
             self._ways.end(event)
         else:
             self._ways.end_unheard(event)

@@ -223,6 +223,12 @@ class Ways:
         self._envelopes.ids.forget(event.flow)
         self.endings.end(event)
 
+    def leave(self, flow: int) -> None:
+        """The messages of a connection do not come here any more, until connect() is called again."""
+        self._connections.pop(flow, None)
+        self._jobs.pop(flow, None)
+        self._envelopes.ids.forget(flow)
+
     def end_unheard(self, event: Connection) -> None:
         """A connection is over whose messages did not come here."""
         self._resent.pop(event.flow, None)
