@@ -3,8 +3,6 @@
 import gzip
 import json
 import os
-import subprocess
-import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from hypothesis import strategies as st
 from tests.analysis.test_plugins import capture_of
 from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from tests.world.conversation import CLIENT
 from zmtpsniff.analysis.bodies import decode
 from zmtpsniff.cli.main import cli
@@ -108,13 +107,12 @@ def test_cbor_that_refers_to_itself_is_bounded() -> None:
 def test_program_shows_values(tmp_path: Path) -> None:
     body = gzip.compress(msgspec.msgpack.encode(VALUE), mtime=0)
     capture = capture_of(tmp_path / "a.pcap", (CLIENT, [b"topic", body]), sockets=(b"PUSH", b"PULL"))
-    command = [sys.executable, "-m", "zmtpsniff", "read", "--decode-bodies", str(capture)]
-    done = subprocess.run([*command, "-T", "json"], capture_output=True, check=True, timeout=60)
+    done = run("read", "--decode-bodies", "-T", "json", capture)
     (record,) = [each for each in map(json.loads, done.stdout.splitlines()) if each["type"] == "message"]
     assert record["bodies"] == [
         {"frame": 1, "format": "gzip msgpack", "value": {**TEXT, "octets": {"length": 2, "hex": "0001"}}}
     ]
-    tree = subprocess.run(command, capture_output=True, check=True, timeout=60, text=True).stdout
+    tree = run("read", "--decode-bodies", capture).stdout
     assert "frame 2 is gzip msgpack" in tree
     assert '"name": "Zürich"' in tree
 

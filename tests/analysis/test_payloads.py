@@ -16,7 +16,6 @@ from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES
-from tests.support.runner import run
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.cli.main import cli
 from zmtpsniff.decode_as import parse
@@ -95,16 +94,6 @@ def test_zap_fields_are_what_was_sent() -> None:
         ]  # fmt: skip
     assert {name: octets(value) for name, value in replies[2]["metadata"].items()} == {"Group": b"staff"}
     assert [reply["request"] for reply in replies] == [12, 14, 16, 18]
-
-
-@needs_captures
-@pytest.mark.parametrize("form", FOR_PEOPLE)
-def test_zap_password_is_hidden(form: str) -> None:
-    command = ["read", "-T", form, CAPTURES / "zap_over_tcp.pcap"]
-    hidden, shown = run(*command), run(*command, "--show-secrets", "-v")
-    assert hidden.returncode == shown.returncode == 0
-    assert "secret" not in hidden.stdout
-    assert ("secret" in shown.stdout) == (form not in ("dot", "mermaid"))  # which show no frames of it
 
 
 def test_zap_password_is_hidden_in_the_payload() -> None:

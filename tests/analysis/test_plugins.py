@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.paths import PROJECT
+from tests.support.runner import run
 from tests.support.saved_files import save
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, greetings
 from tests.world.network import packets, segments
@@ -64,13 +65,14 @@ def shop(tmp_path: Path) -> Path:
 
 
 def program(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    """Run the program in a process that finds the packages of PYTHONPATH."""
     command = [sys.executable, "-m", "zmtpsniff", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_example_is_short_and_runs(shop: Path) -> None:
     assert len(ORDERS.splitlines()) <= 30
-    done = program(shop, "read", "-T", "summary", "--plugin", "orders.py", "shop.pcap")
+    done = run("read", "-T", "summary", "--plugin", "orders.py", "shop.pcap", cwd=shop)
     assert done.returncode == 0, done.stderr
     assert "orders: ORDER 17: tea" in done.stdout
     assert "orders: DONE 17: tea" in done.stdout
@@ -92,7 +94,7 @@ def test_command_lines_of_the_page_run(shop: Path) -> None:
     lines = re.findall(r"^zmtpsniff (read .*)$", PAGE, re.MULTILINE)
     assert len(lines) == 2
     for line in lines:
-        done = program(shop, *line.split())
+        done = run(*line.split(), cwd=shop)
         assert (done.returncode, done.stderr) == (0, "")
         assert "orders: ORDER 17: tea" in done.stdout
 
@@ -126,7 +128,7 @@ def compiled(tmp_path: Path) -> None:
 def test_kaitai_struct_compiled(tmp_path: Path, compiled: None) -> None:
     (tmp_path / "sensors.py").write_text(BLOCKS[-1])
     capture_of(tmp_path / "a.pcap", (CLIENT, [b"SENS\0\7roof"]), (CLIENT, [b"other"]), sockets=(b"PUSH", b"PULL"))
-    done = program(tmp_path, "read", "-T", "json", "--plugin", "sensors.py", "a.pcap")
+    done = run("read", "-T", "json", "--plugin", "sensors.py", "a.pcap", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     found = [
         record.get("payload") for record in map(json.loads, done.stdout.splitlines()) if record["type"] == "message"
@@ -210,7 +212,7 @@ def test_what_is_wrong_with_a_plug_in(name: str, text: str | None, words: str, s
         (shop / name).write_text(text)
     with pytest.raises(PluginError, match=re.escape(words)):
         load_file(str(shop / name))
-    done = program(shop, "read", "--plugin", name, "shop.pcap")
+    done = run("read", "--plugin", name, "shop.pcap", cwd=shop)
     assert done.returncode == 2
     assert done.stderr.startswith("zmtpsniff: plug-in ")
     assert done.stderr.count("\n") == 1
@@ -227,7 +229,7 @@ def test_what_is_wrong_with_a_plug_in(name: str, text: str | None, words: str, s
     ],
 )
 def test_wrong_usage(options: list[str], words: str, shop: Path) -> None:
-    done = program(shop, "read", *options, "shop.pcap")
+    done = run("read", *options, "shop.pcap", cwd=shop)
     assert done.returncode == 2
     assert words in done.stderr
 

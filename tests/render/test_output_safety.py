@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Capture, Command, Message
+from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Peer, Sides
 from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.world.events import dissect
@@ -80,6 +80,10 @@ def conversations(nasty: bytes) -> list[AnyEvent]:
     events += dissect([(0, greeting()), (1, greeting()), (0, ready(short)), (1, ready(short))])  # socket types
     upgrade = b"GET / HTTP/1.1\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: ZWS2.0/" + short + b"\r\n\r\n"
     events += dissect([(0, upgrade), (1, b"HTTP/1.1 500 " + short + b"\r\n\r\n")])
+    address = short.decode("utf-8", "replace") + ":1"  # of a socket in the file system
+    events.append(Message(1, 1, 99, address, address, [b"x"], "PUB", latency_ns=5, request=1))
+    sides = Sides(1, 1), Sides(1, 1)
+    events.append(Connection(99, "ipc", Peer(address), Peer(address), *sides, 1, 2, "fin"))
     return [*events, Capture(10, 0, 5, 5, 5, 5, 1)]
 
 

@@ -24,7 +24,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow.fs import FileSelector
 
 from tests.spark.local_job import take
-from tests.spark.spark_tables import assert_places, by_series, cut, expected, later, read_tables
+from tests.spark.spark_tables import by_series, cut, expected, later, read_tables
 from tests.support.examples import sampled
 from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES
@@ -67,18 +67,6 @@ def assert_equal(output: Path | str, wanted: dict[str, list[Path]]) -> None:
 
 def content(folder: Path) -> Counter[str]:
     return Counter(str(sorted(row.items(), key=str)) for rows in read_tables(folder).values() for row in rows)
-
-
-def test_runs_add_up(tmp_path: Path) -> None:
-    wanted = series(tmp_path / "in", 3, NAMES[::2])
-    for place in range(3):
-        done = take([files[place] for files in wanted.values()], tmp_path / "out")
-        assert done.files == len(wanted)
-    assert_equal(tmp_path / "out", wanted)
-    assert_places(read_tables(tmp_path / "out"))
-    before = content(tmp_path / "out")
-    assert take([tmp_path / "in"], tmp_path / "out") == (0, 3 * len(wanted), 0, ())
-    assert content(tmp_path / "out") == before
 
 
 def test_rows_of_what_is_open_are_provisional(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from dissectors.address import host_of
 from dissectors.events import Capture, Message, Problem
+from tests.analysis.findings.diagnoses import diagnose
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
@@ -43,47 +44,28 @@ FAULTS = {  # the finding, and the socket where the fault is
 OVER = Capture(0, 0, 0, 0, 0, 0, 0)
 
 
-def diagnosed(name: str) -> list[Finding]:
-    return [one for one in all_findings(name) if one.severity != "note"]
-
-
 @pytest.mark.parametrize("name", [*FAULTS, "healthy_service"])
-def test_while_it_goes_on_no_other_place_is_accused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message on its way is not lost yet."""
+def test_the_place_of_the_fault_is_named_and_no_other_meanwhile(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message on its way is not lost yet; a healthy service behind another one is not accused."""
     monkeypatch.setattr(files, "CHUNK", 4000)  # octets
     diagnosis = Diagnosis()
-    told = set()
+    told, now = set(), set()
     for events in open_files([SYSTEMS / f"{name}.pcap.gz"], Settings(), Collaborators(witness=diagnosis)).batches():
         diagnosis.take(events)
-        told |= {(one.code, one.endpoints[0]) for one in diagnosis.findings() if one.severity != "note"}
-    assert told == {FAULTS[name]} if name in FAULTS else not told
-
-
-def all_findings(name: str) -> list[Finding]:
-    diagnosis = Diagnosis()
-    for events in open_files([SYSTEMS / f"{name}.pcap.gz"], Settings(), Collaborators(witness=diagnosis)).batches():
-        diagnosis.take(events)
-    return diagnosis.findings()
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_place_of_the_fault_is_named_and_no_other(name: str) -> None:
-    assert {(one.code, one.endpoints[0]) for one in diagnosed(name)} == {FAULTS[name]}
-
-
-def test_a_healthy_service_behind_another_is_not_accused() -> None:
-    assert diagnosed("healthy_service") == []
+        now = {(one.code, one.endpoints[0]) for one in diagnosis.findings() if one.severity != "note"}
+        told |= now
+    assert told == now == ({FAULTS[name]} if name in FAULTS else set())
 
 
 def test_a_service_whose_database_has_gone_waits_and_is_not_accused() -> None:
-    (waits,) = [one for one in all_findings("database_dies") if one.code == "not-passed-on"]
+    (waits,) = [one for one in diagnose(SYSTEMS / "database_dies.pcap.gz") if one.code == "not-passed-on"]
     assert waits.severity == "note"
     assert "since 10.9.0.22:7323 closed the connection" in waits.summary
 
 
 @pytest.mark.parametrize("name", ["database_mistyped", "database_refuses"])
 def test_services_that_cannot_reach_their_database_wait_and_are_not_accused(name: str) -> None:
-    waiting = [one for one in all_findings(name) if one.code == "request-unanswered"]
+    waiting = [one for one in diagnose(SYSTEMS / f"{name}.pcap.gz") if one.code == "request-unanswered"]
     assert len(waiting) == 2
     for one in waiting:
         assert one.severity == "note"
