@@ -13,23 +13,33 @@ from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.sniffer import Sniffer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
+Said = tuple[int, bytes | int | None]
+"""A side, and its octets; or how many of them the capture lacks; None: it has nothing of that side."""
 
 
 def dissect(
-    sent: list[tuple[int, bytes]],
+    sent: Iterable[Said],
     end: str = "fin",
     limits: Limits | None = None,
     forced: int | None = None,
-    from_start: bool = True,
+    from_start: bool | tuple[bool, bool] = True,
 ) -> list[AnyEvent]:
     """The events of a connection in which the sides send these octets in this order."""
     out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (from_start, from_start), limits, forced)
-    for number, (side, octets) in enumerate(sent, 1):
+    starts = from_start if isinstance(from_start, tuple) else (from_start, from_start)
+    connection = ZmtpConnection(out, 1, CLIENT, SERVER, starts, limits, forced)
+    number = 0
+    for number, (side, said) in enumerate(sent, 1):
+        half, place = connection.halves[side], (number * 1000, number)
         if connection.rejected:
             break
-        connection.halves[side].feed(octets, number * 1000, number)
-    connection.finish(end, 0, len(sent) * 1000)  # type: ignore[arg-type]
+        if said is None:
+            half.absent(*place)
+        elif isinstance(said, int):
+            half.gap(said, False, *place)
+        else:
+            half.feed(said, *place)
+    connection.finish(end, 0, number * 1000)  # type: ignore[arg-type]
     return out
 
 

@@ -140,15 +140,8 @@ def test_any_octets_are_taken(sent: Sent, healthy: bool, gaps: bool) -> None:
 
 
 def test_a_lost_greeting_and_nothing_after_it_is_no_truncated_greeting() -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    connection.server.feed(greeting() + ready(b"PULL"), 1, 1)
-    connection.client.gap(500, False, 2, 2)
-    noise = bytes(range(16, 256)) * 50
-    for number in range(3, 303):  # so many that parts of them are passed over
-        connection.client.feed(noise, number, number)
-    connection.finish("fin", 0, 1)
-    assert problems(out) == ["capture-gap", "frames-lost"]
+    noise = [(0, bytes(range(16, 256)) * 50)] * 300  # so many that parts of them are passed over
+    assert problems(dissect([(1, greeting() + ready(b"PULL")), (0, 500), *noise])) == ["capture-gap", "frames-lost"]
 
 
 def test_subscriptions_as_commands_and_messages() -> None:
@@ -188,13 +181,7 @@ def test_passwords_are_hidden_unless_asked_for() -> None:
     ids=["3.1", "2.0", "3 to 2.0", "1.0"],
 )
 def test_one_side_alone_is_read_by_what_it_looks_like(sent: Sent, version: str | None) -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    for number, (side, octets) in enumerate(sent, 1):
-        connection.halves[side].feed(octets, number, number)
-        if number == 1:
-            connection.client.absent(1, 1)
-    connection.finish("open", 0, 1)
+    out = dissect([sent[0], (0, None), *sent[1:]], "open")
     assert isinstance(out[-1], Connection)
     assert out[-1].version == version
     assert [event.frames[0] for event in out if isinstance(event, Message)] in ([b"x"], [b"some text"] * 2)

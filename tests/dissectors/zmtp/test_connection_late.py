@@ -14,7 +14,7 @@ from tests.dissectors.test_problems import ENCRYPTED, HELLO, PLAIN, box
 from tests.dissectors.zmtp import test_websocket as websocket
 from tests.dissectors.zmtp.test_connection import CONVERSATIONS, facts
 from tests.support.examples import examples
-from tests.world.events import CLIENT, SERVER, problems
+from tests.world.events import CLIENT, SERVER, Said, dissect, problems
 from tests.world.octets import command, frame, greeting, peers, prop, ready
 
 Sent = list[tuple[int, bytes]]
@@ -52,14 +52,7 @@ def late(sent: Sent, missing: int, order: str, hole: bool = False) -> tuple[list
                 whole.append(octets)
             rest.append((side, octets[left:]))
             left = 0
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (True, False))
-    if hole:
-        connection.server.gap(missing, False, 1, 1)
-    for number, (side, octets) in enumerate(ordered(rest, order), 2):
-        connection.halves[side].feed(octets, number, number)
-    connection.finish("fin", 0, 99)
-    return out, whole
+    return dissect([*[(1, missing)] * hole, *ordered(rest, order)], from_start=(True, False)), whole
 
 
 def of_server(events: list[AnyEvent]) -> list[bytes]:
@@ -158,44 +151,24 @@ EVERYTHING = {name: sent for name, (sent, *_) in CONVERSATIONS.items()} | TALKS 
 @given(data=st.data())
 def test_who_comes_after_all_is_read_as_if_nobody_had_missed_him(name: str, side: int, data: st.DataObject) -> None:
     sent = EVERYTHING[name]
-    undisturbed: list[AnyEvent] = []
-    connection = ZmtpConnection(undisturbed, 1, CLIENT, SERVER)
-    for number, (turn, octets) in enumerate(sent, 1):
-        connection.halves[turn].feed(octets, number, number)
-    connection.finish("fin", 0, len(sent))
+    undisturbed = dissect(sent)
     # Cut the streams anew; so many pieces of the other side come before the declaration.
     streams = [b"".join(octets for turn, octets in sent if turn == wanted) for wanted in (0, 1)]
     cuts = [sorted({0, len(s), *data.draw(st.lists(st.integers(0, len(s)), max_size=8))}) for s in streams]
     pieces = [[streams[each][a:b] for a, b in pairwise(cuts[each])] for each in (0, 1)]
     before = data.draw(st.integers(0, len(pieces[1 - side])))
     order = data.draw(st.permutations([side] * len(pieces[side]) + [1 - side] * (len(pieces[1 - side]) - before)))
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    number = 0
-    for octets in pieces[1 - side][:before]:
-        number += 1
-        connection.halves[1 - side].feed(octets, number, number)
-    connection.halves[side].absent(number, number)
-    rests = [iter(pieces[0]), iter(pieces[1])]
-    for _ in range(before):
-        next(rests[1 - side])
-    for turn in order:
-        number += 1
-        connection.halves[turn].feed(next(rests[turn]), number, number)
-    connection.finish("fin", 0, number)
+    turns = [iter([(each, octets) for octets in pieces[each]]) for each in (0, 1)]
+    first = [next(turns[1 - side]) for _ in range(before)]
+    out = dissect([*first, (side, None), *(next(turns[turn]) for turn in order)])
     assert facts(out) == facts(undisturbed)
     assert problems(out) == problems(undisturbed)
 
 
 @pytest.mark.parametrize("from_start", [True, False])
 def test_a_hole_in_front_of_who_comes_after_all(from_start: bool) -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (True, from_start))
-    connection.client.feed(greeting() + ready(b"DEALER"), 1, 1)
-    connection.server.absent(2, 2)
-    connection.server.gap(64, False, 3, 3)
-    connection.server.feed(ready(b"ROUTER") + b"".join(MESSAGES), 4, 4)
-    connection.finish("fin", 0, 5)
+    begins: list[Said] = [(0, greeting() + ready(b"DEALER")), (1, None), (1, 64)]
+    out = dissect([*begins, (1, ready(b"ROUTER") + b"".join(MESSAGES))], from_start=(True, from_start))
     assert [code for code in problems(out) if PROBLEMS[code].severity != "note"] == ["capture-gap"]
     assert of_server(out) == MESSAGES
 
@@ -215,13 +188,7 @@ def test_who_never_comes_is_told_of_at_the_end() -> None:
 
 
 def test_who_has_sent_something_is_not_absent() -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    connection.server.feed(b"\xff", 1, 1)
-    connection.server.absent(2, 2)
-    connection.client.feed(greeting(), 3, 3)
-    connection.server.feed(greeting()[1:] + ready(b"ROUTER"), 4, 4)
-    connection.finish("fin", 0, 5)
+    out = dissect([(1, b"\xff"), (1, None), (0, greeting()), (1, greeting()[1:] + ready(b"ROUTER"))])
     assert "one-direction" not in problems(out)
     assert isinstance(out[-1], Connection)
     assert out[-1].version == "3.1"
@@ -229,15 +196,9 @@ def test_who_has_sent_something_is_not_absent() -> None:
 
 def test_a_late_handshake_that_is_not_whole_accuses_nobody() -> None:
     """A hole took the client's READY while the server was thought to be absent."""
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    connection.client.feed(greeting(), 1, 1)
-    connection.server.absent(2, 2)
-    connection.client.gap(len(ready(b"DEALER")), False, 3, 3)
-    connection.client.feed(b"".join(MESSAGES), 4, 4)
-    connection.server.feed(greeting() + ready(b"ROUTER"), 5, 5)
-    connection.client.feed(frame(b"more"), 6, 6)
-    connection.finish("fin", 0, 7)
+    late_server = [(1, greeting() + ready(b"ROUTER")), (0, frame(b"more"))]
+    hole = len(ready(b"DEALER"))
+    out = dissect([(0, greeting()), (1, None), (0, hole), (0, b"".join(MESSAGES)), *late_server])
     assert [code for code in problems(out) if PROBLEMS[code].severity != "note"] == ["capture-gap"]
     assert isinstance(out[-1], Connection)
     assert out[-1].handshake == "not-seen"

@@ -9,11 +9,9 @@ from hypothesis import strategies as st
 from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode
 
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Message, Problem, Subscription
-from dissectors.zmtp.connection import ZmtpConnection
-from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.websocket_frames import unmask
 from tests.support.examples import examples
-from tests.world.events import CLIENT, SERVER, problems
+from tests.world.events import Said, dissect, problems
 from tests.world.octets import prop
 
 Sent = list[tuple[int, bytes]]
@@ -46,16 +44,6 @@ def ready(side: int, kind: bytes) -> bytes:
 
 def handshake(client: bytes = b"DEALER", server: bytes = b"ROUTER") -> Sent:
     return [(0, request()), (1, response()), (0, ready(0, client)), (1, ready(1, server))]
-
-
-def dissect(sent: Sent, limits: Limits | None = None, from_start: bool = True) -> list[AnyEvent]:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER, (from_start, from_start), limits)
-    for number, (side, octets) in enumerate(sent, 1):
-        if octets and not connection.rejected:
-            connection.halves[side].feed(octets, number, number)
-    connection.finish("fin", 0, len(sent))
-    return out
 
 
 def plain(events: list[AnyEvent]) -> list[object]:
@@ -176,12 +164,8 @@ def test_other_http_is_not_told(sent: Sent, from_start: bool) -> None:
 
 @pytest.mark.parametrize("side", [0, 1])
 def test_one_side_alone(side: int) -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    connection.halves[side].feed([request(), response()][side], 1, 1)
-    connection.halves[1 - side].absent(1, 1)
-    connection.halves[side].feed(ready(side, b"PAIR") + message(side, b"hello"), 2, 2)
-    connection.finish("open", 0, 1)
+    begin = [request(), response()][side]
+    out = dissect([(side, begin), (1 - side, None), (side, ready(side, b"PAIR") + message(side, b"hello"))], "open")
     assert [e.frames for e in out if isinstance(e, Message)] == [[b"hello"]]
     assert problems(out) == ["one-direction"]
     assert isinstance(out[-1], Connection)
@@ -189,15 +173,8 @@ def test_one_side_alone(side: int) -> None:
 
 
 def test_a_hole_in_a_body_costs_that_message_only() -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    for number, (side, octets) in enumerate(handshake(), 1):
-        connection.halves[side].feed(octets, number, number)
     octets = message(0, b"a" * 20_000) + message(0, b"next")
-    connection.client.feed(octets[:5000], 10, 10)
-    connection.client.gap(5000, False, 11, 11)
-    connection.client.feed(octets[10_000:], 12, 12)
-    connection.finish("open", 0, 13)
+    out = dissect([*handshake(), (0, octets[:5000]), (0, 5000), (0, octets[10_000:])], "open")
     messages = [event for event in out if isinstance(event, Message)]
     assert [(event.frames, event.incomplete) for event in messages] == [
         ([Cut(b"a" * 4991, 20_000)], True),
@@ -212,17 +189,8 @@ def test_after_a_hole_nothing_is_invented(begin: int, length: int, side: int) ->
     bodies = [b"message number %d" % number * (number % 7 + 1) for number in range(60)]
     sent = [message(side, body) for body in bodies]
     octets = b"".join(sent)
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    for number, (sender, data) in enumerate(handshake(), 1):
-        connection.halves[sender].feed(data, number, number)
-    half = connection.halves[side]
-    if begin:
-        half.feed(octets[:begin], 10, 10)
-    half.gap(length, False, 11, 11)
-    if octets[begin + length :]:
-        half.feed(octets[begin + length :], 12, 12)
-    connection.finish("open", 0, 13)
+    parts: list[Said] = [(side, octets[:begin]), (side, length), (side, octets[begin + length :])]
+    out = dissect([*handshake(), *(part for part in parts if part[1])], "open")
     whole = [e.frames[0] for e in out if isinstance(e, Message) and not e.incomplete]
     rest = iter(bodies)
     assert all(any(body == one for one in rest) for body in whole)

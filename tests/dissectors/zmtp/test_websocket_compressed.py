@@ -12,12 +12,11 @@ from wsproto.frame_protocol import FrameProtocol
 
 from dissectors.events import AnyEvent, Connection, Cut, Message
 from dissectors.zmtp import deflate
-from dissectors.zmtp.connection import ZmtpConnection
-from tests.dissectors.zmtp.test_websocket import Sent, dissect, message, plain, request
+from tests.dissectors.zmtp.test_websocket import Sent, message, plain, request
 from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.support.successors import successor
-from tests.world.events import CLIENT, SERVER, problems, sniff
+from tests.world.events import CLIENT, SERVER, Said, dissect, problems, sniff
 from tests.world.octets import prop
 from zmtpsniff.capture.files import open_captures
 
@@ -95,17 +94,11 @@ def test_any_cutting_gives_the_same_events(seed: int, answer: str) -> None:
 @pytest.mark.parametrize("answer", OFFERS[:2])
 def test_a_hole_costs_what_refers_to_it(answer: str) -> None:
     writer = Writer(1, answer)
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
     ready = [(0, Writer(0, answer).write(READY)), (1, writer.write(READY))]
-    for number, (side, octets) in enumerate([*upgrade(answer), *ready], 1):
-        connection.halves[side].feed(octets, number, number)
     random = Random(5).randbytes(20_000)
     lost, after, uncompressed = writer.write(b"\0" + random), writer.write(b"\0" + random[:500]), message(1, b"plain")
-    connection.server.feed(lost[:1000], 10, 10)
-    connection.server.gap(5000, False, 11, 11)
-    connection.server.feed(lost[6000:] + after + uncompressed, 12, 12)
-    connection.finish("open", 0, 13)
+    holed: list[Said] = [(1, lost[:1000]), (1, 5000), (1, lost[6000:] + after + uncompressed)]
+    out = dissect([*upgrade(answer), *ready, *holed], "open")
     # What comes next may be the end of the message that is lost.
     read = [(random[:500], True), (b"plain", False)] if answer == NO_TAKEOVER else [(b"plain", True)]
     assert [(event.frames[-1], event.incomplete) for event in out if isinstance(event, Message)] == read
