@@ -20,7 +20,7 @@ from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.reassembly import ATTENTION
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
-from zmtpsniff.net.witness import Attempt, Pause, Stall
+from zmtpsniff.net.witness import Attempt, Pause, Stall, Witness
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000
 SERVER = bytes([10, 0, 0, 2]), 5555
@@ -79,9 +79,9 @@ class FlowDissection:
 class Wire:
     """Sends segments to a flow table, numbered from 1, a millisecond apart."""
 
-    def __init__(self, limits: FlowLimits | None = None) -> None:
+    def __init__(self, limits: FlowLimits | None = None, witness: Witness | None = None) -> None:
         self.dissections: list[FlowDissection] = []
-        self.table = FlowTable(self._connect, limits or FlowLimits())
+        self.table = FlowTable(self._connect, limits or FlowLimits(), witness=witness)
         self.packet = 0
         self.now = SECOND
 
@@ -124,9 +124,21 @@ class Wire:
         return dissection
 
 
-def test_both_directions_in_order() -> None:
+def connected(client: int = 1000, server: int = 5000, port: int = 0) -> Wire:
+    """A wire whose packets have begun a connection."""
     wire = Wire()
-    wire.connect()
+    wire.connect(client, server, port)
+    return wire
+
+
+def said(wire: Wire) -> list[tuple[bytes, bytes, str]]:
+    """What both sides of each connection have said once the capture is over, and how they ended."""
+    wire.table.finish()
+    return [(one.client.data, one.server.data, one.end) for one in wire.dissections]
+
+
+def test_both_directions_in_order() -> None:
+    wire = connected()
     wire.send(False, 1001, b"hello", ack=5001)
     wire.send(True, 5001, b"world", ack=1006)
     wire.send(False, 1006, flags=FIN | ACK, ack=5006)
@@ -167,8 +179,7 @@ class Attempts:
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, is_answered: bool) -> None:
     attempts = Attempts()
-    wire = Wire()
-    wire.table = FlowTable(wire._connect, witness=attempts)
+    wire = Wire(witness=attempts)
     for _ in range(3):
         for _ in range(copies):
             wire.send(False, 1000, flags=SYN)
@@ -183,8 +194,7 @@ def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, 
 def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
     """As in captures of two hosts whose clocks differ."""
     attempts = Attempts()
-    wire = Wire()
-    wire.table = FlowTable(wire._connect, witness=attempts)
+    wire = Wire(witness=attempts)
     wire.send(True, 0, flags=RST | ACK, ack=1001 if is_its_answer else 2001)
     wire.pause(0.3)
     for _ in range(3):
@@ -197,8 +207,7 @@ def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
 
 def test_refusals_whose_syns_the_capture_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     attempts = Attempts()
-    wire = Wire()
-    wire.table = FlowTable(wire._connect, witness=attempts)
+    wire = Wire(witness=attempts)
     for port in range(40_001, 40_006):
         for _ in range(2):  # a capture point may see each packet twice
             wire.send(True, 0, flags=RST | ACK, ack=1001, port=port)
@@ -231,8 +240,7 @@ def test_any_order_any_overlap_any_duplicate(data: st.DataObject) -> None:
     pieces = list(pairwise(cuts))
     extra = data.draw(st.lists(st.tuples(st.integers(0, 299), st.integers(1, 80)), max_size=8))
     pieces += [(a, min(a + length, 300)) for a, length in extra]
-    wire = Wire()
-    wire.connect(client=start - 1)
+    wire = connected(client=start - 1)
     for a, b in data.draw(st.permutations(pieces)):
         wire.send(False, start + a, octets[a:b])
     wire.table.finish()
@@ -269,8 +277,7 @@ def test_the_hot_loop_takes_what_a_close_look_takes(seed: int, size: int) -> Non
 
 
 def test_a_hole_is_lost_once_it_is_acknowledged_for_long_enough() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one")
     wire.send(False, 1014, b"three")
     for _ in range(33):
@@ -285,8 +292,7 @@ def test_a_hole_is_lost_once_it_is_acknowledged_for_long_enough() -> None:
 
 
 def test_an_acknowledgment_that_overtakes_is_no_loss() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(True, 5001, b"reply", ack=1008)
     wire.send(False, 1001, b"request", ack=5001)
     wire.table.finish()
@@ -294,8 +300,7 @@ def test_an_acknowledgment_that_overtakes_is_no_loss() -> None:
 
 
 def test_a_hole_at_the_end_is_lost_when_the_capture_ends() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one")
     wire.send(True, 5001, ack=1010)
     wire.table.finish()
@@ -304,8 +309,7 @@ def test_a_hole_at_the_end_is_lost_when_the_capture_ends() -> None:
 
 
 def test_what_the_snaplen_cut_is_a_gap_at_once() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"abc", missing=7)
     wire.send(False, 1011, b"next")
     assert wire.only.client.data == b"abc" + b"?" * 7 + b"next"
@@ -313,8 +317,7 @@ def test_what_the_snaplen_cut_is_a_gap_at_once() -> None:
 
 
 def test_the_first_copy_wins_and_a_different_one_is_told() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"genuine")
     wire.send(False, 1001, b"genuine")
     assert wire.only.client.conflicts == 0
@@ -328,8 +331,7 @@ def test_the_first_copy_wins_and_a_different_one_is_told() -> None:
 
 
 def test_keep_alive_probes_carry_garbage() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"data")
     wire.send(False, 1004, b"\0")
     assert (wire.only.client.data, wire.only.client.conflicts) == (b"data", 0)
@@ -346,8 +348,7 @@ def test_data_on_syn_and_fin() -> None:
 
 @pytest.mark.parametrize("octets", [b"", b"last"])
 def test_a_fin_ends_its_side_once_all_octets_before_it_have_come(octets: bytes) -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(True, 5001, flags=FIN | ACK, ack=1001)
     wire.send(False, 1006, octets, flags=FIN | ACK, ack=5002)  # behind a hole
     assert not any(dissection.end for dissection in wire.dissections)
@@ -357,8 +358,7 @@ def test_a_fin_ends_its_side_once_all_octets_before_it_have_come(octets: bytes) 
 
 
 def test_a_fin_may_come_again_and_alone_ends_nothing() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"all", flags=FIN | ACK, ack=5001)
     for _ in range(2):
         wire.send(False, 1004, flags=FIN | ACK, ack=5001)
@@ -371,8 +371,7 @@ def test_a_fin_may_come_again_and_alone_ends_nothing() -> None:
 
 @pytest.mark.parametrize("in_order", [True, False])
 def test_the_side_whose_fin_the_other_acknowledges_closed_first(in_order: bool) -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"octets", ack=5001)
     fins = [(False, 1007, 5001), (True, 5001, 1008)]
     for back, seq, ack in fins if in_order else fins[::-1]:
@@ -382,8 +381,7 @@ def test_the_side_whose_fin_the_other_acknowledges_closed_first(in_order: bool) 
 
 
 def test_of_two_that_close_at_once_neither_is_the_first() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"octets", flags=FIN | ACK, ack=5001)
     wire.send(True, 5001, flags=FIN | ACK, ack=1007)
     assert (wire.only.end, wire.only.closed_by) == ("fin", None)
@@ -394,8 +392,7 @@ def test_of_two_that_close_at_once_neither_is_the_first() -> None:
     [(5001, "client"), (5002, None)],  # that may be a FIN which the capture lacks
 )
 def test_who_resets_closes_unless_octets_of_the_other_side_are_missing(ack: int, closed_by: str | None) -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"last", ack=5001)
     wire.send(False, 1005, flags=RST | ACK, ack=ack)
     wire.table.finish()
@@ -403,16 +400,14 @@ def test_who_resets_closes_unless_octets_of_the_other_side_are_missing(ack: int,
 
 
 def test_a_reset_after_the_other_sides_fin_closes_nothing() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(True, 5001, b"octets", flags=FIN | ACK, ack=1001)
     wire.send(False, 1001, flags=RST | ACK, ack=5008)
     assert (wire.only.end, wire.only.closed_by) == ("rst", "server")
 
 
 def test_fins_end_a_flow_that_nobody_wants() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"first", ack=5001)
     wire.only.rejected = True
     wire.send(False, 1006, b"last", flags=FIN | ACK, ack=5001)
@@ -456,8 +451,7 @@ def test_the_same_addresses_used_again() -> None:
 
 
 def test_a_new_connection_without_syn_after_the_end_of_the_old() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old", flags=FIN | ACK)
     wire.send(True, 5001, flags=FIN | ACK, ack=1005)
     wire.send(False, 1001, b"old", flags=FIN | ACK)
@@ -488,8 +482,7 @@ def test_a_side_that_is_not_captured_is_told() -> None:
 
 
 def test_rejected_connections_keep_nothing() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"a")
     wire.only.rejected = True
     wire.send(False, 1002, b"b")
@@ -563,8 +556,7 @@ def test_a_segment_behind_many_costs_no_more_than_another(places: list[int]) -> 
 
 
 def test_what_waits_is_told_in_order_of_packets() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1011, b"early")
     wire.send(False, 1011, b"EARLY")
     wire.send(False, 1030, b"later")
@@ -576,8 +568,7 @@ def test_what_waits_is_told_in_order_of_packets() -> None:
 
 @pytest.mark.parametrize(("size", "kept"), [(1000, 16), (30_000, 6)])
 def test_retransmissions_are_compared_with_some_segments(size: int, kept: int) -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     for number in range(40):
         wire.send(False, 1001 + number * size, bytes(size))
         (flow,) = wire.table.register.flows.values()
@@ -647,8 +638,7 @@ def test_a_pause_ends_a_connection_wherever_batches_end(batch: int, monkeypatch:
 
 
 def test_a_stray_syn_ends_nothing() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one")
     wire.send(False, 1 << 30, flags=SYN)
     wire.send(True, 5001, ack=1004)  # what a live peer answers: a challenge (RFC 5961, section 4)
@@ -661,8 +651,7 @@ def test_a_stray_syn_ends_nothing() -> None:
 
 @pytest.mark.parametrize("captured", ["all", "no SYN", "no SYN-ACK", "client", "server", "early data"])
 def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old")
     wire.send(True, 5001, b"old", ack=1004)
     client, server = 1 << 30, 1 << 31
@@ -688,8 +677,7 @@ def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None
 
 @pytest.mark.parametrize("ahead", [1000, 1 << 20, 1 << 26])
 def test_segments_before_their_syn_are_no_hole_of_the_connection_before(ahead: int) -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old")
     wire.send(True, 5001, b"old", ack=1004)
     client, server = 1004 + ahead, 5004 + ahead
@@ -725,8 +713,7 @@ def test_the_next_connection_begins_in_any_order(client_ahead: int, server_ahead
         (True, server + 4, b"ER", ACK, client + 4),
     ]
     for order in permutations(opening):
-        wire = Wire()
-        wire.connect(20_000 - 1004, 30_000 - 1004)
+        wire = connected(20_000 - 1004, 30_000 - 1004)
         wire.send(False, 20_000 - 1003, b"o" * 1003, ack=30_000 - 1003)
         wire.send(True, 30_000 - 1003, b"O" * 1003, ack=20_000)
         wire.pause(0.2)
@@ -756,8 +743,7 @@ def test_a_syn_after_a_long_pause_is_not_of_what_came_before(packets: int, secon
 
 def test_a_reset_counts_though_the_next_connection_speaks_before_its_syn() -> None:
     """Where much comes late, a connection stays open after its RST."""
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     for at in range(20):
         wire.send(True, 5001 + at, b"O", ack=1002 + at)
         wire.send(False, 1001 + at, b"o", ack=5001 + at)
@@ -769,9 +755,7 @@ def test_a_reset_counts_though_the_next_connection_speaks_before_its_syn() -> No
     wire.send(False, client + 1, b"new", ack=server + 1)
     wire.send(True, server, flags=SYN | ACK, ack=client + 1)
     wire.send(False, client, flags=SYN)
-    wire.table.finish()
-    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
-    assert said == [(b"o" * 20, b"O" * 20 + b"!", "rst"), (b"new", b"NEW", "open")]
+    assert said(wire) == [(b"o" * 20, b"O" * 20 + b"!", "rst"), (b"new", b"NEW", "open")]
 
 
 def test_connections_whose_packets_were_gathered_together_are_two() -> None:
@@ -785,14 +769,11 @@ def test_connections_whose_packets_were_gathered_together_are_two() -> None:
     wire.send(False, 1 << 30, ack=1 << 29)
     wire.send(False, 1 << 30, b"new", ack=1 << 29)
     wire.send(True, 1 << 29, b"NEW", ack=(1 << 30) + 3)
-    wire.table.finish()
-    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
-    assert said == [(b"old", b"OLD", "fin"), (b"new", b"NEW", "open")]
+    assert said(wire) == [(b"old", b"OLD", "fin"), (b"new", b"NEW", "open")]
 
 
 def test_what_waits_behind_a_fin_is_of_the_next_connection() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old", ack=5001)
     wire.send(True, 5001, b"OLD", ack=1004)
     wire.send(False, 1004, flags=FIN | ACK, ack=5004)
@@ -801,15 +782,12 @@ def test_what_waits_behind_a_fin_is_of_the_next_connection() -> None:
     wire.send(False, 3_000_000, flags=SYN)
     wire.send(True, 3_005_000, flags=SYN | ACK, ack=3_000_001)
     wire.send(True, 3_005_001, b"NEW", ack=3_000_004)
-    wire.table.finish()
-    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
-    assert said == [(b"old", b"OLD", "fin"), (b"new", b"NEW", "open")]
+    assert said(wire) == [(b"old", b"OLD", "fin"), (b"new", b"NEW", "open")]
 
 
 def test_what_is_behind_a_reset_is_not_missing_before_it() -> None:
     """An acknowledgment of the next connection came before the RST that ended this one."""
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old", ack=5001)
     wire.send(True, 5001, b"OLD", ack=1004)
     wire.send(False, 200_001, ack=300_001)
@@ -817,15 +795,12 @@ def test_what_is_behind_a_reset_is_not_missing_before_it() -> None:
     wire.send(False, 200_000, flags=SYN)
     wire.send(True, 300_000, flags=SYN | ACK, ack=200_001)
     wire.send(False, 200_001, b"new", ack=300_001)
-    wire.table.finish()
-    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
-    assert said == [(b"old", b"OLD", "rst"), (b"new", b"", "open")]
+    assert said(wire) == [(b"old", b"OLD", "rst"), (b"new", b"", "open")]
 
 
 def test_late_packets_belong_to_the_connection_whose_octets_they_acknowledge() -> None:
     """The server's numbers of the next connection begin shortly before those of the old one."""
-    wire = Wire()
-    wire.connect(1000, 50_000)
+    wire = connected(1000, 50_000)
     wire.send(False, 1001, b"old", ack=50_001)
     wire.send(True, 50_001, b"OLD", ack=1004)
     client, server = 1 << 26, 40_000
@@ -834,14 +809,11 @@ def test_late_packets_belong_to_the_connection_whose_octets_they_acknowledge() -
     wire.send(True, 50_004, flags=FIN | ACK, ack=1004)
     wire.send(False, 1004, flags=FIN | ACK, ack=50_005)
     wire.send(False, client + 1, b"new", ack=server + 1)
-    wire.table.finish()
-    said = [(one.client.data, one.server.data, one.end) for one in wire.dissections]
-    assert said == [(b"old", b"OLD", "fin"), (b"new", b"", "open")]
+    assert said(wire) == [(b"old", b"OLD", "fin"), (b"new", b"", "open")]
 
 
 def test_an_acknowledgment_before_its_syn_moves_nothing_of_the_connection_before() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old", flags=FIN | ACK, ack=5001)
     wire.send(True, 5001, flags=FIN | ACK, ack=1005)
     client, server = 1 << 26, 1 << 27
@@ -858,8 +830,7 @@ def test_an_acknowledgment_before_its_syn_moves_nothing_of_the_connection_before
 @pytest.mark.parametrize("ahead", [1 << 20, 1 << 26])
 @pytest.mark.parametrize("early", [False, True])
 def test_segments_before_their_syn_are_not_late_ones_of_a_connection_that_is_over(ahead: int, early: bool) -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old", flags=FIN | ACK, ack=5001)
     client, server = 1001 + ahead, 5001 + ahead
     if early and ahead > 1 << 24:
@@ -887,8 +858,7 @@ def test_late_segments_find_a_connection_that_had_not_begun() -> None:
 
 
 def test_one_that_another_followed_is_open_however_that_ends() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"old")
     wire.connect(90_000, 90_000)
     wire.send(False, 90_001, b"new", flags=RST | ACK, ack=90_001)
@@ -941,8 +911,7 @@ def test_flows_that_are_over_leave_nothing() -> None:
 
 def test_syns_of_another_connection_count_though_what_continues_them_is_late() -> None:
     """The client's port is the lower one, so that the SYNs alone tell who began."""
-    wire = Wire()
-    wire.connect(port=4000)
+    wire = connected(port=4000)
     wire.send(False, 1001, b"old", ack=5001, port=4000)
     wire.pause(90)
     client, server = 2_918_005_522, 2_641_475_102
@@ -961,8 +930,7 @@ def test_syns_of_another_connection_count_though_what_continues_them_is_late() -
 
 def test_what_comes_late_of_the_connection_before_is_not_of_the_next() -> None:
     """Neither has a SYN in the capture that tells where the next one begins: two segments that agree do."""
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one", ack=5001)
     client, server = 2_918_005_522, 2_641_475_102
     wire.send(False, client, b"hey", ack=server)

@@ -3,7 +3,7 @@
 from random import Random
 
 from dissectors.events import Connection, Message
-from tests.net.test_flows import SECOND, Wire
+from tests.net.test_flows import SECOND, Wire, connected
 from tests.world.conversation import CLIENT, SERVER, pushes
 from tests.world.events import complaints, sniff
 from tests.world.network import SentSegment, packets, segments
@@ -11,8 +11,7 @@ from zmtpsniff.net.segment import ACK, FIN, RST, SYN
 
 
 def test_reset_ends_a_connection_unless_it_is_forged() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"data")
     wire.send(True, 5001 + 2**31 - 5, flags=RST)
     assert wire.only.end == ""
@@ -21,8 +20,7 @@ def test_reset_ends_a_connection_unless_it_is_forged() -> None:
 
 
 def test_segments_in_flight_at_a_reset_begin_nothing() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"data")
     wire.send(True, 5001, flags=RST)
     for number in range(5):
@@ -34,16 +32,14 @@ def test_segments_in_flight_at_a_reset_begin_nothing() -> None:
 
 
 def test_octets_in_a_reset_are_a_text() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(True, 5001, b"data")
     wire.send(True, 5005, b"\0\5Go away", flags=RST | ACK, ack=1001)
     assert (wire.only.server.data, wire.only.server.gaps, wire.only.end) == (b"data", [], "rst")
 
 
 def test_a_reset_before_its_last_octets() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one")
     wire.send(False, 1007, flags=RST)
     assert wire.only.end == ""
@@ -65,8 +61,7 @@ def test_a_reset_right_after_the_syn_that_was_sent_later() -> None:
 
 
 def test_octets_before_a_reset_that_never_come_are_lost() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one")
     wire.send(False, 1007, flags=RST)
     wire.table.finish()
@@ -74,8 +69,7 @@ def test_octets_before_a_reset_that_never_come_are_lost() -> None:
 
 
 def test_a_reset_after_a_fin() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one")
     wire.send(False, 1004, flags=FIN | ACK)
     wire.send(True, 5001, b"late", ack=1005)
@@ -84,8 +78,7 @@ def test_a_reset_after_a_fin() -> None:
 
 
 def test_a_reset_of_which_the_fin_is_not_in_the_capture() -> None:
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one")
     wire.send(False, 1005, flags=RST)
     wire.table.finish()
@@ -95,8 +88,7 @@ def test_a_reset_of_which_the_fin_is_not_in_the_capture() -> None:
 def test_what_follows_a_reset_that_does_not_count() -> None:
     """Its sender sends more octets, acknowledges some that came later, says its FIN elsewhere, or much later speaks."""
     for kind in ("octets", "acknowledgment", "FIN", "much later"):
-        wire = Wire()
-        wire.connect()
+        wire = connected()
         wire.send(False, 1001, b"one")
         wire.send(True, 5500 if kind != "octets" else 4900, flags=RST)
         wire.send(False, 1004, b"two", ack=5001)
@@ -118,8 +110,7 @@ def test_what_follows_a_reset_that_does_not_count() -> None:
 
 def test_a_connection_ends_with_a_reset_that_nothing_speaks_against() -> None:
     """Where the capture has more of its sender than the other side had when it sent what the RST answers."""
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"onetwo")
     wire.send(False, 1004, flags=RST)
     wire.pause(6)
@@ -143,8 +134,7 @@ def test_a_lost_fin_is_no_lost_octet() -> None:
 def test_octets_that_arrived_before_a_reset_and_are_captured_late() -> None:
     """Where much is late, what the other side sent may be late, too, though nothing acknowledges it any more."""
     for late in (0, 12):
-        wire = Wire()
-        wire.connect()
+        wire = connected()
         wire.send(True, 5001, b"x", ack=1001)
         for number in range(late):
             wire.send(True, 5002 + number, b"x", ack=1002 + number)
@@ -159,8 +149,7 @@ def test_octets_that_arrived_before_a_reset_and_are_captured_late() -> None:
 
 def test_what_waits_behind_a_hole_is_not_forgotten_for_a_forged_reset() -> None:
     """The connection goes on after a RST that did not count, so a hole later on is one like any other."""
-    wire = Wire()
-    wire.connect()
+    wire = connected()
     wire.send(False, 1001, b"one", ack=5001)
     wire.send(True, 5500, flags=RST)
     wire.send(True, 5001, b"two", ack=1004)
