@@ -35,8 +35,8 @@ def test_each_message_of_a_request_leads_to_all_of_them() -> None:
 
 def test_a_request_that_went_no_further_says_where() -> None:
     index = indexed("brokers/two_brokers.pcap.gz")
-    ways = [trace(index, row).way for row in range(len(index)) if index.is_message(row)]
-    ended = {(way.ended.at, way.ended.why) for way in ways if way is not None and way.ended is not None}
+    ways = (trace(index, row).way for row in range(len(index)) if index.is_message(row))
+    ended = ((way.ended.at, way.ended.why) for way in ways if way is not None and way.ended is not None)
     assert ("10.9.0.37:6206", "not-forwarded") in ended
 
 

@@ -229,10 +229,6 @@ def joined(packets: Packets) -> Packets:
     return out
 
 
-def twice(packets: Packets) -> Packets:
-    return [packet.copy() for packet in packets for _ in range(2)]
-
-
 def swapped(packets: Packets) -> Packets:
     """In small segments, every other pair of one side out of order."""
     out = split(packets)
@@ -243,31 +239,22 @@ def swapped(packets: Packets) -> Packets:
     return out
 
 
-def on_port(port: int) -> Callable[[Packets], Packets]:
+def on_port_443(packets: Packets) -> Packets:
     """As if the server had another port, for which tshark has a protocol of its own."""
-
-    def change(packets: Packets) -> Packets:
-        server = packets[0][TCP].dport
-        for packet in packets:
-            for field in ("sport", "dport"):
-                if getattr(packet[TCP], field) == server:
-                    setattr(packet[TCP], field, port)
-            del packet[TCP].chksum
-        return packets
-
-    change.__name__ = f"on_port_{port}"
-    return change
+    server = packets[0][TCP].dport
+    for packet in packets:
+        for field in ("sport", "dport"):
+            if getattr(packet[TCP], field) == server:
+                setattr(packet[TCP], field, 443)
+        del packet[TCP].chksum
+    return packets
 
 
 @pytest.mark.parametrize(
     ("name", "change"),
     crossed(
         RECORDED,
-        [swapped, on_port(443)]
-        + [
-            pytest.param(change, marks=pytest.mark.slow)
-            for change in (split, joined, twice, *map(on_port, (5671, 8080, 27017)))
-        ],
+        [swapped, on_port_443, pytest.param(joined, marks=pytest.mark.slow)],
     ),
 )
 def test_order_and_sizes_of_segments_change_nothing(

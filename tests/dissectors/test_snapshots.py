@@ -79,7 +79,7 @@ def test_all_stages_are_saved() -> None:
 
 @pytest.mark.parametrize("kind", [0, 1, 2])
 def test_every_octet_of_the_beginning_of_a_stream(kind: int) -> None:
-    for talk in talks()[kind][::5]:
+    for talk in talks()[kind][::10]:
         octets = [(side, data[at : at + 1]) for side, data in talk[:8] for at in range(min(len(data), 300))]
         anew([(side, "feed", (octet, 1, 1)) for side, octet in octets])
 

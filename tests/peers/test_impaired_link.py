@@ -235,16 +235,13 @@ def test_what_a_reset_leaves_lost_was_not_lost_by_the_capture(resets: Sequence[i
 # ---------------------------------------------------------------------- several captures
 
 
-def check_same_as_one(records: list[Record], recording: Recording, folder: Path) -> None:
-    check_all(records, recording)
-    assert comparable(records) == as_sent(recording, folder)
-
-
-def as_sent(recording: Recording, folder: Path) -> dict[str, list[Record]]:
+@pytest.fixture(scope="module")
+def as_sent(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Record]]:
     """What each end sent, by the capture at that end: what the network lost for good is nowhere else.
 
     A publisher may send again and again what a subscriber that has gone will never acknowledge.
     """
+    folder = tmp_path_factory.mktemp("as_sent")
     said, by_server = (comparable(read(folder, recording.captured[point])) for point in ("left", "right"))
     for address, records in by_server.items():
         if address.startswith(f"{recording.server}:"):
@@ -259,24 +256,22 @@ def as_sent(recording: Recording, folder: Path) -> dict[str, list[Record]]:
 
 @pytest.mark.parametrize("points", [("left", "right"), ("right", "left"), POINTS], ids=" ".join)
 def test_captures_of_the_same_connections_show_each_message_once(
-    points: Sequence[str], recording: Recording, tmp_path: Path
+    points: Sequence[str], recording: Recording, as_sent: dict[str, list[Record]], tmp_path: Path
 ) -> None:
     records = read(tmp_path, *(recording.captured[point] for point in points))
-    check_same_as_one(records, recording, tmp_path)
+    check_all(records, recording)
+    assert comparable(records) == as_sent
 
 
 @pytest.mark.parametrize("seconds", SHIFTS)
-def test_captures_whose_clocks_differ(seconds: float, recording: Recording, tmp_path: Path) -> None:
-    left, right = recording.captured["left"], recording.captured["right"]
-    check_same_as_one(read(tmp_path, left, later(right, seconds)), recording, tmp_path)
-
-
-@pytest.mark.parametrize("seconds", SHIFTS)
-def test_captures_of_what_each_end_sent_whose_clocks_differ(
-    seconds: float, recording: Recording, tmp_path: Path
+@pytest.mark.parametrize("is_all", [True, False], ids=["all", "what each end sent"])
+def test_captures_whose_clocks_differ(
+    seconds: float, is_all: bool, recording: Recording, as_sent: dict[str, list[Record]], tmp_path: Path
 ) -> None:
-    left, right = own_packets(recording)
-    check_same_as_one(read(tmp_path, left, later(right, seconds)), recording, tmp_path)
+    left, right = (recording.captured["left"], recording.captured["right"]) if is_all else own_packets(recording)
+    records = read(tmp_path, left, later(right, seconds))
+    check_all(records, recording)
+    assert comparable(records) == as_sent
 
 
 def own_packets(recording: Recording) -> tuple[list[Packet], list[Packet]]:
@@ -347,20 +342,13 @@ def test_a_capture_that_lost_packets_accuses_nobody(share: float, recording: Rec
 
 
 @pytest.mark.parametrize("share", SHARES)
-def test_captures_lend_each_other_what_they_lost(share: float, recording: Recording, tmp_path: Path) -> None:
-    check_lossy_pair(recording.captured["left"], recording.captured["right"], share, recording, tmp_path)
-
-
-@pytest.mark.parametrize("share", SHARES)
-def test_captures_of_what_each_end_sent_with_losses(share: float, recording: Recording, tmp_path: Path) -> None:
-    check_lossy_pair(*own_packets(recording), share, recording, tmp_path)
-
-
-def check_lossy_pair(
-    left: Sequence[Packet], right: Sequence[Packet], share: float, recording: Recording, folder: Path
+@pytest.mark.parametrize("is_all", [True, False], ids=["all", "what each end sent"])
+def test_captures_lend_each_other_what_they_lost(
+    share: float, is_all: bool, recording: Recording, tmp_path: Path
 ) -> None:
-    """Two captures read together, each of which lost this share of its packets; the clock of one is slow."""
+    """Each of them lost this share of its packets; the clock of one is slow."""
     random = Random(f"{share}")
-    captures = [Capture(passed, thinned(passed, share, random)) for passed in (left, right)]
-    records = read(folder, captures[LEFT].kept, later(captures[RIGHT].kept, -0.01))
+    both = (recording.captured["left"], recording.captured["right"]) if is_all else own_packets(recording)
+    captures = [Capture(passed, thinned(passed, share, random)) for passed in both]
+    records = read(tmp_path, captures[LEFT].kept, later(captures[RIGHT].kept, -0.01))
     check_lossy(records, recording, captures)

@@ -339,7 +339,7 @@ def test_announced_lengths_hold_no_memory(head: bytes) -> None:
     assert peak < 2_000_000
 
 
-@pytest.mark.parametrize("unit", [b"\0", b"\1", b"\4", b"\1\0", b"\0\5", b"\7\x7e", b"\1\0\0\0", b"\xff", b"\2\0"])
+@pytest.mark.parametrize("unit", [b"\0", b"\4", b"\1\0", b"\0\5", b"\7\x7e", b"\xff"])
 def test_searching_holds_no_memory(unit: bytes) -> None:
     """A stream of which nothing is known and that looks like frames at every octet."""
     stream = unit * (100_000 // len(unit))
