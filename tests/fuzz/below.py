@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from tests.world.listener import Listener
 from tests.world.tap import Packets
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_stream
@@ -140,43 +141,6 @@ def fragments(data: bytes) -> None:
     assert (held.count, held.octets) == (fresh.count, fresh.octets)
 
 
-class _Ear:
-    """Hears one direction, and holds what it is told against what was sent."""
-
-    def __init__(self) -> None:
-        self.octets = 0
-
-    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
-        assert data
-        for octet in data:  # each octet says at which place of the stream it is
-            assert octet == self.octets % 251
-            self.octets += 1
-
-    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
-        assert length > 0
-        self.octets += length
-
-    def absent(self, time_ns: int, packet: int) -> None:
-        """Nothing of this direction is captured."""
-
-    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
-        raise AssertionError("no segment was sent with other octets")
-
-
-class _Talk:
-    """A dissection that only listens."""
-
-    def __init__(self) -> None:
-        self.client, self.server = _Ear(), _Ear()
-        self.rejected = False
-
-    def finish(self, end: str, start_ns: int, end_ns: int, closed_by: str | None) -> None:
-        """Nothing is left to do."""
-
-    def release(self) -> None:
-        """Nothing refers back to it."""
-
-
 def flows(data: bytes) -> None:
     """Segments of two connections in any order: octets come once, in order, and holes are as long as they are.
 
@@ -184,10 +148,10 @@ def flows(data: bytes) -> None:
     """
     keys = [b"\x0a\0\0\1\x0a\0\0\2" + ports for ports in (b"\x9c\x40\x15\xb3", b"\x9c\x41\x15\xb3")]
     keys += [key[4:8] + key[:4] + key[10:12] + key[8:10] for key in keys]
-    talks: list[_Talk] = []
+    talks: list[Listener] = []
 
-    def connect(*_: Any) -> _Talk:
-        talks.append(_Talk())
+    def connect(*_: Any) -> Listener:
+        talks.append(Listener())
         return talks[-1]
 
     limits = FlowLimits(3000, 5000, 10, 100.0, 50.0, 1.0)
@@ -218,6 +182,13 @@ def flows(data: bytes) -> None:
                 assert sum(len(one.payload) + 256 for one in held) == direction.waiting_octets
     table.finish()
     assert table.holdings.waiting_octets == 0
+    for ear in (ear for talk in talks for ear in (talk.client, talk.server)):
+        place = 0
+        for heard in ear.heard:
+            assert not isinstance(heard, str)
+            end = place + (heard if isinstance(heard, int) else len(heard))
+            assert isinstance(heard, int) or heard == bytes(at % 251 for at in range(place, end))
+            place = end
 
 
 def _first(which: int) -> int:

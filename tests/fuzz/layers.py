@@ -9,6 +9,7 @@ from dissectors.zmtp import websocket_frames as ws
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from tests.world.events import CLIENT, SERVER
+from tests.world.listener import Listener
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.tls import StreamDissection, Tls, TlsHalf
@@ -38,64 +39,26 @@ class _Step(NamedTuple):
     words: list[list[str]] | None  # what tshark says of it
 
 
-class _Listener:
-    """Takes what comes out of one direction."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-        self.octets = 0
-
-    def feed(self, data: bytes, time_ns: int, packet: int, begin: int, seen: int) -> None:
-        assert data
-        self.pieces.append(data)
-        self.octets += len(data)
-
-    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
-        assert length > 0
-        self.octets += length
-
-    def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
-        assert code == "tls-gap"
-
-    def absent(self, time_ns: int, packet: int) -> None:
-        """Nothing of this direction is captured."""
-
-    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None:
-        raise AssertionError("nothing came again")
-
-
-class _Listeners:
-    """A dissection that only listens."""
-
-    rejected = False
-
-    def __init__(self) -> None:
-        self.client, self.server = _Listener(), _Listener()
-
-    def finish(self, end: str, start_ns: int, end_ns: int, closed_by: str | None) -> None:
-        """Nothing is left to do."""
-
-    def release(self) -> None:
-        """Nothing refers back to it."""
-
-
 def tls(data: bytes) -> None:
     """Records in any order, decrypted or not, with holes; the first octet says whether there are keys, and which TLS.
 
     A turn's mark has the side in its lowest bit and a kind of turn above it.
     """
     choice = data[0] if data else 0
-    listeners = _Listeners()
+    listeners = Listener()
     steps = _steps(data[1:], bool(choice & 2), numbered=True)
     halves = _run(steps, choice, listeners)
     for side, (half, listener) in enumerate(zip(halves, (listeners.client, listeners.server), strict=True)):
         mine = [step for step in steps if step.side == side]
+        pieces = [heard for heard in listener.heard if isinstance(heard, bytes)]
+        assert {heard for heard in listener.heard if isinstance(heard, str)} <= {"tls-gap"}
         if half.passes:
-            assert b"".join(listener.pieces) == b"".join(step.octets for step in mine if not step.missing)
-            assert listener.octets == sum(len(step.octets) for step in mine)
+            assert b"".join(pieces) == b"".join(step.octets for step in mine if not step.missing)
+            missing = sum(heard for heard in listener.heard if isinstance(heard, int))
+            assert missing + sum(map(len, pieces)) == sum(len(step.octets) for step in mine)
             continue
         # Nothing but what was decrypted of this side, each once, in the order of its records.
-        numbers = [piece[:_NUMBER] for piece in listener.pieces]
+        numbers = [piece[:_NUMBER] for piece in pieces]
         assert numbers == sorted(set(numbers))
         assert all(int.from_bytes(number, "big") & 1 == side for number in numbers)
     out: list[AnyEvent] = []

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.world.listener import Listener
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.tls import Tls
@@ -15,45 +16,16 @@ RECORDS = [b"sealed %d, longer than its tag" % number + bytes(number) for number
 PLAINTEXTS = [b"plain %d" % number for number in range(8)]
 
 
-class Side:
-    def __init__(self) -> None:
-        self.seen: list[bytes | str] = []
-
-    def feed(self, data: bytes, time_ns: int, packet: int, begin: int = 0, seen: int = 0) -> None:
-        self.seen.append(data)
-
-    def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
-        self.seen.append(f"gap of {length}")
-
-    def lose(self, code: str, detail: str, time_ns: int, packet: int) -> None:
-        self.seen.append(code)
-
-    def absent(self, time_ns: int, packet: int) -> None: ...
-
-    def conflict(self, offset: int, length: int, time_ns: int, packet: int) -> None: ...
-
-
-class Both:
-    rejected = False
-
-    def __init__(self) -> None:
-        self.client, self.server = Side(), Side()
-
-    def finish(self, *_: object) -> None: ...
-
-    def release(self) -> None: ...
-
-
 def record(sealed: bytes) -> bytes:
     return b"\x17\x03\x03" + len(sealed).to_bytes(2, "big") + sealed
 
 
-def run(pieces: list[bytes | int], known: list[int]) -> tuple[list[bytes | str], Tls]:
+def run(pieces: list[bytes | int], known: list[int]) -> tuple[list[bytes | int | str], Tls]:
     """What comes of pieces of the client's stream, or holes of so many octets; ``known`` records are decrypted."""
     decrypted = Plaintexts()
     for number in known:
         decrypted.put(b"", ["23"], [], [], [RECORDS[number].hex()], [PLAINTEXTS[number].hex()])
-    tls, both = Tls(decrypted), Both()
+    tls, both = Tls(decrypted), Listener()
     connection = tls.connect(both, Address("10.0.0.1:40000", 40000), Address("10.0.0.2:5555", 5555))
     connection.server.feed(HELLO, 1, 1)
     for number, piece in enumerate(pieces, 2):
@@ -63,7 +35,7 @@ def run(pieces: list[bytes | int], known: list[int]) -> tuple[list[bytes | str],
             connection.client.feed(piece, number, number)
     connection.finish("fin", 0, 0)
     connection.release()
-    return both.client.seen, tls
+    return both.client.heard, tls
 
 
 def cut(stream: bytes, places: list[int]) -> list[bytes]:
@@ -75,7 +47,7 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
 def test_any_pieces_and_any_records_known(places: list[int], known: set[int]) -> None:
     stream = HELLO + b"".join(map(record, RECORDS))
     seen, tls = run([*cut(stream, places)], sorted(known))
-    expected: list[bytes | str] = []
+    expected: list[bytes | int | str] = []
     for number in range(8):
         what: bytes | str = PLAINTEXTS[number] if number in known else "tls-gap"
         if what != "tls-gap" or expected[-1:] != ["tls-gap"]:
@@ -117,20 +89,20 @@ def test_behind_a_record_that_lacks_octets_the_next_one_is_read() -> None:
     ],
 )  # fmt: skip
 def test_what_begins_no_record_passes_as_it_is(head: bytes) -> None:
-    both = Both()
+    both = Listener()
     connection = Tls(Plaintexts()).connect(both, Address("[::1]:1", 1), Address("[::1]:2", 2))
     connection.client.feed(head, 1, 1)
-    assert both.client.seen == [head]
+    assert both.client.heard == [head]
 
 
 @pytest.mark.parametrize(
     "head", [b"\x14\3\0\0\1", b"\x18\3\4\x48\0", b"\x16\3\1\0\4", b"\x16", b"\x16\3", b"\x16\3\4", b"\x16\3\4\xff"]
 )
 def test_what_begins_a_record_is_no_plaintext(head: bytes) -> None:
-    both = Both()
+    both = Listener()
     connection = Tls(Plaintexts()).connect(both, Address("[::1]:1", 1), Address("[::1]:2", 2))
     connection.client.feed(head, 1, 1)
-    assert both.client.seen == []
+    assert both.client.heard == []
 
 
 def test_what_is_not_taken_gives_way() -> None:
@@ -143,10 +115,10 @@ def test_what_is_not_taken_gives_way() -> None:
 
 
 def test_octets_that_are_not_tls_pass() -> None:
-    both = Both()
+    both = Listener()
     connection = Tls(Plaintexts()).connect(both, Address("[::1]:1", 1), Address("[::1]:2", 2))
     connection.client.feed(b"\xff\0\0", 1, 1)
     connection.client.gap(5, False, 2, 2)
     connection.server.feed(b"\x16", 3, 3)
-    assert both.client.seen == [b"\xff\0\0", "gap of 5"]
-    assert both.server.seen == [b"\x16"]
+    assert both.client.heard == [b"\xff\0\0", 5]
+    assert both.server.heard == [b"\x16"]

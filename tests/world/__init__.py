@@ -7,6 +7,7 @@
 :mod:`.lookalikes`    those that begin as ZMTP does, or frame as it does
 :mod:`.recordings`    conversations taken out of recorded captures
 :mod:`.network`       segments and packets of TCP that carry a conversation
+:mod:`.listener`      a dissection that only hears a flow
 :mod:`.tap`           captures of packets, and sources of them
 :mod:`.events`        the events of octets and of packets, and their rules
 ===================== =======================================================
