@@ -395,6 +395,11 @@ class Connection(Event, tag="connection"):
     subscriptions: Annotated[list[Octets], meaning("The topics still subscribed to at its end.")] = []
     closed_by: Annotated[Side | None, meaning("Which side closed it first, if the capture shows that.")] = None
 
+    @property
+    def closer(self) -> Peer | None:
+        """The side that closed it first; None if nobody knows."""
+        return None if self.closed_by is None else self.client if self.closed_by == "client" else self.server
+
 
 class Share(msgspec.Struct, gc=False):
     """The share of a pusher's messages that one worker got."""

@@ -67,6 +67,7 @@ ALLOWED = {
         "zmtpsniff.analysis.ledger",
         "zmtpsniff.analysis.statistics.records",
         "zmtpsniff.analysis.statistics.sketch",
+        "zmtpsniff.analysis.statistics.timeline",
         "zmtpsniff.analysis.ways",
         "zmtpsniff.decode_as",
         "zmtpsniff.net.witness",

@@ -99,14 +99,8 @@ def _unpacked(
 
 
 def _inflate(data: bytes, limit: int) -> bytes:
-    """Undo gzip or zlib, whose header says which; raises ValueError if something is behind it."""
-    inflater = zlib.decompressobj(wbits=32 + zlib.MAX_WBITS)
-    content = inflater.decompress(data, limit + 1)
-    if len(content) > limit:
-        raise TooLargeError
-    if not inflater.eof or inflater.unused_data:
-        raise ValueError("not compressed in one piece")
-    return content
+    """Undo gzip or zlib, whose header says which."""
+    return _whole(zlib.decompressobj(wbits=32 + zlib.MAX_WBITS), data, limit)
 
 
 def _decompress_zstd(data: bytes, limit: int) -> bytes:
@@ -114,9 +108,14 @@ def _decompress_zstd(data: bytes, limit: int) -> bytes:
 
     inflater = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 23})
     try:
-        content = inflater.decompress(data, limit + 1)
+        return _whole(inflater, data, limit)
     except zstd.ZstdError as error:
         raise ValueError(str(error)) from error
+
+
+def _whole(inflater: Any, data: bytes, limit: int) -> bytes:
+    """All that octets were before; raises ValueError if they are not compressed in one piece."""
+    content: bytes = inflater.decompress(data, limit + 1)
     if len(content) > limit:
         raise TooLargeError
     if not inflater.eof or inflater.unused_data:

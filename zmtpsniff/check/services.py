@@ -25,7 +25,7 @@ from dissectors.events import (
 )
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import WITH_TOPICS
-from zmtpsniff.analysis.statistics.lengths import length_of
+from zmtpsniff.analysis.statistics.lengths import octets_of
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.globs import literal
 from zmtpsniff.check.sight import certain_type, has_handshake
@@ -112,7 +112,7 @@ class _Flow(msgspec.Struct, eq=False):
     def measure(self, message: Message) -> None:
         """Note how long a message is, and how late."""
         if not message.incomplete:
-            self.sizes.setdefault(message.src, Sketch()).add(sum(map(length_of, message.frames)))
+            self.sizes.setdefault(message.src, Sketch()).add(octets_of(message))
         if message.latency_ns is not None:
             second = message.time_ns // SECOND_NS
             self.slowest[second] = max(message.latency_ns, self.slowest.get(second, 0))

@@ -7,12 +7,12 @@ from typing import BinaryIO
 
 import msgspec
 
-from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets, at_hand
+from dissectors.events import AnyEvent, Hidden, Message, Octets, at_hand
 from dissectors.payloads import body_start
 from zmtpsniff.analysis.bodies import decode, unpack
 from zmtpsniff.errors import Error
 from zmtpsniff.render.payload import frames_to_show
-from zmtpsniff.words.text import as_text
+from zmtpsniff.words.text import as_text, length_on_wire
 
 INDEX = "index.jsonl"
 UNPACKED_OCTETS = 64 << 20  # of a body that was compressed: more of it stays compressed
@@ -109,7 +109,7 @@ class Extractor:
             yield self._entry(message, [frame], place)
 
     def _entry(self, message: Message, frames: Sequence[Octets], place: int | None) -> IndexEntry:
-        length = sum(frame.length if isinstance(frame, (Cut, Hidden)) else len(frame) for frame in frames)
+        length = sum(map(length_on_wire, frames))
         entry = IndexEntry(
             None, length, message.packet, message.flow, message.time_ns, message.src, message.dst, place,
             incomplete=message.incomplete, hidden=any(isinstance(frame, Hidden) for frame in frames),

@@ -66,6 +66,12 @@ def length_on_wire(octets: Octets) -> int:
     return len(octets) if isinstance(octets, bytes) else octets.length
 
 
+def common_start(one: bytes, other: bytes) -> bytes:
+    """The octets with which both begin."""
+    length = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
+    return one[: min(len(one), len(other))] if length is None else one[:length]
+
+
 def escape(text: str) -> str:
     """A string on one line: control and unseen characters as ``\\n``, ``\\x1b``, ``\\u202e``, all else as it is."""
     if text.isascii() and text.isprintable():

@@ -1,6 +1,7 @@
 """Asks all inquiries what is wrong in a system of programs."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from typing import Any
 
 from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch
@@ -91,26 +92,16 @@ class Diagnosis:
         if sampled:
             self.inquiries = [one for one in self.inquiries if not isinstance(one, _COMPARING)]
         self._beginning = [one for one in self.inquiries if type(one).begin is not Inquiry.begin]
-        self._greeting = self._hearers("greeting")
-        self._command = self._hearers("command")
-        self._sealed = self._hearers("sealed")
-        self._subscription = self._hearers("subscription")
-        self._problem = self._hearers("problem")
-        self._lose = self._hearers("lose")
-        self._end = self._hearers("end")
-        self._totals = self._hearers("totals")
-        self._attempt = self._hearers("attempt")
-        self._stall = self._hearers("stall")
-        self._pause = self._hearers("pause")
+        # By the name of a method: those of the inquiries that define it.
+        self._hearers: dict[str, list[Callable[..., Any]]] = {
+            name: [getattr(one, name) for one in self.inquiries if getattr(type(one), name) is not method]
+            for name, method in vars(Inquiry).items()
+            if callable(method)
+        }
         self._dossiers = Dossiers()
         self._on_message: dict[int, Sequence[Listener]] = {}  # flow to who wants its messages
         self._now_ns = 0
         self.capture: Capture | None = None
-
-    def _hearers(self, method: str) -> list[Callable[..., None]]:
-        """The methods of those inquiries that define it."""
-        unheard = getattr(Inquiry, method)
-        return [getattr(one, method) for one in self.inquiries if getattr(type(one), method) is not unheard]
 
     def take(self, events: Sequence[AnyEvent]) -> list[AnyEvent]:
         """Look at a batch of all events that a Sniffer gives.
@@ -223,23 +214,23 @@ class Diagnosis:
     def _take_other(self, event: AnyEvent) -> None:
         if isinstance(event, Command):
             if event.name == "MESSAGE":
-                for hear in self._sealed:
+                for hear in self._hearers["sealed"]:
                     hear(event)
                 return
             if event.name in _HEARTBEATS:
                 return
             dossier = self._learn(event)
-            for hear in self._command:
+            for hear in self._hearers["command"]:
                 hear(dossier, event)
         elif isinstance(event, Subscription):
             dossier = self._dossiers.at(event)
             if len(dossier.types) < 2 and len(dossier.early) < _EARLY:
                 dossier.early.append(event)  # its meaning depends on the types
-            for hear in self._subscription if len(dossier.types) == 2 else ():
+            for hear in self._hearers["subscription"] if len(dossier.types) == 2 else ():
                 hear(dossier, event)
         elif isinstance(event, Greeting):
             dossier = self._learn(event)
-            for hear in self._greeting:
+            for hear in self._hearers["greeting"]:
                 hear(dossier, event)
         elif isinstance(event, Problem):
             self._take_problem(event)
@@ -247,11 +238,11 @@ class Diagnosis:
             self._on_message.pop(event.flow, None)
             ended = self._dossiers.end(event)
             until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
-            for hear in self._end:
+            for hear in self._hearers["end"]:
                 hear(ended, event, until_ns)
         elif isinstance(event, Capture):
             self.capture = event
-            for hear in self._totals:
+            for hear in self._hearers["totals"]:
                 hear(event)
 
     def _take_problem(self, event: Problem) -> None:
@@ -259,9 +250,9 @@ class Diagnosis:
             dossier = self._dossiers.get(event.flow)
             if dossier is not None and not dossier.blind:
                 dossier.blind = True
-                for hear in self._lose:
+                for hear in self._hearers["lose"]:
                     hear(dossier)
-        for hear in self._problem:
+        for hear in self._hearers["problem"]:
             hear(event)
 
     def _meet(self, reply: Message) -> None:
@@ -269,8 +260,8 @@ class Diagnosis:
         dossier = self._dossiers.at(reply)
         if self._dossiers.get(reply.flow) is None:
             return
-        for one in self.inquiries:
-            listener = one.meet(dossier, reply)
+        for meet in self._hearers["meet"]:
+            listener = meet(dossier, reply)
             if listener is not None:
                 self._on_message[dossier.flow] = (listener,)
                 listener([reply])
@@ -295,7 +286,7 @@ class Diagnosis:
             self._on_message[dossier.flow] = listeners
         early, dossier.early = dossier.early, []
         for event in early:
-            for hear in self._subscription:
+            for hear in self._hearers["subscription"]:
                 hear(dossier, event)
 
     # ------------------------------------------------------------------ as a witness
@@ -303,17 +294,17 @@ class Diagnosis:
     def attempt(self, attempt: Attempt) -> None:
         """A TCP connection was tried."""
         self._now_ns = max(self._now_ns, attempt.last_ns)
-        for hear in self._attempt:
+        for hear in self._hearers["attempt"]:
             hear(attempt)
 
     def stall(self, stall: Stall) -> None:
         """A receiver stopped for a while."""
-        for hear in self._stall:
+        for hear in self._hearers["stall"]:
             hear(stall)
 
     def pause(self, pause: Pause) -> None:
         """Nothing came on a connection for a while."""
-        for hear in self._pause:
+        for hear in self._hearers["pause"]:
             hear(pause)
 
     # ------------------------------------------------------------------ results

@@ -171,8 +171,8 @@ class Suspect:
         self.took_turns = exchange.in_turns >= _TURNS
         self.strict = exchange.strict
         self.is_inferred = exchange.is_inferred
-        closer = {"client": client, "server": server}.get(event.closed_by or "")
-        self.closed = closer == self.replier  # it closed the connection, and not its peer
+        # It closed the connection, and not its peer.
+        self.closed = event.closer is not None and event.closer.address == self.replier
         self.flow = event.flow
         self.until_ns = until_ns
 

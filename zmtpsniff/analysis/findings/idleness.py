@@ -129,10 +129,9 @@ def _death(pause: Pause, stall: Stall | None, event: Connection) -> str:
         return (
             f"{stall.sender} sent the same octets {plural(stall.attempts, 'time')} more, and nobody acknowledged them"
         )
-    if event.end != "rst" or event.end_ns - pause.until_ns > _AT_ONCE_NS or event.closed_by is None:
+    if event.end != "rst" or event.end_ns - pause.until_ns > _AT_ONCE_NS or event.closer is None:
         return ""
-    closer = event.client.address if event.closed_by == "client" else event.server.address
-    if closer != pause.sender:
+    if event.closer.address != pause.sender:
         return f"a RST answered what {pause.sender} sent"
     quiet_ns = pause.until_ns - pause.since_ns
     if min(quiet_ns % _ROUND_NS, -quiet_ns % _ROUND_NS) <= _ODD_NS:

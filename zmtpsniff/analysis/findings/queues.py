@@ -21,6 +21,7 @@ from itertools import accumulate
 
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.statistics.records import QueueRow
+from zmtpsniff.analysis.statistics.timeline import widened
 from zmtpsniff.analysis.ways.hops import Hop
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
@@ -93,7 +94,7 @@ class QueueCount:
         passed_in[place] = passed_in.get(place, 0) + 1
         if len(passed_in) > _INTERVALS or len(taken_in) > _INTERVALS:
             self._width_ns *= 2
-            self._in, self._out = _joined(taken_in), _joined(passed_in)
+            self._in, self._out = widened(taken_in, 1, 2), widened(passed_in, 1, 2)
         if len(self.senders) < _SENDERS:
             self.senders[next_leg.src] = None
 
@@ -166,11 +167,3 @@ class QueueCount:
             certainty="likely" if self.is_certain else "possible",
             subject=self.at,
         )
-
-
-def _joined(counts: dict[int, int]) -> dict[int, int]:
-    """The counts of intervals that are twice as long."""
-    made: dict[int, int] = {}
-    for place, count in counts.items():
-        made[place // 2] = made.get(place // 2, 0) + count
-    return made

@@ -190,10 +190,7 @@ class Requests(Inquiry):
         service.is_inferred |= exchange.is_inferred
         service.latencies.join(exchange.latencies)
         for slow in exchange.slowest:
-            if len(service.slowest) < SLOWEST:
-                heappush(service.slowest, slow)
-            else:
-                heappushpop(service.slowest, slow)
+            (heappush if len(service.slowest) < SLOWEST else heappushpop)(service.slowest, slow)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
             service.suspects.append(Suspect(exchange, event, until_ns))
 

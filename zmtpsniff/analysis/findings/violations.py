@@ -114,7 +114,7 @@ class Violations(Inquiry):
         for one, other in ((event.client, event.server), (event.server, event.client)):
             if one.socket_type is not None and one.lookalike is None:
                 self._types.at(one.address)[:] = [one.socket_type]
-            if event.closed_by is not None and one is getattr(event, event.closed_by):
+            if one is event.closer:
                 self._closed.add((one.address, other.address))
 
     def _without_delimiter(self, breach: _Breach) -> str | None:

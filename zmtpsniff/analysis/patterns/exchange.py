@@ -45,8 +45,7 @@ class Exchange:
     def leave(self, event: Connection, waiting: Iterable[Request]) -> None:
         """The connection is over, and these requests wait."""
         if self._peer is not None:
-            closer = {"client": event.client.address, "server": event.server.address}.get(event.closed_by or "")
-            by_peer = closer not in (None, self._peer[0])
+            by_peer = event.closer is not None and event.closer.address != self._peer[0]
             self._returning.go(self._peer, event.flow, waiting, by_peer=by_peer)
 
     def report_late(self, request: Request) -> None:

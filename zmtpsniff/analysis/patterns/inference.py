@@ -42,6 +42,7 @@ from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscript
 from dissectors.zmtp.sockets import REQUEST_REPLY, USUAL_PEER
 from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.ledger import Ledger
+from zmtpsniff.words.text import common_start
 
 _TURNS = 3  # requests with their replies
 _CLEARLY = 2  # times longer is clearly longer
@@ -88,7 +89,7 @@ class _Outlet(msgspec.Struct, eq=False):
         contents = hash(tuple(event.frames))
         self.bodies[contents] = contents not in self.bodies
         first = b"\0".join(map(at_hand, event.frames))[:_PREFIX]
-        self.prefix = first if self.prefix is None else _common(self.prefix, first)
+        self.prefix = first if self.prefix is None else common_start(self.prefix, first)
         self.last_ns = event.time_ns
         return contents
 
@@ -103,12 +104,6 @@ def contradicts(guesses: Guesses, event: Connection, silent: Container[str] = ("
     if any(count and kind in silent for kind, count in kinds.items()):
         return True
     return kinds.keys() == {"REQ", "REP"} and abs(kinds["REQ"] - kinds["REP"]) > _TURNS
-
-
-def _common(one: bytes, other: bytes) -> bytes:
-    """The common beginning of both."""
-    length = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
-    return one[: min(len(one), len(other))] if length is None else one[:length]
 
 
 class BoundSockets:

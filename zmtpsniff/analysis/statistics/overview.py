@@ -16,7 +16,7 @@ from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.activity import Activity
 from zmtpsniff.analysis.statistics.intervals import Intervals
-from zmtpsniff.analysis.statistics.lengths import length_of, shortened
+from zmtpsniff.analysis.statistics.lengths import octets_of, shortened
 from zmtpsniff.analysis.statistics.rows import ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.table import Table
@@ -128,9 +128,7 @@ class Overview:
     # ------------------------------------------------------------------ counting
 
     def _message(self, event: Message) -> None:
-        octets = 0
-        for frame in event.frames:
-            octets += len(frame) if type(frame) is bytes else length_of(frame)
+        octets = octets_of(event)
         flow = self._flows[event.flow]
         if flow.activity is None:
             flow.activity = Activity()

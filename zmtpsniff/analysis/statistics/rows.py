@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from dissectors.events import Connection
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities
 from zmtpsniff.analysis.statistics.sketch import Sketch
+from zmtpsniff.words.text import common_start
 
 _KINDS = 16  # of one thing at one address, which peers may name as they like
 LONGEST_NAME = 32
@@ -127,15 +128,7 @@ class Publication:
 
     def begin_with(self, octets: bytes) -> None:
         """Keep what the first octets of one more message have in common with the others."""
-        if self.common is None:
-            self.common = octets
-        elif not octets.startswith(self.common):
-            same = 0
-            for one, other in zip(self.common, octets, strict=False):
-                if one != other:
-                    break
-                same += 1
-            self.common = self.common[:same]
+        self.common = octets if self.common is None else common_start(self.common, octets)
 
     def join(self, other: "Publication") -> None:
         """Add what another row counted."""

@@ -23,7 +23,7 @@ from dissectors.events import (
 )
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.analysis.defaults import SORT
-from zmtpsniff.analysis.statistics.lengths import LONGEST, length_of, shortened
+from zmtpsniff.analysis.statistics.lengths import LONGEST, octets_of, shortened
 from zmtpsniff.analysis.statistics.records import ConnectionRow, ProblemRow, PublicationRow, record_of
 from zmtpsniff.analysis.statistics.rows import Publication, Service, ServiceSum, Topic, short_name
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
@@ -178,9 +178,7 @@ class Statistics:
         row = self.topics.rows.get(topic)
         if row is None:
             row = self.topics.row(shortened(topic))
-        octets = 0
-        for frame in event.frames:
-            octets += len(frame) if type(frame) is bytes else length_of(frame)
+        octets = octets_of(event)
         row.messages += 1
         row.octets += octets
         if not event.incomplete:

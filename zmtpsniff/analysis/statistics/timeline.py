@@ -36,17 +36,18 @@ class Timeline:
             span_ns = (max(counts) - min(counts) + 1) * width_ns
             while span_ns / width_ns > _SHOWN:  # 1, 2, 5, 10, …
                 width_ns = width_ns * 5 // 2 if str(width_ns).startswith("2") else width_ns * 2
-            counts = _widened(counts, self.width_ns, width_ns)
+            counts = widened(counts, self.width_ns, width_ns)
         return width_ns, [(place * width_ns, counts[place]) for place in sorted(counts)]
 
     def _widen(self, width_ns: int) -> None:
-        self.counts = _widened(self.counts, self.width_ns, width_ns)
+        self.counts = widened(self.counts, self.width_ns, width_ns)
         self.width_ns = width_ns
 
 
-def _widened(counts: dict[int, int], old_ns: int, new_ns: int) -> dict[int, int]:
-    widened: dict[int, int] = {}
+def widened(counts: dict[int, int], old_ns: int, new_ns: int) -> dict[int, int]:
+    """The counts of intervals of ``old_ns`` in intervals of ``new_ns``, by the place of each."""
+    made: dict[int, int] = {}
     for place, count in counts.items():
         wider = place * old_ns // new_ns
-        widened[wider] = widened.get(wider, 0) + count
-    return widened
+        made[wider] = made.get(wider, 0) + count
+    return made

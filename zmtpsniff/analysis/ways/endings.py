@@ -124,7 +124,7 @@ class Endings:
             return None  # it has arrived
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
         over = self._over.get(leg.flow)
-        has_closed = over is not None and _closer(over) in (leg.dst, None)
+        has_closed = over is not None and (over.closer is None or over.closer.address == leg.dst)
         if over is not None and has_closed and (longest_ns is None or over.end_ns - leg.time_ns < patience_ns):
             return "closed"
         if (
@@ -153,10 +153,3 @@ class Endings:
         if over is not None and over.end_ns <= reply.leg.time_ns + _AT_ONCE_NS:
             return "reply-to-nobody"
         return "capture-ended" if self._until_ns - reply.leg.time_ns < patience_ns else "reply-not-forwarded"
-
-
-def _closer(connection: Connection) -> str | None:
-    """The address of the side that closed a connection first, None if nobody knows."""
-    if connection.closed_by is None:
-        return None
-    return connection.client.address if connection.closed_by == "client" else connection.server.address
