@@ -26,6 +26,7 @@ from typing import NamedTuple
 import msgspec
 
 from dissectors.events import Command, Connection, Greeting, Message, Subscription
+from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 
 _MOST = 50_000  # flows at a time
 _LONGEST_IDENTITY = 255
@@ -76,6 +77,13 @@ class Dossier(msgspec.Struct, eq=False):
     def identity_of_other(self, address: str) -> bytes:
         """The identity of the peer at the other end than ``address``."""
         return next((identity for other, identity in self.identities.items() if other != address), b"")
+
+    @property
+    def publication(self) -> tuple[str, str] | None:
+        """The addresses of a publisher and its subscriber; None if these are other sockets."""
+        publisher = next((address for address, kind in self.types.items() if kind in PUBLISHERS), None)
+        subscriber = next((address for address, kind in self.types.items() if kind in SUBSCRIBERS), None)
+        return None if publisher is None or subscriber is None else (publisher, subscriber)
 
     def guess(self, guesses: Guesses) -> None:
         """Take inferred or declared types. From here on no problem may accuse a side because of a guess."""

@@ -30,7 +30,6 @@ from collections.abc import Iterable
 from functools import partial
 
 from dissectors.events import Connection, Subscription
-from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.compared_copies import SLOW_NS, ComparedPublisher, CopyRoom, CopyStream
 from zmtpsniff.analysis.findings.finding import Claim
@@ -55,13 +54,11 @@ class Copies(Inquiry):
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends to a subscriber that connected to it."""
-        kinds = dossier.types
-        server = next((address for address, kind in kinds.items() if kind in PUBLISHERS), None)
-        subscriber = next((address for address, kind in kinds.items() if kind in SUBSCRIBERS), None)
-        if server is None or subscriber is None or dossier.blind:
+        ends = dossier.publication
+        if ends is None or dossier.blind:
             return None
-        publisher = self._publishers.at(server)
-        stream = CopyStream(publisher, server, subscriber, dossier.flow)
+        publisher = self._publishers.at(ends[0])
+        stream = CopyStream(publisher, *ends, dossier.flow)
         self._streams[dossier.flow] = publisher.streams[dossier.flow] = stream
         return stream.take
 

@@ -236,10 +236,9 @@ def _absence(address: str, endpoint: _Endpoint) -> _Absence | None:
 
 def _away(absences: list[_Absence]) -> Claim:
     """One finding for all addresses of a host whose service was away."""
-    seen = Occurrences()
+    seen = Occurrences.all_of(one.tries.seen for one in absences)
     hit: dict[str, None] = {}
     for one in absences:
-        seen.merge(one.tries.seen)
         seen.since(one.since_ns)
         seen.add(one.until_ns, None, None, 0)
         hit.update(dict.fromkeys((*one.cut.values(), *one.tries.hosts)))

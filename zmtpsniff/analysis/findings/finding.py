@@ -74,6 +74,22 @@ class Occurrences(msgspec.Struct, eq=False):
     _first: list[Evidence] = []
     _last: Evidence | None = None
 
+    @classmethod
+    def of(cls, times: Iterable[tuple[int | None, int | None, int | None]]) -> "Occurrences":
+        """It happened at each of these times, in these packets of these flows."""
+        made = cls()
+        for one in times:
+            made.add(*one)
+        return made
+
+    @classmethod
+    def all_of(cls, several: Iterable["Occurrences"]) -> "Occurrences":
+        """All of these happened."""
+        made = cls()
+        for one in several:
+            made.merge(one)
+        return made
+
     def add(self, time_ns: int | None, packet: int | None, flow: int | None, count: int = 1) -> None:
         """It happened ``count`` times more, the last time at that time and in that packet."""
         self.count += count

@@ -79,15 +79,12 @@ class Growth(Inquiry):
             )
             if span_ns < _LEAST_NS or not grows or left < _PART * (count - _OVERLAP):
                 continue
-            seen = Occurrences()
-            for start_ns, _, packet, flow, _ in opened:
-                seen.add(start_ns, packet, flow)
             yield Claim(
                 "connections-grow",
                 f"the connections of {host} to {server} only grow: {count:,} in {about(span_ns)}, of which it closed "
                 f"{pair.closed or 'none'}",
                 f"{plural(left, 'connection')} carried something, and nothing more once later ones were there",
-                seen,
+                Occurrences.of((start_ns, packet, flow) for start_ns, _, packet, flow, _ in opened),
                 [server],
                 None if span_ns >= _SURE_NS else "note",
                 certainty="likely",

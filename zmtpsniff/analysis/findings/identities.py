@@ -146,9 +146,7 @@ class Identities(Inquiry):
             if returned.ignored.count:
                 ignored.setdefault(returned.key, []).append(returned)
         for (router, identity), several in ignored.items():
-            seen = Occurrences()
-            for one in several:
-                seen.merge(one.ignored)
+            seen = Occurrences.all_of(one.ignored for one in several)
             name = identity.decode(errors="backslashreplace")
             peers = [one.peer for one in several]
             yield Claim(

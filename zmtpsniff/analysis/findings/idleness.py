@@ -84,8 +84,7 @@ class IdleConnections(Inquiry):
         what = "" if pause is None else _death(pause, stall, event)
         if pause is not None and what:
             sender, other = (client, server) if pause.sender == client.address else (server, client)
-            seen = Occurrences()
-            seen.add(pause.until_ns, dossier.packet if stall is None else stall.packet, event.flow)
+            packet = dossier.packet if stall is None else stall.packet
             self._dead.at(event.flow)
             if len(self._forgotten) < 100:
                 self._forgotten.append(
@@ -94,7 +93,7 @@ class IdleConnections(Inquiry):
                         f"the connection between the {sender.type_name or 'peer'} at {sender.address} and the "
                         f"{other.type_name or 'peer'} at {other.address} did not outlive {about(quiet_ns)} of silence",
                         f"nothing had passed for {about(quiet_ns)}, no PING and no probe of TCP; then {what}",
-                        seen,
+                        Occurrences.of([(pause.until_ns, packet, event.flow)]),
                         [sender.address, other.address],
                         certainty="likely",
                     )

@@ -26,7 +26,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dissectors.events import Connection, Message, Octets, Subscription
-from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -365,13 +364,11 @@ class Numbering(Inquiry):
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends."""
-        kinds = dossier.types
-        publisher = next((address for address, kind in kinds.items() if kind in PUBLISHERS), None)
-        subscriber = next((address for address, kind in kinds.items() if kind in SUBSCRIBERS), None)
-        if publisher is None or subscriber is None or dossier.blind:
+        ends = dossier.publication
+        if ends is None or dossier.blind:
             return None
         numbers = _Search() if self._place is None else _Count(self._place)
-        numbered = _Numbered(dossier.flow, publisher, subscriber, numbers)
+        numbered = _Numbered(dossier.flow, *ends, numbers)
         self._open[dossier.flow] = numbered
         return numbered.take
 

@@ -130,10 +130,7 @@ class QueueCount:
 
     def claims(self, waited: Iterable[str]) -> Iterator[Claim]:
         """The claim that it grows, if it does. ``waited``: senders whose receivers had no room."""
-        seen = Occurrences()
-        seen.merge(self.seen)
-        for one in self._held:
-            seen.add(*one)
+        seen = Occurrences.all_of([self.seen, Occurrences.of(self._held)])
         if not seen.count:
             return
         levels = self.levels()

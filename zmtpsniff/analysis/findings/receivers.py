@@ -136,10 +136,7 @@ class Receivers(Inquiry):
             if len(keys) < _SEVERAL:
                 continue
             told.update(keys)
-            seen = Occurrences()
             receivers = [self._unreached[key] for key in keys]
-            for receiver in receivers:
-                seen.merge(receiver.seen)
             waiting = dict.fromkeys(host_of(receiver.sender) for receiver in receivers)
             waited_ns = max(receiver.total_ns for receiver in receivers)
             send = "sends" if len(waiting) == 1 else "send"
@@ -148,7 +145,7 @@ class Receivers(Inquiry):
                 f"{host} acknowledges nothing that {listed(waiting)} {send} any more, "
                 f"for {about(waited_ns)} on {plural(len(keys), 'connection')}",
                 "the same octets were sent again and again on each of them, and never acknowledged",
-                seen,
+                Occurrences.all_of(receiver.seen for receiver in receivers),
                 [address for _, address in keys],
             )
         return told
@@ -160,9 +157,6 @@ class Receivers(Inquiry):
             if (flow, address) in self._kinds:
                 ways.setdefault((host_of(address), host_of(receiver.sender)), []).append((address, receiver))
         for (host, other), receivers in ways.items():
-            seen = Occurrences()
-            for _, receiver in receivers:
-                seen.merge(receiver.seen)
             addresses = list(dict.fromkeys(receiver.sender for _, receiver in receivers))
             copies = sum(receiver.attempts for _, receiver in receivers)
             lasted_ns = max(receiver.total_ns for _, receiver in receivers)
@@ -173,7 +167,7 @@ class Receivers(Inquiry):
                 f"{' for a while' if is_over else ''}: octets that it had acknowledged were sent again "
                 f"{plural(copies, 'time')} in {about(lasted_ns)}",
                 f"the acknowledgments of {host} are in the capture, but {other} does not know of them",
-                seen,
+                Occurrences.all_of(receiver.seen for _, receiver in receivers),
                 [address for one, receiver in receivers for address in (one, receiver.sender)],
                 "warning" if is_over else None,
             )

@@ -471,14 +471,11 @@ class Relays(Inquiry):
         if all(one.ends in self._waited for one in slowest):
             severity = "note"
             known += "; the next one had no room"
-        seen = Occurrences()
-        for one in slowest:
-            seen.add(one.time_ns, one.packet, one.flow)
         yield Claim(
             "replies-slow",
             f"{where}, up to {about(longest_ns)} {words}: {often}",
             known,
-            seen,
+            Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest),
             [place.at],
             severity,
             subject=place.at,

@@ -52,9 +52,7 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         severity = "note" if few and latencies.maximum < _SLOW_MEDIAN_NS else None
     else:
         return
-    seen = Occurrences()
-    for slow in slowest:
-        seen.add(slow.time_ns, slow.packet, slow.flow)
+    seen = Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest)
     if takes == "service":
         where, advice = _where(network, slowest), None
     elif takes == "transfer":

@@ -26,7 +26,6 @@ from typing import Literal
 import msgspec
 
 from dissectors.events import Connection, Message, Severity, Subscription, at_hand
-from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -230,12 +229,10 @@ class Topics(Inquiry):
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends."""
-        kinds = dossier.types
-        server = next((address for address, kind in kinds.items() if kind in PUBLISHERS), None)
-        subscriber = next((address for address, kind in kinds.items() if kind in SUBSCRIBERS), None)
-        if server is None or subscriber is None:
+        ends = dossier.publication
+        if ends is None:
             return None
-        made = self._subscribers[dossier.flow] = _Subscriber(self._publishers.at(server), server, subscriber)
+        made = self._subscribers[dossier.flow] = _Subscriber(self._publishers.at(ends[0]), *ends)
         made.blind = dossier.blind
         return made.take
 
@@ -292,8 +289,7 @@ class Topics(Inquiry):
         for (server, reason, got_nothing, topic), suspects in groups.items():
             yield _claim(server, reason, got_nothing, suspects, meant.get(topic) if topic is not None else None)
         for address, server, dossier, end_ns in self._without:
-            seen = Occurrences()
-            seen.add(dossier.start_ns, dossier.packet, dossier.flow)
+            seen = Occurrences.of([(dossier.start_ns, dossier.packet, dossier.flow)])
             lasted = about(end_ns - dossier.start_ns)
             summary = f"the subscriber {address} of {server} has not subscribed to anything in {lasted}"
             advice = "Call zmq_setsockopt with ZMQ_SUBSCRIBE: a SUB socket gets nothing before. An empty topic is all."
@@ -309,9 +305,7 @@ _WAITING_ADVICE = "Nothing, if there was no news. Else look at the publisher, or
 
 
 def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Suspect], near: bytes | None) -> Claim:
-    seen = Occurrences()
-    for suspect in suspects:
-        seen.add(suspect.wish.since_ns, suspect.wish.packet, suspect.wish.flow)
+    wishes = [suspect.wish for suspect in suspects]
     addresses = dict.fromkeys(suspect.address for suspect in suspects)
     publisher = suspects[0].publisher
     topics = list(dict.fromkeys(suspect.topic for suspect in suspects))
@@ -325,7 +319,7 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     severity: Severity | None = "note"
     advice: str | None = _WAITING_ADVICE
     if reason == "missed":
-        missed = max(suspect.wish.missed for suspect in suspects)
+        missed = max(wish.missed for wish in wishes)
         what += f", while others got at least {plural(missed, 'message')} of it"
         known = f"messages of {server} that begin with {quoted(topics[0])} are on other connections, not on this one"
         severity, advice = None, _MISSED_ADVICE
@@ -349,7 +343,7 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
         "subscription-unmatched",
         what,
         known,
-        seen,
+        Occurrences.of((wish.since_ns, wish.packet, wish.flow) for wish in wishes),
         [*list(addresses)[:10], server],
         severity,
         certainty,

@@ -151,9 +151,6 @@ def _uneven(
     if not idle:
         return
     longest_ns = max(wait_ns for wait_ns, _ in waits)
-    seen = Occurrences()
-    for stall in busy.stalls:
-        seen.add(stall.since_ns, stall.packet, stall.flow)
     one_socket = "" if certainty == "likely" else "; one socket seems to feed both, which were connected together"
     yield Claim(
         "work-uneven",
@@ -161,7 +158,7 @@ def _uneven(
         f"{plural(len(idle), 'other')} had nothing to do, such as {idle[0].address}",
         f"its TCP window was closed, {plural(len(busy.stalls), 'time')}, and no packet came to the others; "
         f"it got {plural(busy.jobs, 'job')}, {idle[0].address} {idle[0].jobs:,}{one_socket}",
-        seen,
+        Occurrences.of((stall.since_ns, stall.packet, stall.flow) for stall in busy.stalls),
         [busy.address, busy.pusher],
         certainty=certainty,
     )

@@ -5,7 +5,6 @@ from collections import Counter
 import msgspec
 
 from dissectors.events import Connection, Message, Subscription, at_hand
-from dissectors.zmtp.sockets import PUBLISHERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
 from zmtpsniff.analysis.patterns.conversation import Room, Rules
@@ -26,15 +25,15 @@ class Publisher(msgspec.Struct, eq=False):
 class PublishSubscribe(Rules):
     """The messages and subscriptions of one connection."""
 
-    def __init__(self, dossier: Dossier, problems: Problems, room: Room, publisher: Publisher) -> None:
-        """Look at the connection from its first message on."""
+    def __init__(self, dossier: Dossier, problems: Problems, room: Room, address: str, publisher: Publisher) -> None:
+        """Look at the connection from its first message on. ``address`` is that of the publisher."""
         self._dossier = dossier
         self._problems = problems
         self._room = room
         self._publisher = publisher
         self._before = publisher.messages
         self._sent = 0
-        self._address = next(address for address, kind in dossier.types.items() if kind in PUBLISHERS)
+        self._address = address
         # An XSUB, as in a proxy, gives its program all messages; a SUB drops those that it has not subscribed to.
         self._drops = "SUB" in dossier.types.values()
         self._topics: dict[bytes, int] = {}  # how often each is subscribed to

@@ -1,6 +1,6 @@
 """The rules that a connection's socket types ask for, and what these rules share."""
 
-from dissectors.zmtp.sockets import PUBLISHERS, REQUEST_REPLY, SINGLE_FRAME, SUBSCRIBERS, may_talk
+from dissectors.zmtp.sockets import REQUEST_REPLY, SINGLE_FRAME, may_talk
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
 from zmtpsniff.analysis.ledger import Ledger
@@ -40,9 +40,9 @@ class Rulebook:
             keeps_step = "REQ" in types.values() and not exchange.may_inherit
             return LockStep(exchange) if keeps_step else RequestReply(exchange)
         kinds = {one, other}
-        if kinds & PUBLISHERS and kinds & SUBSCRIBERS:
-            address = next(address for address, kind in types.items() if kind in PUBLISHERS)
-            return PublishSubscribe(dossier, self._problems, self._room, self._publishers.at(address))
+        if dossier.publication is not None:
+            address, _ = dossier.publication
+            return PublishSubscribe(dossier, self._problems, self._room, address, self._publishers.at(address))
         if kinds == {"RADIO", "DISH"}:
             return RadioDish(dossier, self._problems, self._room)
         if kinds <= SINGLE_FRAME:
