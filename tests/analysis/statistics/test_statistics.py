@@ -2,7 +2,6 @@
 
 import io
 import itertools
-import pickle
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Connection, Subscription
+from dissectors.events import AnyEvent, Connection
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, fixtures
 from tests.support.stats_events import ALL, as_json, check_percentile
@@ -154,21 +153,6 @@ def check_latencies(records: dict[str, list[dict[str, Any]]], told: list[dict[st
                 check_percentile(row[name], values, percent)
 
 
-def test_captures_together_are_one_after_the_other() -> None:
-    pairs = [(BOTH[0], BOTH[-1]), *itertools.pairwise(BOTH)]
-    for first, second in pairs[:: 1 + len(pairs) // 40]:
-        merged = counted(first)
-        merged.merge(pickle.loads(pickle.dumps(counted(second))))
-        assert as_json(report(merged, ALL)) == as_json(report(counted(first, second), ALL)), (first, second)
-
-
-def test_what_is_not_over_cannot_be_merged() -> None:
-    statistics = Statistics()
-    statistics.take([Subscription(1, 1, 1, "a:1", "b:2", "subscribe", b"t", "command")])
-    with pytest.raises(ValueError, match="not over"):
-        Statistics().merge(statistics)
-
-
 # ------------------------------------------------------------------ filters
 
 
@@ -203,7 +187,6 @@ def test_a_problem_that_the_end_of_a_connection_shows_passes() -> None:
         statistics.take(events, lambda event: getattr(event, "code", None) == "request-unanswered")
     kinds = [record["type"] for record in as_json(report(statistics))]
     assert kinds == ["stats-connection", "stats-socket", "stats-problem", "stats-total"]
-    Statistics().merge(statistics)  # nothing is left open
 
 
 # ------------------------------------------------------------------ charts and tables

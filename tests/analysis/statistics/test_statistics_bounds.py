@@ -90,22 +90,12 @@ def test_a_great_many_topics() -> None:
     assert kept + statistics.topics.rest.messages == len(names)
 
 
-@given(st.lists(st.integers(0, 30)), st.lists(st.integers(0, 30)))
-def test_bounds_of_tables_hold(first: list[int], second: list[int]) -> None:
-    tables = []
-    for keys in (first, second):
-        table: Table[int, Topic] = Table(3, Topic)
-        for key in keys:
-            table.row(key).messages += 1
-        assert len(table.rows) <= 6
-        check_bounds(table, keys)
-        tables.append(table)
-    tables[0].merge(tables[1])
-    check_bounds(tables[0], first + second)
-    assert len(tables[0].rows) <= 6
-
-
-def check_bounds(table: Table[int, Topic], keys: list[int]) -> None:
+@given(st.lists(st.integers(0, 30)))
+def test_bounds_of_tables_hold(keys: list[int]) -> None:
+    table: Table[int, Topic] = Table(3, Topic)
+    for key in keys:
+        table.row(key).messages += 1
+    assert len(table.rows) <= 6
     exact = Counter(keys)
     for key, row in table.rows.items():
         assert row.messages <= exact[key] <= row.messages + row.missing
@@ -229,12 +219,6 @@ def test_subscribers_now_and_at_most() -> None:
     row = statistics.topics.rows[b"t"]
     assert (row.subscribers, row.subscribers_most) == (1, 3)
 
-    later = Statistics()
-    later.take([subscription(flow, "subscribe") for flow in (1, 2, 3)])
-    later.take([connection(1), connection(2), still_open(3)])
-    statistics.merge(later)
-    assert (row.subscribers, row.subscribers_most) == (2, 4)
-
 
 def test_a_subscription_that_was_cancelled_makes_room() -> None:
     statistics = Statistics()
@@ -272,13 +256,3 @@ def test_a_long_time_line_has_longer_intervals() -> None:
     width_ns, found = timeline.rows()
     assert width_ns == 16 * 10**9
     assert sum(count for _, count in found) == 2 * 86_400
-
-
-def test_merged_time_lines() -> None:
-    long, short = Timeline(), Timeline()
-    for second in range(20_000):
-        long.add(second * 10**9, 1)
-    short.add(5 * 10**9 + 1, 3)
-    short.merge(long)
-    assert short.width_ns == long.width_ns > 10**6
-    assert sum(short.counts.values()) == 20_003

@@ -337,36 +337,6 @@ class Statistics:
             everything.join(row)
         return everything
 
-    def merge(self, other: "Statistics") -> None:
-        """Add what another object has counted of other connections, as if these came later. The other one is used up.
-
-        Both must have been made with the same arguments, and must be done. Raises ValueError if one has not seen the
-        end of a connection.
-        """
-        if self._flows or other._flows:
-            raise ValueError("statistics of connections that are not over cannot be merged")
-        self.messages += other.messages
-        self.encrypted += other.encrypted
-        self.octets += other.octets
-        self.connections += other.connections
-        self.subscriptions_not_followed += other.subscriptions_not_followed
-        self.beacons += other.beacons
-        self.peers |= other.peers
-        self._add_capture(other.capture)
-        self.timeline.merge(other.timeline)
-        self.sockets.merge(other.sockets)
-        self.topics.merge(other.topics)
-        self.published.merge(other.published)
-        self.prefixes.merge(other.prefixes)
-        self.services.merge(other.services)
-        for key, row in other.problems.items():
-            mine = self.problems.setdefault(key, row)
-            if mine is not row:
-                mine.count += row.count
-        self._rows += other._rows
-        if len(self._rows) >= 2 * self._limit:
-            self._rows = self.connection_rows(self._limit)
-
 
 def _connection_row(event: Connection, messages: Sides) -> ConnectionRow:
     row = record_of(

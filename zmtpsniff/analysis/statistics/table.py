@@ -50,25 +50,6 @@ class Table(Generic[Key, AnyRow]):
         """How many different keys there were. If rows were cut, the number is a lower bound."""
         return max(self._most, len(self.rows))
 
-    def merge(self, other: "Table[Key, AnyRow]") -> None:
-        """Add the rows of another table, which must not be used after that."""
-        for key, row in self.rows.items():
-            if key not in other.rows:
-                row.missing += other._floor
-        for key, row in other.rows.items():
-            mine = self.rows.get(key)
-            if mine is None:
-                row.missing += self._floor
-                self.rows[key] = row
-            else:
-                mine.join(row)
-                mine.missing += row.missing
-        self.rest.join(other.rest)
-        self._floor += other._floor
-        self._most = max(self._most, other._most)
-        if len(self.rows) > 2 * self._limit:
-            self._cut()
-
     def _cut(self) -> None:
         self._most = self.at_least()
         # sorted() keeps the order of equal rows: the first to come stay.

@@ -22,13 +22,6 @@ class Timeline:
         if len(self.counts) > _INTERVALS:
             self._widen(self.width_ns * self._factor)
 
-    def merge(self, other: "Timeline") -> None:
-        """Count what another one counted that was made with the same interval."""
-        if other.width_ns > self.width_ns:
-            self._widen(other.width_ns)
-        for place, count in other.counts.items():
-            self.add(place * other.width_ns, count)
-
     def rows(self) -> tuple[int, list[tuple[int, int]]]:
         """The length of the intervals and, in order, the begin and count of each that has messages."""
         width_ns, counts = self.width_ns, self.counts
