@@ -24,10 +24,14 @@ class EmptyResult:
     """Counts messages without a socket type, as long as no record has passed a filter."""
 
     def __init__(self, passes: "Filter") -> None:
-        """Count only if the filter asks for the socket type of messages, or compares with a number in quotes."""
+        """Count only if the filter asks for the socket type of messages, or compares with a number in quotes.
+
+        Messages that none of the filter's tests can pass may come in columns, and are not counted.
+        """
         mentions = mentions_of(passes.text)
         self._quoted = next(filter(_quotes_a_number, mentions.comparisons), None)
-        self._is_counting = self._quoted is not None or "socket_type" in mentions.fields
+        asks = "socket_type" in mentions.fields and Message in passes.records
+        self._is_counting = self._quoted is not None or asks
         self._untyped: Counter[int] = Counter()  # messages, by the flows that have not ended
         self._messages = 0  # of those that have
         self._hint: Connection | None = None  # the connection whose socket the reader may declare

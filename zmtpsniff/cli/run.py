@@ -37,8 +37,12 @@ def keeping(settings: "Settings", output: "Output") -> "Settings":
 
 
 def reads_columns(output: "Output") -> bool:
-    """Whether an output takes messages in columns: nobody looks at each of them before."""
-    return output.passes is None and TRAITS[output.format].reads_columns and output.times != "delta"
+    """Whether an output takes messages in columns: nobody looks at each of them before, or none of them passes."""
+    if output.passes is not None:
+        from dissectors.events import Message
+
+        return Message not in output.passes.records
+    return TRAITS[output.format].reads_columns and output.times != "delta"
 
 
 def load_dissection(settings: "Settings") -> "Callable[[], Sequence[PayloadDissector]] | None":
@@ -207,8 +211,9 @@ def run(
                     empty.see(events, shown)
                 if line is not None:
                     line.see(events, shown)
-                with undisturbed():
-                    renderer.write(shown)
+                if shown:
+                    with undisturbed():
+                        renderer.write(shown)
                 if not TRAITS[output.format].shows_problems:
                     _tell_capture_problems(events, line)
                 elif is_live and output.passes is not None:

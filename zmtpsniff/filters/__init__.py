@@ -6,7 +6,7 @@ imported only if there is a filter.
 
 from typing import Protocol
 
-from dissectors.events import AnyEvent
+from dissectors.events import AnyEvent, Event
 from zmtpsniff.filters.filter_error import FilterError
 
 __all__ = ["Filter", "FilterError", "compile_filter"]
@@ -17,6 +17,8 @@ class Filter(Protocol):
 
     text: str
     """The filter as it was written."""
+    records: frozenset[type[Event]]
+    """The types of record of which some may pass. No message passes ``severity == "error"``, whatever it holds."""
 
     def __call__(self, event: AnyEvent, /) -> bool:
         """Whether ``event`` passes."""
@@ -29,6 +31,7 @@ def compile_filter(text: str) -> Filter:
     """
     from zmtpsniff.filters.compiler import compile_text
 
-    passes: Filter = compile_text(text)
-    passes.text = text
+    passes: Filter
+    passes, records = compile_text(text)
+    passes.text, passes.records = text, records
     return passes

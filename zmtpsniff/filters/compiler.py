@@ -55,8 +55,8 @@ _RUNTIME = {
 }
 
 
-def compile_text(text: str) -> Any:
-    """The function of a filter; raises FilterError."""
+def compile_text(text: str) -> tuple[Any, frozenset[type[Event]]]:
+    """The function of a filter, and the types of record of which some may pass; raises FilterError."""
     return _Compiler().compile(parse(text))
 
 
@@ -64,14 +64,13 @@ class _Compiler:
     def __init__(self) -> None:
         self._source = SourceCode(_RUNTIME)
 
-    def compile(self, tree: Tree[Token]) -> Any:
-        code = self._walk(tree.children[0], 0)
+    def compile(self, tree: Tree[Token]) -> tuple[Any, frozenset[type[Event]]]:
+        code = {record: each for record, each in self._walk(tree.children[0], 0).items() if each != "False"}
         lines = ["kind = type(e)"]
         # Most records of a busy capture are messages.
-        for record in sorted(RECORDS, key=lambda record: record is not Message):
-            if code[record] != "False":
-                lines += [f"if kind is {self._source.constant(record)}:", f" return {code[record]}"]
-        return self._source.build("passes", [*lines, "return False"])
+        for record in sorted(code, key=lambda record: record is not Message):
+            lines += [f"if kind is {self._source.constant(record)}:", f" return {code[record]}"]
+        return self._source.build("passes", [*lines, "return False"]), frozenset(code)
 
     def _walk(self, tree: Any, depth: int) -> _Code:
         if depth > _MOST_DEPTH:
