@@ -120,7 +120,7 @@ class Dissection:
             await _in_thread(batches.close)
 
     def batches(self) -> Generator[list[AnyEvent], None, None]:
-        """The events in lists, as soon as they are known. A live capture gives a list every 50 ms, empty or
+        """The events in lists, as soon as they are known. A live capture gives a list every 100 ms, empty or
         not, and once a second after some seconds without packets.
 
         Raises as iterating does.

@@ -33,7 +33,7 @@ def tick_seconds(quiet: float) -> float:
 
     So whoever waits for a time waits a tenth longer, at most a second, and a capture of nothing costs nothing.
     """
-    return min(1.0, max(0.05, quiet / 10))
+    return min(1.0, max(0.1, quiet / 10))
 
 
 class Source(SourceState, Protocol):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.bpf import program
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
-from zmtpsniff.capture.engines.packet_ring import PacketRing, block_of
+from zmtpsniff.capture.engines.packet_ring import RETIRE_MS, PacketRing, block_of
 from zmtpsniff.capture.source import CaptureError, Fault
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class ScapyEngine:
             raise
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield blocks of packets as the kernel hands them over, at most 20 ms after they passed."""
+        """Yield blocks of packets as the kernel hands them over, at most RETIRE_MS after they passed."""
         poll = select.poll()
         names = {ring.fileno(): name for name, ring in self._rings.items()}
         for number in (*names, self._woken):
@@ -116,7 +116,7 @@ class ScapyEngine:
                     del names[number]
                     self._end(name)
             # The block that is being filled is handed over within its time.
-            time.sleep(0.03)
+            time.sleep(1.2 * RETIRE_MS / 1000)
             for ring in self._rings.values():
                 yield from map(_piece, ring.blocks())
             self._count_drops()
