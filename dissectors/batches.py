@@ -28,7 +28,6 @@ class BatchSide(NamedTuple):
     in_step: bool  # it takes part in a lock step: its messages are paired already
     in_pairs: bool  # patterns pair its messages in columns
     has_patterns: bool  # nothing more can be said of what its messages mean to each other
-    has_payload: bool  # no dissector of payloads wants them
 
 
 class MessageBatch:
@@ -178,13 +177,13 @@ class MessageBatch:
                 yield self.senders[sender], latency
 
 
-def split_batches(events: list[AnyEvent], stays: Callable[[BatchSide], bool]) -> list[AnyEvent]:
-    """The events, with an object for each message whose sender does not stay in a batch."""
+def single_messages(events: list[AnyEvent]) -> list[AnyEvent]:
+    """The events, with an object for each message."""
     if MessageBatch not in map(type, events):
         return events
     found: list[Any] = []
     for event in events:
-        found += event.split(stays) if isinstance(event, MessageBatch) else [event]
+        found += event.messages() if isinstance(event, MessageBatch) else [event]
     return found
 
 

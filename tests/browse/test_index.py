@@ -65,7 +65,7 @@ def test_rows_are_the_same_however_they_come(batch: int) -> None:
 def test_rows_of_messages_in_columns_are_those_of_their_objects(counts: list[int]) -> None:
     """They come in batches of many sizes, between other records."""
     octets = b"".join(b"\x45" + bytes(39) for _ in range(9))
-    side = BatchSide(7, "10.0.0.1:40000", "10.0.0.2:5555", "PUSH", False, False, True, True)
+    side = BatchSide(7, "10.0.0.1:40000", "10.0.0.2:5555", "PUSH", False, False, True)
     events: list[AnyEvent] = []
     others = MESSAGE.unpack(bytes(MESSAGE.size))[5:]
     for number, count in enumerate(counts):

@@ -1,5 +1,6 @@
 """A target that compares the native core with its specification: whatever they are given, both say the same."""
 
+import contextlib
 from collections.abc import Iterator
 from io import StringIO
 from sys import byteorder
@@ -86,7 +87,7 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
             most = (facts >> 3 & 1) * 9 or 1 << 62
             both.lines(octets, carried, bytes(rows), 1, messages, frames, sides, most, _fragment)
             both.tally(messages, bytes(rows), 1000, 50.5)
-            senders = [BatchSide(number, "a:1", "b:2", "REQ", True, True, True, True) for number in range(len(sides))]
+            senders = [BatchSide(number, "a:1", "b:2", "REQ", True, True, True) for number in range(len(sides))]
             _lines_for_people(MessageBatch(octets, bytes(rows), 1, messages * 4, frames, carried, senders), facts)
             numbers = bytes(8 * len(packets))
             both.cells(octets, carried, bytes(rows), numbers, facts, messages, frames, numbers, most)
@@ -128,8 +129,10 @@ class _Proxies:
 
 
 def _files(both: BothCores, facts: int, data: bytes) -> None:
-    """Records of pcap, blocks of pcapng, and packets of the kernel's ring."""
+    """Records of pcap, blocks of pcapng, and packets of the kernel's ring; and packets of any rows as blocks."""
     both.ring_rows(data, facts >> 3)
+    with contextlib.suppress(ValueError):
+        both.enhanced_packets(data, data[: len(data) % 8 * columns.ROW.size], facts, len(data) << 56)
     is_big = bool(facts & 1)
     both.pcap_rows(data, facts >> 1 & 7, is_big, (1, 1000)[facts >> 4 & 1], (16, 24)[facts >> 5 & 1], 300, 1)
     bases = [(1, 0, 1), (1000, 10**9, 113), (0, 0, 1), (10**9, 1, 1), (7, -1, 1), ((1 << 63) - 1, (1 << 63) - 1, 1)]

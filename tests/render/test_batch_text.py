@@ -15,7 +15,7 @@ from zmtpsniff.render.summary import SummaryRenderer
 
 NS = 10**9
 SENDERS = [
-    BatchSide(flow, src, dst, socket_type, True, True, True, True)
+    BatchSide(flow, src, dst, socket_type, True, True, True)
     for flow, src, dst, socket_type in (
         (1, "10.0.0.1:43210", "10.0.0.2:5555", "REQ"),
         (1, "10.0.0.2:5555", "10.0.0.1:43210", "REP"),
@@ -24,7 +24,7 @@ SENDERS = [
         (7, "\x1b[31m\ud800é", "10.0.0.1:2", "\u202e"),
     )
 ]
-WIDE = BatchSide(8, "[2001:db8::1234:5678]:43210", "10.0.0.1:2", "PUSH", True, True, True, True)
+WIDE = BatchSide(8, "[2001:db8::1234:5678]:43210", "10.0.0.1:2", "PUSH", True, True, True)
 
 bodies = st.one_of(
     st.text(alphabet=st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=12).map(str.encode),

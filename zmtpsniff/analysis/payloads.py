@@ -1,11 +1,11 @@
 """Payloads: asks the dissectors of application protocols about each message, and adds the payload to it."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from dissectors.batches import MessageBatch
+from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
 from zmtpsniff.analysis.dossier import Dossiers
@@ -17,6 +17,7 @@ from zmtpsniff.decode_as import DecodeAs, DecodeAsError
 _ENOUGH = 0.5  # a dissector that is at least so certain gets the message
 _UNKNOWN = 32  # after so many unknown messages in a row, the connection's messages are asked about rarely
 _RARELY = 1009  # then one message in so many
+_TOGETHER = 64  # messages in columns that become objects together
 _REMEMBERED = 1000  # messages of a connection to remember, since later ones may answer them
 _MANY_FRAMES = 16  # from so many on, messages are the same to those that want a number of frames
 _DEPTH = 64  # the deepest lists in lists: deeper than people look, and far from Python's limit
@@ -64,46 +65,69 @@ class Payloads:
                 if rule.payload not in by_name:
                     raise DecodeAsError(f"protocol {rule.payload!r} is none of zmtp, {', '.join(sorted(by_name))}")
                 self._forced.append((rule, by_name[rule.payload]))
-        self._tracks: dict[int, _Track | None] = {}  # by flow; None for one that no dissector knows
+        self._tracks: dict[int, _Track | None] = {0: None}  # by flow; None for one that no dissector knows, and for 0
         self._dossiers = Dossiers()
         self._problems = Problems()
         self._failed: set[int] = set()
         self._seen = 0
 
-    def wants(self, flow: int) -> bool:
-        """Whether a dissector may know messages of this flow, so that they come one by one."""
-        return self._bodies is not None or self._tracks.get(flow, self) is not None
-
     def take(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        """Add payloads to a batch of events. Returns them, with a warning where a dissector failed."""
+        """Add payloads to a batch of events. Returns them, with a warning where a dissector failed.
+
+        Messages in columns become objects as long as a dissector may know messages of their connection.
+        """
         tracks, problems = self._tracks, self._problems
-        events, places = self._sample(events)
+        taken: list[AnyEvent] = []
         found: list[tuple[int, AnyEvent]] = []
-        place = 0
-        for event in events:
-            place += 1
+        for event in self._opened(events) if MessageBatch in map(type, events) else events:
+            taken.append(event)
             if type(event) is Message:
                 try:
                     track = tracks[event.flow]
                 except KeyError:
                     track = self._begin(event)
-                if track is None or event.incomplete:
-                    continue
-                self._message(track, event)
-                if problems.new:
-                    found += problems.placed(place)
+                if track is None and not self._seen % _RARELY:  # its protocol may begin late
+                    track = self._begin(event)
+                    track.unknown = _UNKNOWN - 1
+                if track is not None and not event.incomplete:
+                    self._message(track, event)
+                    if problems.new:
+                        found += problems.placed(len(taken))
+                if self._bodies is not None and not (event.payload is not None and event.payload.secrets):
+                    event.bodies = self._bodies(event)
             elif type(event) is Command or type(event) is Greeting:
                 if event.socket_type is not None:
                     self._dossiers.at(event).learn(event)
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
                 self._dossiers.end(event)
-        found += self._try_again(events, places)
-        if self._bodies is not None:
-            for event in events:
-                if type(event) is Message and not (event.payload is not None and event.payload.secrets):
-                    event.bodies = self._bodies(event)
-        return inserted(events, found) if found else events
+            elif isinstance(event, MessageBatch):
+                self._seen += len(event) - 1
+            self._seen += 1
+        return inserted(taken, found) if found else taken
+
+    def _opened(self, events: list[Any]) -> Iterator[Any]:
+        """The events, with objects for the messages in columns that a dissector may know.
+
+        What take() does with one decides on those behind it: so these are looked at only then.
+        """
+        for event in events:
+            if not isinstance(event, MessageBatch):
+                yield event
+                continue
+            begin, size = 0, len(event)
+            while begin < size:
+                # One in many is asked about anyway.
+                ahead = -self._seen % _RARELY
+                most = size if all(map(self._leaves, event.senders)) else _TOGETHER
+                end = min(begin + min(ahead, most), size) if ahead else begin + 1
+                part = event if end - begin == size else event.part(begin, end)
+                yield from part.split(self._leaves) if ahead else part.messages()
+                begin = end
+
+    def _leaves(self, side: BatchSide) -> bool:
+        """Whether no dissector wants the messages of a side."""
+        return self._bodies is None and self._tracks.get(side.flow, self) is None
 
     def _begin(self, event: Message) -> _Track:
         connection = PayloadConnection(event.flow, event.src, event.dst, self._show_secrets)
@@ -140,48 +164,6 @@ class Payloads:
             track.unknown += 1
         if track.unknown >= _UNKNOWN and not track.known:
             self._tracks[event.flow] = None
-
-    def _sample(self, events: list[AnyEvent]) -> tuple[list[AnyEvent], Iterable[int]]:
-        """Choose one in many events, and take it out of its batch. Returns the events, and the places of these."""
-        first = -self._seen % _RARELY
-        if MessageBatch not in map(type, events):
-            self._seen += len(events)
-            return events, range(first, len(events), _RARELY)
-        found: list[Any] = []
-        places = []
-        passed = 0
-        for event in events:
-            begin, size = 0, len(event) if isinstance(event, MessageBatch) else 1
-            while first < passed + size:
-                if isinstance(event, MessageBatch):
-                    place = first - passed
-                    found += [event.part(begin, place)] if begin < place else []
-                    found += event.part(place, place + 1).messages()
-                    begin = place + 1
-                    places.append(len(found) - 1)
-                else:
-                    places.append(len(found))
-                first += _RARELY
-            if isinstance(event, MessageBatch):
-                found += [event.part(begin, size)] if begin < size else []
-            else:
-                found.append(event)
-            passed += size
-        self._seen += passed
-        return found, places
-
-    def _try_again(self, events: list[AnyEvent], places: Iterable[int]) -> Iterator[tuple[int, AnyEvent]]:
-        """Ask about one in many messages of an unknown connection, since its protocol may begin late.
-
-        Gives the problems found, with their places.
-        """
-        for place in places:
-            event = events[place]
-            if type(event) is Message and self._tracks.get(event.flow, self) is None:
-                track = self._begin(event)
-                track.unknown = _UNKNOWN - 1
-                self._message(track, event)
-                yield from self._problems.placed(place + 1)
 
     def _ask(
         self,

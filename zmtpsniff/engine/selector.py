@@ -16,7 +16,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, WireEvent
-from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import Source
 from zmtpsniff.net.addresses import addresses, reverse
@@ -278,7 +278,7 @@ class PacketSelector:
 
     def _save(self, packets: Sequence[Packet]) -> None:
         if packets:
-            self._saver.write(packets, self._source.dropped or None)
+            self._saver.write(Block.of(packets), self._source.dropped or None)
 
     def _make_room(self) -> None:
         """Hold fewer packets: first drop those of connections without ZMTP, then the oldest ones."""

@@ -19,7 +19,6 @@ from dissectors.zmtp.half import Half
 from dissectors.zmtp.usual import UsualConnection
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.lock_step import LockStep
-from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.capture.block import Block
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.net.flow import Flow, FlowDirection
@@ -61,19 +60,17 @@ class SettledFlows:
         flows: Flows,
         events: list[AnyEvent],
         patterns: Patterns | None = None,
-        payloads: Payloads | None = None,
         acknowledge: Callable[[Iterable[Acknowledgment]], None] | None = None,
     ) -> None:
         """Let the native ``core`` take packets of ``flows``, whose dissectors append to ``events`` as this does.
 
-        ``patterns`` and ``payloads`` are the stages that follow, if there are any. ``acknowledge`` hears what receivers
+        ``patterns`` are the stage that follows, if there is one. ``acknowledge`` hears what receivers
         acknowledge.
         """
         self._core = core
         self._all_flows = flows
         self._events = events
         self._patterns = patterns
-        self._payloads = payloads
         self._acknowledge = acknowledge
         self._senders: list[BatchSide] = []
         self._run = 1  # packets that are passed over together
@@ -190,20 +187,19 @@ class SettledFlows:
         steps = None if step is None else step.facts(connection.client.journal.src)
         in_pairs = is_known and steps is None and self._patterns is not None and self._patterns.pairs(number)
         has_patterns = has_patterns or steps is not None or in_pairs
-        has_payload = self._payloads is None or (is_known and not self._payloads.wants(number))
         for half in connection.halves:
             journal = half.journal
             self._senders.append(
                 BatchSide(
                     number, journal.src, journal.dst, half.session.socket_type, steps is not None, in_pairs,
-                    has_patterns, has_payload,
+                    has_patterns,
                 )
             )  # fmt: skip
         self._flows.append((flow, step if steps is not None else None))
         return flow, side, flow.last_ns, client, server, steps
 
 
-_NOBODY = BatchSide(0, "", "", None, False, False, True, True)
+_NOBODY = BatchSide(0, "", "", None, False, False, True)
 
 
 def _facts(direction: FlowDirection, half: Half) -> tuple[Any, ...]:

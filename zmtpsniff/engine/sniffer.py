@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from dissectors.batches import MessageBatch, split_batches
+from dissectors.batches import MessageBatch, single_messages
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem
 from dissectors.payloads import PayloadDissector
 from dissectors.problems import PROBLEMS
@@ -101,7 +100,7 @@ class Sniffer:
             from zmtpsniff.engine.settled import SettledFlows
 
             self._settled = SettledFlows(
-                core, self._engine.flows, self._engine.events, self._patterns, self._payloads, self._acknowledge
+                core, self._engine.flows, self._engine.events, self._patterns, self._acknowledge
             )
         self._connections = 0
         self._packets = 0
@@ -297,9 +296,9 @@ class Sniffer:
             if at_end:
                 events += self._patterns.finish()
         if self._payloads is not None:
-            events = self._payloads.take(split_batches(events, attrgetter("has_payload")))
+            events = self._payloads.take(events)
         if not self._keeps_batches:
-            events = split_batches(events, lambda _: False)
+            events = single_messages(events)
         if comments := self._source.comments[self._comments :]:  # on the whole capture
             events = [*map(Comment, comments), *events]
             self._comments += len(comments)

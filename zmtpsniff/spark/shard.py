@@ -134,7 +134,7 @@ class Shard:
         self._settled = None
         if core is not None:
             stages = self.stages
-            self._settled = SettledFlows(core, self._settling, self._events, stages.patterns, stages.payloads)
+            self._settled = SettledFlows(core, self._settling, self._events, stages.patterns)
         self._groups: dict[bytes, _Group] = {}  # the one with the latest packet is the last one
         self._held_octets = 0
         self._octets = 0

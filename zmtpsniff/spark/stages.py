@@ -8,13 +8,11 @@ import io
 import pickle
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from operator import attrgetter
 from types import FunctionType, MethodType, NoneType
 from typing import Any
 
 import msgspec
 
-from dissectors.batches import split_batches
 from dissectors.events import AnyEvent, Capture, Problem
 from dissectors.payloads.dafka import DAFKA
 from dissectors.payloads.registry import built_in
@@ -180,7 +178,7 @@ class Stages:
         return self._diagnosed(self.patterns.take(events, horizon_ns, notices, horizons))
 
     def _diagnosed(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        events = self.payloads.take(split_batches(events, attrgetter("has_payload")))
+        events = self.payloads.take(events)
         if self.diagnosis is not None:
             self.diagnosis.take(events)
         return events if self.ways is None else [*events, *self._told(self.ways.take(events))]
