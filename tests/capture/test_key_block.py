@@ -11,6 +11,7 @@ import pytest
 
 from tests.support.paths import FIXTURES
 from tests.support.saved_files import ORIGIN, packet, read, ring_files
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.key_block import put_keys
 from zmtpsniff.capture.pcapng import MOST_KEY_LINES
 from zmtpsniff.capture.pcapng_writer import key_block
@@ -97,9 +98,9 @@ def test_lines_that_wait_are_bounded(tmp_path: Path) -> None:
 def test_keys_that_come_while_packets_are_saved(tmp_path: Path) -> None:
     path = tmp_path / "saved.pcapng"
     saver = Saver(str(path), ORIGIN, key_lines=["first"])
-    saver.write([packet(1)])
+    saver.write(Block.of([packet(1)]))
     saver.add_keys(["second", "third"])
-    saver.write([packet(2)])
+    saver.write(Block.of([packet(2)]))
     saver.add_keys(["last"])
     saver.close()
     packets, source = read(path)
@@ -115,7 +116,7 @@ def test_each_file_of_a_ring_has_all_keys_so_far(tmp_path: Path) -> None:
     saver = Saver(str(tmp_path / "saved.pcapng"), ORIGIN, FileRing(packets=1), key_lines=[])
     for number in range(3):
         saver.add_keys([f"key {number}"])
-        saver.write([packet(number)])
+        saver.write(Block.of([packet(number)]))
     saver.close()
     found = [
         [line for line in read(path)[1].key_lines if not line.startswith("#")]
@@ -129,7 +130,7 @@ def test_each_file_of_a_ring_has_all_keys_so_far(tmp_path: Path) -> None:
 def test_files_without_keys_have_no_block(tmp_path: Path) -> None:
     path = tmp_path / "saved.pcapng"
     saver = Saver(str(path), ORIGIN)
-    saver.write([packet(1)])
+    saver.write(Block.of([packet(1)]))
     saver.close()
     assert b"KTMZ" not in path.read_bytes()
 

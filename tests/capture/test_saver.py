@@ -28,7 +28,7 @@ from tests.support.saved_files import (
     ring_files,
     save,
 )
-from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.ring import FileRing, parse_ring, ring_name
@@ -80,7 +80,7 @@ def test_any_packets_are_read_back_alike(packets: list[Packet], size: int, comme
     path = tmp_path / "any.pcapng"
     saver = Saver(str(path), ORIGIN, comments=comments)
     for begin in range(0, len(packets), size):
-        saver.write(packets[begin : begin + size])
+        saver.write(Block.of(packets[begin : begin + size]))
     saver.close()
     found, source = read(path)
     assert found == packets
@@ -99,8 +99,8 @@ def test_tshark_reads_the_same(tmp_path: Path) -> None:
     path = tmp_path / "foreign.pcapng"
     origin = Provenance("zmtpsniff test", "eth7", "tcp port 5555", 4096)
     saver = Saver(str(path), origin, comments=["of the capture", "a second one"])
-    saver.write(packets[:2])
-    saver.write(packets[2:])
+    saver.write(Block.of(packets[:2]))
+    saver.write(Block.of(packets[2:]))
     saver.close(7)
     fields = ["frame.time_epoch", "frame.cap_len", "frame.len", "frame.comment", "frame.interface_name"]
     command = ["tshark", "-r", str(path), "-T", "json", *(part for field in fields for part in ("-e", field))]
@@ -150,10 +150,10 @@ def test_comments_that_come_late_are_kept(tmp_path: Path) -> None:
     comments = ["before"]
     saver = Saver(str(path), ORIGIN, comments=comments)
     comments.append("with the first packet")
-    saver.write([packet(0)])
+    saver.write(Block.of([packet(0)]))
     assert read(path)[1].comments == ["before", "with the first packet"]  # whatever happens to us now
     comments.append("after it")
-    saver.write([packet(1)])
+    saver.write(Block.of([packet(1)]))
     saver.close(3)
     packets, source = read(path)
     assert packets == [packet(0), packet(1)]
@@ -163,7 +163,7 @@ def test_comments_that_come_late_are_kept(tmp_path: Path) -> None:
 
 def test_losses_of_the_source_are_saved(tmp_path: Path) -> None:
     first = Saver(str(tmp_path / "first"), ORIGIN)
-    first.write([packet(0)])
+    first.write(Block.of([packet(0)]))
     first.close(5)
     saved = SavingSource(open_captures([str(tmp_path / "first")]), Saver(str(tmp_path / "second"), ORIGIN))
     assert [packet for batch in saved.batches() for packet in batch] == [packet(0)]
@@ -186,7 +186,7 @@ def test_what_was_written_can_be_read_at_once(tmp_path: Path) -> None:
     path = tmp_path / "visible.pcapng"
     saver = Saver(str(path), ORIGIN)
     for number in range(5):
-        saver.write([packet(number)])
+        saver.write(Block.of([packet(number)]))
         packets, source = read(path)
         assert (packets, source.faults) == ([packet(n) for n in range(number + 1)], [])
     saver.close()
@@ -207,7 +207,7 @@ def test_ring_by_size_holds_all_in_files_that_are_full_and_not_larger(tmp_path: 
     batches = [packets[begin : begin + 37] for begin in range(0, 400, 37)]
     saver = Saver(str(tmp_path / "ring.pcapng"), ORIGIN, FileRing(octets=5000))
     for batch in batches:
-        saver.write(batch, 0)
+        saver.write(Block.of(batch), 0)
     saver.close(0)
     files = ring_files(tmp_path / "ring.pcapng")
     assert len(files) > 30
@@ -264,7 +264,7 @@ def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:
     path = tmp_path / "ring"
     saver = Saver(str(path), ORIGIN, FileRing(packets=2))
     for number, dropped in enumerate([0, 3, 3, 8, 9]):
-        saver.write([packet(number)], dropped)
+        saver.write(Block.of([packet(number)]), dropped)
     saver.close(10)
     assert [read(file)[1].dropped for file in ring_files(path)] == [3, 6, 1]
 

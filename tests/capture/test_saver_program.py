@@ -27,7 +27,7 @@ from tests.support.saved_files import (
     ring_files,
     save,
 )
-from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.ring import FileRing
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import CaptureError
@@ -128,10 +128,10 @@ def test_ring_whose_folder_goes_away(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     saver = Saver(str(folder / "ring"), ORIGIN, FileRing(packets=2))
-    saver.write([packet(0), packet(1)])
+    saver.write(Block.of([packet(0), packet(1)]))
     shutil.rmtree(folder)
-    saver.write([packet(2)])
-    saver.write([packet(3)])
+    saver.write(Block.of([packet(2)]))
+    saver.write(Block.of([packet(3)]))
     saver.close(0)
     (fault,) = saver.faults
     assert fault.code == "saving-ended"

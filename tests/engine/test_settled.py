@@ -56,7 +56,7 @@ def _both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     for module in (sniffer, jsonl, packets_module, patterns_module):
         monkeypatch.setattr(module, "core", both)
     for reader in (pcap, pcapng):
-        monkeypatch.setattr(reader, "row_finder", both)
+        monkeypatch.setattr(reader, "file_records", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
     monkeypatch.setattr(patterns_module, "SHORTEST_PAIRED", 0)

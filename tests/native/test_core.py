@@ -1,5 +1,6 @@
 """The native core on what no capture and no caller should give it, and what compilers say of its source."""
 
+import contextlib
 import re
 import shutil
 import struct
@@ -21,6 +22,7 @@ from tests.support.both_cores import BothCores, built_core
 from tests.support.paths import PROJECT
 from zmtpsniff.analysis.findings import exchanges
 from zmtpsniff.analysis.patterns import pending, proxies
+from zmtpsniff.capture import pcapng_writer
 from zmtpsniff.native import reference
 from zmtpsniff.net import reassembly
 from zmtpsniff.net import segment as net_segment
@@ -333,6 +335,22 @@ def test_packets_of_the_ring_that_lead_nowhere(both: BothCores, count: int) -> N
     packet = struct.pack("=6IHH28xH30x", 0, 7, 8, 20, 20, 0, 60, 60, 1)
     found = both.ring_rows(packet, count)
     assert found is None if count > 1 else len(found) == 24 * count
+
+
+_ROWS = st.tuples(st.integers(-(2**63), 2**63 - 1), *map(st.integers, (0, 0, 0, 100), (1, 5, 9, 101)))
+
+
+@given(rows=st.lists(_ROWS, max_size=6), octets=st.binary(min_size=5, max_size=8), begin_ns=st.integers(0, 2**64 - 1))
+def test_rows_become_blocks(rows: list[tuple[int, ...]], octets: bytes, begin_ns: int) -> None:
+    packed = b"".join(columns.ROW.pack(*row) for row in rows)
+    with contextlib.suppress(ValueError):  # of octets that are not there
+        blocks, count = BothCores().enhanced_packets(octets, packed, 7, begin_ns)
+        assert pcapng_writer.whole_blocks(blocks, len(blocks)) == (len(blocks), count)
+
+
+def test_packet_of_4_gib_is_no_block(both: BothCores) -> None:
+    with pytest.raises(ValueError, match="4 GiB"):
+        both.enhanced_packets(b"", columns.ROW.pack(0, 0, 2**32 - 1, 0, 1), 0, 0)
 
 
 # ------------------------------------------------------------------ callers

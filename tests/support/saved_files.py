@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.paths import PROJECT
 from tests.support.runner import run
 from tests.world.tap import save as save_packets
-from zmtpsniff.capture.block import Packet
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import Captures, open_captures
 from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.ring import FileRing
@@ -54,7 +54,7 @@ def save(
     """Save the packets; returns the files that are there, in the order of their names."""
     saver = Saver(str(path), origin, ring)
     for batch in batches:
-        saver.write(batch)
+        saver.write(Block.of(batch))
     saver.close()
     assert saver.faults == []
     assert saver.packets == sum(map(len, batches))

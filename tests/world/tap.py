@@ -63,5 +63,5 @@ def save(path: Path, packets: Iterable[Packet]) -> None:
 def save_pcapng(path: Path, packets: Sequence[Packet]) -> Path:
     """Write a capture file: pcapng, as zmtpsniff saves packets."""
     section = PcapngSection(Provenance("zmtpsniff test"))
-    path.write_bytes(section.header([]) + section.packets(packets))
+    path.write_bytes(section.header([]) + section.packets(Block.of(packets)))
     return path

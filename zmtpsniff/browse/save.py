@@ -8,6 +8,7 @@ from pathlib import Path
 from dissectors.events import AnyEvent, Message
 from zmtpsniff import __version__
 from zmtpsniff.browse.packet_store import PacketLog
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.capture.source import CaptureError
@@ -56,14 +57,14 @@ def save_packets(path: Path, packets: PacketLog, pairs: set[frozenset[str]] | No
     decoder = HeaderDecoder()
     for batch in packets.all():
         if pairs is None:
-            saver.write(batch)
+            saver.write(Block.of(batch))
             continue
         wanted = set()
         segments = decoder.segments(batch, 0)
         for number, key in [segment[1:3] for segment in segments] + [(each[1], each[3]) for each in decoder.datagrams]:
             if frozenset(end.text for end in addresses(key)) in pairs:
                 wanted.add(number)
-        saver.write([batch[number] for number in sorted(wanted)])
+        saver.write(Block.of(batch[number] for number in sorted(wanted)))
     saver.close()
     if saver.faults:
         raise SaveError(saver.faults[0].detail)

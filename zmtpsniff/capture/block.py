@@ -11,7 +11,7 @@ Packet = tuple[int, int, bytes, int, str | None]
 octets, comment. A view of a packet in a block."""
 
 _WORDS = ROW.size // 4
-_BEGIN, _SIZE = 2, 3  # places of words in a ROW
+_BEGIN, _SIZE, _LINK = 2, 3, 5  # places of words in a ROW
 MOST_NS = 1 << 63
 """A row holds times of less than so many nanoseconds before and after 1970."""
 
@@ -87,6 +87,11 @@ class Block:
         if self.base is None:
             return [0] * len(self)
         return [begin + self.base for begin in self._numbers(_BEGIN)]
+
+    @property
+    def links(self) -> set[int]:
+        """The link types of the packets."""
+        return set(self._numbers(_LINK))
 
     @property
     def captured(self) -> int:

@@ -96,7 +96,7 @@ class LiveSource:
         payloads = (piece.payload for piece in self._engine.pieces())
         try:
             for block in self._engine.packets(payloads):
-                self.saver.write(block.packets(), self._engine.dropped)
+                self.saver.write(block, self._engine.dropped)
                 yield piece_of(block)
         finally:
             self.saver.close(self._engine.dropped)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_octets import FileOctets
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
-from zmtpsniff.native import row_finder
+from zmtpsniff.native import file_records
 
 HEADER_SIZE = 24
 LARGEST_RECORD = 16 << 20  # octets; a record that claims more is no packet, whatever snaplen the file states
@@ -51,7 +51,7 @@ def _packets(
     expected = min(snaplen or most, most)
     position = HEADER_SIZE
     while True:
-        rows, position = row_finder.pcap_rows(data, position, order == ">", unit, header, expected, link)
+        rows, position = file_records.pcap_rows(data, position, order == ">", unit, header, expected, link)
         if rows:
             yield Block(data, rows, base=stream.offset(data, -header))
         need = header

@@ -25,7 +25,7 @@ from zmtpsniff.capture.pcapng_blocks import (
     STATISTICS,
 )
 from zmtpsniff.capture.source import CaptureError, SourceState
-from zmtpsniff.native import row_finder
+from zmtpsniff.native import file_records
 from zmtpsniff.native.capture_rows import BASE
 
 MAGIC = b"\x0a\x0d\x0d\x0a"  # section 4.1: a palindrome, so that it needs no byte order
@@ -155,7 +155,7 @@ def _packets(stream: FileOctets, data: bytes, source: SourceState) -> Iterator[B
         need = 12
         corrupt = ""
         while True:
-            plain, position = row_finder.pcapng_rows(data, position, section.order == ">", section.bases)
+            plain, position = file_records.pcapng_rows(data, position, section.order == ">", section.bases)
             if plain:
                 rows.append(plain)
                 count += len(plain) // ROW.size

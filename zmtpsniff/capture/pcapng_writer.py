@@ -2,10 +2,11 @@
 
 import platform
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from zmtpsniff.capture.block import Packet
+from dissectors.columns import ROW
+from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.pcapng_blocks import (
     COMMENT,
     CURVE_KEYS,
@@ -18,6 +19,7 @@ from zmtpsniff.capture.pcapng_blocks import (
     SECTION_HEADER,
     STATISTICS,
 )
+from zmtpsniff.native import file_records
 
 SHB_OS, SHB_USERAPPL = 3, 4  # section 4.1
 IF_NAME, IF_FILTER = 2, 11  # section 4.2
@@ -28,13 +30,11 @@ _FILTER_IS_TEXT = b"\0"  # section 4.2: what follows is in libpcap's language
 _NANOSECONDS = b"\x09"
 _U32 = 0xFFFFFFFF
 # Times are 64 bits of nanoseconds, enough from 1970 to 2554. Any other time is written relative to the beginning of its
-# span. A span begins at whole seconds and at a whole multiple of 2^32 ns, so that only the upper half of a time depends
-# on it.
+# span, which begins at whole seconds.
 _SPAN_SECONDS = (1 << 23) * 2000
 _SPAN_NS = _SPAN_SECONDS * 1_000_000_000
 
-_pack_head: Callable[..., bytes] = struct.Struct("<7I").pack
-_pack_length: Callable[[int], bytes] = struct.Struct("<I").pack
+_MOST_OVERHEAD = 35  # octets of a packet's block beside those of the packet, without a comment
 
 
 class Provenance(NamedTuple):
@@ -44,19 +44,6 @@ class Provenance(NamedTuple):
     interface: str = ""  # name; empty if it is not known or not one
     capture_filter: str = ""
     snaplen: int = 0  # octets, 0 for no limit
-
-
-class _Tails(dict[int, bytes]):
-    """The octets after those of a packet without options, by their number: padding and the block's length."""
-
-    def __missing__(self, size: int) -> bytes:
-        tail = bytes(-size % 4) + _pack_length(32 + (size + 3 & ~3))
-        if size <= 2048:  # those that come often
-            self[size] = tail
-        return tail
-
-
-_tails = _Tails()
 
 
 class PcapngSection:
@@ -75,40 +62,48 @@ class PcapngSection:
         options.append(_option(SHB_USERAPPL, self._origin.application.encode()))
         return _block(SECTION_HEADER, body, b"".join(options))
 
-    def packets(self, batch: Sequence[Packet]) -> bytes:
+    def packets(self, block: Block) -> bytes:
         """The blocks of these packets, each link type's interface described before its first packet."""
         parts: list[bytes] = []
-        append = parts.append
-        pack, tails, kind, half = _pack_head, _tails, ENHANCED_PACKET, _U32
-        # Of the packet before: the next one mostly has the same.
-        current_link = current_period = -1
-        index = high = 0
-        for time_ns, link, octets, wire, comment in batch:
-            if link != current_link or time_ns >> 32 != current_period:
-                current_link, current_period = link, time_ns >> 32
-                index, high = self._place(time_ns, link, parts)
-            size = len(octets)
-            if comment is None:
-                append(pack(kind, 32 + (size + 3 & ~3), index, high, time_ns & half, size, wire))
-                append(octets)
-                append(tails[size])
-            else:
-                body = struct.pack("<5I", index, high, time_ns & half, size, wire) + octets + bytes(-size % 4)
-                append(_block(kind, body, _comments([comment])))
+        begin = 0
+        for place, packet in block.odd.items():
+            self._put_plain(block.part(begin, place), parts)
+            self._put_odd(packet, parts)
+            begin = place + 1
+        self._put_plain(block.part(begin) if begin else block, parts)
         return b"".join(parts)
 
-    def sizes(self, batch: Sequence[Packet]) -> Iterator[int]:
+    def _put_plain(self, block: Block, parts: list[bytes]) -> None:
+        """Add the blocks of packets of which none is odd to ``parts``."""
+        rows = block.rows
+        while rows:
+            time_ns, _, _, _, link = ROW.unpack_from(rows)
+            index, begin_ns = self._interface(time_ns, link, parts)
+            # Times of one sign are all in one span.
+            blocks, count = file_records.enhanced_packets(block.octets, rows, index, begin_ns % (1 << 64))
+            parts.append(blocks)
+            rows = rows[count * ROW.size :]
+
+    def _put_odd(self, packet: Packet, parts: list[bytes]) -> None:
+        time_ns, link, octets, wire, comment = packet
+        index, begin_ns = self._interface(time_ns, link, parts)
+        high, low = divmod(time_ns - begin_ns, 1 << 32)
+        body = struct.pack("<5I", index, high, low, len(octets), wire) + octets + bytes(-len(octets) % 4)
+        parts.append(_block(ENHANCED_PACKET, body, b"" if comment is None else _comments([comment])))
+
+    def most_octets(self, block: Block) -> int:
+        """As many octets as these packets add, if none of them has a comment, or a few more."""
+        return block.captured + len(block) * _MOST_OVERHEAD + 2 * len(block.links) * len(self._description(0, 1))
+
+    def sizes(self, block: Block) -> Iterator[int]:
         """How many octets each of these packets adds, if all before it are written."""
         known = set(self._interfaces)
-        current_link = current_period = -1
-        for time_ns, link, octets, _, comment in batch:
+        for time_ns, link, octets, _, comment in block.packets():
             size = 32 + (len(octets) + 3 & ~3)
-            if link != current_link or time_ns >> 32 != current_period:
-                current_link, current_period = link, time_ns >> 32
-                span = time_ns // _SPAN_NS
-                if (link, span) not in known:
-                    known.add((link, span))
-                    size += len(self._description(link, span))
+            span = time_ns // _SPAN_NS
+            if (link, span) not in known:
+                known.add((link, span))
+                size += len(self._description(link, span))
             if comment is not None:
                 size += len(_end(_comments([comment])))
             yield size
@@ -127,14 +122,14 @@ class PcapngSection:
             options += _option(ISB_IFDROP, struct.pack("<Q", dropped))
         return _block(STATISTICS, struct.pack("<III", index, since >> 32, since & _U32), options)
 
-    def _place(self, time_ns: int, link: int, parts: list[bytes]) -> tuple[int, int]:
-        """Number of the packet's interface, described in ``parts`` if it was not, and upper half of its time."""
+    def _interface(self, time_ns: int, link: int, parts: list[bytes]) -> tuple[int, int]:
+        """Number of the packet's interface, described in ``parts`` if it was not, and when its span begins."""
         span = time_ns // _SPAN_NS
         index = self._interfaces.get((link, span))
         if index is None:
             index = self._interfaces[link, span] = len(self._interfaces)
             parts.append(self._description(link, span))
-        return index, time_ns - span * _SPAN_NS >> 32
+        return index, span * _SPAN_NS
 
     def _description(self, link: int, span: int) -> bytes:
         options = [_option(IF_TSRESOL, _NANOSECONDS)]
@@ -170,7 +165,7 @@ def whole_blocks(data: bytes, limit: int) -> tuple[int, int]:
 
 def _block(kind: int, body: bytes, options: bytes) -> bytes:
     length = len(body) + len(_end(options)) + 12
-    return struct.pack("<II", kind, length) + body + _end(options) + _pack_length(length)
+    return struct.pack("<II", kind, length) + body + _end(options) + struct.pack("<I", length)
 
 
 def _end(options: bytes) -> bytes:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from zmtpsniff.capture.block import Block, Packet
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, key_block, whole_blocks
 from zmtpsniff.capture.ring import FileRing, ring_name
 from zmtpsniff.capture.source import CaptureError, Fault, Source
@@ -93,24 +93,24 @@ class Saver:
         """How many packets have been saved whole, also in files that the ring has removed."""
         return self._packets_before + self._in_file
 
-    def write(self, batch: Sequence[Packet], dropped: int | None = None) -> None:
+    def write(self, block: Block, dropped: int | None = None) -> None:
         """Save the packets; ``dropped`` is how many were lost so far before they reached us, None if nobody knows."""
         if self._fd < 0:
             return
         if dropped is not None:
             self._dropped = dropped
-        if len(batch) > self._left:
-            batch = batch[: self._left]
+        if len(block) > self._left:
+            block = block.part(0, self._left)
         try:
             self._begin_again_if_better()
             self._save_keys()
             if self._ring is None:
-                self._save(batch)
+                self._save(block)
             else:
-                self._save_in_ring(batch, self._ring)
+                self._save_in_ring(block, self._ring)
         except (OSError, CaptureError) as error:
             self._end(error)
-        self._left -= len(batch)
+        self._left -= len(block)
 
     def add_keys(self, lines: Sequence[str]) -> None:
         """Save lines of a key file, too, in front of the next packets; any thread may say so."""
@@ -140,43 +140,45 @@ class Saver:
         self._keys += lines
         self._put(_key_blocks(lines))
 
-    def _save(self, batch: Sequence[Packet]) -> None:
-        if batch:
-            self._put(self._section.packets(batch))
-            self._in_file += len(batch)
-            self._last_ns = batch[-1][0]
+    def _save(self, block: Block) -> None:
+        if block:
+            self._put(self._section.packets(block))
+            self._in_file += len(block)
+            self._last_ns = block.times_ns[-1]
 
-    def _save_in_ring(self, batch: Sequence[Packet], ring: FileRing) -> None:
-        begin = 0
-        while begin < len(batch):
-            stop = self._fitting(batch, begin, ring)
-            self._save(batch[begin:stop])
-            begin = stop
-            if begin < len(batch):
+    def _save_in_ring(self, block: Block, ring: FileRing) -> None:
+        while block:
+            stop = self._fitting(block, ring)
+            self._save(block.part(0, stop))
+            block = block.part(stop)
+            if block:
                 self._finish()
                 self._open()
 
-    def _fitting(self, batch: Sequence[Packet], begin: int, ring: FileRing) -> int:
-        """Where in the batch the open file becomes full. An empty file takes at least one packet."""
-        stop = len(batch)
+    def _fitting(self, block: Block, ring: FileRing) -> int:
+        """How many of the packets the open file takes. An empty one takes at least one packet."""
+        stop = len(block)
         if ring.packets is not None:
-            stop = min(stop, begin + ring.packets - self._in_file)
+            stop = min(stop, ring.packets - self._in_file)
+        times_ns = block.times_ns
         if not self._in_file:
-            self._first_ns = batch[begin][0]
+            self._first_ns = times_ns[0]
         duration = _NO_LIMIT if ring.duration_ns is None else ring.duration_ns
         room = _NO_LIMIT
         if ring.octets is not None:
             ending = len(self._section.statistics(0, 0, self._late_comments()))
             room = ring.octets - self._size - max(ending, STATISTICS_SIZE)
-        place = begin
-        for size in self._section.sizes(batch[begin:stop]):
-            age = batch[place][0] - self._first_ns
+        earliest_ns = min(self._first_ns, min(times_ns))
+        if not block.odd and self._section.most_octets(block) <= room and max(times_ns) - earliest_ns < duration:
+            self._first_ns = earliest_ns
+            return stop
+        for place, size in enumerate(self._section.sizes(block.part(0, stop))):
+            age = times_ns[place] - self._first_ns
             if age < 0:  # the clock was set back
                 self._first_ns += age
             room -= size
-            if (age >= duration or room < 0) and (self._in_file or place > begin):
+            if (age >= duration or room < 0) and (self._in_file or place):
                 return place
-            place += 1
         return stop
 
     def _put(self, data: bytes) -> None:
@@ -298,7 +300,7 @@ class SavingSource:
                     self.key_lines += lines
                     self._saver.add_keys(lines)
                 if not self._keys_only:
-                    self._saver.write(block.packets(), self._source.dropped or None)
+                    self._saver.write(block, self._source.dropped or None)
                 self._take_over()
                 yield block
         finally:

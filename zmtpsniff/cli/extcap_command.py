@@ -190,6 +190,7 @@ def _capture_live(interface: str, settings: ExtcapSettings, dissection: Settings
 
 def _write(capture: "Dissection", settings: ExtcapSettings, stream: "IO[bytes]", *, is_live: bool) -> None:
     """Write what passes as pcapng, until the capture is over or nobody reads any more (BrokenPipeError)."""
+    from zmtpsniff.capture.block import Block
     from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
     from zmtpsniff.extcap.pdus import PduEncoder
 
@@ -201,5 +202,5 @@ def _write(capture: "Dissection", settings: ExtcapSettings, stream: "IO[bytes]",
         if is_live:
             must_be_read(stream)
         if packets := list(encoder.packets(events)):
-            stream.write(section.packets(packets))
+            stream.write(section.packets(Block.of(packets)))
             stream.flush()

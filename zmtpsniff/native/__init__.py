@@ -94,5 +94,5 @@ core, _reason = _load()
 WAY = "python" if core is None else "native"
 """How settled flows are read."""
 
-row_finder: ModuleType = capture_rows if core is None else core
-"""The functions that find packets: those of the core, or the same in plain Python."""
+file_records: ModuleType = capture_rows if core is None else core
+"""The functions that read and write the records of capture files: those of the core, or the same in plain Python."""

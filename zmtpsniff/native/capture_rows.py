@@ -1,4 +1,4 @@
-"""The records of capture files and of the kernel's ring as rows: functions of ``core.c`` in plain Python.
+"""The records of capture files and of the kernel's ring as rows, and back: functions of ``core.c`` in plain Python.
 
 They are the specification of the native core, and take its place where there is none.
 """
@@ -7,6 +7,7 @@ import struct
 
 from dissectors.columns import ROW
 
+_ENHANCED_PACKET = 6
 BASE = struct.Struct("=qqI4x")
 """The meaning of the times of an interface: unit and offset in nanoseconds, then its link type. Unit 0: no rows."""
 
@@ -40,7 +41,7 @@ def pcapng_rows(data: bytes, place: int, is_big: bool, bases: bytes | bytearray)
     rows = []
     while place + block.size <= len(data):
         kind, length, index, high, low, captured, wire = block.unpack_from(data, place)
-        if kind != 6 or not 32 <= length - captured <= 35 or place + length > len(data):
+        if kind != _ENHANCED_PACKET or not 32 <= length - captured <= 35 or place + length > len(data):
             break
         if length_again.unpack_from(data, place + length - 4)[0] != length or index >= interfaces:
             break
@@ -51,6 +52,28 @@ def pcapng_rows(data: bytes, place: int, is_big: bool, bases: bytes | bytearray)
         rows.append(ROW.pack(time_ns, place + 28, captured, wire, link))
         place += length
     return b"".join(rows), place
+
+
+def enhanced_packets(octets: bytes, rows: bytes, index: int, begin_ns: int) -> tuple[bytes, int]:
+    """The packets of rows as Enhanced Packet Blocks without options, and how many they are.
+
+    They are those from the first on that have its link type, and a time on the same side of 1970. ``index`` is the
+    number of their interface, whose times count from ``begin_ns``, modulo 2^64. Raises ValueError for a row without
+    octets, or one of 4 GiB.
+    """
+    blocks = []
+    first_ns, _, _, _, first_link = ROW.unpack_from(rows) if rows else (0,) * 5
+    for time_ns, start, captured, wire, link in ROW.iter_unpack(rows):
+        if link != first_link or (time_ns < 0) != (first_ns < 0):
+            break
+        length = 32 + (captured + 3 & ~3)
+        if start + captured > len(octets) or length >> 32:
+            raise ValueError("a row lies in its octets, and its block has less than 4 GiB")
+        high, low = divmod((time_ns - begin_ns) % (1 << 64), 1 << 32)
+        blocks.append(struct.pack("<7I", _ENHANCED_PACKET, length, index, high, low, captured, wire))
+        blocks.append(octets[start : start + captured])
+        blocks.append(struct.pack(f"<{length - 32 - captured}xI", length))
+    return b"".join(blocks), len(blocks) // 3
 
 
 _RING_PACKET = struct.Struct("=IIIIIIHH")  # tpacket3_hdr

@@ -198,6 +198,66 @@ static PyObject *pcap_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
     return found;
 }
 
+/* Four octets of a file of little endians. */
+static bool put_little(Output *out, uint32_t value)
+{
+    uint8_t octets[4];
+    for (unsigned i = 0; i < sizeof octets; i++)
+        octets[i] = (uint8_t)(value >> 8 * i);
+    return put(out, octets, sizeof octets);
+}
+
+/* Put a packet as an Enhanced Packet Block without options (draft-ietf-opsawg-pcapng, section 4.3). */
+static bool put_enhanced_packet(Output *out, Span octets, const Row *row, uint32_t index, uint64_t since_ns)
+{
+    static const uint8_t padding[4];
+    uint32_t behind = (4 - row->captured % 4) % 4;
+    const uint8_t *packet = part(octets, row->start, row->captured);
+    if (packet == NULL || row->captured > UINT32_MAX - 32 - behind)
+        return is_nonsense("a row lies in its octets, and its block has less than 4 GiB");
+    uint32_t length = 32 + row->captured + behind;
+    const uint32_t head[] = {6, length, index, (uint32_t)(since_ns >> 32), (uint32_t)since_ns, row->captured, row->wire};
+    bool is_put = true;
+    for (unsigned i = 0; is_put && i < sizeof head / sizeof *head; i++)
+        is_put = put_little(out, head[i]);
+    return is_put && put(out, packet, row->captured) && put(out, padding, behind) && put_little(out, length);
+}
+
+PyDoc_STRVAR(enhanced_packets_doc,
+"enhanced_packets(octets, rows, index, begin_ns) -> (blocks, count)\n\n"
+"The packets of rows as Enhanced Packet Blocks of the interface `index`, whose times count from `begin_ns`, modulo\n"
+"2^64; and how many they are: those from the first on with its link type and the sign of its time.");
+
+static PyObject *enhanced_packets(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer data, rows;
+    unsigned index;
+    unsigned long long begin_ns;
+    if (!PyArg_ParseTuple(arguments, "y*y*IK", &data, &rows, &index, &begin_ns))
+        return NULL;
+    Span octets = {data.buf, (uint64_t)data.len}, all = {rows.buf, (uint64_t)rows.len};
+    Output blocks = {0};
+    Row first = {0}, row;
+    unsigned long long count = 0;
+    bool is_put = true;
+    for (const uint8_t *at; (at = part(all, count * sizeof row, sizeof row)) != NULL; count++) {
+        memcpy(&row, at, sizeof row);
+        first = count ? first : row;
+        if (row.link != first.link || (row.time_ns < 0) != (first.time_ns < 0))
+            break;
+        is_put = put_enhanced_packet(&blocks, octets, &row, index, (uint64_t)row.time_ns - begin_ns);
+        if (!is_put)
+            break;
+    }
+    if (!is_put && !PyErr_Occurred())
+        PyErr_NoMemory();
+    PyObject *found = is_put ? Py_BuildValue("(NK)", as_bytes(&blocks), count) : NULL;
+    PyMem_Free(blocks.data);
+    PyBuffer_Release(&data);
+    PyBuffer_Release(&rows);
+    return found;
+}
+
 /* The unit and the origin of the times of an interface, and its link type; Python has the same layout. */
 typedef struct {
     int64_t unit_ns, offset_ns; /* a unit of 0: it is not whole nanoseconds */
@@ -2714,6 +2774,7 @@ static PyMethodDef methods[] = {
     {"pcap_rows", pcap_rows, METH_VARARGS, pcap_rows_doc},
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
     {"ring_rows", ring_rows, METH_VARARGS, ring_rows_doc},
+    {"enhanced_packets", enhanced_packets, METH_VARARGS, enhanced_packets_doc},
     {"directions", directions, METH_VARARGS, directions_doc},
     {"segments", segments, METH_VARARGS, segments_doc},
     {"take", take, METH_VARARGS, take_doc},
