@@ -7,7 +7,6 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
@@ -114,11 +113,11 @@ def test_standard_input() -> None:
 
 
 @needs_tshark
-def test_stopping_after_some_packets_leaves_nothing() -> None:
-    before = set(Path(tempfile.gettempdir()).glob("wireshark_*"))
+def test_stopping_after_some_packets_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a folder that no other tshark writes to
     records = through_tshark("-c", "5", REQ_REP)
     assert records == read_json("-c", "5", REQ_REP)
-    assert set(Path(tempfile.gettempdir()).glob("wireshark_*")) <= before
+    assert list(tmp_path.iterdir()) == []
 
 
 @needs_tshark
