@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import json
 import os
 import platform
@@ -33,12 +34,12 @@ WORK = HERE / "work"
 BEGIN, END = "<!-- price benchmarks: begin -->", "<!-- price benchmarks: end -->"
 MESSAGES = (2_000, 20_000)  # a second
 PACKETS = 50_000
-GOALS = (0.005, 0.01, 0.03, 0.1)  # of a core
+GOALS = ("0.5%", "1.0%", "3.0%", "10.0%", "-")  # of a core
 MEMORY_GOAL_MIB = 150
 SETTLED_S = 10.0
 PORT = 9464
 SCRAPE_S = 15.0  # as Prometheus does by default
-ROUND_TRIPS = 500  # of the connection that is replayed many times
+ROUND_TRIPS = (5_000, 500)  # of the connection that is replayed many times
 
 
 def commands(zmtpsniff: list[str], folder: Path) -> dict[str, list[str]]:
@@ -87,25 +88,29 @@ def _scrape(ended: threading.Event) -> None:
 def measure(zmtpsniff: list[str], seconds: float) -> str:
     """Measure all, and say it in a table."""
     busy = os.getloadavg()[0]
-    longer, connections = loads.lengthen(
-        traffic.ensure("ping-pong", ROUND_TRIPS, WORK), max(round(PACKETS * seconds), ROUND_TRIPS)
-    )
+    packets = round(PACKETS * seconds)
+    replay = functools.partial(loads.replay, rate=PACKETS)
+    replayed = [loads.lengthen(traffic.ensure("ping-pong", count, WORK), packets) for count in ROUND_TRIPS]
     all_loads = [
         ("nothing", loads.idle(seconds)),
         *((f"{rate:,} messages a second", loads.flood(rate, seconds)) for rate in MESSAGES),
-        (f"{PACKETS:,} packets a second, a message in each", loads.replay(longer, connections, PACKETS)),
+        *(
+            (f"{PACKETS:,} packets a second, {round(begun / seconds)} new connections a second", replay(longer, begun))
+            for longer, begun in replayed
+        ),
     ]
     with tempfile.TemporaryDirectory(dir=WORK) as name:
         titles = commands(zmtpsniff, Path(name))
         lines = []
         for (what, load), goal in zip(all_loads, GOALS, strict=True):
-            cells = [what, f"{goal:.1%}"]
+            cells = [what, goal]
             for title, command in titles.items():
                 share, memory, lost = price(command, load, min(SETTLED_S, seconds), Path(name) / "said")
                 cells.append(f"{share:.2%}, {memory:.0f} MiB{f', {lost:,} packets lost' if lost else ''}")
                 print(what, title, cells[-1], file=sys.stderr, flush=True)
             lines.append(cells)
-    longer.path.unlink()
+    for longer, _ in replayed:
+        longer.path.unlink()
     table = report.table(("Traffic", "Goal", *(f"`{title}`" for title in titles)), lines)
     return (
         f"Measured on {datetime.date.today()}, Python {platform.python_version()}, {report.machine()} with a load of "
