@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, Problem
+from dissectors.events import Capture, Connection, Greeting, Message, Problem
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.evidence import Doubts
 from tests.support.examples import sampled
@@ -178,16 +178,6 @@ def test_signatures_that_nothing_proves(sent: Talk) -> None:
     assert dissect([(side, data[at : at + 1]) for side, data in sent for at in range(len(data))]) == []
 
 
-def test_nothing_is_given_out_before_it_is_proven() -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    connection.client.feed(PADDED + b"\x03", 1, 1)
-    connection.server.feed(PADDED, 2, 2)
-    assert (out, connection.accepted) == ([], False)
-    connection.server.feed(b"\x03", 3, 3)
-    assert connection.accepted
-
-
 def test_one_side_alone_proves_it_by_its_whole_greeting() -> None:
     events = dissect([(1, PADDED + REST + ready(b"PUB") + frame(b"x"))])
     assert [event.frames for event in events if isinstance(event, Message)] == [[b"x"]]
@@ -290,16 +280,6 @@ def test_old_and_new_peers_are_shown_from_their_first_octet(name: str) -> None:
     assert total.zmtp_flows == total.flows > 0
     assert total.messages > 0
     assert "perhaps-zmtp" not in problems(events)
-
-
-def test_two_identities_alone_are_held_back_until_the_end() -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    connection.client.feed(ANONYMOUS, 1, 1)
-    connection.server.feed(ANONYMOUS, 2, 2)
-    assert not connection.accepted
-    connection.server.feed(SINGLE[:2], 3, 3)
-    assert connection.accepted
 
 
 def test_a_hole_in_what_may_be_zmtp_1_0_proves_nothing() -> None:

@@ -117,18 +117,6 @@ def test_harmless(name: str) -> None:
         assert set(complaints(events)) <= set(complaints(undisturbed(talk))), talk.name
 
 
-def test_always_early_acknowledgments() -> None:
-    """A capture of two queues in which each acknowledgment comes just before its data, for long."""
-    talk = pushes(3, Random(1), 100, batch=200)
-    sent = segments(talk)
-    for at in range(3, len(sent) - 1):
-        if sent[at].payload and not sent[at + 1].payload and sent[at + 1].ack == sent[at].end:
-            sent[at], sent[at + 1] = sent[at + 1], sent[at]
-    events = sniff(packets(sent))
-    assert told(events) == told(undisturbed(talk))
-    assert complaints(events) == []
-
-
 # ---------------------------------------------------------------------- what loses something
 
 
