@@ -271,65 +271,6 @@ def test_numbers_that_jump_do_not_recurse() -> None:
     assert len(dissections) > pairs // 2
 
 
-def test_a_flow_that_is_evicted_is_no_predecessor() -> None:
-    """Ports are used again while so many flows begin that those before are forgotten."""
-    table, _ = _table(LIMITS._replace(flows=2))
-    packet = 0
-    for round_ in range(50):
-        begin = round_ << 20
-        for back, seq, ack, flags, payload in (
-            (False, begin, 0, SYN, b""),
-            (True, begin + 7, begin + 1, SYN | ACK, b""),
-            (False, begin + 1, begin + 8, ACK, b"octets"),
-        ):
-            packet += 1
-            table.take([(SECOND + packet, packet, key(back), seq % 2**32, ack % 2**32, flags, payload, 0)])
-            _check(table, LIMITS._replace(flows=2))
-        packet += 1
-        table.take([(SECOND + packet, packet, key(False, round_), 1, 1, ACK, b"of others", 0)])
-        _check(table, LIMITS._replace(flows=2))
-    table.finish()
-    _check_empty(table)
-
-
-def test_many_short_connections_leave_nothing() -> None:
-    table, _ = _table(FlowLimits(linger_seconds=0.001, idle_seconds_unknown=0.001))
-    sizes = []
-    for number in range(20_000):
-        port, now, packet = 1000 + number % 50, SECOND + number * 100_000, number * 6
-        table.take([
-            (now, packet + 1, key(False, port), 999, 0, SYN, b"", 0),
-            (now, packet + 2, key(True, port), 4999, 1000, SYN | ACK, b"", 0),
-            (now, packet + 3, key(False, port), 1000, 5000, ACK, b"hello", 0),
-            (now, packet + 4, key(False, port), 1005, 5000, FIN | ACK, b"", 0),
-            (now, packet + 5, key(True, port), 5000, 1006, FIN | ACK, b"", 0),
-            (now, packet + 6, key(False, port), 1006, 5001, ACK, b"", 0),
-        ])  # fmt: skip
-        sizes.append(len(table.register.flows))
-    assert max(sizes) <= 100
-    table.finish()
-    _check_empty(table)
-
-
-def test_segments_in_doubt_count() -> None:
-    """Two forged segments for each of many connections: what is kept of them stays within the limit."""
-    limits = FlowLimits(waiting_octets=50_000, waiting_octets_per_direction=50_000)
-    table, _ = _table(limits)
-    for number in range(200):
-        port = 2000 + number
-        table.take([
-            (SECOND, 1, key(False, port), 999, 0, SYN, b"", 0),
-            (SECOND, 2, key(True, port), 4999, 1000, SYN | ACK, b"", 0),
-            (SECOND, 3, key(False, port), 1000, 5000, ACK, b"hello", 0),
-            (SECOND, 4, key(False, port), 1 << 31, 1 << 30, ACK, bytes(900), 0),
-            (SECOND, 5, key(False, port), 3 << 29, 1 << 29, ACK, bytes(900), 0),
-        ])  # fmt: skip
-        _check(table, limits)
-    assert any(flow.client.doubtful for flow in table.register.flows.values())
-    table.finish()
-    _check_empty(table)
-
-
 def test_a_side_that_comes_after_all_where_it_was_expected() -> None:
     """It is not absent any more: what it does not send is a gap, however much of it is acknowledged."""
     table, dissections = _table(FlowLimits())
