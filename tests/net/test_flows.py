@@ -491,17 +491,24 @@ def test_rejected_connections_keep_nothing() -> None:
     assert wire.table.holdings.waiting_octets == 0
 
 
+@pytest.mark.parametrize("begins", [True, False])
 @pytest.mark.parametrize("tiny", [False, True])
-def test_memory_behind_a_hole_is_bounded(tiny: bool) -> None:
-    limits = FlowLimits(waiting_octets_per_direction=100_000, waiting_octets=300_000)
-    wire = Wire(limits)
-    highest = 0
+def test_memory_behind_a_hole_is_bounded(tiny: bool, begins: bool) -> None:
+    """Of each connection, and of all; also of what comes before the other side's SYN, if that comes at all."""
+    wire = Wire(FlowLimits(waiting_octets_per_direction=100_000, waiting_octets=300_000))
+    highest = highest_of_one = 0
     for port in range(41_000, 41_010):
-        wire.connect(port=port)
-        for number in range(300):
+        if begins:
+            wire.connect(port=port)
+        else:
+            wire.send(False, 1000, flags=SYN, port=port)
+        for number in range(500):
             wire.send(False, 2001 + number * 1000, b"z" * (1 if tiny else 1000), port=port)
+            *_, flow = wire.table.register.flows.values()
             highest = max(highest, wire.table.holdings.waiting_octets)
+            highest_of_one = max(highest_of_one, flow.client.waiting_octets + flow.early_octets)
     assert highest <= 302_000
+    assert 90_000 < highest_of_one <= 102_000
     wire.table.finish()
     assert wire.table.holdings.waiting_octets == 0
 
