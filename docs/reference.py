@@ -16,7 +16,7 @@ from dissectors.payloads.registry import built_in
 from dissectors.problems import PROBLEMS
 from dissectors.records import record_fields, summary
 from zmtpsniff import __version__
-from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.catalogue import FINDINGS, findings_of, problems_of
 from zmtpsniff.check import endpoint_reader, policy
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER
@@ -290,7 +290,7 @@ def problems_page() -> str:
         hides = f" · hides: {kind.blinds}" if kind.blinds else ""
         lines += [f"## {code}", "", f"*{kind.severity} · about {about}{hides}*", ""]
         lines += [f"- Seen: {_cell(kind.meaning)}", f"- Advice: {_cell(kind.advice)}"]
-        lines += [f"- [The finding](findings.md#{code})"] * (code in FINDINGS) + [""]
+        lines += [*_others("The finding", "findings.md", findings_of(code)), ""]
     return _page("Problem codes", *lines)
 
 
@@ -305,8 +305,14 @@ def findings_page() -> str:
     for code, kind in FINDINGS.items():
         lines += [f"## {code}", "", f"*{kind.severity}*", "", _cell(kind.meaning), ""]
         lines += [f"- How it is known: {_cell(kind.known)}", f"- What to do: {_cell(kind.advice)}"]
-        lines += [f"- [The problem](problems.md#{code})"] * (code in PROBLEMS) + [""]
+        lines += [*_others("The problem", "problems.md", problems_of(code)), ""]
     return _page("Findings", *lines)
+
+
+def _others(what: str, page: str, codes: list[str]) -> list[str]:
+    """A line with links to what the other page says of the same thing."""
+    links = ", ".join(f"[{code}]({page}#{code})" for code in codes)
+    return [f"- {what}{'s' if len(codes) > 1 else ''}: {links}"] if codes else []
 
 
 def tables_page() -> str:

@@ -18,6 +18,14 @@ def test_every_code_is_explained_in_80_columns() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+def test_a_problem_and_a_finding_of_the_same_thing_name_each_other() -> None:
+    for code, finding in FINDINGS.items():
+        assert set(finding.problems) <= PROBLEMS.keys()
+        for problem in finding.problems:
+            assert f"diagnose says: {code}" in run("explain", problem).stdout
+            assert "read says: " + ", ".join(finding.problems) in " ".join(run("explain", code).stdout.split())
+
+
 def test_without_a_code_it_lists_all() -> None:
     lines = run("explain").stdout.splitlines()
     meanings = {code: kind.meaning for code, kind in FINDINGS.items()}

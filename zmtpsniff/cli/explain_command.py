@@ -49,19 +49,25 @@ def explain(codes: tuple[str, ...]) -> None:
 def _explanation(code: str) -> str:
     """The texts of a code, which a problem and a finding may share."""
     from dissectors.problems import PROBLEMS
-    from zmtpsniff.analysis.findings.catalogue import FINDINGS
+    from zmtpsniff.analysis.findings.catalogue import FINDINGS, findings_of, problems_of
 
     parts = []
     if (problem := PROBLEMS.get(code)) is not None:
-        parts.append(_text(f"{code}: a problem ({problem.severity})", problem.meaning, ("What to do", problem.advice)))
+        said = ("What to do", problem.advice), ("diagnose says", _others(code, findings_of(code)))
+        parts.append(_text(f"{code}: a problem ({problem.severity})", problem.meaning, *said))
     if (finding := FINDINGS.get(code)) is not None:
-        rest = (("How it is known", finding.known), ("What to do", finding.advice))
-        parts.append(_text(f"{code}: a finding ({finding.severity})", finding.meaning, *rest))
+        known = ("How it is known", finding.known)
+        said = ("What to do", finding.advice), ("read says", _others(code, problems_of(code)))
+        parts.append(_text(f"{code}: a finding ({finding.severity})", finding.meaning, known, *said))
     return "\n".join(parts)
 
 
+def _others(code: str, codes: list[str]) -> str:
+    return ", ".join(each for each in codes if each != code)
+
+
 def _text(title: str, meaning: str, *parts: tuple[str, str]) -> str:
-    paragraphs = [meaning, *(f"{name}: {words}" for name, words in parts)]
+    paragraphs = [meaning, *(f"{name}: {words}" for name, words in parts if words)]
     indented = [
         textwrap.fill(each, _WIDTH, initial_indent=_INDENT, subsequent_indent=_INDENT, break_on_hyphens=False)
         for each in paragraphs

@@ -7,6 +7,7 @@ inquiry that finds a fault writes the sentence with names and numbers.
 from typing import NamedTuple
 
 from dissectors.events import Severity
+from dissectors.problems import PROBLEMS
 
 
 class FindingKind(NamedTuple):
@@ -18,6 +19,7 @@ class FindingKind(NamedTuple):
     advice: str
     waits: bool = False  # somebody may wait in vain, even if it is a note
     of_peers: bool = False  # what the peers of the same service did tells more
+    problems: tuple[str, ...] = ()  # those that `read` shows of the same thing, but for the one of the same code
 
 
 # Advice that holds also if the user has named the types.
@@ -37,6 +39,7 @@ FINDINGS: dict[str, FindingKind] = {
         "elsewhere.",
         "Start the service, or correct the address or port in the client. `ss -ltn` on that host shows who listens; a "
         "service bound to 127.0.0.1 cannot be reached from other hosts.",
+        problems=("connection-refused",),
     ),
     "endpoint-silent": FindingKind(
         "error",
@@ -78,6 +81,7 @@ FINDINGS: dict[str, FindingKind] = {
         "after it has seen them, without a word, as libzmq 4.0 does.",
         "Correct the user name and password (ZMQ_PLAIN_USERNAME, ZMQ_PLAIN_PASSWORD), or let the server's ZAP handler "
         "know the client's public key. The handler's log says which rule refused it.",
+        problems=("peer-error",),
     ),
     "mechanisms-differ": FindingKind(
         "error",
@@ -85,6 +89,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Their greetings name different mechanisms, or one side closes the connection as soon as it has read the "
         "other's.",
         "Configure the same mechanism (NULL, PLAIN, CURVE) on both sockets.",
+        problems=("mechanism-mismatch",),
     ),
     "sockets-mismatched": FindingKind(
         "error",
@@ -92,12 +97,14 @@ FINDINGS: dict[str, FindingKind] = {
         "Their READY commands, or those of other connections to the same socket, name the types.",
         "One of the two programs uses the wrong port or the wrong type: REQ goes with REP or ROUTER, SUB with PUB or "
         "XPUB, PULL with PUSH, DEALER with ROUTER, REP or DEALER, PAIR with PAIR.",
+        problems=("incompatible-socket-types",),
     ),
     "handshake-failed": FindingKind(
         "error",
         "Connections never become ready, and no other finding says why.",
         "The connection ends, again and again, before both sides have sent READY.",
         "Look at the packets named, and at the log of the side that closes the connection.",
+        problems=("handshake-incomplete", "both-as-server", "both-hello"),
     ),
     "messages-dropped": FindingKind(
         "error",
@@ -124,6 +131,7 @@ FINDINGS: dict[str, FindingKind] = {
         "and the ROUTER neither reads what it sends nor sends it anything. ZMQ_ROUTER_HANDOVER helps a program that "
         "comes back before its old connection is over, not two that are both alive.",
         waits=True,
+        problems=("identity-in-use",),
     ),
     "connection-forgotten": FindingKind(
         "warning",
@@ -175,6 +183,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Let the program wait until all is sent before it ends: close the sockets, terminate the context, and do not "
         "set ZMQ_LINGER to 0 (the default of CZMQ; `Context.destroy(linger=0)` of pyzmq sets it). A program that is "
         "killed cannot wait. The wire does not show how many more messages were in its queue.",
+        problems=("truncated-frame", "truncated-message"),
     ),
     "unsent-at-end": FindingKind(
         "warning",
@@ -304,6 +313,7 @@ FINDINGS: dict[str, FindingKind] = {
         "No PONG and nothing else came from it after a PING, for longer than its answers took before.",
         "The peer hangs, is stopped or overloaded, or the network fails. The other side closes such a connection "
         "after ZMQ_HEARTBEAT_TIMEOUT and connects anew.",
+        problems=("ping-unanswered", "heartbeat-late"),
     ),
     "protocol-violated": FindingKind(
         "warning",
@@ -337,12 +347,14 @@ FINDINGS: dict[str, FindingKind] = {
         "Nothing, if the subscriber needs only what comes from now on. Otherwise let the publisher wait until its "
         "subscribers are there (an XPUB gets their subscriptions), or let the subscriber ask for the state first "
         "(chapter 5 of the ZeroMQ guide).",
+        problems=("slow-joiner",),
     ),
     "password-in-clear": FindingKind(
         "note",
         "A user name and a password cross the network in clear.",
         "PLAIN's HELLO holds them (24/ZMTP-PLAIN).",
         "Use CURVE wherever others can listen.",
+        problems=("plain-credentials",),
     ),
     "version-old": FindingKind(
         "note",
@@ -350,6 +362,7 @@ FINDINGS: dict[str, FindingKind] = {
         "Its greeting says so, or that it has none.",
         "Such a peer has no security and no heartbeats, and a 2.x publisher sends everything to everybody. Upgrade its "
         "library to libzmq 4.",
+        problems=("older-peer",),
     ),
     "capture-lossy": FindingKind(
         "note",
@@ -358,11 +371,23 @@ FINDINGS: dict[str, FindingKind] = {
         "Capture with a larger buffer (`-B 64`, tcpdump: `-B 65536`), whole packets (`-s 0`), without tcpdump's "
         "`--immediate-mode`, and with a filter on the port (`-f 'tcp port 5555'`). One direction only: capture on one "
         "of the two hosts, or mirror both directions.",
+        problems=("capture-gap", "packets-dropped"),
     ),
     "capture-late": FindingKind(
         "note",
         "The capture begins after connections were made, so that their handshakes are not in it.",
         "Connections without a SYN or a greeting.",
         f"{AGAIN} `-d tcp.port==5555,zmtp/REP` names the type of a bound socket.",
+        problems=("no-greeting",),
     ),
 }
+
+
+def problems_of(finding: str) -> list[str]:
+    """The codes of the problems that `read` shows of the same thing as a finding."""
+    return [finding] * (finding in PROBLEMS) + [*FINDINGS[finding].problems]
+
+
+def findings_of(problem: str) -> list[str]:
+    """The codes of the findings that `diagnose` shows of the same thing as a problem."""
+    return [code for code in FINDINGS if problem in problems_of(code)]
