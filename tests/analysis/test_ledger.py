@@ -1,5 +1,7 @@
 """Tables in bounded memory."""
 
+import pickle
+
 from zmtpsniff.analysis.ledger import Ledger
 
 
@@ -20,3 +22,13 @@ def test_to_ask_for_an_entry_makes_it_and_renews_it() -> None:
     ledger.at("a").append(2)
     ledger.at("c")
     assert dict(ledger) == {"a": [1, 2], "c": []}
+
+
+def test_a_copy_has_the_same_limit_and_all_entries() -> None:
+    ledger: Ledger[int, None] = Ledger(limit=20_000)
+    for number in range(20_001):
+        ledger[number] = None
+    copy = pickle.loads(pickle.dumps(ledger))
+    assert list(copy) == list(ledger)
+    copy[0] = None
+    assert len(copy) == 20_000

@@ -18,6 +18,10 @@ class Ledger(OrderedDict[Key, Value]):
         self._make = make
         self._limit = limit
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle: a copy has its limit before its entries."""
+        return Ledger, (self._make, self._limit), None, None, iter(self.items())
+
     def __setitem__(self, key: Key, entry: Value) -> None:
         """Remember an entry. One that is replaced is as old as before."""
         super().__setitem__(key, entry)

@@ -34,8 +34,8 @@ from zmtpsniff.net.witness import Witness, Witnesses
 _PACKAGES = (
     "zmtpsniff.analysis.patterns.", "zmtpsniff.analysis.findings.", "zmtpsniff.analysis.ways.",
     "zmtpsniff.analysis.statistics.", "zmtpsniff.analysis.payloads", "zmtpsniff.analysis.dossier",
-    "zmtpsniff.analysis.insertions", "zmtpsniff.check.numbers", "zmtpsniff.decode_as", "zmtpsniff.net.notices",
-    "zmtpsniff.net.witness", "dissectors.",
+    "zmtpsniff.analysis.insertions", "zmtpsniff.analysis.ledger", "zmtpsniff.check.numbers", "zmtpsniff.decode_as",
+    "zmtpsniff.net.notices", "zmtpsniff.net.witness", "dissectors.",
 )  # fmt: skip
 _OTHERS = {
     "builtins": {
