@@ -14,7 +14,7 @@ from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.ladder_lines import LadderLines
-from zmtpsniff.browse.packet_store import StoredPackets
+from zmtpsniff.browse.packet_store import PacketLog
 from zmtpsniff.browse.panes import ConversationLines, RecordClock, RecordLines, TreeLines
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.selection import EveryRow
@@ -63,7 +63,7 @@ def test_no_line_holds_a_control_character(name: str) -> None:
         RecordLines(index, every, clock), ConversationLines(index, every, clock), ladder, conversation_table(index),
         problems(index), topics(counted), services(index, counted),
     ]  # fmt: skip
-    finder = WireFinder(index, StoredPackets())
+    finder = WireFinder(index, PacketLog())
     for row in range(len(index)):
         tree = TreeLines()
         tree.show(make_sheet(index.event(row), finder.image(row), ""))
@@ -78,7 +78,7 @@ def test_no_line_holds_a_control_character(name: str) -> None:
 
 def test_nothing_is_taken_for_markup() -> None:
     events = conversations(b"[bold red]x[/] [@click=app.quit]y[/]")
-    reader = CaptureReader(EventFeed(events), StoredPackets(), Diagnosis())  # type: ignore[arg-type]
+    reader = CaptureReader(EventFeed(events), PacketLog(), Diagnosis())  # type: ignore[arg-type]
 
     async def look() -> str:
         async with browsing(reader, (200, 50), BrowseOptions("[bold]title[/]", utc=True)) as shown:

@@ -18,7 +18,7 @@ from tests.support.browse_terminal import read_index
 from tests.support.examples import sampled
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.index import ROWS, RecordIndex
-from zmtpsniff.browse.packet_store import FilePackets, StoredPackets, can_be_read_again
+from zmtpsniff.browse.packet_store import PacketLog
 from zmtpsniff.browse.selection import FilteredRows, FlowRows
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
@@ -132,35 +132,27 @@ def test_flows_know_their_sides() -> None:
     assert (talk.socket_type(talk.client), talk.socket_type(talk.server)) == ("REQ", "REP")
 
 
-def test_packets_of_later_sections_are_none_rather_than_others(tmp_path: Path) -> None:
-    """Where interfaces are described later on, a packet is either the right one or cannot be had."""
+def test_packets_of_several_sections_are_those_of_the_file(tmp_path: Path) -> None:
     first, second = FIXTURES / "m31_pcapng_file.pcapng", FIXTURES / "mix_link_types.pcapng"
     both = tmp_path / "both.pcapng"
     both.write_bytes(first.read_bytes() + second.read_bytes())
-    packets = FilePackets(str(both))
+    log = PacketLog()
     expected: list[Packet] = []
     for batch in open_captures([str(both)]).batches():
-        packets.take(batch)
+        log.take(batch)
         expected += batch
-    found = [packets.packet(number) for number in range(1, len(expected) + 1)]
-    assert found[:20] == expected[:20]
-    assert [each for batch in packets.all() for each in batch] == expected
+    assert [log.packet(number) for number in range(1, len(expected) + 1)] == expected
+    assert [log.packet(number) for number in (0, len(expected) + 1)] == [None, None]
+    assert [each for batch in log.all() for each in batch] == expected
 
 
-def test_what_can_be_read_again(tmp_path: Path) -> None:
-    plain, packed = FIXTURES / "m31_pub_sub.pcap", FIXTURES / "m31_pcap_gz_file.pcap.gz"
-    assert can_be_read_again([str(plain)])
-    assert not can_be_read_again([str(packed)])
-    assert not can_be_read_again([str(plain), str(plain)])
-    assert not can_be_read_again(["-"])
-    assert not can_be_read_again([str(tmp_path / "missing")])
-
-
-def test_packets_that_come_once_are_kept() -> None:
-    log = StoredPackets()
+def test_packets_in_blocks_of_any_size_are_kept() -> None:
+    log = PacketLog()
     packets: list[Packet] = [(number, 1, b"%d" % number, 9, None) for number in range(1000)]
     log.take(Block.of(packets[:300]))
-    log.take(Block.of(packets[300:]))
+    log.take(Block.of([]))
+    log.take(Block.of(packets[300:310]))
+    log.take(Block.of(packets[310:]).part(0))
     assert [log.packet(number) for number in range(1, 1001)] == packets
     assert [each for batch in log.all() for each in batch] == packets
 

@@ -17,7 +17,7 @@ from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.browse.app import BrowseApp
 from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
-from zmtpsniff.browse.packet_store import FilePackets, PacketLog, StoredPackets, TappedSource, can_be_read_again
+from zmtpsniff.browse.packet_store import PacketLog, TappedSource
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.block import Block, Packet
@@ -29,24 +29,19 @@ from zmtpsniff.engine.sniffer import Collaborators
 _HOPS = 8  # of a key at most: to the app, the widget with the focus, those that this one lies in, and the app again
 
 
-def packets_of(path: Path, stored: bool) -> PacketLog:
-    """The log of the packets of a capture file; with ``stored`` as if it could be read only once."""
-    return FilePackets(str(path)) if can_be_read_again([str(path)]) and not stored else StoredPackets()
-
-
-def make_reader(path: Path, *, stored: bool = False) -> CaptureReader:
-    """A reader of a capture file, not started; with ``stored`` as if it could be read only once."""
-    packets = packets_of(path, stored)
+def make_reader(path: Path) -> CaptureReader:
+    """A reader of a capture file, not started."""
+    packets = PacketLog()
     diagnosis = Diagnosis()
     tapped = partial(TappedSource, tap=packets.take)
     capture = open_files([path], Settings(batches=True), Collaborators(witness=diagnosis), through=tapped)
     return CaptureReader(capture, packets, diagnosis)
 
 
-def read_index(path: Path, *, stored: bool = False, show_secrets: bool = False) -> tuple[RecordIndex, PacketLog]:
+def read_index(path: Path, *, show_secrets: bool = False) -> tuple[RecordIndex, PacketLog]:
     """All records of a capture, and its packets."""
     settings = Settings(limits=Limits(show_secrets=show_secrets), batches=True)
-    packets = packets_of(path, stored)
+    packets = PacketLog()
     index = RecordIndex()
     tapped = partial(TappedSource, tap=packets.take)
     for events in open_files([path], settings, through=tapped).batches():
@@ -83,7 +78,7 @@ class PacketFeed:
 
 def make_live(feed: PacketFeed) -> CaptureReader:
     """A reader of what a feed gives."""
-    packets = StoredPackets()
+    packets = PacketLog()
     diagnosis = Diagnosis()
     collaborators = Collaborators(clock=lambda: 0, witness=diagnosis)
     tapped = partial(TappedSource, tap=packets.take)

@@ -1,40 +1,14 @@
 """The packets of a capture by their number, long after they were read."""
 
-import os
 from array import array
+from bisect import bisect
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
-from pathlib import Path
-from typing import Protocol
 
 from zmtpsniff.browse.blocks import BlockFile
 from zmtpsniff.capture.block import Block, Packet
-from zmtpsniff.capture.compression import FORMATS
-from zmtpsniff.capture.files import CHUNK, MAGIC_SIZE, open_captures, open_stream
-from zmtpsniff.capture.pcap import MAGICS
-from zmtpsniff.capture.pcapng import MAGIC
-from zmtpsniff.capture.source import CaptureError, Fault, Source
+from zmtpsniff.capture.source import Source
 
-_STEP = 256  # packets between two places that are kept
-_KEPT = 64  # blocks of packets that were looked at last
-
-
-class PacketLog(Protocol):
-    """Packets that can be read again. One thread adds packets while others ask for them."""
-
-    count: int
-
-    def take(self, block: Block) -> None:
-        """Add what was read."""
-
-    def packet(self, number: int) -> Packet | None:
-        """A packet by its number, from 1; None if it cannot be had."""
-
-    def all(self) -> Iterator[list[Packet]]:
-        """All packets so far, in lists."""
-
-    def close(self) -> None:
-        """Let go of files."""
+_LEAST = 256  # packets that are written together
 
 
 class TappedSource:
@@ -58,125 +32,51 @@ class TappedSource:
         self.dropped = self._source.dropped
 
 
-class StoredPackets:
-    """Packets that can be read only once, in a temporary file."""
+class PacketLog:
+    """Packets in a temporary file. One thread adds packets while others ask for them."""
 
     def __init__(self) -> None:
         """Start without packets; OSError if there is no room for temporary files."""
-        self.count = 0
-        self._blocks = BlockFile()
-        self._tail: list[Packet] = []
+        self._blocks = BlockFile(_packets_of)
+        self._firsts = array("Q")  # how many packets stand before each block of the file
+        self._tail: tuple[int, list[Block]] = 0, []  # of no block yet, and how many packets stand before them
 
     def take(self, block: Block) -> None:
         """Add what was read; OSError if the disk is full."""
-        tail = self._tail + block.packets()
-        begin = 0
-        while len(tail) - begin >= _STEP:
-            self._blocks.append(tail[begin : begin + _STEP])
-            begin += _STEP
-        self._tail = tail[begin:]
-        self.count += len(block)
+        if not block:
+            return
+        begin, end = block.span()
+        first, tail = self._tail
+        tail = [*tail, Block(block.octets[begin:end], block.shifted(-begin), block.odd)]
+        if (count := sum(map(len, tail))) >= _LEAST:
+            self._blocks.append(tail)
+            self._firsts.append(first)
+            first, tail = first + count, []
+        self._tail = first, tail
 
     def packet(self, number: int) -> Packet | None:
         """A packet by its number, from 1; None if it cannot be had."""
-        place, index = divmod(number - 1, _STEP)
-        tail = self._tail
-        block = self._blocks.block(place) if 0 <= place < len(self._blocks) else tail
-        return block[index] if 0 < number <= self.count and index < len(block) else None
+        # The tail first: its packets may be in the file a moment later, but never the other way round.
+        first, tail = self._tail
+        if number < 1:
+            return None
+        if number > first:
+            packets = _packets_of(tail)
+        else:
+            place = bisect(self._firsts, number - 1) - 1
+            first, packets = self._firsts[place], self._blocks.block(place)
+        return packets[number - 1 - first] if number - 1 - first < len(packets) else None
 
     def all(self) -> Iterator[list[Packet]]:
         """All packets so far, in lists."""
-        count = self.count
-        for place in range(0, count, _STEP):
-            found = [self.packet(number + 1) for number in range(place, min(place + _STEP, count))]
-            yield [packet for packet in found if packet is not None]
+        _, tail = self._tail
+        yield from map(self._blocks.block, range(len(self._blocks)))
+        yield _packets_of(tail)
 
     def close(self) -> None:
         """Give the disk its room back."""
         self._blocks.close()
 
 
-class FilePackets:
-    """Packets of a plain pcap or pcapng file, which is read again where somebody looks.
-
-    What stands in front of its first packet (the file header; the section and its interfaces) is read first each time,
-    so that reading can begin anywhere. Then interfaces that pcapng describes later on are missing, so the caller
-    compares the time of a packet with the time that it must have.
-    """
-
-    def __init__(self, name: str) -> None:
-        """Packets of the file ``name`` will be taken."""
-        self.count = 0
-        self._name = name
-        self._steps = array("Q")
-        self._file = os.open(name, os.O_RDONLY)
-        self._block = lru_cache(_KEPT)(self._read)
-
-    def take(self, block: Block) -> None:
-        """Take note of where what was read begins."""
-        self._steps.extend(block.offsets()[-self.count % _STEP :: _STEP])
-        self.count += len(block)
-
-    def packet(self, number: int) -> Packet | None:
-        """A packet by its number, from 1; None if it cannot be had."""
-        place, index = divmod(number - 1, _STEP)
-        if not 0 < number <= self.count:
-            return None
-        block = self._block(place, min(self.count - place * _STEP, _STEP))
-        return block[index] if index < len(block) else None
-
-    def all(self) -> Iterator[list[Packet]]:
-        """All packets so far, in lists."""
-        left = self.count
-        source = open_captures([self._name])
-        try:
-            for block in source.batches():
-                yield block.packets(0, left)
-                left -= len(block)
-                if left <= 0:
-                    return
-        finally:
-            source.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        os.close(self._file)
-
-    def _read(self, place: int, count: int) -> list[Packet]:
-        """``count`` packets from a place on, fewer if they cannot be had."""
-        chunks = self._chunks(self._steps[place])
-        found: list[Packet] = []
-        try:
-            for block in open_stream(self._name, chunks, _SourceFacts()):
-                found += block
-                if len(found) >= count:
-                    break
-        except CaptureError:
-            pass
-        return found[:count]
-
-    def _chunks(self, offset: int) -> Iterator[bytes]:
-        """The octets in front of the first packet, then those from ``offset`` on."""
-        yield os.pread(self._file, self._steps[0], 0)
-        while data := os.pread(self._file, CHUNK, offset):
-            yield data
-            offset += len(data)
-
-
-class _SourceFacts:
-    """The facts that a source gathers beside its packets. Nobody asks for them here."""
-
-    def __init__(self) -> None:
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
-
-
-def can_be_read_again(names: Sequence[str]) -> bool:
-    """Whether packets can be read from any place: one plain capture file, which is no pipe."""
-    if len(names) != 1 or names[0] == "-" or not Path(names[0]).is_file():
-        return False
-    with open(names[0], "rb") as file:
-        magic = file.read(MAGIC_SIZE)
-    return not magic.startswith(tuple(FORMATS)) and (magic[:4] in MAGICS or magic[:4] == MAGIC)
+def _packets_of(blocks: Sequence[Block]) -> list[Packet]:
+    return [packet for block in blocks for packet in block.packets()]

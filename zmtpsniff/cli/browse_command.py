@@ -104,14 +104,12 @@ def browse(
 
 def _browse_files(captures: "Sequence[str]", settings: Settings, options: BrowseOptions) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packet_store import FilePackets, StoredPackets, TappedSource, can_be_read_again
+    from zmtpsniff.browse.packet_store import PacketLog, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
 
-    # A file is read again by the numbers of its packets, so by all of them.
-    again = settings.window is None and can_be_read_again(captures)
-    packets = FilePackets(captures[0]) if again else StoredPackets()
+    packets = PacketLog()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
     tapped = partial(TappedSource, tap=packets.take)
     capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped)
@@ -120,7 +118,7 @@ def _browse_files(captures: "Sequence[str]", settings: Settings, options: Browse
 
 def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Settings, options: BrowseOptions) -> None:
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.browse.packet_store import StoredPackets, TappedSource
+    from zmtpsniff.browse.packet_store import PacketLog, TappedSource
     from zmtpsniff.browse.reader import CaptureReader
     from zmtpsniff.dissection import Dissection
     from zmtpsniff.engine.sniffer import Collaborators
@@ -136,7 +134,7 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
             capturing(live, no_tshark, saver, settings) as started,
         ):
             keyed = pass_keys(host, started.source)
-            packets = StoredPackets()
+            packets = PacketLog()
             diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
             collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, host=host, dissectors=dissectors)
 
