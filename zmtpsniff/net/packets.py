@@ -3,7 +3,6 @@
 import struct
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
 
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.native import core
@@ -35,47 +34,6 @@ EXTENSIONS = frozenset((HOP_BY_HOP, ROUTING, DESTINATION, 135, 139, 140))  # wit
 _UNIX_SIZE = 16
 _MOST_STREAMS = 1 << 16
 _MOST_TUNNELS = 8  # one inside the other
-
-_NOWHERE = 1 << 20  # behind the end of any packet of IP: the data offset is wrong
-
-Unpack = Callable[[bytes], tuple[Any, ...]]
-
-
-class Shape(NamedTuple):
-    """How the common packets of a link type look: no VLAN tag, no IP option or extension, no fragment, TCP."""
-
-    unpack_ipv4: Unpack
-    ipv4: bytes  # what the link header's protocol field says of IPv4
-    unpack_ipv6: Unpack
-    ipv6: bytes
-    ip: int  # where the IP header begins
-    least: int  # octets of an IPv4 header and a TCP header, both without options, and all before them
-    starts: tuple[int, ...]  # where the payload begins after IPv4, by the octet with TCP's data offset
-
-
-def _shape(ip: int, protocol: int, ipv4: bytes, ipv6: bytes) -> Shape:
-    """The shape for a link header of ``ip`` octets with a field ``protocol``."""
-    before = f"{protocol}x{len(ipv4)}s{ip - protocol - len(ipv4)}x"
-    # Protocol, version and header length, total length, fragment field, transport; the key; then of TCP: sequence
-    # number, acknowledgment number, data offset, flags, window.
-    layout4 = struct.Struct(f"!{before}BxH2xHxB2x12sIIBBH")
-    # Payload length, next header; the key; the same of TCP.
-    layout6 = struct.Struct(f"!{ip}x4xHBx36sIIBBH")
-    offsets = [octet >> 4 for octet in range(256)]  # in units of 4 octets; the rest of the octet is reserved
-    starts = tuple(ip + 20 + 4 * offset if offset >= 5 else _NOWHERE for offset in offsets)
-    return Shape(layout4.unpack_from, ipv4, layout6.unpack_from, ipv6, ip, ip + 40, starts)
-
-
-_SHAPES = {
-    link_types.ETHERNET: _shape(14, 12, b"\x08\x00", b"\x86\xdd"),
-    link_types.LINUX_SLL: _shape(16, 14, b"\x08\x00", b"\x86\xdd"),
-    link_types.LINUX_SLL2: _shape(20, 0, b"\x08\x00", b"\x86\xdd"),
-    link_types.NULL: _shape(4, 0, b"\x02\0\0\0", b"\x1e\0\0\0"),
-    link_types.LOOP: _shape(4, 0, b"\0\0\0\x02", b"\0\0\0\x18"),
-} | dict.fromkeys(link_types.IP, _shape(0, 0, b"", b""))
-
-_UNKNOWN = _shape(0, 0, b"", b"")._replace(ipv4=b"-", ipv6=b"-")  # no field is so, and everything goes the general way
-
 
 IsNew = Callable[[bytes, int, int], bool]
 """Called with the key and the initial number of a connection's client, and its time; see FlowTable."""
@@ -115,48 +73,12 @@ class HeaderDecoder:
         The packets' ``numbers`` count up from a first one, or are given one by one. Afterwards :attr:`datagrams` has
         the datagrams of UDP and PGM among them.
         """
-        out: list[Segment] = []
         self._forget_datagrams()
-        append = out.append
-        current = -1
-        unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts = _UNKNOWN
         numbered = enumerate(packets, numbers) if isinstance(numbers, int) else zip(numbers, packets, strict=True)
-        for number, (time, link, data, wire, _) in numbered:
-            if link != current:
-                current = link
-                unpack_ipv4, ipv4, unpack_ipv6, ipv6, ip, least, starts = _SHAPES.get(link, _UNKNOWN)
-            size = len(data)
-            if size >= least:
-                protocol, version, total, fragment, transport, key, sequence, acknowledgment, offset, flags, window = (
-                    unpack_ipv4(data)
-                )
-                if version == 0x45:
-                    # 0xBFFF: all but "don't fragment"
-                    if transport == 6 and protocol == ipv4 and not fragment & 0xBFFF:
-                        start = starts[offset]
-                        stop = ip + total
-                        if start <= stop:
-                            missing = stop - max(start, size) if stop > size else 0
-                            if not window:
-                                flags |= CLOSED
-                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
-                            continue
-                elif version & 0xF0 == 0x60 and protocol == ipv6 and size >= least + 20:
-                    total, transport, key, sequence, acknowledgment, offset, flags, window = unpack_ipv6(data)
-                    if transport == 6 and total:
-                        start = starts[offset] + 20
-                        stop = ip + 40 + total
-                        if start <= stop:
-                            missing = stop - max(start, size) if stop > size else 0
-                            if not window:
-                                flags |= CLOSED
-                            append((time, number, key, sequence, acknowledgment, flags, data[start:stop], missing))
-                            continue
-            segment = self.segment(time, number, link, data, wire)
-            if segment is not None:
-                append(segment)
-        self._segments += len(out)
-        return out
+        found = [self.segment(time, number, link, data, wire) for number, (time, link, data, wire, _) in numbered]
+        segments = [segment for segment in found if segment is not None]
+        self._segments += len(segments)
+        return segments
 
     def segments_of(
         self, block: Block, numbers: Sequence[int], pause_ns: int = 0, is_new: IsNew | None = None

@@ -53,7 +53,7 @@ def _sightings(batches: Iterator[Block]) -> _Sightings:
     headers = HeaderDecoder()
     seen: _Sightings = {}
     for block in batches:
-        for time_ns, _, key, seq, _, _, payload, _ in headers.segments(block.packets(), 1):
+        for time_ns, _, key, seq, _, _, payload, _ in headers.segments_of(block, range(1, len(block) + 1)):
             if payload:
                 seen.setdefault((key, seq, len(payload)), time_ns)
         if len(seen) >= _SEGMENTS:

@@ -19,6 +19,7 @@ from dissectors.events import AnyEvent, Capture, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settled import SettledFlows
@@ -323,7 +324,7 @@ class Shard:
             self.packets.add(file, piece.number, piece.block)
             self._now_ns = max(self._now_ns, piece.orders_ns[-1])
         packets = [packet for _, piece in pieces for packet in piece.block.packets()]
-        self._dissect(self._decoder.segments(packets, first))
+        self._dissect(self._decoder.segments_of(Block.of(packets), range(first, first + len(packets))))
         yield from self._give()
 
     def _settle(self, file: int, piece: FilePiece) -> Iterator[Events]:
