@@ -108,18 +108,6 @@ def test_incomplete_messages_hold_little_memory() -> None:
     tracemalloc.stop()
 
 
-def test_long_properties_are_not_remembered() -> None:
-    """Though of each only a few octets are shown."""
-    place = (1, 1, 1, "10.0.0.1:1", "10.0.0.2:2")
-    tracemalloc.start()
-    with open(os.devnull, "wb") as nowhere:
-        renderer = JsonlRenderer(nowhere, 8)
-        for number in range(100):
-            renderer.write([Command(*place, "READY", properties={"Socket-Type": b"%d" % number * 100_000})])
-    assert tracemalloc.get_traced_memory()[0] < 1_000_000
-    tracemalloc.stop()
-
-
 def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
     # Whoever adds a field to Message teaches JsonlRenderer.write to take the general way for messages that have it.
     assert Message.__struct_fields__ == (
@@ -137,24 +125,6 @@ def test_fast_and_general_path_agree_on_messages(batch: list[Message], max_bytes
     general = [json.loads(renderer.line(event)) for event in batch]
     assert fast == general
     assert [list(record) for record in fast] == [list(record) for record in general]
-
-
-readies = st.builds(
-    Command,
-    *(numbers, numbers, numbers, names, names, st.sampled_from(["READY", "INITIATE"])),
-    properties=st.dictionaries(names, octets, max_size=2), socket_type=st.none() | names, identity=st.none() | octets,
-    offset=numbers, incomplete=st.booleans(), encrypted=st.booleans(),
-)  # fmt: skip
-
-
-@given(st.lists(readies, min_size=1, max_size=4), limits)
-def test_a_ready_like_another_is_written_as_any_event(batch: list[Command], max_bytes: int) -> None:
-    again = [replace(event, time_ns=number, src="10.0.0.9:1", seen=number) for number, event in enumerate(batch)]
-    shown = lines([*batch, *again, *batch], max_bytes)
-    renderer = JsonlRenderer(io.BytesIO(), max_bytes)
-    general = [json.loads(renderer.line(event)) for event in (*batch, *again, *batch)]
-    assert [json.loads(line) for line in shown] == general
-    assert [list(json.loads(line)) for line in shown] == [list(record) for record in general]
 
 
 ODD = (b"", b"", b'"', b"\\", b" ", b"~", b"\x7f", b"\n", b"\0", b"\x80", "\x80".encode(), "é".encode())

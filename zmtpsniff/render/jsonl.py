@@ -6,10 +6,9 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 
 import msgspec
-from msgspec.structs import astuple
 
 from dissectors.batches import MessageBatch
-from dissectors.events import AnyEvent, Command, Envelope, Message, Octets
+from dissectors.events import AnyEvent, Envelope, Message, Octets
 from zmtpsniff.native import core
 from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
 from zmtpsniff.words.text import UNSEEN_IN_JSON
@@ -19,15 +18,6 @@ _encode = msgspec.json.Encoder().encode
 # A string of more than 128 KiB gives its memory back to the system, and to get that again, page by page, takes longer
 # than to write to it.
 _BATCH = 200
-
-_REMEMBERED = 1024
-_OFTEN = 64  # shorter octets come again and again: names of socket types, identities
-
-# Sockets of one kind send the same READY. All fields of a command say what it says, but for its place and its offsets.
-_SAID = Command.__struct_fields__.index("name")
-_WHERE = Command.__struct_fields__.index("offset"), Command.__struct_fields__.index("seen") + 1
-_ENDS = 256  # of their lines are remembered
-_LONGEST_END = 512
 
 _SHORT = 512  # octets of frames that are tried as text
 _NO_LIMIT = 1 << 62
@@ -44,8 +34,7 @@ class JsonlRenderer:
         """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
         self._stream = stream
         self._max_bytes = max_bytes
-        self._form = JsonForm(_RawOctets(max_bytes).of)
-        self._ends: dict[Any, str] = {}  # of the lines of READYs, by what these say
+        self._form = JsonForm(lambda octets: msgspec.Raw(octets_json(octets, max_bytes).encode()))
         self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -99,7 +88,7 @@ class JsonlRenderer:
         head = end = ""
         for event in events:
             if type(event) is not Message or event.payload is not None or event.bodies:
-                parts.append(self._ready(event) if type(event) is Command and event.properties else self.line(event))
+                parts.append(self.line(event))
                 continue
             if (
                 event.packet is not packet
@@ -156,26 +145,6 @@ class JsonlRenderer:
             fields += "}" if place.part == 1 else f',"part":{place.part}}}'
         return fields
 
-    def _ready(self, event: Command) -> str:
-        """The line of a READY or an INITIATE. Most say the same as one before."""
-        fields = astuple(event)
-        time_ns, packet, flow, src, dst, name, properties = fields[: _SAID + 2]
-        head = (
-            f'{{"type":"command","time_ns":{time_ns},"packet":{packet},"flow":{flow},"src":{_quoted(src)},'
-            f'"dst":{_quoted(dst)}'
-        )
-        said = name, *properties.items(), fields[_SAID + 2 : _WHERE[0]], fields[_WHERE[1] :]
-        end = self._ends.get(said)
-        if end is not None:
-            return head + end
-        line = self.line(event)
-        is_cut = '"truncated":true' in line  # then what it stands for may be long
-        if len(line) < len(head) + _LONGEST_END and line.startswith(head) and not is_cut:
-            if len(self._ends) == _ENDS:
-                self._ends.clear()
-            self._ends[said] = line[len(head) :]
-        return line
-
     def line(self, event: AnyEvent) -> str:
         """The line of any event."""
         try:
@@ -184,26 +153,6 @@ class JsonlRenderer:
             # A name with a lone surrogate, which JSON can only hold as an escape, or a number of more than 64 bits.
             form = JsonForm(lambda octets: octets_object(octets, self._max_bytes))
             return _in_ascii(msgspec.to_builtins(form.record(event))) + "\n"
-
-
-class _RawOctets(dict[bytes, msgspec.Raw]):
-    """The objects for octets, for msgspec to copy. Short octets are remembered."""
-
-    def __init__(self, max_bytes: int) -> None:
-        super().__init__()
-        self._max_bytes = max_bytes
-
-    def of(self, octets: Octets) -> msgspec.Raw:
-        """The object for any octets."""
-        if type(octets) is bytes and len(octets) < _OFTEN:
-            return self[octets]
-        return msgspec.Raw(octets_json(octets, self._max_bytes).encode())
-
-    def __missing__(self, octets: bytes) -> msgspec.Raw:
-        if len(self) == _REMEMBERED:
-            self.clear()
-        raw = self[octets] = msgspec.Raw(octets_json(octets, self._max_bytes).encode())
-        return raw
 
 
 @lru_cache(512)
