@@ -16,7 +16,7 @@ from dissectors.events import AnyEvent, Connection, Message
 from tests.support.examples import examples
 from tests.support.live_program import wait_for
 from tests.support.settings import WIRE
-from tests.world.events import check_records, problems
+from tests.world.events import check_records, frames_of, problems
 from tests.world.octets import frame, peers
 from tests.world.tap import Packets
 from zmtpsniff.capture.block import Packet
@@ -91,7 +91,7 @@ WHEN = {"none": b"", "-tt": b"12:00:00.000001 ", "-ttt": b"1700000000.123456 "}
 def test_logs(style: str, when: str, size: int) -> None:
     lines = [b"4711  %s%s\n" % (WHEN[when], STYLES[style](side, octets)) for side, octets in SENT]
     events = events_of(read(b"".join(lines), size))
-    assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+    assert frames_of(events) == FRAMES
     assert problems(events) == []
     (summary,) = (event for event in events if isinstance(event, Connection))
     assert (summary.transport, summary.handshake, summary.end) == ("ipc", "complete", "open")
@@ -188,7 +188,7 @@ def sockdump(sent: list[tuple[int, bytes]], pids: tuple[int, int] = (31042, 1371
 def test_sockdump() -> None:
     packets = list(sockdump(SENT))
     events = events_of(packets)
-    assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+    assert frames_of(events) == FRAMES
     (summary,) = (event for event in events if isinstance(event, Connection))
     assert (summary.client.address, summary.server.address) == ("pid-31042:0", "pid-13710:0")
     assert (summary.transport, summary.handshake) == ("ipc", "complete")
@@ -275,7 +275,7 @@ def tcp_log(own: bytes, other: bytes, pid: int, mirrored: bool = False) -> bytes
 def test_tcp_connections_have_their_addresses(one: bytes, other: bytes) -> None:
     for log in (tcp_log(one, other, 1), tcp_log(other, one, 1, mirrored=True)):
         events = events_of(read(log))
-        assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+        assert frames_of(events) == FRAMES
         assert problems(events) == []
         (summary,) = (event for event in events if isinstance(event, Connection))
         assert (summary.transport, summary.handshake, summary.end) == ("tcp", "complete", "fin")
@@ -299,7 +299,7 @@ def test_two_programs_of_one_connection_show_it_once() -> None:
         tcp_log(one, other, 1).splitlines(True), tcp_log(other, one, 2, mirrored=True).splitlines(True), strict=True
     )
     events = events_of(read(b"".join(line for pair in lines for line in pair)))
-    assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+    assert frames_of(events) == FRAMES
     unix = [
         b'%d sendto(9<UNIX-STREAM:[11]>, "%s", 9, 0, NULL, 0) = %d\n' % (1, hexed(SENT[0][1]), len(SENT[0][1])),
         b'%d sendto(8<UNIX-STREAM:[22->11,"/x"]>, "%s", 9, 0, NULL, 0) = %d\n'
@@ -317,7 +317,7 @@ def test_descriptors_inherited_and_passed_on_are_one_end() -> None:
     log.insert(3, b"9 close(9<UNIX-STREAM:[1->2]>) = 0\n")
     log.append(b"1 +++ exited with 0 +++\n")
     events = events_of(read(b"".join(log)))
-    assert [event.frames for event in events if isinstance(event, Message)] == FRAMES
+    assert frames_of(events) == FRAMES
     (summary,) = (event for event in events if isinstance(event, Connection))
     assert summary.end == "open"
 

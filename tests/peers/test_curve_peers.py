@@ -9,13 +9,13 @@ import pytest
 import zmq
 from zmq.utils import z85
 
-from dissectors.events import AnyEvent, Command, Connection, Message, Subscription
+from dissectors.events import AnyEvent, Command, Subscription
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve as Opener
 from dissectors.zmtp.curve_keys import Key, KeyRing, SecretKey
 from tests.support.curve_octets import CLIENT, SERVER, Curve, RealPeer, Sent
 from tests.world import events as world_events
-from tests.world.events import problems
+from tests.world.events import frames_of, problems, summary
 
 
 def dissect(sent: Sent, keys: list[Key]) -> list[AnyEvent]:
@@ -71,11 +71,10 @@ def test_messages_with_a_real_server() -> None:
     for keys in (curve.ways()["k"], curve.ways()["k alone"], s + c, [*c, SecretKey(curve.server_now.public, None)]):
         events = dissect(curve.sent, keys)
         assert problems(events) == []
-        told = [event.frames for event in events if isinstance(event, Message)]
+        told = frames_of(events)
         assert told[0] == [b"", b"question"]
         assert told[1][:2] == [b"", b"answer"]
-        assert isinstance(events[-1], Connection)
-        assert events[-1].server.socket_type == "ROUTER"
+        assert summary(events).server.socket_type == "ROUTER"
     hello = next(event for event in dissect(curve.sent, s) if isinstance(event, Command))
     assert hello.server_key == z85.decode(public)
 
@@ -98,7 +97,7 @@ def test_subscriptions_and_heartbeats_of_a_real_client(way: str) -> None:
     assert problems(events) == []
     subscriptions = [(event.action, event.topic) for event in events if isinstance(event, Subscription)]
     assert subscriptions[0] == ("subscribe", b"weather")
-    assert [event.frames for event in events if isinstance(event, Message)] == [[b"weather", b"rain"]]
+    assert frames_of(events) == [[b"weather", b"rain"]]
     assert "PING" in [event.name for event in events if isinstance(event, Command)]
     initiate = next(event for event in events if isinstance(event, Command) and event.name == "INITIATE")
     assert initiate.socket_type == "SUB"

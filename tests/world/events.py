@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, Work
+from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Octets, Problem, Work
 from dissectors.records import record_fields
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
@@ -45,6 +45,18 @@ def dissect(
 
 def problems(events: list[AnyEvent]) -> list[str]:
     return [event.code for event in events if isinstance(event, Problem)]
+
+
+def frames_of(events: Iterable[AnyEvent]) -> list[list[Octets]]:
+    """The frames of each message."""
+    return [event.frames for event in events if isinstance(event, Message)]
+
+
+def summary(events: Sequence[AnyEvent]) -> Connection:
+    """The record of a connection, which is the last."""
+    last = events[-1]
+    assert isinstance(last, Connection)
+    return last
 
 
 def sniff(given: Sequence[Packet], batch: int = 100, limits: Limits | None = None) -> list[AnyEvent]:

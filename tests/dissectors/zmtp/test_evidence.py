@@ -17,7 +17,7 @@ from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT as CLIENT_SIDE
 from tests.world.conversation import SERVER as SERVER_SIDE
 from tests.world.conversation import Conversation, Piece
-from tests.world.events import CLIENT, SERVER, dissect, problems, sniff
+from tests.world.events import CLIENT, SERVER, dissect, frames_of, problems, sniff, summary
 from tests.world.lookalikes import LOOKALIKES
 from tests.world.network import packets, segments
 from tests.world.octets import SIGNATURE, frame, frame_v1, greeting, peers, ready
@@ -146,15 +146,14 @@ def test_odd_signatures_that_the_rest_proves(one: bytes, other: bytes, first: in
     for size in (1, 3, 1000):
         events = dissect([(side, data[at : at + size]) for side, data in sent for at in range(0, len(data), size)])
         assert problems(events) == expected
-        assert [event.frames for event in events if isinstance(event, Message)] == [[b"a"]]
-        assert isinstance(events[-1], Connection)
-        assert (events[-1].version, events[-1].handshake) == ("3.1", "complete")
+        assert frames_of(events) == [[b"a"]]
+        assert (summary(events).version, summary(events).handshake) == ("3.1", "complete")
 
 
 def test_old_versions_behind_signatures_that_prove_little() -> None:
     two = b"\x01\x08\0\0" + frame(b"a")
     events = dissect([(0, PADDED + two), (1, PADDED + b"\x01\x07\0\0")])
-    assert [event.frames for event in events if isinstance(event, Message)] == [[b"a"]]
+    assert frames_of(events) == [[b"a"]]
     assert problems(events) == []
     assert dissect([(0, PADDED + two)]) == []  # alone it proves nothing
     assert dissect([(0, PADDED + two), (1, frame_v1(b"") + frame_v1(b"b"))]) == []
@@ -180,7 +179,7 @@ def test_signatures_that_nothing_proves(sent: Talk) -> None:
 
 def test_one_side_alone_proves_it_by_its_whole_greeting() -> None:
     events = dissect([(1, PADDED + REST + ready(b"PUB") + frame(b"x"))])
-    assert [event.frames for event in events if isinstance(event, Message)] == [[b"x"]]
+    assert frames_of(events) == [[b"x"]]
 
 
 @pytest.mark.parametrize("first", [0, 1])
@@ -197,7 +196,7 @@ def test_something_else_beside_a_signature(first: int) -> None:
 
 def test_forced_signatures_are_read_as_they_are() -> None:
     sent = [(0, b"\xff" * 9 + b"\x01" + REST), *peers()[1:], (0, frame(b"a"))]
-    assert [event.frames for event in dissect(sent, forced=0) if isinstance(event, Message)] == [[b"a"]]
+    assert frames_of(dissect(sent, forced=0)) == [[b"a"]]
     assert problems(dissect(sent, forced=0)) == ["bad-signature"]
     assert problems(dissect(sent))[0] == "not-zmtp"
 

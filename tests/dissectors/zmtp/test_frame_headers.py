@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Message
+from dissectors.events import AnyEvent
 from dissectors.zmtp import resync
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.frame_headers import read_v1, read_v2
@@ -13,6 +13,7 @@ from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
+from tests.world.events import frames_of
 from tests.world.octets import LONG, frame, frame_v1
 
 FRAMINGS = {1: (read_v1, frame_v1), 2: (read_v2, frame)}
@@ -66,7 +67,7 @@ def test_the_hot_loop_reads_as_plain_headers_say(framing: int, pieces: list[byte
         whole = buffer.add(octets[begin : begin + size])
         if whole is not None:
             buffer.run(reader.read, whole)
-    found = [event.frames for event in out if isinstance(event, Message)]
+    found = frames_of(out)
     wanted = plain(framing, octets)
     assert found[: len(wanted)] == wanted
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dissectors.events import AnyEvent, Cut, Message, Octets, Problem
+from dissectors.events import AnyEvent, Cut, Octets, Problem
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.framing import FrameReader
 from dissectors.zmtp.journal import Journal
@@ -12,6 +12,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
 from tests.support.successors import successor
+from tests.world.events import frames_of
 from tests.world.octets import LONG as LONG_FLAG
 from tests.world.octets import MORE, frame, frame_v1
 
@@ -39,7 +40,7 @@ def feed(reader: FrameReader, buffer: Buffer, octets: bytes) -> None:
 
 
 def frames(out: list[AnyEvent]) -> list[list[Octets]]:
-    return [event.frames for event in out if isinstance(event, Message)]
+    return frames_of(out)
 
 
 LIMITS = (0, 1, 61, 62, 63, 253, 254, 255, 256)  # lengths where a header, or how a message is read, becomes another

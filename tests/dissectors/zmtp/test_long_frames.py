@@ -18,7 +18,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.search import Search
 from tests.support.examples import crossed, sampled
-from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, greetings, text_body
+from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, greetings, text_body, zeros_body
 from tests.world.events import is_subsequence, sniff, whole_messages
 from tests.world.network import SentSegment, packets, resegment, segments
 from tests.world.octets import frame, message
@@ -43,10 +43,6 @@ def image_body(random: Random, length: int) -> bytes:
 
 def long_text_body(random: Random, length: int) -> bytes:
     return (text_body(random, 5000) * (length // 5000 + 1))[:length]
-
-
-def zeros_body(_: Random, length: int) -> bytes:
-    return bytes(length)
 
 
 BODIES: dict[str, Callable[[Random, int], bytes]] = {

@@ -15,7 +15,7 @@ from dissectors.events import AnyEvent, Message, Octets, Problem
 from dissectors.zmtp import resync
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.support.examples import crossed, examples
-from tests.world.conversation import CLIENT, binary_body, greetings, json_body, numbers_body, text_body
+from tests.world.conversation import CLIENT, binary_body, greetings, json_body, numbers_body, text_body, zeros_body
 from tests.world.octets import COMMAND, MORE, frame, message
 
 LOSSES = int(os.environ.get("ZMTPSNIFF_LOSSES", "6"))
@@ -34,10 +34,6 @@ def tiny_body(random: Random, length: int) -> bytes:
 
 def shorts_body(random: Random, length: int) -> bytes:
     return b"".join(struct.pack(">H", random.randrange(700)) for _ in range(length // 2 + 1))[:length]
-
-
-def zeros_body(_: Random, length: int) -> bytes:
-    return bytes(length)
 
 
 def mixed_body(random: Random, length: int) -> bytes:

@@ -11,7 +11,7 @@ from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Message, Problem, Subscription
 from dissectors.zmtp.websocket_frames import unmask
 from tests.support.examples import examples
-from tests.world.events import Said, dissect, problems
+from tests.world.events import Said, dissect, frames_of, problems, summary
 from tests.world.octets import prop
 
 Sent = list[tuple[int, bytes]]
@@ -74,7 +74,7 @@ CONVERSATION: Sent = [
 def test_all_of_a_conversation_is_told() -> None:
     events = dissect(CONVERSATION)
     assert problems(events) == []
-    assert [e.frames for e in events if isinstance(e, Message)] == [
+    assert frames_of(events) == [
         [b"weather", b"x" * 300, b""],
         [Cut(b"y" * 65_536, 70_000)],
     ]
@@ -91,12 +91,11 @@ def test_all_of_a_conversation_is_told() -> None:
     ]
     greetings = [(e.version, e.mechanism) for e in events if isinstance(e, Greeting)]
     assert greetings == [("ZWS2.0", "NULL")] * 2
-    summary = events[-1]
-    assert isinstance(summary, Connection)
-    assert (summary.transport, summary.version, summary.mechanism, summary.handshake) == (
+    last = summary(events)
+    assert (last.transport, last.version, last.mechanism, last.handshake) == (
         "ws", "ZWS2.0", "NULL", "complete",
     )  # fmt: skip
-    assert (summary.client.socket_type, summary.server.socket_type) == ("SUB", "PUB")
+    assert (last.client.socket_type, last.server.socket_type) == ("SUB", "PUB")
 
 
 @settings(deadline=None)
@@ -122,11 +121,10 @@ def test_without_a_mechanism_identities_come_first() -> None:
     ]
     events = dissect(sent)
     assert problems(events) == []
-    assert [e.frames for e in events if isinstance(e, Message)] == [[b"hello"]]
-    summary = events[-1]
-    assert isinstance(summary, Connection)
-    assert (summary.handshake, summary.client.identity, summary.server.identity) == ("complete", b"me", b"")
-    assert summary.mechanism is None
+    assert frames_of(events) == [[b"hello"]]
+    last = summary(events)
+    assert (last.handshake, last.client.identity, last.server.identity) == ("complete", b"me", b"")
+    assert last.mechanism is None
 
 
 @pytest.mark.parametrize(
@@ -135,15 +133,13 @@ def test_without_a_mechanism_identities_come_first() -> None:
 def test_a_server_that_refuses(refusal: bytes) -> None:
     events = dissect([(0, request()), (1, refusal), (1, b"more")])
     assert problems(events) == ["upgrade-refused"]
-    assert isinstance(events[-1], Connection)
-    assert events[-1].handshake == "failed"
+    assert summary(events).handshake == "failed"
 
 
 def test_a_server_that_chooses_what_was_not_offered() -> None:
     events = dissect([(0, request("ZWS2.0/PLAIN")), (1, response("ZWS2.0/NULL"))])
     assert problems(events) == ["mechanism-mismatch"]
-    assert isinstance(events[-1], Connection)
-    assert events[-1].handshake == "failed"
+    assert summary(events).handshake == "failed"
 
 
 OTHER = [
@@ -166,10 +162,9 @@ def test_other_http_is_not_told(sent: Sent, from_start: bool) -> None:
 def test_one_side_alone(side: int) -> None:
     begin = [request(), response()][side]
     out = dissect([(side, begin), (1 - side, None), (side, ready(side, b"PAIR") + message(side, b"hello"))], "open")
-    assert [e.frames for e in out if isinstance(e, Message)] == [[b"hello"]]
+    assert frames_of(out) == [[b"hello"]]
     assert problems(out) == ["one-direction"]
-    assert isinstance(out[-1], Connection)
-    assert out[-1].handshake == "not-seen"
+    assert summary(out).handshake == "not-seen"
 
 
 def test_a_hole_in_a_body_costs_that_message_only() -> None:

@@ -16,7 +16,7 @@ from tests.dissectors.zmtp.test_websocket import Sent, message, plain, request
 from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.support.successors import successor
-from tests.world.events import CLIENT, SERVER, Said, dissect, problems, sniff
+from tests.world.events import CLIENT, SERVER, Said, dissect, frames_of, problems, sniff, summary
 from tests.world.octets import prop
 from zmtpsniff.capture.files import open_captures
 
@@ -75,8 +75,7 @@ def test_compressed_messages_are_read(answer: str) -> None:
     assert problems(events) == []
     expected = [[body if len(body) < 65_536 else Cut(body[:65_536], len(body))] for body in [*BODIES, BODIES[3]]]
     assert messages(events, CLIENT) == messages(events, SERVER) == expected
-    assert isinstance(events[-1], Connection)
-    assert (events[-1].handshake, events[-1].client.socket_type) == ("complete", "PAIR")
+    assert (summary(events).handshake, summary(events).client.socket_type) == ("complete", "PAIR")
 
 
 @settings(max_examples=examples(20))
@@ -137,24 +136,20 @@ def test_a_capture_that_starts_after_the_upgrade(first: int, pieces: int) -> Non
     assert messages(events, one) == [[LATE[0]], [LATE[1], LATE[2]], [LATE[3]], [LATE[4]]]
     assert messages(events, other) == [[b"answer"]]
     assert set(problems(events)) == {"no-greeting"}
-    summary = events[-1]
-    assert isinstance(summary, Connection)
-    assert (summary.transport, summary.handshake, summary.version) == ("ws", "not-seen", None)
+    last = summary(events)
+    assert (last.transport, last.handshake, last.version) == ("ws", "not-seen", None)
 
 
 def test_a_capture_that_starts_with_the_handshake() -> None:
     events = dissect([(1, message(1, READY[1:], 2)), (0, message(0, READY[1:], 2))], from_start=False)
-    assert isinstance(events[-1], Connection)
-    assert (events[-1].transport, events[-1].server.socket_type) == ("ws", "PAIR")
+    assert (summary(events).transport, summary(events).server.socket_type) == ("ws", "PAIR")
 
 
 @pytest.mark.parametrize("first", [6, 10])
 def test_a_real_capture_that_starts_late(first: int) -> None:
     packets = [packet for batch in open_captures([str(FIXTURES / "ws_plain.pcap")]).batches() for packet in batch]
     all_, late = sniff(packets), sniff(packets[first:])
-    assert [event.frames for event in late if isinstance(event, Message)] == [
-        event.frames for event in all_ if isinstance(event, Message)
-    ]
+    assert frames_of(late) == frames_of(all_)
     assert [event.transport for event in late if isinstance(event, Connection)] == ["ws"]
     assert {code for code in problems(late) if code != "plain-credentials"} == {"no-greeting"}
 
