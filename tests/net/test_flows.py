@@ -137,17 +137,6 @@ def said(wire: Wire) -> list[tuple[bytes, bytes, str]]:
     return [(one.client.data, one.server.data, one.end) for one in wire.dissections]
 
 
-def test_both_directions_in_order() -> None:
-    wire = connected()
-    wire.send(False, 1001, b"hello", ack=5001)
-    wire.send(True, 5001, b"world", ack=1006)
-    wire.send(False, 1006, flags=FIN | ACK, ack=5006)
-    wire.send(True, 5006, b"!", flags=FIN | ACK, ack=1007)
-    assert (wire.only.client.data, wire.only.server.data, wire.only.end) == (b"hello", b"world!", "fin")
-    wire.send(False, 1007, ack=5008)
-    assert wire.table.register.count == 1
-
-
 def test_one_direction_is_no_disorder() -> None:
     """What never comes has not come late."""
     wire = Wire()
@@ -289,14 +278,6 @@ def test_a_hole_is_lost_once_it_is_acknowledged_for_long_enough() -> None:
     assert wire.only.client.gaps == [(10, False)]
     wire.send(False, 1004, b"too late..")
     assert wire.only.client.data == b"one" + b"?" * 10 + b"three"
-
-
-def test_an_acknowledgment_that_overtakes_is_no_loss() -> None:
-    wire = connected()
-    wire.send(True, 5001, b"reply", ack=1008)
-    wire.send(False, 1001, b"request", ack=5001)
-    wire.table.finish()
-    assert (wire.only.client.data, wire.only.client.gaps) == (b"request", [])
 
 
 def test_a_hole_at_the_end_is_lost_when_the_capture_ends() -> None:
