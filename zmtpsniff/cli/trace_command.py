@@ -70,7 +70,7 @@ def trace(**options: Any) -> None:
     ways, file = Ways(settings.passes), settings.file
 
     def meet(host: "LocalHost") -> None:
-        ways.process_of = host.owners.process
+        ways.connections.process_of = host.owners.process
 
     with (
         dissecting(

@@ -2,7 +2,8 @@
 
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, Octets, Peer, Sides
 from zmtpsniff.analysis.ways.records import Way
-from zmtpsniff.analysis.ways.ways import ProcessOf, Ways
+from zmtpsniff.analysis.ways.way_connections import ProcessOf
+from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.witness import Acknowledgment
 
 MS = 1_000_000
@@ -57,7 +58,7 @@ class Scene:
     ) -> list[Way]:
         """The ways so far, if nothing more comes for a while. None: it is not known what was acknowledged."""
         ways = Ways()
-        ways.process_of = process_of
+        ways.connections.process_of = process_of
         if acknowledged is not None:
             ways.acknowledge(acknowledged)
         found = ways.take(self.events) + ways.finish(self.now_ns + round(wait_ms * MS))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from dissectors.address import host_of
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.ways import ProcessOf
+from zmtpsniff.analysis.ways.way_connections import ProcessOf
 
 _SOCKETS = 4096  # of one host that are remembered
 _PATIENCE_NS = 10_000_000_000  # a process that is not known so long after its connection began will never be

@@ -39,7 +39,8 @@ from zmtpsniff.analysis.statistics.records import QueueRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
-from zmtpsniff.analysis.ways.ways import ProcessOf, Ways
+from zmtpsniff.analysis.ways.way_connections import ProcessOf
+from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
@@ -226,7 +227,7 @@ class Relays(Inquiry):
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""
-        self._ways.process_of = self._hosts.process_of = process_of
+        self._ways.connections.process_of = self._hosts.process_of = process_of
 
     # ------------------------------------------------------------------ listening
 
@@ -238,14 +239,14 @@ class Relays(Inquiry):
             self._met[host_of(mine), peer] = dossier.start_ns
         if not self._hosts.begin(dossier):
             return None
-        self._ways.connect(dossier)
+        self._ways.connections.connect(dossier)
         return self.take
 
     def earlier(self) -> Sequence[int]:
         """Connections that began before, and whose messages matter now."""
         found = self._hosts.earlier()
         for dossier in found:
-            self._ways.connect(dossier)
+            self._ways.connections.connect(dossier)
         return [dossier.flow for dossier in found]
 
     def let_go(self, now_ns: int) -> Sequence[int]:

@@ -16,82 +16,34 @@ message of which it comes, by the strongest evidence that there is:
 A message without any of these begins a way. What comes later may show that it was a piece of another one.
 """
 
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-import msgspec
-
 from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch
 from dissectors.columns import MESSAGE, ROW
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, Process
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem
 from dissectors.problems import BLINDING
-from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
-from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.dossier import Dossiers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
+from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
-from zmtpsniff.analysis.ways.records import Joined, Kind, Leg, Way
+from zmtpsniff.analysis.ways.records import Joined, Leg, Way
+from zmtpsniff.analysis.ways.way_connections import GIVEN, WayConnection, WayConnections, envelope_of
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
-_UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
-_RESENT = 1024  # pauses of one sender on a connection
-_GIVEN = 1024  # requests on one connection, to find the one of a reply
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
-ProcessOf = Callable[[int, str], Process | None]
-"""The process that has an end of a connection, by flow and address; None while that is not known."""
-
 _PROBE = [b""]  # ZMQ_PROBE_ROUTER
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
-
-
-class _Connection(msgspec.Struct, eq=False):
-    """A connection while it lasts."""
-
-    dossier: Dossier
-    # Of a late one: its last request, and whether such a one got its reply, so that nothing older is under way.
-    last_asked: Hop | None = None
-    in_step: bool = False
-    lines: dict[str, Line] = {}  # by sender
-    unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
-
-    @property
-    def is_late(self) -> bool:
-        """Whether the capture lacks its beginning: nobody announced anything."""
-        return not (self.dossier.greeted_ns or self.dossier.types)
-
-    def line(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Line:
-        """The facts of the connection that hold for the messages of a sender, whose first one told its type."""
-        dossier = self.dossier
-        kind = socket_type or dossier.types.get(src, "")
-        back = self.lines.get(dst)
-        if back is not None:
-            back.dst_kind = back.dst_kind or kind
-        line = self.lines[src] = Line(
-            kind,
-            dossier.types.get(dst) or (back.src_kind if back is not None else ""),
-            host_of(src),
-            host_of(dst),
-            Turns(),
-            self.unseen.setdefault(src, deque(maxlen=_UNSEEN)),
-            dossier.start_ns,
-            dossier.round_trip_ns.get(dst, 0),
-            resent,
-            sends=_sent_by(kind),
-            is_late=self.is_late,
-            identity=dossier.identity_of_other(dst),
-            dst_identity=dossier.identity_of_other(src),
-        )
-        return line
 
 
 class Ways:
@@ -103,13 +55,12 @@ class Ways:
         With ``in_order`` the ways come in the order of their beginnings, else each request as soon as it is answered.
         """
         self._mark = mark
-        self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
         self._dossiers = Dossiers()
-        self._connections: dict[int, _Connection] = {}
         self._held = Custody()
         self._envelopes = Envelopes(self._held)
         self._correlation = Correlation()
         self._lanes = Lanes()
+        self.connections = WayConnections(self._dossiers, self._envelopes.ids, self._lanes)
         self.programs = Programs()
         self.endings = Endings(self.programs)
         # By flow, packet and part: those that may be answered on their connection.
@@ -127,7 +78,6 @@ class Ways:
         self._last_asked: Ledger[tuple[str, str], OpenWay] = Ledger(limit=_WAYS)  # by the client's host and the server
         self._now_ns = 0
         self._acknowledgments: list[Acknowledgment] = []
-        self._resent: dict[int, dict[str, list[tuple[int, int]]]] = {}  # by flow and sender, for its Line
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
         """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""
@@ -142,11 +92,7 @@ class Ways:
 
     def pause(self, pause: Pause) -> None:
         """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
-        if pause.resent is not None:
-            resent = self._resent.setdefault(pause.flow, {}).setdefault(pause.sender, [])
-            resent.append((pause.resent, pause.until_ns))
-            if len(resent) > _RESENT:
-                del resent[0]
+        self.connections.pause(pause)
 
     def take(self, events: Sequence[AnyEvent]) -> list[OpenWay]:
         """Look at a batch of all events. Returns the ways that are known to be over.
@@ -166,20 +112,9 @@ class Ways:
                 self.problem(event)
             elif isinstance(event, Capture) and event.end_ns is not None:
                 self._now_ns = max(self._now_ns, event.end_ns)
-        if self._acknowledgments:
-            self._note_acknowledged()
-        return self.over()
-
-    def _note_acknowledged(self) -> None:
-        """Note when messages were acknowledged."""
-        for time_ns, flow, sender, offset in self._acknowledgments:
-            connection = self._connections.get(flow)
-            hops = None if connection is None else connection.unseen.get(sender)
-            while hops and hops[0].offset < offset:
-                leg = hops.popleft().leg
-                if leg.time_ns <= time_ns:
-                    leg.seen_ns = time_ns
+        self.connections.acknowledge(self._acknowledgments)
         self._acknowledgments.clear()
+        return self.over()
 
     def announce(self, event: Greeting | Command) -> None:
         """A side of a connection says what it is."""
@@ -187,23 +122,9 @@ class Ways:
         known = len(dossier.types)
         dossier.learn(event)
         if len(dossier.types) > known:
-            self.connect(dossier)
+            self.connections.connect(dossier)
             if event.identity:
                 self._envelopes.ids.learn(event.flow, event.dst, event.identity)
-
-    def connect(self, dossier: Dossier) -> None:
-        """A connection has one more side whose type is known."""
-        connection = self._connections.get(dossier.flow)
-        if connection is None:
-            self._connections[dossier.flow] = _Connection(dossier)
-        else:
-            connection.lines.clear()
-        for address, kind in dossier.types.items():
-            if kind == "REQ":
-                self._lanes.expect(host_of(address))
-            identity = dossier.identity_of_other(address)
-            if identity:
-                self._envelopes.ids.learn(dossier.flow, address, identity)
 
     def problem(self, event: Problem) -> None:
         """Learn what the capture may lack."""
@@ -212,8 +133,7 @@ class Ways:
 
     def end(self, event: Connection) -> None:
         """A connection is over."""
-        connection = self._connections.pop(event.flow, None)
-        self._resent.pop(event.flow, None)
+        connection = self.connections.end(event.flow)
         self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
             self._take_back(connection)
@@ -225,20 +145,20 @@ class Ways:
 
     def leave(self, flow: int) -> None:
         """The messages of a connection do not come here any more, until connect() is called again."""
-        self._connections.pop(flow, None)
+        self.connections.pop(flow, None)
         self._jobs.pop(flow, None)
         self._envelopes.ids.forget(flow)
 
     def end_unheard(self, event: Connection) -> None:
         """A connection is over whose messages did not come here."""
-        self._resent.pop(event.flow, None)
+        self.connections.end(event.flow)
         self.endings.pass_time(event.end_ns)
 
-    def _take_back(self, connection: _Connection) -> None:
+    def _take_back(self, connection: WayConnection) -> None:
         """A connection is over: a sender may send again what had not arrived, and a receiver may answer on another."""
         for line in connection.lines.values():
             for hop in line.given:
-                self._orphans[line.dst_host, _envelope_of(hop)] = hop
+                self._orphans[line.dst_host, envelope_of(hop)] = hop
                 before = hop.before
                 if before is not None and before.held_as is None and not before.way.is_over:
                     before.is_passed = False
@@ -323,7 +243,8 @@ class Ways:
         frames = event.frames
         if not frames:
             return  # the capture lacks all of it
-        line = self._line(event.flow, event.src, event.dst, None if event.inferred else event.socket_type)
+        kind = None if event.inferred else event.socket_type
+        line = self.connections.line(event.flow, event.src, event.dst, kind)
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
         hop = Hop(leg, line, frames)
         is_idle = event.payload is not None and _is_housekeeping(event.payload)
@@ -359,28 +280,13 @@ class Ways:
                 flow = side.flow
             line = lines[sender]
             if line is None:
-                line = lines[sender] = self._line(flow, side.src, side.dst, side.socket_type)
+                line = lines[sender] = self.connections.line(flow, side.src, side.dst, side.socket_type)
             if row != before:
                 before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
             leg = Leg(side.src, side.dst, flow, packet, time_ns, part)
             self._follow(Hop(leg, line, bodies[first - base : first - base + count]), request, request_part, offset)
         if tell is not None:
             tell(self.over())
-
-    def _line(self, flow: int, src: str, dst: str, socket_type: str | None) -> Line:
-        """The facts of a connection for the messages of a sender, with its processes once they are known."""
-        connection = self._connections.get(flow)
-        if connection is None:
-            connection = _Connection(self._dossiers.get(flow) or Dossier(flow))
-            self._connections[flow] = connection
-            if connection.is_late:
-                self._envelopes.ids.miss(flow)
-        line = connection.lines.get(src)
-        if line is None or (socket_type and line.src_kind != socket_type):
-            line = connection.line(src, dst, socket_type, self._resent.setdefault(flow, {}).setdefault(src, []))
-        if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
-            self._learn_processes(line, flow, src, dst, self.process_of)
-        return line
 
     def _follow(self, hop: Hop, request: int, request_part: int, offset: int, *, is_idle: bool = False) -> None:
         """Find the way of a message, which answers the one of packet ``request`` if that is not 0.
@@ -415,16 +321,6 @@ class Ways:
         """Whether a broker sent a request with the envelope of another one, and may pass the reply back."""
         frames = first.frames
         return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.leg.src].longest_ns >= 0
-
-    def _learn_processes(self, line: Line, flow: int, src: str, dst: str, process_of: ProcessOf) -> None:
-        """Take each process for a host of its own, as soon as it is known."""
-        sender, receiver = process_of(flow, src), process_of(flow, dst)
-        if sender is not None:
-            line.src_host, line.knows_sender = f"process {sender.pid}", True
-            self._lanes.expect(line.src_host)
-        if receiver is not None:
-            line.dst_host, line.knows_receiver = f"process {receiver.pid}", True
-            self._lanes.expect(line.dst_host)
 
     def _publication(self, hop: Hop) -> None:
         """A publication, or a copy that a proxy passes on."""
@@ -487,8 +383,7 @@ class Ways:
             join = self._envelopes.find(hop, asked)
             is_certain = join is not None and not join.before.is_doubtful and self._excludes_earlier(hop, join)
             if asked is not None and hop.line.is_late:
-                connection = self._connections[leg.flow]
-                connection.in_step = connection.in_step or connection.last_asked is asked
+                self.connections[leg.flow].see_answer(asked)
             if self._envelopes.has_learnt:
                 for piece, its_join in self._envelopes.settled():
                     self._join_piece(piece, its_join)
@@ -498,7 +393,7 @@ class Ways:
                 self._answer(hop, asked)
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
                 self._answer(hop, orphan)
-            elif hop.line.is_late and (given := self._given(hop)) is not None:
+            elif hop.line.is_late and (given := self.connections[leg.flow].given(hop)) is not None:
                 self._answer(hop, given)
             elif (
                 job is not None
@@ -518,26 +413,13 @@ class Ways:
     def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
         """Whether the envelope tells that no message before the capture is the one that was passed on."""
         line = hop.line if join.is_back else join.before.line
-        return not line.is_late or self._connections[join.flow].in_step or len(hop.tokens) > 0
-
-    def _given(self, hop: Hop) -> Hop | None:
-        """The request that was passed on over the connection of a reply, if the numbers and ids in both tell which.
-
-        Where the capture lacks the beginning, it may as well be the reply to a request that nobody saw.
-        """
-        asker = self._connections[hop.leg.flow].lines.get(hop.leg.dst)
-        if asker is None:
-            return None
-        envelope = _envelope_of(hop)
-        alike = [one for one in islice(reversed(asker.given), _GIVEN) if _envelope_of(one) == envelope]
-        shared = Counter({one: len(one.tokens & hop.tokens) for one in alike}).most_common(2)
-        return shared[0][0] if shared and shared[0][1] > sum(count for _, count in shared[1:]) else None
+        return not line.is_late or self.connections[join.flow].in_step or len(hop.tokens) > 0
 
     def _orphan(self, hop: Hop) -> Hop | None:
         """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
         if len(hop.frames) < 2:
             return None
-        orphan = self._orphans.pop((hop.line.src_host, _envelope_of(hop)), None)
+        orphan = self._orphans.pop((hop.line.src_host, envelope_of(hop)), None)
         return None if orphan is None or orphan.answered or orphan.way.is_over else orphan
 
     def _join(self, hop: Hop, join: Join, *, is_certain: bool) -> None:
@@ -596,11 +478,7 @@ class Ways:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
         if hop.line.is_late:
-            connection = self._connections[hop.leg.flow]
-            connection.last_asked = hop
-            asker = connection.lines.get(hop.leg.dst)
-            if asker is not None:
-                asker.stray_ns = max(asker.stray_ns, hop.leg.time_ns)
+            self.connections[hop.leg.flow].see_request(hop)
         if hop.line.src_kind == "DEALER":
             self._lanes.expect(hop.line.src_host)
         outer = self._lanes.asks(way)
@@ -628,15 +506,6 @@ class Ways:
         self._ways[way] = None
 
 
-def _sent_by(kind: str) -> Kind | None:
-    """The kind of the ways of what a socket of this type sends; None: that is for its peer alone."""
-    if kind == "PUSH":
-        return "job"
-    if kind in WITH_TOPICS:
-        return "publication"
-    return None if kind in SUBSCRIBERS else "request"
-
-
 def _proves(before: Hop, hop: Hop) -> bool:
     """Equal octets prove that one program took and sent them.
 
@@ -662,10 +531,5 @@ def _is_housekeeping(payload: Payload) -> bool:
 
 def _is_alone(job: Hop) -> bool:
     """Whether no other request that waits for its answer came over the same two connections."""
-    given = islice(reversed(job.line.given), _GIVEN)
+    given = islice(reversed(job.line.given), GIVEN)
     return not any(one is not job and one.routing_id == job.routing_id for one in given)
-
-
-def _envelope_of(hop: Hop) -> int:
-    """A number for all frames of a message but the last."""
-    return hash(tuple(hop.frames[:-1]))

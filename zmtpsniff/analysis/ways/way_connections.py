@@ -1,0 +1,180 @@
+"""The connections that ways lead over: what holds for all messages of one side, and what the capture lacks.
+
+A *late* connection is one whose beginning the capture lacks. There the first messages may be replies to requests that
+nobody saw. So what answers what is certain only once such a connection is in step, or if both messages have an id.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+import msgspec
+
+from dissectors.address import host_of
+from dissectors.events import Process
+from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
+from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.ways.envelopes import RoutingIds
+from zmtpsniff.analysis.ways.hops import Hop, Line, Turns
+from zmtpsniff.analysis.ways.lanes import Lanes
+from zmtpsniff.analysis.ways.records import Kind
+from zmtpsniff.net.witness import Acknowledgment, Pause
+
+_UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
+_RESENT = 1024  # pauses of one sender on a connection
+GIVEN = 1024
+"""Requests on one connection that are looked through, to find the one of a reply."""
+ProcessOf = Callable[[int, str], Process | None]
+"""The process that has an end of a connection, by flow and address; None while that is not known."""
+
+
+class WayConnection(msgspec.Struct, eq=False):
+    """A connection while it lasts."""
+
+    dossier: Dossier
+    # Of a late one: its last request, and whether such a one got its reply, so that nothing older is under way.
+    last_asked: Hop | None = None
+    in_step: bool = False
+    lines: dict[str, Line] = {}  # by sender
+    unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the capture lacks its beginning: nobody announced anything."""
+        return not (self.dossier.greeted_ns or self.dossier.types)
+
+    def see_request(self, hop: Hop) -> None:
+        """A request comes on a late connection; the reply to an earlier one may look like it."""
+        self.last_asked = hop
+        asker = self.lines.get(hop.leg.dst)
+        if asker is not None:
+            asker.stray_ns = max(asker.stray_ns, hop.leg.time_ns)
+
+    def see_answer(self, asked: Hop) -> None:
+        """A request on a late connection has its reply."""
+        self.in_step = self.in_step or self.last_asked is asked
+
+    def given(self, hop: Hop) -> Hop | None:
+        """The request that was passed on over the connection of a reply, if the numbers and ids in both tell which.
+
+        Where the capture lacks the beginning, it may as well be the reply to a request that nobody saw.
+        """
+        asker = self.lines.get(hop.leg.dst)
+        if asker is None:
+            return None
+        envelope = envelope_of(hop)
+        alike = [one for one in islice(reversed(asker.given), GIVEN) if envelope_of(one) == envelope]
+        shared = Counter({one: len(one.tokens & hop.tokens) for one in alike}).most_common(2)
+        return shared[0][0] if shared and shared[0][1] > sum(count for _, count in shared[1:]) else None
+
+    def line(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Line:
+        """The facts of the connection that hold for the messages of a sender, whose first one told its type."""
+        dossier = self.dossier
+        kind = socket_type or dossier.types.get(src, "")
+        back = self.lines.get(dst)
+        if back is not None:
+            back.dst_kind = back.dst_kind or kind
+        line = self.lines[src] = Line(
+            kind,
+            dossier.types.get(dst) or (back.src_kind if back is not None else ""),
+            host_of(src),
+            host_of(dst),
+            Turns(),
+            self.unseen.setdefault(src, deque(maxlen=_UNSEEN)),
+            dossier.start_ns,
+            dossier.round_trip_ns.get(dst, 0),
+            resent,
+            sends=_sent_by(kind),
+            is_late=self.is_late,
+            identity=dossier.identity_of_other(dst),
+            dst_identity=dossier.identity_of_other(src),
+        )
+        return line
+
+
+class WayConnections(dict[int, WayConnection]):
+    """The connections that last, by flow."""
+
+    def __init__(self, dossiers: Dossiers, ids: RoutingIds, lanes: Lanes) -> None:
+        """``ids`` learn which identities peers announce, ``lanes`` which hosts ask."""
+        super().__init__()
+        self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
+        self._dossiers = dossiers
+        self._ids = ids
+        self._lanes = lanes
+        self._resent: dict[int, dict[str, list[tuple[int, int]]]] = {}  # by flow and sender, for its Line
+
+    def pause(self, pause: Pause) -> None:
+        """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
+        if pause.resent is not None:
+            resent = self._resent.setdefault(pause.flow, {}).setdefault(pause.sender, [])
+            resent.append((pause.resent, pause.until_ns))
+            if len(resent) > _RESENT:
+                del resent[0]
+
+    def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
+        """Note when messages were acknowledged."""
+        for time_ns, flow, sender, offset in acknowledgments:
+            connection = self.get(flow)
+            hops = None if connection is None else connection.unseen.get(sender)
+            while hops and hops[0].offset < offset:
+                leg = hops.popleft().leg
+                if leg.time_ns <= time_ns:
+                    leg.seen_ns = time_ns
+
+    def connect(self, dossier: Dossier) -> None:
+        """A connection has one more side whose type is known."""
+        connection = self.get(dossier.flow)
+        if connection is None:
+            self[dossier.flow] = WayConnection(dossier)
+        else:
+            connection.lines.clear()
+        for address, kind in dossier.types.items():
+            if kind == "REQ":
+                self._lanes.expect(host_of(address))
+            identity = dossier.identity_of_other(address)
+            if identity:
+                self._ids.learn(dossier.flow, address, identity)
+
+    def end(self, flow: int) -> WayConnection | None:
+        """A connection is over. Returns it; None if none of its messages came."""
+        self._resent.pop(flow, None)
+        return self.pop(flow, None)
+
+    def line(self, flow: int, src: str, dst: str, socket_type: str | None) -> Line:
+        """The facts of a connection for the messages of a sender, with its processes once they are known."""
+        connection = self.get(flow)
+        if connection is None:
+            connection = self[flow] = WayConnection(self._dossiers.get(flow) or Dossier(flow))
+            if connection.is_late:
+                self._ids.miss(flow)
+        line = connection.lines.get(src)
+        if line is None or (socket_type and line.src_kind != socket_type):
+            line = connection.line(src, dst, socket_type, self._resent.setdefault(flow, {}).setdefault(src, []))
+        if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
+            self._learn_processes(line, flow, src, dst, self.process_of)
+        return line
+
+    def _learn_processes(self, line: Line, flow: int, src: str, dst: str, process_of: ProcessOf) -> None:
+        """Take each process for a host of its own, as soon as it is known."""
+        sender, receiver = process_of(flow, src), process_of(flow, dst)
+        if sender is not None:
+            line.src_host, line.knows_sender = f"process {sender.pid}", True
+            self._lanes.expect(line.src_host)
+        if receiver is not None:
+            line.dst_host, line.knows_receiver = f"process {receiver.pid}", True
+            self._lanes.expect(line.dst_host)
+
+
+def _sent_by(kind: str) -> Kind | None:
+    """The kind of the ways of what a socket of this type sends; None: that is for its peer alone."""
+    if kind == "PUSH":
+        return "job"
+    if kind in WITH_TOPICS:
+        return "publication"
+    return None if kind in SUBSCRIBERS else "request"
+
+
+def envelope_of(hop: Hop) -> int:
+    """A number for all frames of a message but the last."""
+    return hash(tuple(hop.frames[:-1]))
