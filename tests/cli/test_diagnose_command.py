@@ -60,9 +60,3 @@ def test_a_capture_in_place_of_a_command_is_read() -> None:
     assert run(FAULTY).stdout == run("read", FAULTY).stdout
     assert run("-", "-T", "summary", octets=FAULTY.read_bytes()).stdout.splitlines()[-1].startswith("capture")
     assert run("nothing.pcap").returncode == 2
-
-
-def test_nothing_at_all_asks_for_help() -> None:
-    done = run()
-    assert done.returncode == 0
-    assert done.stdout == run("--help").stdout

@@ -65,8 +65,8 @@ def test_dot_draws_it() -> None:
         done = subprocess.run(["dot", "-Tsvg"], input=graph, capture_output=True, text=True, check=True)
         tree = etree.fromstring(done.stdout.encode())
         kinds = [group.get("class") for group in tree.iter("{*}g")]
-        assert kinds.count("node") == 2
-        assert kinds.count("edge") >= 3  # hosts and sockets are the same, their types are not
+        assert kinds.count("node") == 4
+        assert kinds.count("edge") >= 4  # hosts and sockets are the same, their types are not
 
 
 def test_without_anything() -> None:

@@ -83,15 +83,6 @@ messages = st.builds(
 limits = st.sampled_from([0, 1, 2, 3, 5, 65_536])
 
 
-def test_message_record_to_the_letter() -> None:
-    (line,) = lines([message(b"", b"hello \xc3\xa9", b"\x00\xff", socket_type="REQ")])
-    assert line == (
-        '{"type":"message","time_ns":1700000000123456789,"packet":7,"flow":1,"src":"10.0.0.1:43210",'
-        '"dst":"10.0.0.2:5555","frames":[{"length":0,"text":""},{"length":8,"text":"hello é"},'
-        '{"length":2,"hex":"00ff"}],"socket_type":"REQ"}'
-    )
-
-
 def test_incomplete_message_says_so() -> None:
     (line,) = lines([message(Cut(b"hel", 5), incomplete=True)])
     record = json.loads(line)
@@ -217,12 +208,3 @@ def test_fields_that_do_not_apply_are_left_out() -> None:
         {"type": "problem", "severity": "note", "code": "some-code", "detail": "A sentence."},
         {"type": "comment", "text": "hello"},
     ]
-
-
-@given(names)
-def test_names_may_hold_anything_and_nothing_reaches_a_terminal(name: str) -> None:
-    (line,) = lines([Command(T, 1, 1, name, name, name, {name: b"\xc2\xad"})])
-    assert all(unicodedata.category(char) not in ("Cc", "Cf", "Zl", "Zp", "Cs") for char in line)
-    record = json.loads(line)
-    assert record["name"] == record["src"] == name
-    assert record["properties"] == {name: {"length": 2, "text": "\xad"}}
