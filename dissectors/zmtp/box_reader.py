@@ -15,7 +15,7 @@ front of them may yet open.
 
 from collections.abc import Callable
 
-from dissectors.events import Command, Cut, Hidden, Message, Octets
+from dissectors.events import Command, Cut, Hidden, Octets
 from dissectors.snapshots import LATER, Live, Part
 from dissectors.zmtp import commands, wire
 from dissectors.zmtp.curve import OVERHEAD, Box, Boxes
@@ -99,18 +99,7 @@ class BoxReader(Part):
         """Pass on the content of a whole MESSAGE's box: flags, and the body of a frame (26/CURVEZMQ, "MESSAGE")."""
         if content[0]:
             self._frame(inside, content[0], content[1:], True)
-        elif inside.plain and not inside.parts:
-            journal = self.journal
-            part = journal.count()
-            journal.out.append(
-                Message(
-                    *journal.place(), [content[1:]], inside.socket_type, False, None, journal.begin, journal.seen, part,
-                    False, True,
-                )
-            )  # fmt: skip
         else:
-            if inside.plain is None:
-                inside.look()
             inside.last(content[1:])
 
     def _frame(self, inside: Session, flags: int, body: Octets, whole: bool) -> None:

@@ -4,7 +4,6 @@ Everything here is pure: octets go in, the fields of a :class:`~dissectors.event
 """
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import NamedTuple
 
 from dissectors.events import Cut, Hidden, Octets, text
@@ -15,13 +14,6 @@ Fault = tuple[str, str]  # problem code, detail
 
 HANDSHAKE_COMMANDS = frozenset({"READY", "HELLO", "WELCOME", "INITIATE", "ERROR"})
 COMMANDS_OF_3_1 = frozenset({"SUBSCRIBE", "CANCEL", "PING", "PONG", "JOIN", "LEAVE"})
-
-
-# All sockets of a kind begin with the same metadata. So this many short READY and INITIATE are remembered with what
-# they say. They hold no secrets.
-_ALIKE = 256
-_SHORT = 128
-_WITH_METADATA = (b"\x05READY", b"\x08INITIATE")
 
 
 class Content(NamedTuple):
@@ -104,17 +96,6 @@ def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_s
     ``mechanism`` says how to read HELLO, WELCOME, INITIATE, READY and MESSAGE. ``whole`` is false if the capture lacks
     octets at the end of ``body``, which is no fault of the peer.
     """
-    if whole and len(body) <= _SHORT and body.startswith(_WITH_METADATA):
-        return _parse_short(body, mechanism)
-    return _parse(body, mechanism, whole, show_secrets)
-
-
-@lru_cache(_ALIKE)
-def _parse_short(body: bytes, mechanism: str | None) -> Content:
-    return _parse(body, mechanism, whole=True, show_secrets=False)
-
-
-def _parse(body: bytes, mechanism: str | None, whole: bool, show_secrets: bool) -> Content:
     if body.startswith(wire.BROKEN_ERROR) and len(body) > len(wire.BROKEN_ERROR):
         fields, faults = _error(body[len(wire.BROKEN_ERROR) :], whole)
         detail = "ERROR without the length of its name (libzmq 4.3 PLAIN server)"

@@ -4,7 +4,7 @@ import json
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -21,15 +21,7 @@ if TYPE_CHECKING:
 _OF_FRAMES = ("frames", "text")  # columns of messages
 _ROWS = 65_536  # that become Arrow at a time
 _AnyEvent = TypeVar("_AnyEvent", bound=Event)
-_Converter = Callable[[Any], Any]
 _WHOLE = JsonForm(lambda octets: octets_object(octets, max_bytes=0))
-
-
-class _ArrowField(NamedTuple):
-    """How a value becomes one of Arrow."""
-
-    type: "pa.DataType"
-    convert: _Converter | None  # None if it is one already
 
 
 def to_table(kind: type[_AnyEvent], events: Iterable[_AnyEvent]) -> "pa.Table":
@@ -43,20 +35,16 @@ def to_table(kind: type[_AnyEvent], events: Iterable[_AnyEvent]) -> "pa.Table":
         import pyarrow as pa
     except ImportError:
         raise Error("pyarrow is not installed: pip install 'zmtpsniff[arrow]'") from None
-    time = _ArrowField(pa.timestamp("ns", tz="UTC"), None)
-    fields = [(field.name, time if field.is_moment else _arrow_field(field.type)) for field in record_fields(kind)]
+    time = pa.timestamp("ns", tz="UTC")
+    fields = [(field.name, time if field.is_moment else _arrow_type(field.type)) for field in record_fields(kind)]
     if issubclass(kind, Message):
-        fields.append(("topic", _ArrowField(pa.string(), _text)))
-        fields.append(("text", _ArrowField(pa.list_(pa.string()), lambda frames: list(map(_text, frames)))))
-    schema = pa.schema([(name, field.type) for name, field in fields])
+        fields += [("topic", pa.string()), ("text", pa.list_(pa.string()))]
+    schema = pa.schema(fields)
     batches = [
         pa.RecordBatch.from_arrays(
             [
-                pa.array(
-                    [value if value is None or field.convert is None else field.convert(value) for value in column],
-                    field.type,
-                )
-                for column, (_, field) in zip(columns, fields, strict=True)
+                pa.array(list(map(_CONVERTED.get(name, _plain), column)), type_of)
+                for column, (name, type_of) in zip(columns, fields, strict=True)
             ],
             schema=schema,
         )
@@ -83,38 +71,41 @@ def _text(octets: Octets) -> str | None:
     return as_text(octets) if isinstance(octets, bytes) else None
 
 
-def _arrow_field(hint: Any) -> _ArrowField:
+def _json(value: Any) -> str:
+    return json.dumps(_WHOLE.value(value), default=str)
+
+
+_CONVERTED: dict[str, Callable[[Any], Any]] = {"topic": _text, "text": lambda frames: list(map(_text, frames))}
+"""What these columns make of a value; others make it plain."""
+
+
+def _plain(value: Any) -> Any:
+    """A value as Arrow takes it."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if isinstance(value, Octets):
+        return at_hand(value)
+    if isinstance(value, Payload):
+        return _json(value)
+    if isinstance(value, dict):
+        return [(name, _plain(item)) for name, item in value.items()]
+    if isinstance(value, list):
+        return list(map(_plain, value))
+    fields = record_fields(type(value))
+    return {one.name: (_json if one.type is Any else _plain)(getattr(value, one.name)) for one in fields}
+
+
+def _arrow_type(hint: Any) -> "pa.DataType":
     import pyarrow as pa
 
     hint, _ = without_none(hint)
-    plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_(), Octets: pa.binary()}
     if hint in plain:
-        return _ArrowField(plain[hint], None)
-    if hint == Octets:
-        return _ArrowField(pa.binary(), at_hand)
-    if typing.get_origin(hint) is list and (inner := typing.get_args(hint)[0]) is not Any:
-        item = _arrow_field(inner)
-        return _ArrowField(pa.list_(item.type), lambda values: [_converted(item, value) for value in values])
+        return plain[hint]
+    if typing.get_origin(hint) is list:
+        return pa.list_(_arrow_type(typing.get_args(hint)[0]))
     if typing.get_origin(hint) is dict:
-        item = _arrow_field(typing.get_args(hint)[1])
-        return _ArrowField(
-            pa.map_(pa.string(), item.type),
-            lambda values: [(name, _converted(item, value)) for name, value in values.items()],
-        )
+        return pa.map_(pa.string(), _arrow_type(typing.get_args(hint)[1]))
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct) and hint is not Payload:
-        return _struct_field(hint)
-    return _ArrowField(pa.string(), lambda value: json.dumps(_WHOLE.value(value), default=str))
-
-
-def _struct_field(struct: type[msgspec.Struct]) -> _ArrowField:
-    import pyarrow as pa
-
-    members = [(field.name, _arrow_field(field.type)) for field in record_fields(struct)]
-    return _ArrowField(
-        pa.struct([(name, member.type) for name, member in members]),
-        lambda value: {name: _converted(member, getattr(value, name)) for name, member in members},
-    )
-
-
-def _converted(field: _ArrowField, value: Any) -> Any:
-    return value if value is None or field.convert is None else field.convert(value)
+        return pa.struct([(field.name, _arrow_type(field.type)) for field in record_fields(hint)])
+    return pa.string()
