@@ -19,7 +19,7 @@ from tests.support.examples import sampled
 from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.browse.index import ROWS, RecordIndex
 from zmtpsniff.browse.packet_store import PacketLog
-from zmtpsniff.browse.selection import FilteredRows, FlowRows
+from zmtpsniff.browse.selection import filtered_rows, rows_of_flows
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.filters import compile_filter
@@ -110,8 +110,8 @@ def test_filters_and_flows_select_rows() -> None:
     index = RecordIndex()
     events = messages(10_000)
     index.take(events[:6000])
-    filtered = FilteredRows(index, compile_filter("flow == 3 && packet > 100"))
-    flows = FlowRows(index, {3, 5})
+    filtered = filtered_rows(index, compile_filter("flow == 3 && packet > 100"))
+    flows = rows_of_flows(index, {3, 5})
     while filtered.advance() or flows.advance():
         pass
     index.take(events[6000:])  # those that come later, too

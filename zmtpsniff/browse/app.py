@@ -21,7 +21,7 @@ from zmtpsniff.browse.prompt import Prompt
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.record_search import RecordSearch
 from zmtpsniff.browse.record_view import RecordView
-from zmtpsniff.browse.selection import EveryRow, FilteredRows, Selection
+from zmtpsniff.browse.selection import EveryRow, Selection, filtered_rows
 from zmtpsniff.browse.status_bar import StatusBar
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.filters import FilterError, compile_filter
@@ -197,7 +197,7 @@ class BrowseApp(App[None]):
         """Show only records that pass; False if the filter cannot be used, which is told then."""
         index = self.reader.index
         try:
-            selection: Selection = FilteredRows(index, compile_filter(condition)) if condition else EveryRow(index)
+            selection: Selection = filtered_rows(index, compile_filter(condition)) if condition else EveryRow(index)
         except FilterError as error:
             self.status.say(str(error))
             return False

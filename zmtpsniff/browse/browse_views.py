@@ -21,7 +21,7 @@ from zmtpsniff.browse.panes import ConversationLines, RecordClock
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.record_view import RecordView
 from zmtpsniff.browse.screens import TextLines, ViewScreen
-from zmtpsniff.browse.selection import EveryRow, FlowRows, Selection, SomeRows
+from zmtpsniff.browse.selection import EveryRow, Selection, SomeRows, rows_of_flows
 from zmtpsniff.browse.status_bar import StatusBar
 from zmtpsniff.browse.traced_way import Traced, trace
 from zmtpsniff.browse.view_tables import TableLines, Target, conversations, findings, problems, services, topics
@@ -154,7 +154,7 @@ class Views:
 
     def _follow(self, flows: tuple[int, ...], row: int | None = None) -> None:
         """Show some flows from beginning to end, both sides in turn."""
-        selection = FlowRows(self._index, flows)
+        selection = rows_of_flows(self._index, flows)
         lines = ConversationLines(self._index, selection, self._clock, self._options.show_secrets)
         talk = self._index.talks.get(flows[0])
         title = f"connection {flows[0]}" if len(flows) == 1 else plural(len(flows), "connection")
@@ -182,7 +182,7 @@ class Views:
             self._show_ladder((flow,), row)
 
     def _show_ladder(self, flows: tuple[int, ...], row: int | None = None) -> None:
-        selection = FlowRows(self._index, flows)
+        selection = rows_of_flows(self._index, flows)
         self._show_rows("ladder", self._ladder_of_flows(selection, flows), selection, row)
 
     def _ladder_of_flows(self, selection: Selection, flows: Iterable[int]) -> LadderLines:

@@ -13,7 +13,7 @@ from zmtpsniff.browse.sheet import Sheet, TreeField
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.render.clock import Clock, Times
 from zmtpsniff.render.palette import STYLES
-from zmtpsniff.words.text import escape
+from zmtpsniff.words.text import escape, hex_dump
 
 _NS = 1_000_000_000
 _WIDE = 120  # columns from which on there is room for whole addresses
@@ -21,6 +21,7 @@ _ADDRESS = 21  # the longest of IPv4, with its port
 _PORT = 6
 _TEXT = 4096  # octets of a frame on its line, which can be scrolled
 _ROW = 16  # octets on a line of the dump
+_DIGITS, _CHARACTERS = 6, 56  # columns where their digits and their characters begin
 
 
 class RecordClock:
@@ -253,23 +254,17 @@ class OctetLines:
         """The line of 16 octets: where they are, their digits, the characters that are ASCII."""
         start = place * _ROW
         row = self.octets[start : start + _ROW]
-        text = Text(f"{start:04x}  ", style="dim", no_wrap=True, end="")
-        characters = Text()
-        for column in range(_ROW):
-            if column == _ROW // 2:
-                text.append(" ")
-            if column >= len(row):
-                text.append("   ")
-                continue
-            octet = row[column]
+        ((_, digits, characters),) = hex_dump(row)
+        text = Text(f"{start:04x}  {digits}  {characters[1:-1]}", no_wrap=True, end="")
+        text.stylize("dim", 0, _DIGITS)
+        for column in range(len(row)):
             style = self._style(start + column)
             # The blank between two octets of a field is lit, too, so that it is one stripe.
-            text.append(f"{octet:02x}", style)
-            joined = start + column in self.lit and start + column + 1 in self.lit
-            text.append(" ", "reverse not dim" if joined and column not in (_ROW // 2 - 1, _ROW - 1) else "not dim")
-            characters.append(chr(octet) if 32 <= octet < 127 else ".", style)
-        text.append(" ")
-        text.append_text(characters)
+            at_end = column in (_ROW // 2 - 1, _ROW - 1)
+            joined = start + column in self.lit and start + column + 1 in self.lit and not at_end
+            at = _DIGITS + 3 * column + column // (_ROW // 2)
+            text.stylize(style, at, at + (3 if joined else 2))
+            text.stylize(style, _CHARACTERS + column, _CHARACTERS + column + 1)
         return text
 
     def _style(self, octet: int) -> str:
@@ -354,7 +349,7 @@ class OctetView(VirtualList):
             return
         place = offset.y + self.scroll_offset.y
         column = offset.x + self.scroll_offset.x
-        digits, characters = column - 6, column - 6 - 3 * _ROW - 2
+        digits, characters = column - _DIGITS, column - _CHARACTERS
         if 0 <= characters < _ROW:
             inside = characters
         elif digits >= 0:

@@ -2,7 +2,7 @@
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from dissectors.events import AnyEvent
@@ -75,41 +75,39 @@ class SomeRows:
         return False
 
 
-class FilteredRows(SomeRows):
+class FoundRows(SomeRows):
+    """The rows that a search finds."""
+
+    def __init__(self, index: RecordIndex, find: Callable[[int, int], Iterable[int]], most: int) -> None:
+        """Begin with none; advance() has ``find`` look from one row up to another, at most so many."""
+        super().__init__()
+        self._index = index
+        self._find = find
+        self._most = most
+        self._seen = 0
+
+    def advance(self) -> bool:
+        """Look at some rows that came since; False if there are none."""
+        start, stop = self._seen, min(self._seen + self._most, len(self._index))
+        self.rows.extend(self._find(start, stop))
+        self._seen = stop
+        return stop > start
+
+
+def filtered_rows(index: RecordIndex, passes: Callable[[AnyEvent], bool]) -> FoundRows:
     """The rows whose records pass a display filter."""
 
-    def __init__(self, index: RecordIndex, passes: Callable[[AnyEvent], bool]) -> None:
-        """Begin with none; advance() finds them."""
-        super().__init__()
-        self.seen = 0
-        self._index = index
-        self._passes = passes
+    def find(start: int, stop: int) -> Iterable[int]:
+        return [row for row, event in enumerate(index.events(start, stop), start) if passes(event)]
 
-    def advance(self) -> bool:
-        """Look at some rows that came since; False if there are none."""
-        start = self.seen
-        stop = min(start + _CHUNK, len(self._index))
-        events = self._index.events(start, stop)
-        self.rows.extend([row for row, event in enumerate(events, start) if self._passes(event)])
-        self.seen = stop
-        return stop > start
+    return FoundRows(index, find, _CHUNK)
 
 
-class FlowRows(SomeRows):
+def rows_of_flows(index: RecordIndex, flows: Collection[int]) -> FoundRows:
     """The rows of some flows."""
+    wanted = frozenset(flows)
 
-    def __init__(self, index: RecordIndex, flows: Collection[int]) -> None:
-        """Begin with none; advance() finds them."""
-        super().__init__()
-        self.seen = 0
-        self._index = index
-        self._flows = frozenset(flows)
+    def find(start: int, stop: int) -> Iterable[int]:
+        return [row for row, flow in enumerate(index.flows[start:stop], start) if flow in wanted]
 
-    def advance(self) -> bool:
-        """Look at some rows that came since; False if there are none."""
-        start = self.seen
-        stop = min(start + 16 * _CHUNK, len(self._index))
-        flows = self._index.flows[start:stop]
-        self.rows.extend([row for row, flow in enumerate(flows, start) if flow in self._flows])
-        self.seen = stop
-        return stop > start
+    return FoundRows(index, find, 16 * _CHUNK)

@@ -91,8 +91,8 @@ def _plain(value: Any) -> Any:
         return [(name, _plain(item)) for name, item in value.items()]
     if isinstance(value, list):
         return list(map(_plain, value))
-    fields = record_fields(type(value))
-    return {one.name: (_json if one.type is Any else _plain)(getattr(value, one.name)) for one in fields}
+    struct: type[msgspec.Struct] = type(value)
+    return {one.name: (_json if one.type is Any else _plain)(getattr(value, one.name)) for one in record_fields(struct)}
 
 
 def _arrow_type(hint: Any) -> "pa.DataType":
