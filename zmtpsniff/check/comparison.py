@@ -8,7 +8,7 @@ number of replies beyond a percentile. Both must differ by a factor, and by some
 from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 from math import sqrt
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from dissectors.address import host_of, port_of
 from dissectors.events import Connection
@@ -16,7 +16,7 @@ from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.check.difference import Aspect, Change, ComparisonSum, Difference, Effect
 from zmtpsniff.check.endpoints import ClientCount, topic_gone, topics_unknown
 from zmtpsniff.check.globs import literal
-from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter
+from zmtpsniff.check.services import NO_MECHANISM, VERBS, ServiceProfile, Services, TopicCounter
 from zmtpsniff.words.counts import often, plural
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import escape, quote
@@ -375,10 +375,9 @@ def _is_beyond_chance(pair: _Pair, one: tuple[int, float], other: tuple[int, flo
 
 
 def _topics(pair: _Pair) -> Iterator[Compared]:
-    kinds: tuple[Literal["subscriptions", "topics"], ...] = ("subscriptions", "topics")
-    for kind in kinds:
+    for kind, verb in VERBS.items():
         often = 1 if kind == "subscriptions" else pair.tolerance.often
-        was, now = _counter(pair.old, kind), _counter(pair.new, kind)
+        was, now = pair.old.counter(kind), pair.new.counter(kind)
         wanted = _regular(pair, was, often)
         come = [] if pair.tolerance.only_worse else _absent(_regular(pair.back, now, often), was)
         if not wanted and not come:
@@ -392,17 +391,12 @@ def _topics(pair: _Pair) -> Iterator[Compared]:
                             subject=quote(topic, _SHOWN_OCTETS), before=was.counts[topic])
             for topic, text in ({} if unknown else missing).items()
         ]  # fmt: skip
-        verb = "subscribed to" if kind == "subscriptions" else "published"
         for topic in come:
             shown = quote(topic, _SHOWN_OCTETS)
             words = f"{shown} is {verb} at {pair.new.address}, and was not before"
             found.append(pair.difference(kind, "neutral", words, change="new", subject=shown,
                                          after=now.counts[topic]))  # fmt: skip
         yield Compared(kind, found, unknown)
-
-
-def _counter(service: ServiceProfile, kind: Literal["subscriptions", "topics"]) -> TopicCounter:
-    return service.subscriptions if kind == "subscriptions" else service.topics
 
 
 def _regular(pair: _Pair, counter: TopicCounter, often: int) -> dict[bytes, str]:

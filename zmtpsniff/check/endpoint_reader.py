@@ -16,36 +16,27 @@ from zmtpsniff.check.endpoints import (
     Rate,
     ReplyTime,
     RequiredTopics,
-    TopicKind,
 )
 from zmtpsniff.check.globs import AddressPattern, Glob
 from zmtpsniff.check.mistakes import listed, suggest
 from zmtpsniff.check.model import LEVELS, Level
+from zmtpsniff.check.services import TopicKind
 
 PERCENTILES = {"p50_ms": 50, "p90_ms": 90, "p95_ms": 95, "p99_ms": 99, "max_ms": 100}
-ENDPOINT_KEYS = (
-    "address",
-    "name",
-    "mechanism",
-    "version",
-    "socket_type",
-    "client_socket_type",
-    "subscriptions",
-    "subscriptions_allowed",
-    "topics",
-    "topics_allowed",
-    "clients",
-    "min_clients",
-    "max_clients",
-    "server_rate",
-    "client_rate",
-    "latency",
-    "level",
-)
-RATE_KEYS = ("min", "max")
 _AGREED: tuple[Agreed, ...] = ("mechanism", "version", "socket_type", "client_socket_type")
 _TOPICS: tuple[TopicKind, ...] = ("subscriptions", "topics")
 _SIDES: tuple[Side, ...] = ("server", "client")
+_COUNTS = ("min_clients", "max_clients")
+_DEMANDS = (
+    *_AGREED,
+    *(key for kind in _TOPICS for key in (kind, f"{kind}_allowed")),
+    "clients",
+    *_COUNTS,
+    *(f"{side}_rate" for side in _SIDES),
+    "latency",
+)
+ENDPOINT_KEYS = ("address", "name", *_DEMANDS, "level")
+RATE_KEYS = ("min", "max")
 _LONGEST = 200  # characters of a name
 
 Fail = Callable[[str | None, str], NoReturn]
@@ -88,8 +79,7 @@ class EndpointReader:
             self._fail("level", f"level must be one of {listed(LEVELS)}, not {level!r}")
         demands = [(key, text, EndpointDemand(addresses, demand)) for key, text, demand in self._demands(table)]
         if not demands:
-            rest = [key for key in ENDPOINT_KEYS if key not in ("address", "name", "level")]
-            self._fail(None, f"it demands nothing; give one of {listed(rest)}")
+            self._fail(None, f"it demands nothing; give one of {listed(_DEMANDS)}")
         return EndpointTable(name, level, addresses, demands)
 
     def _demands(self, table: Mapping[str, Any]) -> list[tuple[str, str, Demand]]:
@@ -110,7 +100,7 @@ class EndpointReader:
             hosts = self._globs(table, "clients")
             words = f"no other clients than {_shown(hosts)}"
             made.append(("clients", words, AllowedClients(hosts)))
-        counts = [key for key in ("min_clients", "max_clients") if key in table]
+        counts = [key for key in _COUNTS if key in table]
         if counts:
             bounds = self._bounds(table, *counts, key=counts[0])
             least, most = bounds.get("min_clients"), bounds.get("max_clients")

@@ -9,13 +9,12 @@ from typing import Literal, NamedTuple, Protocol
 
 from dissectors.events import Connection, Side
 from zmtpsniff.check.globs import AddressPattern, Glob, any_matches
-from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter, Values
+from zmtpsniff.check.services import NO_MECHANISM, VERBS, ServiceProfile, Services, TopicCounter, TopicKind, Values
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import duration
 from zmtpsniff.words.text import quote
 
 Agreed = Literal["mechanism", "version", "socket_type", "client_socket_type"]
-TopicKind = Literal["subscriptions", "topics"]
 Limits = tuple[tuple[str, int, int], ...]
 """Percentiles of latencies, such as ("p99", 99, nanoseconds); 100 percent is the longest."""
 _SHOWN_OCTETS = 64
@@ -142,7 +141,7 @@ class RequiredTopics(NamedTuple):
 
     def judge(self, service: ServiceProfile, capture: Services) -> Judgement:
         """Complain of each that is not there."""
-        counter = _counter(service, self.kind)
+        counter = service.counter(self.kind)
         missing = [glob for glob in self.topics if not any(map(glob.matches, counter.counts))]
         found = f"{plural(len(self.topics), 'topic')} at {service.address}, as expected"
         if missing and (unknown := topics_unknown(service, counter, self.kind, of_all=False)):
@@ -162,9 +161,9 @@ class AllowedTopics(NamedTuple):
 
     def judge(self, service: ServiceProfile, capture: Services) -> Judgement:
         """Complain of each other topic."""
-        counter = _counter(service, self.kind)
+        counter = service.counter(self.kind)
         others = sorted(topic for topic in counter.counts if not any_matches(self.topics, topic))
-        verb = "subscribed to" if self.kind == "subscriptions" else "published"
+        verb = VERBS[self.kind]
         complaints = [
             Complaint(f"{quote(topic, _SHOWN_OCTETS)} is {verb} at {service.address}, and was not before")
             for topic in others
@@ -243,11 +242,7 @@ class Rate(NamedTuple):
         found = f"{self._subject(service.address)} {rate:,.4g} messages a second"
         if self.most is not None and rate > self.most:
             return Judgement(found, [Complaint(f"{found}, and {self.most:,g} at most before")])
-        unknown = ""
-        if service.encrypted:
-            unknown = f"what {service.address} says is encrypted"
-        elif service.blind:
-            unknown = f"octets of {service.address} are missing from the capture"
+        unknown = _unreadable(service)
         if self.least is not None and rate < self.least:
             words = f"{found}, and {self.least:,g} at least before"
             return Judgement(found, () if unknown else [Complaint(words)], unknown)
@@ -312,23 +307,23 @@ def _version_fits(value: str, wanted: str) -> bool:
         return False
 
 
-def _counter(service: ServiceProfile, kind: TopicKind) -> TopicCounter:
-    return service.subscriptions if kind == "subscriptions" else service.topics
+def _unreadable(service: ServiceProfile) -> str:
+    """Why what a service says cannot be counted; empty if it can."""
+    if service.encrypted:
+        return f"what {service.address} says is encrypted"
+    return f"octets of {service.address} are missing from the capture" if service.blind else ""
 
 
 def topic_gone(kind: TopicKind, topic: str, address: str) -> str:
     """The words for a topic that is not there any more; ``topic`` is its pattern."""
     shown = quote(topic.encode("utf-8", "surrogateescape"), _SHOWN_OCTETS)
-    verb = "subscribed to" if kind == "subscriptions" else "published"
-    return f"{shown} was {verb} at {address}, and is not any more"
+    return f"{shown} was {VERBS[kind]} at {address}, and is not any more"
 
 
 def topics_unknown(service: ServiceProfile, counter: TopicCounter, kind: TopicKind, *, of_all: bool) -> str:
     """Why there may be topics that were not seen, for a demand about all topics, or about some that are missing."""
-    if service.encrypted:
-        return f"what {service.address} says is encrypted"
-    if service.blind:
-        return f"octets of {service.address} are missing from the capture"
+    if unreadable := _unreadable(service):
+        return unreadable
     if counter.is_cut:
         return f"{service.address} has more topics than are told apart"
     if service.unseen and (kind == "subscriptions" or service.socket_types.unknown or service.client_types.unknown):

@@ -50,7 +50,12 @@ def literal(octets: bytes) -> str | None:
         text = octets.decode()
     except UnicodeDecodeError:
         return None
-    return re.sub(r"[*?\\]", r"\\\g<0>", text) if text.isprintable() else None
+    return escaped(text) if text.isprintable() else None
+
+
+def escaped(text: str) -> str:
+    """Text as a pattern that matches it alone."""
+    return re.sub(r"[*?\\]", r"\\\g<0>", text)
 
 
 class AddressPattern:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from math import ceil, floor, log10
 
-from zmtpsniff.check.globs import AddressPattern, literal
+from zmtpsniff.check.globs import AddressPattern, escaped, literal
 from zmtpsniff.check.services import NO_MECHANISM, ServiceProfile, Services, TopicCounter, Values
 from zmtpsniff.words.counts import plural
 
@@ -43,7 +43,7 @@ def policy_text(services: Services, sets: Sequence[str], subject: str, factor: f
     for service in sorted(known, key=lambda each: each.address):
         keys = list(_keys(service, services, factor))
         if any(not key.startswith("#") for key in keys):
-            lines += ["", "[[endpoint]]", f"address = {_toml(_escaped(service.address))}", *keys]
+            lines += ["", "[[endpoint]]", f"address = {_toml(escaped(service.address))}", *keys]
     if any(re.match(r"\w+_rate = |latency = ", line) for line in lines):
         lines.insert(1, f"# Rates and latencies may change by a factor of {factor:g}.")
     return "\n".join(lines) + "\n"
@@ -106,7 +106,7 @@ def _globs(counter: TopicCounter) -> dict[str, int] | str:
 
 def _clients(service: ServiceProfile, whole: bool, certain: bool) -> Iterable[str]:
     if whole and len(service.clients) <= _MOST_HOSTS:
-        yield f"clients = {_listed([_escaped(host) for host in sorted(service.clients)])}"
+        yield f"clients = {_listed([escaped(host) for host in sorted(service.clients)])}"
     most = service.most_clients()
     if len(service.lifetimes) > 2 * most or service.lifetimes_cut:
         return  # they come and go
@@ -138,11 +138,6 @@ def _short(value: float) -> str:
     return re.sub(r"(\.\d*?)0+$", lambda match: match[1] if match[1] != "." else ".0", f"{value:f}")
 
 
-def _escaped(text: str) -> str:
-    """Text as a pattern that matches it alone."""
-    return re.sub(r"[*?\\]", r"\\\g<0>", text)
-
-
 def _listed(values: Sequence[str]) -> str:
     """A list of TOML; a text, if there is just one."""
     return _toml(values[0]) if len(values) == 1 else f"[{', '.join(map(_toml, values))}]"
@@ -157,7 +152,7 @@ def _toml(text: str) -> str:
 def _has_pattern(address: str) -> bool:
     """Whether a policy can name it: the address of a broken capture may be none."""
     try:
-        AddressPattern(_escaped(address))
+        AddressPattern(escaped(address))
     except ValueError:
         return False
     return True

@@ -1,7 +1,7 @@
 """Reads policy files: TOML that becomes :class:`Rule` objects. An error names the line in the file."""
 
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from zmtpsniff.check.builtin import SETS
@@ -107,38 +107,33 @@ class _Reader:
             if key not in TOP_KEYS:
                 self._fail_at(self._lines.of_key(key), f"unknown key {key!r}{suggest(key, (*TOP_KEYS, *RULE_KEYS))}")
         rules = self._included(document.get("include", []))
-        tables = document.get("rule", [])
-        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self._fail_at(self._lines.of_key("rule"), "rules are written as [[rule]], with two brackets")
-        if len(tables) > _MOST_RULES:
-            self._fail_at(self._lines.of_listed("rule", _MOST_RULES), f"more than {_MOST_RULES:,} rules")
-        for place, table in enumerate(tables):
-            self._place = place
-            self._title = f"rule {place + 1}"
-            rules.append(self._rule(table))
+        rules += [self._rule(table) for table in self._tables(document, "rule")]
         rules += self._endpoints(document)
         if not rules:
             self._fail_at(1, "there is no rule in it: add a [[rule]], an [[endpoint]], or include a built-in set")
         fail_if_twice(rules)
         return rules
 
-    def _endpoints(self, document: dict[str, Any]) -> list[Rule]:
-        tables = document.get("endpoint", [])
+    def _tables(self, document: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+        """The tables of one name, each while it is looked at."""
+        tables = document.get(name, [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self._fail_at(self._lines.of_key("endpoint"), "endpoints are written as [[endpoint]], with two brackets")
+            self._fail_at(self._lines.of_key(name), f"{name}s are written as [[{name}]], with two brackets")
         if len(tables) > _MOST_RULES:
-            self._fail_at(self._lines.of_listed("endpoint", _MOST_RULES), f"more than {_MOST_RULES:,} endpoints")
-        self._table = "endpoint"
+            self._fail_at(self._lines.of_listed(name, _MOST_RULES), f"more than {_MOST_RULES:,} {name}s")
+        self._table = name
+        for self._place, table in enumerate(tables):
+            self._title = f"{name} {self._place + 1}"
+            yield table
+
+    def _endpoints(self, document: dict[str, Any]) -> list[Rule]:
         rules: list[Rule] = []
         known: list[AddressPattern] = []
-        for place, table in enumerate(tables):
-            self._place = place
-            self._title = f"endpoint {place + 1}"
-            reader = EndpointReader(self._fail)
-            made = reader.read(table)
+        for table in self._tables(document, "endpoint"):
+            made = EndpointReader(self._fail).read(table)
             known += made.addresses
             for key, text, endpoint in made.demands:
-                line = self._lines.of_listed("endpoint", place, key)
+                line = self._lines.of_listed("endpoint", self._place, key)
                 rules.append(
                     Rule(
                         f"{made.name}: {key}", "endpoint", text, level=made.level, file=self._name, line=line,

@@ -6,7 +6,7 @@ connection names the server. Until then the counts of the connection are kept by
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,6 +32,9 @@ from zmtpsniff.check.sight import certain_type, has_handshake
 from zmtpsniff.check.span import SECOND_NS, Span
 from zmtpsniff.words.text import quote
 
+TopicKind = Literal["subscriptions", "topics"]
+VERBS: dict[TopicKind, str] = {"subscriptions": "subscribed to", "topics": "published"}
+"""The deed that makes a topic one of a kind."""
 NO_MECHANISM = "none"
 _MOST_SERVICES = 10_000
 _MOST_TOPICS = 10_000  # of one kind at one service
@@ -160,6 +163,10 @@ class ServiceProfile:
     def working(self) -> int:
         """How many of its connections did not fail to agree."""
         return self.connections - self.failures
+
+    def counter(self, kind: TopicKind) -> TopicCounter:
+        """The topics that are subscribed to, or published."""
+        return self.subscriptions if kind == "subscriptions" else self.topics
 
     def most_clients(self) -> int:
         """How many connections it had at the same time."""
