@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import sysconf
 from threading import Event
 from time import process_time
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -63,6 +63,7 @@ _FAMILIES: tuple[tuple[Any, str, str, Sequence[str]], ...] = (  # kind, name, me
 
 _Counts = dict[str, Counter[tuple[str, ...]]]  # by the name of a family: numbers by the values of its labels
 
+_Label = TypeVar("_Label")
 _Application = Callable[..., Iterable[bytes]]  # of WSGI
 
 
@@ -204,11 +205,8 @@ class Metrics:
         """Add up the work of the peers of each host."""
         for row in self._diagnosis.peers(self._open.values()):
             labels = self._label(row.service), host_of(row.peer)
-            if labels not in self._hosts:
-                if len(self._hosts) >= MOST_PEERS:
-                    labels = labels[0], OTHER
-                else:
-                    self._hosts.add(labels)
+            if not _is_kept(labels, self._hosts, MOST_PEERS):
+                labels = labels[0], OTHER
             for one in PEER_FIGURES:
                 if one.metric:
                     value = getattr(row, one.field)
@@ -218,11 +216,8 @@ class Metrics:
         """Add up the queues of the programs that pass messages on."""
         for row in self._diagnosis.queues():
             program = row.program if row.program in self._services else host_of(row.program)
-            if program not in self._programs:
-                if len(self._programs) >= MOST_PROGRAMS:
-                    program = OTHER
-                else:
-                    self._programs.add(program)
+            if not _is_kept(program, self._programs, MOST_PROGRAMS):
+                program = OTHER
             counts["zmtp_programs_passed"][program,] += row.passed
             counts["zmtp_programs_queue"][program,] += row.left
 
@@ -237,11 +232,7 @@ class Metrics:
         return known or (OTHER if bound is None else self._label(bound))
 
     def _label(self, server: str) -> str:
-        if server not in self._services:
-            if len(self._services) >= MOST_SERVICES:
-                return OTHER
-            self._services.add(server)
-        return server
+        return server if _is_kept(server, self._services, MOST_SERVICES) else OTHER
 
     def collect(self) -> Iterator[Metric]:
         """All samples, as prometheus_client asks for them, in a thread of its own."""
@@ -265,6 +256,13 @@ class Metrics:
         )
         yield CounterMetricFamily("zmtpsniff_cpu_seconds", "Processor time of zmtpsniff itself.", value=process_time())
         yield GaugeMetricFamily("zmtpsniff_memory_octets", "Memory of zmtpsniff itself.", value=_memory_octets())
+
+
+def _is_kept(label: _Label, known: set[_Label], most: int) -> bool:
+    """Whether a label is one of its own, and not one of the others. The first ``most`` are."""
+    if label not in known and len(known) < most:
+        known.add(label)
+    return label in known
 
 
 def _memory_octets() -> int:

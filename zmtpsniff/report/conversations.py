@@ -15,6 +15,7 @@ from dissectors.events import (
     Severity,
     Subscription,
 )
+from zmtpsniff.analysis.statistics.records import record_of
 from zmtpsniff.analysis.statistics.severities import Severities, add_severities, worst
 from zmtpsniff.render.steps import step_words
 from zmtpsniff.report.results import ReportConversation, ReportStep
@@ -124,14 +125,12 @@ class Conversations:
         candidates.offer(self._conversation(event, trace))
 
     def _conversation(self, event: Connection, trace: _Trace) -> ReportConversation:
-        conversation = ReportConversation(
-            flow=event.flow,
+        conversation = record_of(
+            ReportConversation,
+            event,
             client=event.client.address,
             server=event.server.address,
             messages=event.messages.client + event.messages.server,
-            start_ns=event.start_ns,
-            end_ns=event.end_ns,
-            end=event.end,
             client_socket_type=event.client.type_name,
             server_socket_type=event.server.type_name,
             problems=trace.problems,

@@ -8,7 +8,7 @@ import msgspec
 from dissectors.events import SEVERITIES, Severity
 from dissectors.records import meaning, moment
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
-from zmtpsniff.analysis.statistics.records import PeerRow
+from zmtpsniff.analysis.statistics.records import PeerRow, record_of
 
 Certainty = Literal["certain", "likely", "possible"]
 _MOST_EVIDENCE = 5
@@ -144,22 +144,9 @@ class Claim(NamedTuple):
 def finding(claim: Claim) -> Finding:
     """The finding of a claim."""
     kind = FINDINGS[claim.code]
-    seen = claim.occurrences
-    return Finding(
-        severity=claim.severity or kind.severity,
-        code=claim.code,
-        summary=claim.summary,
-        known=claim.known,
-        advice=claim.advice or kind.advice,
-        count=seen.count,
-        certainty=claim.certainty,
-        first_ns=seen.first_ns,
-        last_ns=seen.last_ns,
-        evidence=seen.evidence,
-        endpoints=list(dict.fromkeys(claim.endpoints)),
-        suggestion=claim.suggestion,
-        problem=claim.problem,
-    )
+    endpoints = list(dict.fromkeys(claim.endpoints))
+    severity, advice = claim.severity or kind.severity, claim.advice or kind.advice
+    return record_of(Finding, claim.occurrences, claim, severity=severity, advice=advice, endpoints=endpoints)
 
 
 def by_harm(found: Iterable[Finding]) -> list[Finding]:

@@ -22,7 +22,7 @@ class Record(msgspec.Struct, tag_field="type", omit_defaults=True, gc=False):
 
 _LACKS = object()
 
-AnyKind = TypeVar("AnyKind", bound=Record)
+AnyKind = TypeVar("AnyKind", bound=msgspec.Struct)
 AnyPeer = TypeVar("AnyPeer", bound="PeerRecord")
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from dissectors.events import Octets, at_hand
+from dissectors.events import at_hand
 from zmtpsniff.analysis.defaults import SORT
 from zmtpsniff.analysis.statistics.records import (
     ConnectionRow,
@@ -17,10 +17,6 @@ from zmtpsniff.analysis.statistics.records import (
 )
 
 _Keys = dict[type[Record], Callable[[Any], Any]]
-
-
-def _octets(octets: Octets) -> bytes:
-    return at_hand(octets)
 
 
 # name: (whether the largest comes first, what is compared of each kind of row); kinds without it keep the default.
@@ -57,8 +53,8 @@ SORTS: dict[str, tuple[bool, _Keys]] = {
             SocketRow: lambda row: row.address,
             PeerRow: lambda row: (row.service, row.peer),
             QueueRow: lambda row: row.program,
-            TopicRow: lambda row: _octets(row.topic),
-            PublicationRow: lambda row: _octets(row.topic),
+            TopicRow: lambda row: at_hand(row.topic),
+            PublicationRow: lambda row: at_hand(row.topic),
             LatencyRow: lambda row: row.service or "",
         },
     ),
