@@ -189,7 +189,8 @@ class _Drawing:
         rate = [">Rate"] if self._console.width >= _WIDE + (_PROTOCOL if differs else 0) else []
         titles = (">No.", "@Client and server", "Types", ">Messages", ">Octets", *rate, ">Lasted", *differs)
         mostly = "mostly " if differs else ""
-        self._print(f"{plural(len(rows), 'connection')}, {mostly}{', '.join(filter(None, (usual, usual_end)))}", "bold")
+        common = f"{plural(len(rows), 'connection')}, {mostly}{', '.join(filter(None, (usual, usual_end)))}"
+        self._print(f"{common} (messages and octets: client / server)", "bold")
         longest = max(max(len(escape(row.client.address)), len(escape(row.server.address))) for row in rows)
         table = self._table(*titles, address=longest + len(self._signs.arrow) + 1)
         for row in rows:

@@ -99,7 +99,7 @@ PEER_FIGURES = (
     PeerFigure("taken", "Taken", "count", "counter", "Messages to peers."),
     PeerFigure("share", "Share", "share", None, "The part of the messages of the service that came to the peer."),
     PeerFigure("given", "Given", "count", "counter", "Messages from peers."),
-    PeerFigure("p50_ns", "p50", "time", None, "The median time of its replies."),
+    PeerFigure("p50_ns", "Reply p50", "time", None, "The median time of its replies."),
     PeerFigure("p95_ns", "p95", "time", None, "95 % of its replies took no longer."),
     PeerFigure("in_hand", "In hand", "count", "gauge", "Requests to peers that have no reply."),
     PeerFigure("waiting", "Waiting", "count", "gauge", "Requests of peers that have no reply."),
