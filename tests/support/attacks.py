@@ -164,13 +164,13 @@ def tiny_messages_in_fragments(percent: int) -> Iterator[bytes]:
 # ---------------------------------------------------------------------- files
 
 
-def bomb(compress: Callable[[bytes], bytes], largest: int = 1 << 30) -> Callable[[Path, int], None]:
+def bomb(compress: Callable[[bytes], bytes]) -> Callable[[Path, int], None]:
     """A compressed file that holds a packet header and then zeros, as packets as long as they may be."""
 
     def write(path: Path, percent: int) -> None:
         record = struct.pack("<IIII", 1_700_000_000, 0, 262_144, 262_144) + bytes(262_144)
         head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1)
-        path.write_bytes(compress(head + record * (largest * percent // 100 // len(record))))
+        path.write_bytes(compress(head + record * ((1 << 30) * percent // 100 // len(record))))
 
     return write
 

@@ -31,9 +31,6 @@ class CheckRun(NamedTuple):
     def failed(self) -> set[str]:
         return {name for name, rule in self.rules().items() if rule["verdict"] == "failed"}
 
-    def not_checked(self) -> set[str]:
-        return {name for name, rule in self.rules().items() if not rule["checked"]}
-
 
 def check(*arguments: str | Path, cwd: Path = PROJECT, octets: bytes = b"") -> CheckRun:
     """Run the program in the project, whose captures can then be named as in fixtures/."""

@@ -37,9 +37,9 @@ def counted(*connections: Connection, stalls: tuple[Stall, ...] = (), going_on: 
     return workload.rows()
 
 
-def connection(flow: int, client: Peer, to_client: int, to_server: int = 0) -> Connection:
+def connection(flow: int, client: Peer, to_client: int) -> Connection:
     server = Peer(SERVICE, socket_type="PUSH")
-    return Connection(flow, "tcp", client, server, Sides(to_server, to_client), Sides(9, 9), 0, 9, "fin")
+    return Connection(flow, "tcp", client, server, Sides(0, to_client), Sides(9, 9), 0, 9, "fin")
 
 
 @pytest.mark.parametrize("batches", [False, True])

@@ -85,12 +85,6 @@ def test_every_recorded_program_is_tested() -> None:
 # ------------------------------------------------------------------ what messages are given
 
 
-def test_reply_without_delimiter_answers_nothing() -> None:
-    request, reply = messages("no_delimiter")
-    assert (reply.request, reply.envelope) == (None, None)
-    assert request.envelope is not None
-
-
 @pytest.mark.parametrize(
     ("client", "frames", "says"),
     [
@@ -114,12 +108,6 @@ def test_a_rep_that_speaks_first_answers_a_request_of_a_connection_before(client
     events = Patterns().take(dissect(talk))
     told = [event for event in events if isinstance(event, Problem) and event.code == "reply-without-request"]
     assert [event.packet for event in told] == [len(talk)]
-
-
-def test_messages_tell_the_shortest_subscription_that_matches() -> None:
-    to_subscribers = [event for event in messages("forwarder_ok") if event.socket_type == "XPUB"]
-    assert {(event.frames[0], event.matched) for event in to_subscribers} >= {(b"abc 0", b"a"), (b"abc 0", b"ab")}
-    assert all(event.matched is not None for event in to_subscribers)
 
 
 def test_without_patterns_nothing_is_said() -> None:
