@@ -7,16 +7,15 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 import zmq
 
 from tests.support.examples import crossed
-from tests.support.live_program import engine_names, needs_privilege, wait_for
+from tests.support.live_program import LiveProgram, capturing, engine_names, needs_privilege, wait_for
 from tests.support.ports import free_port
 from tests.support.runner import run
 from zmtpsniff.check.formats import FORMATS
@@ -43,33 +42,9 @@ forbid = 'type == "connection" && !(server.socket_type == "REP")'
 """
 
 
-def _checking(policy: Path, *options: str) -> AbstractContextManager[subprocess.Popen[str]]:
+def _checking(policy: Path, *options: str) -> AbstractContextManager[LiveProgram]:
     """check with a policy, once it captures."""
-    return _running([*PROGRAM, "--policy", str(policy), *options])
-
-
-@contextmanager
-def _running(command: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """The program, once it captures."""
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        said: list[str] = []
-
-        def listen() -> None:
-            assert process.stderr
-            said.extend(iter(process.stderr.readline, ""))
-
-        listener = threading.Thread(target=listen, daemon=True)
-        listener.start()
-        try:
-            wait_for(lambda: any("capturing on" in line for line in list(said)) or process.poll() is not None, PATIENCE)
-            assert process.poll() is None, said
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
+    return capturing([*PROGRAM, "--policy", str(policy), *options])
 
 
 def _orders(count: int, answered: bool = True) -> Callable[[int], None]:
@@ -90,7 +65,7 @@ def _orders(count: int, answered: bool = True) -> Callable[[int], None]:
     return talk
 
 
-def _ended(process: subprocess.Popen[str]) -> tuple[int, dict[str, bool]]:
+def _ended(process: subprocess.Popen[bytes]) -> tuple[int, dict[str, bool]]:
     assert process.stdout
     out = process.stdout.read()
     return process.wait(PATIENCE), {rule["name"]: rule["passed"] for rule in json.loads(out)["rules"]}
@@ -112,11 +87,11 @@ def test_live_traffic(engine: str, count: int, answered: bool, broken: set[str],
     port = free_port()
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
-    with _checking(policy, "--engine", engine, "-f", f"tcp port {port}", "-w", str(tmp_path / "it.pcapng")) as process:
+    with _checking(policy, "--engine", engine, "-f", f"tcp port {port}", "-w", str(tmp_path / "it.pcapng")) as program:
         _orders(count, answered)(port)
         wait_for(lambda: _closed(tmp_path / "it.pcapng"), PATIENCE)
-        process.send_signal(signal.SIGINT)
-        status, rules = _ended(process)
+        program.process.send_signal(signal.SIGINT)
+        status, rules = _ended(program.process)
     assert {name for name, passed in rules.items() if not passed} == broken
     assert status == (1 if broken else 0)
 
@@ -170,19 +145,19 @@ def test_changes_since_a_capture(tmp_path: Path) -> None:
     port, saved = free_port(), tmp_path / "before.pcapng"
     policy = tmp_path / "policy.toml"
     policy.write_text('include = ["protocol"]')
-    with _checking(policy, "-f", f"tcp port {port}", "-w", str(saved)) as process:
+    with _checking(policy, "-f", f"tcp port {port}", "-w", str(saved)) as program:
         _orders(25)(port)
         wait_for(lambda: _closed(saved), PATIENCE)
-        process.send_signal(signal.SIGINT)
-        process.wait(PATIENCE)
+        program.process.send_signal(signal.SIGINT)
+        program.process.wait(PATIENCE)
     command = [sys.executable, "-m", "zmtpsniff", "diff", "--live", "--fail", "-v", "-i", "lo", "-T", "json"]
     options = ["-f", f"tcp port {port}", "-w", str(tmp_path / "after.pcapng"), str(saved)]
-    with _running([*command, *options]) as process:
+    with capturing([*command, *options]) as program:
         _orders(25, answered=False)(port)
         wait_for(lambda: _closed(tmp_path / "after.pcapng"), PATIENCE)
-        process.send_signal(signal.SIGINT)
-        assert process.stdout
-        differences = [json.loads(line) for line in process.stdout.read().splitlines()][:-1]
-        status = process.wait(PATIENCE)
+        program.process.send_signal(signal.SIGINT)
+        assert program.process.stdout
+        differences = [json.loads(line) for line in program.process.stdout.read().splitlines()][:-1]
+        status = program.process.wait(PATIENCE)
     problems = [one["subject"] for one in differences if one["aspect"] == "problems"]
     assert (status, problems) == (1, ["request-unanswered"])

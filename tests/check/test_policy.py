@@ -127,6 +127,20 @@ MISTAKES = [
     ('[[rule]]\nname = "a" # [[rule]]\norder = [\n  "type", # ]\n  "type",\n]\nlevl = 1', 7, ["'levl'"]),
     ('rule = [\n  { name = "a", expct = "type" },\n]', 1, ["'expct'"]),
     ('[[rule]]\nname = "a"\nexpect = "type"\n[rule.bounds]\nmin = 1', 1, ["'bounds'"]),
+    *(
+        (f'[[rule]]\nname = "it"\n{rule}', line, [words])
+        for rule, line, words in (
+            ("sequence = 5", 3, "must be text"),
+            ('sequence = "frame[1]"', 3, "names no number"),
+            ('sequence = "frames[1]"\nby = "host"', 4, "by must be one of sender, connection, topic"),
+            ('sequence = "frames[1]"\nwhere = "("', 4, "where: column"),
+            ('sequence = "frames[1]"\nmin = 1', 4, "min says nothing about sequence"),
+            ('expect = "type"\nwhere = "type"', 4, "where belongs to a sequence"),
+            ("no_findings = []", 3, "list of codes"),
+            ('no_findings = ["subscriber-slo"]', 3, "did you mean 'subscriber-slow'"),
+            ('no_findings = ["error"]\nmax = 1', 4, "max says nothing about no_findings"),
+        )
+    ),
 ]
 
 

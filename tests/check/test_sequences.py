@@ -15,7 +15,7 @@ from tests.support.namespaces import needs_namespaces
 from tests.support.paths import FIXTURES, program
 from zmtpsniff.check.model import Outcome
 from zmtpsniff.check.numbers import NotAtHandError, number_reader
-from zmtpsniff.check.policy import PolicyError, parse_policy
+from zmtpsniff.check.policy import parse_policy
 from zmtpsniff.check.rules import Check
 
 COUNTERS = FIXTURES / "counters"
@@ -230,27 +230,6 @@ def test_what_is_not_at_hand_is_not_taken_for_none() -> None:
     for text in ("frames[0]", "frames[0].uint", "frames[0][1:4].uint", "body.seq"):
         with pytest.raises(NotAtHandError):
             number_reader(text)(message)
-
-
-MISTAKES = [
-    ("sequence = 5", 3, "must be text"),
-    ('sequence = "frame[1]"', 3, "names no number"),
-    ('sequence = "frames[1]"\nby = "host"', 4, "by must be one of sender, connection, topic"),
-    ('sequence = "frames[1]"\nwhere = "("', 4, "where: column"),
-    ('sequence = "frames[1]"\nmin = 1', 4, "min says nothing about sequence"),
-    ('expect = "type"\nwhere = "type"', 4, "where belongs to a sequence"),
-    ("no_findings = []", 3, "list of codes"),
-    ('no_findings = ["subscriber-slo"]', 3, "did you mean 'subscriber-slow'"),
-    ('no_findings = ["error"]\nmax = 1', 4, "max says nothing about no_findings"),
-]
-
-
-@pytest.mark.parametrize(("rule", "line", "words"), MISTAKES, ids=[rule for rule, _, _ in MISTAKES])
-def test_a_mistake_is_told_with_its_line(rule: str, line: int, words: str) -> None:
-    with pytest.raises(PolicyError) as raised:
-        parse_policy(f'[[rule]]\nname = "it"\n{rule}', "x.toml")
-    assert str(raised.value).startswith(f"x.toml:{line}: ")
-    assert words in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,11 @@ import json
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.paths import FIXTURES
-from tests.support.runner import run
+from tests.support.runner import read_json, run
 from tests.world.tap import load, save
 from zmtpsniff.cli.window_options import parse_duration, parse_time
 
@@ -45,23 +44,19 @@ def test_times(monkeypatch: pytest.MonkeyPatch) -> None:
         parse_time("25:00")
 
 
-def _records(*arguments: object) -> list[dict[str, Any]]:
-    done = run("read", "-T", "json", *arguments)
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+def _utc(time_ns: int) -> str:
+    return f"{datetime.fromtimestamp(time_ns // 10**9, UTC):%Y-%m-%dT%H:%M:%S}.{time_ns % 10**9 // 1000:06}Z"
 
 
 def test_a_connection_that_is_open_keeps_its_types(tmp_path: Path) -> None:
     """The last part of a connection in a ring of files: its requests are paired as if its greeting were inside."""
     packets = load(REQ_REP)
-    whole = [record for record in _records(REQ_REP) if record["type"] == "message"]
+    whole = [record for record in read_json(REQ_REP) if record["type"] == "message"]
     half = whole[len(whole) // 2]
     names = [tmp_path / "one.pcap", tmp_path / "two.pcap"]
     save(names[0], packets[: half["packet"] - 1])
     save(names[1], packets[half["packet"] - 1 :])
-    begin = datetime.fromtimestamp(half["time_ns"] // 10**9, UTC).isoformat()[:19]
-    begin = f"{begin}.{half['time_ns'] % 10**9 // 1000:06}Z"
-    found = _records("--from", begin, *names)
+    found = read_json("--from", _utc(half["time_ns"]), *names)
     assert not {"greeting", "command"} & {record["type"] for record in found}
     messages = sorted((one["time_ns"], one.get("socket_type")) for one in found if one["type"] == "message")
     kept = whole[len(whole) // 2 :]
@@ -69,7 +64,7 @@ def test_a_connection_that_is_open_keeps_its_types(tmp_path: Path) -> None:
     assert [kind for _, kind in messages][-4:] == ["REQ", "REP", "REQ", "REP"], "once both sides have spoken"
     (summary,) = [one for one in found if one["type"] == "connection"]
     assert not {"lookalike"} & {*summary["client"], *summary["server"]}
-    (alone,) = [one for one in _records(names[1]) if one["type"] == "connection"]
+    (alone,) = [one for one in read_json(names[1]) if one["type"] == "connection"]
     assert alone["client"]["lookalike"] == "DEALER", "without the older file nobody knows"
 
 
@@ -82,9 +77,8 @@ def test_a_connection_that_begins_inside_keeps_no_types_of_another(tmp_path: Pat
     save(names[0], packets[:end])
     later = [(time_ns + 10**11, *more) for time_ns, *more in packets[:3] + packets[greeted:end]]
     save(names[1], later)  # type: ignore[arg-type]
-    begin = datetime.fromtimestamp((packets[0][0] + 10**11) // 10**9, UTC).isoformat()
-    found = _records("--from", begin.replace("+00:00", "Z"), *names)
-    assert found == _records(names[1])
+    found = read_json("--from", _utc(packets[0][0] + 10**11), *names)
+    assert found == read_json(names[1])
     assert "message" in {record["type"] for record in found}
 
 
@@ -109,13 +103,11 @@ def test_what_does_not_go_together() -> None:
 def test_trace_knows_whose_request_had_no_reply(tmp_path: Path) -> None:
     """A worker that has hung since yesterday: the connection began in an older file."""
     packets = load(REQ_REP)
-    messages = [record for record in _records(REQ_REP) if record["type"] == "message"]
+    messages = [record for record in read_json(REQ_REP) if record["type"] == "message"]
     first, last = (next(one for one in messages[-place:] if one["socket_type"] == "REQ") for place in (16, 2))
     names = [tmp_path / "one.pcap", tmp_path / "two.pcap"]
     save(names[0], packets[: first["packet"] - 1])
     save(names[1], packets[first["packet"] - 1 : last["packet"]])
-    begin = datetime.fromtimestamp(first["time_ns"] // 10**9, UTC).strftime("%Y-%m-%dT%H:%M:%S")
-    begin = f"{begin}.{first['time_ns'] % 10**9 // 1000:06}Z"
-    done = run("trace", "-T", "json", "--from", begin, *names)
+    done = run("trace", "-T", "json", "--from", _utc(first["time_ns"]), *names)
     ways = [json.loads(line) for line in done.stdout.splitlines()]
     assert [way["answered"] for way in ways][-3:] == [True, True, False]

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from ctypes.util import find_library
 from typing import Any
 
@@ -119,10 +119,14 @@ class LiveProgram:
         return descendants(self.pid)
 
 
-@contextmanager
-def live(*options: str, prefix: Sequence[str] = (), reads: bool = True) -> Iterator[LiveProgram]:
+def live(*options: str, prefix: Sequence[str] = (), reads: bool = True) -> AbstractContextManager[LiveProgram]:
     """The program, once it captures; ``prefix`` is a command that runs it, such as ``ip netns exec``."""
-    command = [*prefix, *PROGRAM, "-v", "-T", "json", *options]
+    return capturing([*prefix, *PROGRAM, "-v", "-T", "json", *options], reads)
+
+
+@contextmanager
+def capturing(command: Sequence[str], reads: bool = False) -> Iterator[LiveProgram]:
+    """A command with ``-v``, once it captures; it ends here at the latest."""
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         program = LiveProgram(process, reads)
         try:
