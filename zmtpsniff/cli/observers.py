@@ -151,7 +151,7 @@ class FindingTeller:
         """Look at events, and tell if it is time."""
         if self._take is not None:
             self._take(events)
-        self._pass_on(self._watch.look(time.time_ns()))
+        self._pass_on(self._watch.look(time.monotonic_ns()))  # the other clock may be set
 
     def finish(self, tells: bool = True) -> None:
         """Pass on the findings that the end shows; to the calls only unless it ``tells``."""

@@ -23,6 +23,7 @@ from zmtpsniff.native import core
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Acknowledgment, Witness
+from zmtpsniff.words.set_clocks import is_due, later
 
 if TYPE_CHECKING:  # few runs need them
     from zmtpsniff.engine.selector import PacketSelector
@@ -108,6 +109,7 @@ class Sniffer:
         self._problems = 0
         self._first_ns: int | None = None
         self._last_ns = 0
+        self._come_ns = 0  # up to when packets have come; back again if the clock is set back
         self._faults = 0
         self._comments = 0
         self._finished = False
@@ -122,7 +124,7 @@ class Sniffer:
             if self._source.key_lines:
                 self._take_keys()
             self._take(block)
-            now_ns = self._last_ns if self._clock is None else self._tell_time(self._clock(), bool(block))
+            now_ns = self._come_ns if self._clock is None else self._tell_time(self._clock(), bool(block))
             if self._clock is not None:
                 self._settle(now_ns)
             if self._curve.waiting_since_ns is not None:
@@ -198,21 +200,21 @@ class Sniffer:
         On a busy machine this program may stand still, or the whole machine. Packets that came meanwhile wait somewhere
         on their way here, though none is in the first batch behind that. So they get some time to come.
         """
-        tick_ns = int(tick_seconds((clock_ns - self._last_ns) / 1e9) * 1e9)
+        tick_ns = int(tick_seconds((clock_ns - self._come_ns) / 1e9) * 1e9)
         if clock_ns - self._looked_ns > tick_ns + _STALL_NS:
             self._stalled_ns = clock_ns
         self._looked_ns = clock_ns
         is_late = 0 <= clock_ns - self._stalled_ns < _RECOVERY_NS
-        return self._last_ns if has_packets or is_late else clock_ns
+        return self._come_ns if has_packets or is_late else clock_ns
 
     def _settle(self, now_ns: int) -> None:
         """Pass the time on to flows and patterns, once a second."""
-        if now_ns - self._settled_ns > _SETTLE_NS:
+        if is_due(now_ns, self._settled_ns + _SETTLE_NS):
             self._settled_ns = now_ns
             self._engine.settle(now_ns)
             if self._patterns is not None:
                 # Patterns report a time once they have seen the packets before: a packet shows how far the capture is.
-                self._patterns.settle(max(self._last_ns, now_ns - _LATEST_NS))
+                self._patterns.settle(max(self._come_ns, now_ns - _LATEST_NS))
 
     def _take_keys(self) -> None:
         """Take keys that came with the packets. Later keys may come after the boxes that they open."""
@@ -242,7 +244,9 @@ class Sniffer:
         times_ns = block.times_ns
         first_ns = min(times_ns)
         self._first_ns = first_ns if self._first_ns is None else min(self._first_ns, first_ns)
-        self._last_ns = max(self._last_ns, max(times_ns))
+        last_ns = max(times_ns)
+        self._last_ns = max(self._last_ns, last_ns)
+        self._come_ns = later(self._come_ns, last_ns)
         begin = 0
         for place, packet in block.odd.items():
             self._take_plain(block.part(begin, place))

@@ -12,6 +12,7 @@ from zmtpsniff.net.flow_dissection import End
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import Order, parse_pgm
 from zmtpsniff.net.segment import UDP, Datagram
+from zmtpsniff.words.set_clocks import is_due
 
 _SWEEP_NS = 1_000_000_000
 
@@ -93,7 +94,7 @@ class DatagramTable:
         Returns the key of its flow's ends, None if it has no flow.
         """
         time_ns, packet, protocol, key, payload, missing = datagram
-        if time_ns >= self._next_sweep:
+        if is_due(time_ns, self._next_sweep):
             self.sweep(time_ns)
         if protocol == UDP:
             ports = key[-4:]

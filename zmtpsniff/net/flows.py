@@ -35,6 +35,7 @@ from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 from zmtpsniff.net.waiting_flows import LONGEST_NS, WaitingFlows
 from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
 from zmtpsniff.net.witness import Witness
+from zmtpsniff.words.set_clocks import SET_BACK_NS, is_due
 
 _SWEEP_NS = 1_000_000_000  # how often the table looks for flows that are over, in time of the capture
 _SWEEP_PART = 4096  # flows that it looks at in one go
@@ -179,7 +180,7 @@ class FlowTable(Part):
             return
         if self.holdings.recent_octets > self.limits.recent_octets:
             self.register.forget_recent(self.limits.recent_octets)
-        if now_ns >= self._next_sweep:
+        if not 0 < self._next_sweep - now_ns <= SET_BACK_NS:  # is_due(), without a call
             self.sweep(now_ns)
 
     def end_batch(self) -> None:
@@ -535,7 +536,7 @@ class FlowTable(Part):
             self._sweeping = list(self.register.flows)
         for number in self._sweeping[-_SWEEP_PART:]:
             flow = self.register.flows.get(number)
-            if flow is not None and self._silence.is_too_long(flow, now_ns):
+            if flow is not None and self._silence.is_over(flow, now_ns):
                 self._discard(flow, "timeout")
         del self._sweeping[-_SWEEP_PART:]
         self._take_again()
@@ -545,7 +546,7 @@ class FlowTable(Part):
         """It is ``now_ns``, and no packet comes: end idle flows, and give up octets that do not come."""
         self._now_ns = max(self._now_ns, now_ns)
         self._let_go(now_ns, max(_LIVE_WAIT_NS, self.patience.time_ns))
-        if now_ns >= self._next_sweep:
+        if is_due(now_ns, self._next_sweep):
             self.sweep(now_ns)
 
     def _let_go(self, now_ns: int, longest_ns: int = LONGEST_NS) -> None:

@@ -25,6 +25,7 @@ from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import MODULO, WINDOW, distance
 from zmtpsniff.net.segment import ACK, RST, SYN, Segment
+from zmtpsniff.words.set_clocks import SET_BACK_NS
 
 _FASTEST = 2  # octets a nanosecond: no network sends faster
 _LARGEST_HOLE = 1 << 30  # octets: numbers that are further ahead belong to another connection
@@ -50,6 +51,10 @@ class SilenceLimits:
         if flow.ended or flow.closing:
             return self.linger_ns
         return self._idle_ns if flow.dissection is not None else self._idle_unknown_ns
+
+    def is_over(self, flow: Flow, now_ns: int) -> bool:
+        """Whether a flow can be forgotten at ``now_ns``; also one that ended before its clock was set back."""
+        return self.is_too_long(flow, now_ns) or (flow.ended and flow.last_ns - now_ns > SET_BACK_NS)
 
     def is_too_long(self, flow: Flow, now_ns: int) -> bool:
         """Whether a flow has been silent for so long that segments at ``now_ns`` begin another."""

@@ -34,6 +34,7 @@ from zmtpsniff.analysis.findings.workload import Workload
 from zmtpsniff.analysis.statistics.records import PeerRow, QueueRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
+from zmtpsniff.words.set_clocks import later
 
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
@@ -206,10 +207,11 @@ class Diagnosis:
         """Learn from a batch what time it is."""
         for event in reversed(events):
             time_ns = event.end_ns if isinstance(event, Connection | Capture) else getattr(event, "time_ns", None)
-            self._now_ns = max(self._now_ns, time_ns or 0)
             # A problem may be told late, and others end after the last packet of one connection.
             if time_ns is not None and not isinstance(event, Connection | Capture | Problem):
+                self._now_ns = later(self._now_ns, time_ns)
                 break
+            self._now_ns = max(self._now_ns, time_ns or 0)
 
     def _take_other(self, event: AnyEvent) -> None:
         if isinstance(event, Command):

@@ -38,6 +38,7 @@ from zmtpsniff.analysis.patterns.rulebook import Rulebook
 from zmtpsniff.decode_as import DecodeAs, first_match
 from zmtpsniff.native import core
 from zmtpsniff.net.notices import Delay, Doubt, Notice, Refusal
+from zmtpsniff.words.set_clocks import is_due, later
 
 _SETTLE_NS = 1_000_000_000
 _NOTICES = frozenset(get_args(Notice))
@@ -229,7 +230,7 @@ class Patterns:
             if self._pass(event):
                 break
         now_ns = self._now_ns if horizon_ns is None else min(self._now_ns, horizon_ns)
-        if now_ns - self._settled_ns < _SETTLE_NS:
+        if not is_due(now_ns, self._settled_ns + _SETTLE_NS):
             return
         self._settled_ns = now_ns
         for flow, waiting in self._waiting.items():
@@ -243,12 +244,13 @@ class Patterns:
         time_ns = event.end_ns if isinstance(event, Connection) else getattr(event, "time_ns", None)
         if time_ns is None:
             return False
-        self._now_ns = max(self._now_ns, time_ns)
+        is_late = isinstance(event, Connection | Problem)  # it may be told long after its time
+        self._now_ns = max(self._now_ns, time_ns) if is_late else later(self._now_ns, time_ns)
         return True
 
     def settle(self, now_ns: int) -> None:
         """It is ``now_ns``, and no event says so. The next batch, even an empty one, has the problems of that."""
-        self._now_ns = max(self._now_ns, now_ns)
+        self._now_ns = later(self._now_ns, now_ns)
 
     # ------------------------------------------------------------------ what is rare
 

@@ -47,6 +47,10 @@ class Endings:
         if now_ns > self._until_ns:
             self._until_ns = now_ns
 
+    def set_back(self, now_ns: int) -> None:
+        """The clock of the capture was set back to ``now_ns``."""
+        self._until_ns = now_ns
+
     def may_go_on(self, way: OpenWay) -> bool:
         """Whether somebody has the message of a way, and has not passed it on or answered yet."""
         if way.kind == "publication":

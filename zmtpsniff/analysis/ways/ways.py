@@ -38,6 +38,7 @@ from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Joined, Leg, Way
 from zmtpsniff.analysis.ways.way_connections import GIVEN, WayConnection, WayConnections, envelope_of
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
+from zmtpsniff.words.set_clocks import SET_BACK_NS, later
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
@@ -192,7 +193,8 @@ class Ways:
         while self._ways:
             way = next(iter(self._ways))
             patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
-            if not way.is_over and self._now_ns - way.last_ns < patience_ns and len(self._ways) < _WAYS:
+            waited_ns = self._now_ns - way.last_ns
+            if not way.is_over and -SET_BACK_NS < waited_ns < patience_ns and len(self._ways) < _WAYS:
                 self._oldest, self._due_ns = way, way.last_ns + _GRACE_NS
                 break
             if way.is_over:
@@ -201,6 +203,11 @@ class Ways:
                 self._close(way)
                 found.append(way)
         return found
+
+    def _set_back(self, now_ns: int) -> None:
+        """The clock was set back to ``now_ns``: nobody knows how long the open ways have waited."""
+        self._now_ns, self._oldest = now_ns, None
+        self.endings.set_back(now_ns)
 
     def finish(self, now_ns: int = 0) -> list[OpenWay]:
         """The capture is over, at ``now_ns`` or with the last event: the ways that are left."""
@@ -212,7 +219,7 @@ class Ways:
 
     def going_on(self, now_ns: int) -> list[OpenWay]:
         """It is ``now_ns``: the ways that are not over. Who has the message of one then may pass it on later."""
-        self._now_ns = max(self._now_ns, now_ns)
+        self._now_ns = later(self._now_ns, now_ns or self._now_ns)
         self.endings.pass_time(self._now_ns)
         return [way for way in self._ways if not way.is_over]
 
@@ -296,6 +303,8 @@ class Ways:
         leg, line, sends = hop.leg, hop.line, hop.line.sends
         if leg.time_ns > self._now_ns:
             self._now_ns = leg.time_ns
+        elif self._now_ns - leg.time_ns > SET_BACK_NS:
+            self._set_back(leg.time_ns)
         hop.offset = offset
         if self.endings.knows_acknowledged:
             line.unseen.append(hop)
