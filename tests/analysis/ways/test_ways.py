@@ -138,6 +138,20 @@ def test_a_client_that_asks_on_and_on_costs_no_memory(in_order: bool) -> None:
     assert kept[-1] == kept[3] < 200
 
 
+def test_long_jobs_cost_bounded_memory() -> None:
+    """They may go on for five seconds; in that time more of them come than fit into memory."""
+    ways, scene = Ways(in_order=False), Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("PUSH", "PULL"))
+    over = []
+    for number in range(2000):
+        scene.say(1, b"%d" % number, b"x" * 65_000 + b"%d" % number)
+        over += ways.take(scene.events)
+        scene.events.clear()
+    assert sum(len(one) for one in reachable(ways) if isinstance(one, bytes)) < 80 << 20
+    assert [way.first.leg.packet for way in over] == list(range(1, len(over) + 1))
+    assert len(over) + len(ways.finish()) == 2000
+
+
 def of_world(events: list[AnyEvent]) -> list[Way]:
     ways = Ways()
     found = ways.take(Patterns().take(events)) + ways.finish()

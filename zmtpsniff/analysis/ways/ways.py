@@ -24,7 +24,7 @@ from typing import Any
 from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch
 from dissectors.columns import MESSAGE, ROW
-from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem
+from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, at_hand
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossiers
 from zmtpsniff.analysis.ledger import Ledger
@@ -41,6 +41,7 @@ from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import SET_BACK_NS, later
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
+_OCTETS = 64 << 20  # of the messages of those
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
 _PROBE = [b""]  # ZMQ_PROBE_ROUTER
@@ -70,6 +71,7 @@ class Ways:
         self._orphans: Ledger[tuple[str, int], Hop] = Ledger(limit=_WAYS)
         self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
         self._ways: OrderedDict[OpenWay, None] = OrderedDict()  # in the order of their beginnings
+        self._octets = 0  # of the messages of open ways
         self._oldest: OpenWay | None = None  # of those that are open, as far as that is known
         self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
         self._in_order = in_order
@@ -174,7 +176,20 @@ class Ways:
             or oldest.is_over
             or self._now_ns >= self._due_ns
             or len(self._ways) >= _WAYS
+            or self._octets > _OCTETS
         )
+
+    def _make_room(self) -> list[OpenWay]:
+        """Close the oldest ways if the messages of all are too long together, whatever more may come of them."""
+        closed: list[OpenWay] = []
+        if self._octets > _OCTETS:
+            self._octets = sum(_octets_of(hop) for way in self._ways for hop in way.hops)
+            while self._octets > _OCTETS * 3 // 4 and self._ways:
+                way = next(iter(self._ways))
+                if not way.is_over:
+                    closed.append(way)
+                self._close(way)
+        return closed
 
     def over(self) -> list[OpenWay]:
         """The ways of which no more will come; each is returned once, and has its record before the next call."""
@@ -190,6 +205,7 @@ class Ways:
         if not self._is_due():
             return found
         self._oldest = None
+        found += self._make_room()
         while self._ways:
             way = next(iter(self._ways))
             patience_ns = _PATIENCE_NS if self.endings.may_go_on(way) else _GRACE_NS
@@ -241,6 +257,7 @@ class Ways:
                 hop.line.given.pop(hop, None)
             leg = hop.leg
             self._hops.pop((leg.flow, leg.packet, leg.part), None)
+            self._octets -= _octets_of(hop)
             hop.frames = ()  # nothing can be joined to this message any more
 
     # ------------------------------------------------------------------ messages
@@ -319,6 +336,7 @@ class Ways:
             self._job(hop)
         else:
             return  # a subscription in an odd form
+        self._octets += _octets_of(hop)
         self.programs.send(hop)
         if leg.reply and not self._in_order:
             way = hop.way
@@ -513,6 +531,11 @@ class Ways:
 
     def _begin(self, way: OpenWay) -> None:
         self._ways[way] = None
+
+
+def _octets_of(hop: Hop) -> int:
+    """The octets of a message that are kept."""
+    return sum(map(len, map(at_hand, hop.frames)))
 
 
 def _proves(before: Hop, hop: Hop) -> bool:
