@@ -1,4 +1,4 @@
-"""A clock that is set while packets pass: their times jump, and go on from there.
+"""The times of packets jump when the clock is set.
 
 Behind a jump forward it looks as if nothing had come meanwhile. Behind a jump back, whoever waits for a time would wait
 for as long as the jump, and whatever just happened would look old.

@@ -139,7 +139,7 @@ def test_a_client_that_asks_on_and_on_costs_no_memory(in_order: bool) -> None:
 
 
 def test_long_jobs_cost_bounded_memory() -> None:
-    """Each may go on for five seconds, and memory has no room for all that come in that time."""
+    """Each of them is kept for five seconds. Memory has no room for so many."""
     ways, scene = Ways(in_order=False), Scene()
     scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("PUSH", "PULL"))
     over = []
