@@ -135,6 +135,21 @@ def test_messages_between_brokers_are_paired_in_columns(both: BothCores, monkeyp
     assert sum(one.paired == "forwards" for one in columns) > 40
 
 
+def test_large_packets_between_short_connections_are_read_in_columns(
+    both: BothCores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them holds 150 messages, though nearly all packets are of connections that begin and end."""
+    monkeypatch.setattr(settled, "LONGEST_RUN", 1024)
+    busy = [*greetings(3, b"PUSH", b"PULL"), *[Piece(0, message(3, b"x" * 32) * 150) for _ in range(100)]]
+    visit = Conversation("visit", (*greetings(3, b"PUSH", b"PULL"), Piece(0, message(3, b"hello"))))
+    given = packets(segments(Conversation("busy", tuple(busy))), (1, 2), (40_000, 5555), 10**18, 10**7)
+    for number in range(200):
+        given += packets(segments(visit), (1, 2), (41_000 + number, 6666), 10**18 + number * 10**7 + 1, 10**4)
+    found = records(Packets(sorted(given, key=lambda packet: packet[0]), 200))
+    assert found.count(b'"type":"message"') == 15_200
+    assert both.messages > 12_000
+
+
 def ways(path: Path) -> list[Way | None]:
     """The ways of a capture."""
     found, ways = [], Ways()

@@ -93,10 +93,14 @@ class Block:
         """The link types of the packets."""
         return set(self._numbers(_LINK))
 
+    def sizes(self) -> Sequence[int]:
+        """How many octets of each packet were captured."""
+        return self._numbers(_SIZE)
+
     @property
     def captured(self) -> int:
         """How many octets all packets have."""
-        return sum(self._numbers(_SIZE))
+        return sum(self.sizes())
 
     def span(self) -> tuple[int, int]:
         """Where the first octet of the packets is, and behind the last one."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
-from dissectors.columns import ACKED, ROW
+from dissectors.columns import ACKED, MESSAGE, ROW
 from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
@@ -28,7 +28,8 @@ LEAST = 320
 """Octets of each direction, with headers, from which a block is worth it: some three packets of small messages."""
 LONGEST_RUN = 1024
 """Packets that are passed over together, before another one is looked for that is boring."""
-_MANY_BORING = 16  # packets in a row
+_LARGE = 4096  # octets of a packet: larger than those of most networks
+_MANY_BORING = 16  # packets in a row, or messages in them
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
 _IGNORED = (_UNWANTED, 0, 0, 0, 0, b"", (), 0)
 _PACKET = 4  # place in the facts of a side that come back
@@ -75,6 +76,8 @@ class SettledFlows:
         self._senders: list[BatchSide] = []
         self._run = 1  # packets that are passed over together
         self._left = 0  # of those, in the blocks to come
+        self._large_run = 0  # large packets that are passed over together
+        self._large_left = 0  # of those, in the blocks to come
         self._told: set[int] = set()  # flows with events that analysis has not taken yet
         self._listened = 0  # to so many of the engine's events
         self._flows: list[tuple[Flow, LockStep | None]] = []  # asked for in this call, each with its lock step
@@ -91,27 +94,51 @@ class SettledFlows:
         if not self._is_worth_it(block):
             yield place, size
             return
+        sizes: Sequence[int] = ()
+        is_large = False  # the core tries a large packet next
+        tried = -1  # where the core stopped
         while place < size:
             if not self._left:
-                begin, place = place, self._take(block, place, numbers)
+                begin = place
+                place, messages = self._take(block, place, numbers)
                 if place == size:
                     self._run = 1
                     return
                 # Where hardly any packets are boring, to stop before each of the others costs more than it saves.
-                self._run = 1 if place - begin >= _MANY_BORING else min(2 * self._run, LONGEST_RUN)
-                self._left = self._run
+                is_worth_it = max(place - begin, messages) >= _MANY_BORING
+                self._run = 1 if is_worth_it else min(2 * self._run, LONGEST_RUN)
+                if is_large:
+                    self._large_run = 0 if is_worth_it else min(2 * self._large_run + 1, LONGEST_RUN)
+                    self._large_left = self._large_run
+                self._left, tried = self._run, place
             end = min(place + self._left, size)
             self._left -= end - place
-            yield place, end
-            place = end
+            sizes = sizes or block.sizes()
+            large = self._next_large(sizes, place + (tried == place), end)
+            is_large = large < end
+            if is_large:
+                self._left = 0
+            if place < large:
+                yield place, large
+            place = large
 
     def _is_worth_it(self, block: Block) -> bool:
         """Whether a block has enough of each direction: the facts of each one go to the core and back."""
         directions, octets = self._core.directions(block.octets, block.rows)
         return bool(directions and octets >= LEAST * directions)
 
-    def _take(self, block: Block, place: int, numbers: Sequence[int]) -> int:
-        """Take packets of a block from ``place`` on. Returns where it stopped."""
+    def _next_large(self, sizes: Sequence[int], place: int, end: int) -> int:
+        """Where the next large packet is that is not passed over: it may have hundreds of messages."""
+        if max(sizes[place:end], default=0) >= _LARGE:
+            for at in range(place, end):
+                if sizes[at] >= _LARGE:
+                    if not self._large_left:
+                        return at
+                    self._large_left -= 1
+        return end
+
+    def _take(self, block: Block, place: int, numbers: Sequence[int]) -> tuple[int, int]:
+        """Take packets of a block from ``place`` on. Returns where it stopped, and how many messages it took."""
         for event in self._events[self._listened :]:
             if (number_of_flow := getattr(event, "flow", None)) is not None:
                 self._told.add(number_of_flow)
@@ -142,7 +169,7 @@ class SettledFlows:
         if stop > place:
             self._all_flows.pass_time(block.time_ns(stop - 1), recent_octets, is_last=False)
         self._senders, self._flows = [], []
-        return int(stop)
+        return int(stop), len(columns) // MESSAGE.size
 
     def _acknowledgments(self, block: Block, acked: bytes) -> Iterator[Acknowledgment]:
         sides, time_of, rows, size = self._senders, ROW.unpack_from, block.rows, ROW.size
