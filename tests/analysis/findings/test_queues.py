@@ -10,7 +10,7 @@ from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.queues import QueueCount
-from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Turns
+from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, OpenWay, Turns
 from zmtpsniff.analysis.ways.records import Kind, Leg
 
 Times = Sequence[tuple[float, float | None]]
@@ -23,7 +23,7 @@ def message(at_ms: float, src: str, dst: str, kind: Kind = "job", *, is_guess: b
     leg = Leg(
         src, dst, 1, 1, part=1, time_ns=round(at_ms * MS), joined="body" if is_guess else "order", certain=not is_guess
     )
-    hop = Hop(leg, Line("PUSH", "PULL", "", "", Turns(), None), [])  # type: ignore[arg-type]
+    hop = Hop(leg, Line("PUSH", "PULL", "", "", Turns(), Manners(), None), [])  # type: ignore[arg-type]
     OpenWay.begin(kind, hop)
     return hop
 

@@ -3,7 +3,7 @@
 from collections import deque
 
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import Hop, Line, Turns
+from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Turns
 from zmtpsniff.analysis.ways.records import Leg
 
 PUBLISHER = "10.0.0.2:5555"
@@ -22,7 +22,7 @@ class Publisher:
         """The packet of the first copy of the publication that this is a copy of: its own if it is the first."""
         self._packet += 1
         leg = Leg(PUBLISHER, f"10.0.0.1:{flow}", flow, self._packet, round(time_ms * MS))
-        hop = Hop(leg, Line("PUB", "SUB", "10.0.0.2", "10.0.0.1", Turns(), deque()), [text])
+        hop = Hop(leg, Line("PUB", "SUB", "10.0.0.2", "10.0.0.1", Turns(), Manners(), deque()), [text])
         first = self._first_copies.first_of(hop)
         return self._packet if first is None else first.leg.packet
 

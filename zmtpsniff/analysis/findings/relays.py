@@ -366,6 +366,8 @@ class Relays(Inquiry):
         if place_on_wire in self._undelimited:
             self._undelimited[place_on_wire] = way.first.leg.src if way.first is not last else ""
             return
+        if len(way.hops) == 1 and way.first.is_signal:
+            return
         ended = self._ways.endings.ended(way)
         if ended is not None and ended.why == "not-forwarded" and self._may_be_ignored(last):
             if not is_open:

@@ -31,6 +31,12 @@ class Turns(msgspec.Struct):
     answered: int = 0
 
 
+class Manners(msgspec.Struct):
+    """The form that both sides of a connection give to their messages."""
+
+    delimits: bool = False  # an empty frame stands in front of the bodies of requests
+
+
 class Line(msgspec.Struct):
     """The facts of a connection that hold for each message of one of its sides."""
 
@@ -39,6 +45,7 @@ class Line(msgspec.Struct):
     src_host: str  # live, once it is known: the process
     dst_host: str
     turns: Turns
+    manners: Manners
     unseen: "deque[Hop]"  # messages that were not acknowledged yet
     connected_ns: int = 0  # when the connection was made
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
@@ -68,6 +75,7 @@ class Hop(msgspec.Struct, eq=False):
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
     number: int = 0  # of a request, in which order they came to its receiver's host
     asks: bool = False  # as far as it is known when it is sent, it waits for an answer
+    is_bare: bool = False  # it has no delimiter
     answered: bool = False  # its receiver answered on the same connection
     is_doubtful: bool = False  # another message may be the one that was passed on in its place
     is_passed: bool = False  # its receiver sent it, or what came of it, to another socket
@@ -83,6 +91,14 @@ class Hop(msgspec.Struct, eq=False):
     def is_guess(self) -> bool:
         """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
         return not self.leg.certain and self.leg.joined in GUESSES
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether it is for its receiver alone: it has no delimiter, and requests on its connection have one.
+
+        So a worker says that it is ready, and both sides that they are alive (chapter 4 of the ZeroMQ guide).
+        """
+        return self.is_bare and self.line.manners.delimits
 
     @property
     def tokens(self) -> frozenset[bytes]:

@@ -15,7 +15,7 @@ from dissectors.events import Process
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
-from zmtpsniff.analysis.ways.hops import Hop, Line, Turns
+from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
@@ -36,6 +36,7 @@ class WayConnection(msgspec.Struct, eq=False):
     last_asked: Hop | None = None
     in_step: bool = False
     lines: dict[str, Line] = {}  # by sender
+    manners: Manners = msgspec.field(default_factory=Manners)
     unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
 
     @property
@@ -80,6 +81,7 @@ class WayConnection(msgspec.Struct, eq=False):
             host_of(src),
             host_of(dst),
             Turns(),
+            self.manners,
             self.unseen.setdefault(src, deque(maxlen=_UNSEEN)),
             dossier.start_ns,
             dossier.round_trip_ns.get(dst, 0),

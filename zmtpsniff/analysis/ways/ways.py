@@ -243,7 +243,8 @@ class Ways:
         """The record of a way that is over; None if no mark wants it."""
         if self._mark is not None and not any(hop.mark for hop in way.hops):
             return None
-        if way.kind == "request" and len(way.hops) == 1 and not way.first.asks:
+        first = way.first
+        if way.kind == "request" and len(way.hops) == 1 and (first.is_signal or not first.asks):
             return None  # nobody knows whether it asks for anything
         return self.endings.record(way)
 
@@ -433,7 +434,7 @@ class Ways:
             else:
                 self._ask(hop)
         self._held.add(hop)  # its receiver may pass it on
-        if not leg.reply:
+        if not leg.reply and not hop.is_signal:
             self._lanes.receive(hop)
         self._hops[leg.flow, leg.packet, leg.part] = hop
 
@@ -458,6 +459,7 @@ class Ways:
         if join.is_back:
             self._mark_answered(hop)
             return
+        hop.line.manners.delimits |= b"" in hop.frames
         hop.routing_id = join.routing_id
         hop.line.given[hop] = None
         self._jobs[hop.leg.flow] = hop
@@ -484,6 +486,7 @@ class Ways:
 
     def _answer(self, hop: Hop, asked: Hop) -> None:
         """The receiver of a request answers on the same connection."""
+        asked.line.manners.delimits |= b"" in asked.frames
         asked.note_answer()
         self._held.remove(asked)
         way = asked.way
@@ -504,6 +507,10 @@ class Ways:
     def _ask(self, hop: Hop) -> None:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
+        hop.is_bare = b"" not in hop.frames
+        if hop.is_signal:  # unless it is passed on
+            self._begin(way)
+            return
         if hop.line.is_late:
             self.connections[hop.leg.flow].see_request(hop)
         if hop.line.src_kind == "DEALER":
