@@ -3,7 +3,7 @@
 import io
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
@@ -86,7 +86,7 @@ def trace(**options: Any) -> None:
         ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):
-        writer = _Writer(settings, ways, stream)
+        writer = _Writer(settings, ways, stream, lambda: capture.totals.messages)
         pump_and_write(
             capture,
             settings.capture.dissection,
@@ -130,8 +130,9 @@ def _set_clocks(source: "ClosableSource", names: Sequence[str]) -> None:
 class _Writer:
     """Writes the ways that the user wants."""
 
-    def __init__(self, settings: TraceSettings, ways: "Ways", stream: Any) -> None:
+    def __init__(self, settings: TraceSettings, ways: "Ways", stream: Any, count_messages: Callable[[], int]) -> None:
         self._ways = ways
+        self._count_messages = count_messages
         self._stream = stream
         self._lost = settings.lost
         self._most = settings.slowest
@@ -169,7 +170,12 @@ class _Writer:
     def _nothing(self) -> str:
         """Why there is no way to show, if there is none."""
         if not self._followed:
-            return "no way has a message that passes -Y" if self._is_filtered else "no message went anywhere"
+            if self._is_filtered:
+                return "no way has a message that passes -Y"
+            messages = self._count_messages()
+            if not messages:
+                return "no way to show: there is no message"
+            return f"no way to show: nothing in {plural(messages, 'message')} tells which one answers another"
         told = ", ".join(plural(count, kind) for kind, count in self._followed.items())
         answered = ", all answered" if self._followed["request"] and self._are_answered else ""
         return f"nothing is lost: {told}{answered}"

@@ -52,7 +52,7 @@ class LadderRenderer:
                 continue
             self._write(self._lines(way))
 
-    def finish(self, nothing: str = "no message went anywhere") -> None:
+    def finish(self, nothing: str = "") -> None:
         """Write the line that sums up, or ``nothing`` if there was no way."""
         shown = [plural(count, kind) for kind, count in (self._count - self._left_out).items()]
         hidden = [plural(count, kind) for kind, count in self._left_out.items()]

@@ -336,6 +336,8 @@ class Relays(Inquiry):
             self._take_way(way)
 
     def _take_way(self, way: OpenWay) -> None:
+        if way.is_signal:
+            return
         if len(way.hops) > 1:
             for one in passages(way):
                 taken, passed = one.taken, one.passed
@@ -365,8 +367,6 @@ class Relays(Inquiry):
         place_on_wire = last.leg.flow, last.leg.packet
         if place_on_wire in self._undelimited:
             self._undelimited[place_on_wire] = way.first.leg.src if way.first is not last else ""
-            return
-        if len(way.hops) == 1 and way.first.is_signal:
             return
         ended = self._ways.endings.ended(way)
         if ended is not None and ended.why == "not-forwarded" and self._may_be_ignored(last):
@@ -416,7 +416,7 @@ class Relays(Inquiry):
             place.stuck = _Losses()
             place.queue.forget_open()
         for way in self._ways.going_on(now_ns):
-            if way.kind != "publication":
+            if way.kind != "publication" and not way.is_signal:
                 self._end_at(way, now_ns - _SETTLED_NS)
         teams: dict[str, list[_Place]] = {}  # places that one program gives messages to
         for place in self._places.values():

@@ -35,6 +35,7 @@ class Manners(msgspec.Struct):
     """The form that both sides of a connection give to their messages."""
 
     delimits: bool = False  # an empty frame stands in front of the bodies of requests
+    depth: int = 0  # of the envelope of each request that is passed on here, at least; 0: none was
 
 
 class Line(msgspec.Struct):
@@ -75,7 +76,7 @@ class Hop(msgspec.Struct, eq=False):
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
     number: int = 0  # of a request, in which order they came to its receiver's host
     asks: bool = False  # as far as it is known when it is sent, it waits for an answer
-    is_bare: bool = False  # it has no delimiter
+    depth: int = 0  # of its envelope: the frames up to the delimiter; 0 if it has none
     answered: bool = False  # its receiver answered on the same connection
     is_doubtful: bool = False  # another message may be the one that was passed on in its place
     is_passed: bool = False  # its receiver sent it, or what came of it, to another socket
@@ -94,11 +95,12 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is for its receiver alone: it has no delimiter, and requests on its connection have one.
+        """Whether it is for its receiver alone: it lacks what stands in front of requests on its connection.
 
         So a worker says that it is ready, and both sides that they are alive (chapter 4 of the ZeroMQ guide).
         """
-        return self.is_bare and self.line.manners.delimits
+        manners = self.line.manners
+        return self.depth < manners.depth or (manners.delimits and not self.depth)
 
     @property
     def tokens(self) -> frozenset[bytes]:
@@ -177,6 +179,12 @@ class OpenWay(msgspec.Struct, eq=False):
     def first(self) -> Hop:
         """Its first message."""
         return self.hops[0]
+
+    @property
+    def is_signal(self) -> bool:
+        """Whether it is none: two programs show each other that they are there."""
+        first = self.hops[0]
+        return first.is_signal and all(hop.leg.flow == first.leg.flow for hop in self.hops)
 
     @property
     def reply(self) -> Leg | None:

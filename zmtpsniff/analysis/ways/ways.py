@@ -243,8 +243,7 @@ class Ways:
         """The record of a way that is over; None if no mark wants it."""
         if self._mark is not None and not any(hop.mark for hop in way.hops):
             return None
-        first = way.first
-        if way.kind == "request" and len(way.hops) == 1 and (first.is_signal or not first.asks):
+        if way.kind == "request" and (way.is_signal or (len(way.hops) == 1 and not way.first.asks)):
             return None  # nobody knows whether it asks for anything
         return self.endings.record(way)
 
@@ -459,7 +458,9 @@ class Ways:
         if join.is_back:
             self._mark_answered(hop)
             return
-        hop.line.manners.delimits |= b"" in hop.frames
+        manners = hop.line.manners
+        hop.depth = _depth(hop)
+        manners.depth = min(manners.depth, hop.depth) if manners.depth else hop.depth
         hop.routing_id = join.routing_id
         hop.line.given[hop] = None
         self._jobs[hop.leg.flow] = hop
@@ -486,7 +487,7 @@ class Ways:
 
     def _answer(self, hop: Hop, asked: Hop) -> None:
         """The receiver of a request answers on the same connection."""
-        asked.line.manners.delimits |= b"" in asked.frames
+        asked.line.manners.delimits |= asked.depth > 0
         asked.note_answer()
         self._held.remove(asked)
         way = asked.way
@@ -507,7 +508,7 @@ class Ways:
     def _ask(self, hop: Hop) -> None:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
-        hop.is_bare = b"" not in hop.frames
+        hop.depth = _depth(hop)
         if hop.is_signal:  # unless it is passed on
             self._begin(way)
             return
@@ -572,3 +573,8 @@ def _is_alone(job: Hop) -> bool:
     """Whether no other request that waits for its answer came over the same two connections."""
     given = islice(reversed(job.line.given), GIVEN)
     return not any(one is not job and one.routing_id == job.routing_id for one in given)
+
+
+def _depth(hop: Hop) -> int:
+    """How many frames the envelope of a message has, with the delimiter; 0 if there is none."""
+    return hop.frames.index(b"") + 1 if b"" in hop.frames else 0
