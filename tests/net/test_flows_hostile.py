@@ -271,6 +271,25 @@ def test_numbers_that_jump_do_not_recurse() -> None:
     assert len(dissections) > pairs // 2
 
 
+def test_segments_in_doubt_count() -> None:
+    """Two forged segments for each of many connections: what is kept of them stays within the limit."""
+    limits = FlowLimits(waiting_octets=50_000, waiting_octets_per_direction=50_000)
+    table, _ = _table(limits)
+    for number in range(200):
+        port = 2000 + number
+        table.take([
+            (SECOND, 1, key(False, port), 999, 0, SYN, b"", 0),
+            (SECOND, 2, key(True, port), 4999, 1000, SYN | ACK, b"", 0),
+            (SECOND, 3, key(False, port), 1000, 5000, ACK, b"hello", 0),
+            (SECOND, 4, key(False, port), 1 << 31, 1 << 30, ACK, bytes(900), 0),
+            (SECOND, 5, key(False, port), 3 << 29, 1 << 29, ACK, bytes(900), 0),
+        ])  # fmt: skip
+        _check(table, limits)
+    assert any(flow.client.doubtful for flow in table.register.flows.values())
+    table.finish()
+    _check_empty(table)
+
+
 def test_a_side_that_comes_after_all_where_it_was_expected() -> None:
     """It is not absent any more: what it does not send is a gap, however much of it is acknowledged."""
     table, dissections = _table(FlowLimits())

@@ -91,6 +91,12 @@ def test_raw_of_one_version() -> None:
     assert [segment[2] for segment in decode(bytes(ip6() / tcp()), link=229)] == [KEY6]
 
 
+def test_a_family_of_a_loopback_fits_an_octet() -> None:
+    decoder = HeaderDecoder()
+    assert decode(b"\1\1\1\1" + bytes(ip4() / tcp()), link=0, decoder=decoder) == []
+    assert decoder.malformed == 1
+
+
 def test_numbers_count_packets_that_yield_nothing() -> None:
     arp, udp, icmp = (
         bytes(Ether(**MAC) / ARP()),
