@@ -1,6 +1,5 @@
 """What is shown of captures that a simulated capture point makes, held against what was sent (``capture_point``)."""
 
-import json
 import subprocess
 import sys
 from collections import Counter
@@ -19,6 +18,7 @@ from tests.capture_point.oracle import Case, judge
 from tests.capture_point.tap import Record, Records, late, packets, watch, without
 from tests.support.examples import examples
 from tests.support.paths import PROJECT
+from tests.support.runner import read_json
 from tests.world.conversation import CLIENT, SERVER
 from tests.world.protocols import PROTOCOLS
 from tests.world.tap import save
@@ -285,13 +285,7 @@ def test_a_saved_case_is_read_as_it_was_judged(tmp_path: Path) -> None:
         for number, file in enumerate(case.files):
             paths.append(str(tmp_path / f"{family}-{number}.pcap"))
             save(Path(paths[-1]), packets(file))
-        done = subprocess.run(
-            [sys.executable, "-m", "zmtpsniff", "read", "-T", "json", *paths],
-            capture_output=True,
-            check=True,
-            cwd=PROJECT,
-        )
-        records = list(map(json.loads, done.stdout.splitlines()))
+        records = read_json(*paths)
         assert records[-1]["packets"] == sum(map(len, case.files))
         shown = judge(case).count["shown"] + judge(case).count["incomplete"]
         assert sum(record["type"] == "message" for record in records) == shown

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -121,8 +119,7 @@ def test_of_what_passes_a_filter(tmp_path: Path) -> None:
 
 
 def test_to_standard_output() -> None:
-    command = [sys.executable, "-m", "zmtpsniff", "report", str(FIXTURES / "m31_req_rep.pcap"), "-o", "-"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = run("report", FIXTURES / "m31_req_rep.pcap", "-o", "-")
     assert done.stdout.startswith("<!DOCTYPE html>")
     assert done.stdout.endswith("</html>\n")
     assert done.stderr == ""

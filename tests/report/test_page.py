@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from base64 import b64encode
 from hashlib import sha256
 from io import BytesIO, StringIO
@@ -17,6 +15,7 @@ from lxml import html
 from tests.report.made_up_results import BEGIN, HOSTILE, HOUR, MS, results
 from tests.support.browser import CHROMIUM, MISSING, OpenedPage, open_page
 from tests.support.golden import hold
+from tests.support.runner import run
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.page import page as make_page
 from zmtpsniff.report.results import ReportPair, ReportSocket, ReportTimeline, ReportTotal, Results
@@ -66,9 +65,7 @@ def test_lines() -> None:
     assert kinds[0] == "report-total"
     assert kinds[kinds.index("report-cut") - 1] == "report-pair"
     assert any(line.get("topic") == {"length": 3, "hex": "00ff80"} for line in lines)
-    shown = subprocess.run(
-        [sys.executable, "-m", "zmtpsniff", "schema", "--report"], capture_output=True, text=True, check=True
-    )
+    shown = run("schema", "--report")
     schema = json.loads(shown.stdout)
     validator = jsonschema.Draft202012Validator(schema)
     validator.check_schema(schema)

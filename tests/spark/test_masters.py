@@ -1,14 +1,13 @@
 """Masters that cannot be used are told at once, in one line."""
 
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.paths import FIXTURES
+from tests.support.runner import run
 from zmtpsniff.spark.masters import mistake
 
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -80,8 +79,7 @@ def test_command(closed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.delenv("HADOOP_CONF_DIR", raising=False)
     monkeypatch.delenv("YARN_CONF_DIR", raising=False)
     for master in ("local[", f"spark://127.0.0.1:{closed}", f"sc://127.0.0.1:{closed}", "yarn", "k8s://https://here"):
-        program = [sys.executable, "-m", "zmtpsniff", "spark", "ingest", *options, "--master", master]
-        done = subprocess.run(program, capture_output=True, text=True, timeout=60, check=False)
+        done = run("spark", "ingest", *options, "--master", master)
         assert done.returncode == 2
         (line,) = done.stderr.splitlines()
         assert line.startswith(f"zmtpsniff: {master}: ")
