@@ -36,11 +36,6 @@ def last(scene: Scene, wait_ms: float = 10_000) -> Way:
     return scene.ways(wait_ms=wait_ms)[-1]
 
 
-def test_what_is_answered_has_not_ended() -> None:
-    way = last(broker())
-    assert (way.answered, way.ended, way.duration_ns) == (True, None, 3 * MS)
-
-
 @pytest.mark.parametrize(
     ("forward", "answer", "expected"),
     [
@@ -63,20 +58,6 @@ def test_a_capture_that_ends_accuses_nobody(answer: bool) -> None:
     assert str(last(scene, wait_ms=20).ended and last(scene, wait_ms=20).ended.why) == "capture-ended"  # type: ignore[union-attr]
 
 
-def test_a_worker_closes_with_a_request_in_hand() -> None:
-    scene = broker()
-    request(scene, answer=False)
-    scene.close(2)
-    assert last(scene).ended == Terminus(WORKER, "closed")
-
-
-def test_a_client_that_has_gone_gets_no_reply() -> None:
-    scene = broker()
-    request(scene, answer=True, back=False)
-    scene.close(1)
-    assert last(scene).ended == Terminus(BACK, "reply-to-nobody")
-
-
 def test_holes_in_the_capture_explain_all() -> None:
     """The octets that the capture lacks may be the message that the broker passed on."""
     scene = broker()
@@ -91,53 +72,6 @@ def test_a_broker_whose_other_workers_are_not_captured_is_not_accused() -> None:
     scene.say(1, b"", b"of another worker", by_server=True, answers=asked)
     request(scene, forward=False)
     assert last(scene).ended == Terminus(FRONT, "not-answered")
-
-
-def test_a_client_asks_again() -> None:
-    scene = broker()
-    request(scene, forward=False)
-    scene.close(1)
-    scene.connect(3, "10.0.0.1:40001", FRONT, types=("REQ", "ROUTER"))
-    scene.say(3, b"", b"again")
-    ways = scene.ways()
-    assert ways[-1].again == ways[-2].legs[0]
-
-
-def test_the_place_that_has_it_longest() -> None:
-    scene = broker()
-    request(scene, ms=200)
-    slowest = last(scene).slowest
-    assert slowest is not None
-    assert (slowest.at, slowest.ns, slowest.what) == (FRONT, 200 * MS, "inside")
-
-
-def test_a_request_behind_another_one_is_queued() -> None:
-    scene = broker()
-    scene.connect(3, "10.0.0.2:40000", FRONT, types=("REQ", "ROUTER"))
-    other = b"\0\x01\x02\x03\x05"
-    one = scene.say(1, b"", b"one")
-    two = scene.say(3, b"", b"two")
-    forwards = [scene.say(2, name, *frames.frames, by_server=True) for name, frames in ((ID, one), (other, two))]
-    scene.say(2, ID, b"", b"re one", answers=forwards[0], after_ms=100)
-    scene.say(1, b"", b"re one", by_server=True, answers=one)
-    scene.say(2, other, b"", b"re two", answers=forwards[1])
-    scene.say(3, b"", b"re two", by_server=True, answers=two)
-    slowest = last(scene).slowest
-    assert slowest is not None
-    assert (slowest.at, slowest.what) == (WORKER, "queue")
-
-
-def test_the_way_to_a_far_host_is_the_networks_time() -> None:
-    scene = Scene()
-    scene.connect(1, "10.0.0.1:40000", FRONT, types=("REQ", "ROUTER"))
-    scene.connect(2, WORKER, BACK, types=("REP", "DEALER"), far_ns=100 * MS)
-    asked = scene.say(1, b"", b"?")
-    passed = scene.say(2, ID, b"", b"?", by_server=True)
-    scene.say(2, ID, b"", b"!", answers=passed, after_ms=103)
-    scene.say(1, b"", b"!", by_server=True, answers=asked)
-    slowest = last(scene).slowest
-    assert slowest is not None
-    assert (slowest.at, slowest.what) == (WORKER, "network")
 
 
 def test_a_message_that_nobody_acknowledges_is_not_taken() -> None:
