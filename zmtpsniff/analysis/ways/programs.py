@@ -63,6 +63,12 @@ class Programs(dict[str, Node]):
         if other.sent_ns > program.sent_ns:
             program.sent_ns, program.way, program.other_ns = other.sent_ns, other.way, other.other_ns
 
+    def end(self, address: str) -> None:
+        """The connection of a client is over, and sends no more of a way."""
+        program = self.get(address)
+        if program is not None and program.sockets == [address]:
+            program.way = None
+
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""
         leg, before = hop.leg, hop.before

@@ -144,6 +144,7 @@ class Ways:
                 self._lanes.end(event.flow, line.src_host)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
+        self.programs.end(event.client.address)
         self.endings.end(event)
 
     def leave(self, flow: int) -> None:
