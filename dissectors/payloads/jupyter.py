@@ -20,7 +20,7 @@ from dissectors.payloads import (
 _DELIMITER = b"<IDS|MSG>"
 _IDENTITIES = 16  # frames in which the delimiter is looked for
 _PARTS = 5  # signature, header, parent header, metadata, content
-_REMEMBERED = 10_000  # requests of all connections
+_REMEMBERED = 20_000  # requests of all connections, twice each
 _STDIN = frozenset({"input_request", "input_reply"})
 _CONTROL = frozenset(
     {
@@ -62,7 +62,8 @@ class Jupyter:
 
     def __init__(self) -> None:
         """Start without any request."""
-        self._requests: OrderedDict[str, _Request] = OrderedDict()
+        # By flow and number; flow 0 for the last flow that it came over, since schedulers pass requests on.
+        self._requests: OrderedDict[tuple[int, str], _Request] = OrderedDict()
 
     def match(self, message: Message, connection: PayloadConnection) -> bool:
         """Whether the delimiter is there, and a header behind it."""
@@ -103,12 +104,13 @@ class Jupyter:
         }
         if len(parts) > _PARTS:
             fields["buffers"] = parts[_PARTS:]
-        if kind.endswith("_request"):
-            self._requests[number] = _Request(kind, message.place)
-            if len(self._requests) > _REMEMBERED:
+        if kind.endswith("_request") and fields["channel"] != "iopub":  # else it is a copy for those who watch
+            self._requests[0, number] = self._requests[message.flow, number] = _Request(kind, message.place)
+            while len(self._requests) > _REMEMBERED:
                 self._requests.popitem(last=False)
         summary = f"{fields['channel']} {kind}"
-        request = self._requests.get(str(parent.get("msg_id")))
+        asked = str(parent.get("msg_id"))
+        request = self._requests.get((message.flow, asked)) or self._requests.get((0, asked))
         if request is not None:
             fields |= request_fields(request.place)
             fields["answers"] = request.kind

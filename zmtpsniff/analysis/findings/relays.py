@@ -341,8 +341,6 @@ class Relays(Inquiry):
         if len(way.hops) > 1:
             for one in passages(way):
                 taken, passed = one.taken, one.passed
-                if taken.answered and passed.line.sends == "publication":
-                    continue  # what a service tells of a request that it answers is not passed on
                 leg, next_leg = taken.leg, passed.leg
                 self._identities.hear(leg.flow)
                 taker = self._place(leg.dst)

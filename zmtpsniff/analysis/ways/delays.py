@@ -41,7 +41,7 @@ def passages(way: OpenWay) -> Iterator[Passage]:
     """The times that programs had the message of a way, in their order."""
     for hop in way.hops:
         before = hop.before
-        if before is None:
+        if before is None or hop.is_aside:
             continue
         taken_ns = before.leg.time_ns
         left_ns = hop.leg.time_ns - taken_ns

@@ -94,6 +94,11 @@ class Hop(msgspec.Struct, eq=False):
         return not self.leg.certain and self.leg.joined in GUESSES
 
     @property
+    def is_aside(self) -> bool:
+        """Whether it tells something of a request: on the side, perhaps long after it, perhaps who asked does so."""
+        return self.line.sends == "publication" and self.before is not None and self.before.line.sends == "request"
+
+    @property
     def is_signal(self) -> bool:
         """Whether it is for its receiver alone: it lacks what stands in front of requests on its connection.
 

@@ -72,7 +72,7 @@ class Programs(dict[str, Node]):
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""
         leg, before = hop.leg, hop.before
-        if before is not None and (leg.certain or leg.joined not in GUESSES):
+        if before is not None and not hop.is_aside and (leg.certain or leg.joined not in GUESSES):
             self._pass_on(before, hop)
         program = self[leg.src]
         if before is not None and before.leg.flow == leg.flow:

@@ -372,6 +372,24 @@ class Ways:
             if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == frames
         ]
 
+    def _readdressed(self, hop: Hop) -> Hop | None:
+        """The reply that a broker passes back to who asked, but for its first frame; None if it may be several.
+
+        So do schedulers that put the name of the worker where that of the client stood.
+        """
+        leg, rest = hop.leg, list(hop.frames[1:])
+        if not rest:
+            return None
+        alike = [
+            one
+            for one in self._held.elsewhere(rest[-1], leg.flow)
+            if one.leg.reply and hop.may_come_of(one) and list(one.frames[1:]) == rest
+        ]
+        (reply,) = alike if len(alike) == 1 else (None,)
+        if reply is None or reply.way.first.answered or reply.way.first.leg.flow != leg.flow:
+            return None
+        return reply
+
     def _publish(self, hop: Hop) -> None:
         """A publication of its publisher. What it sent to another subscriber before is the same publication."""
         first = self._first_copies.first_of(hop)
@@ -431,6 +449,10 @@ class Ways:
             ):
                 # One more part of the answer, or the answer to a request before with the same envelope.
                 job.way.add(hop, job, "envelope", certain=_is_alone(job), reply=True)
+            elif (reply := self._readdressed(hop)) is not None:
+                reply.is_passed = True
+                reply.way.add(hop, reply, "body", certain=False, reply=True)
+                self._mark_answered(hop)
             else:
                 self._ask(hop)
         self._held.add(hop)  # its receiver may pass it on
