@@ -138,15 +138,19 @@ def test_a_client_that_asks_on_and_on_costs_no_memory(in_order: bool) -> None:
     assert kept[-1] == kept[3] < 200
 
 
-def test_clients_that_come_and_go_leave_no_ways_behind() -> None:
+@pytest.mark.parametrize("is_left", [False, True])
+def test_clients_that_come_and_go_leave_no_ways_behind(is_left: bool) -> None:
     ways, scene = Ways(in_order=False), Scene()
     for flow in range(1, 200):
         scene.connect(flow, f"10.0.0.1:{40_000 + flow}", "10.0.0.2:5555", types=("REQ", "REP"))
         asked = scene.say(flow, b"", b"question", after_ms=1000)
         scene.say(flow, b"", b"reply", by_server=True, answers=asked)
-        scene.close(flow)
         ways.take(scene.events)
         scene.events.clear()
+        scene.close(flow)
+        if is_left:
+            ways.leave(flow)
+            ways.end_unheard(scene.events.pop())  # type: ignore[arg-type]
     assert sum(isinstance(one, OpenWay) for one in reachable(ways)) < 10
 
 

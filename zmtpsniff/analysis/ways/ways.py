@@ -154,7 +154,8 @@ class Ways:
         self._envelopes.ids.forget(flow)
 
     def end_unheard(self, event: Connection) -> None:
-        """A connection is over whose messages did not come here."""
+        """A connection is over whose messages did not come here, or not all of them."""
+        self.programs.end(event.client.address)
         self.connections.end(event.flow)
         self.endings.pass_time(event.end_ns)
 
