@@ -72,8 +72,8 @@ class Receivers(Inquiry):
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
-        self._kinds: dict[tuple[int, str], str] = {}  # socket types of receivers that stopped
-        self._inferred: set[tuple[int, str]] = set()  # those of them whose types were inferred
+        self._kinds: Ledger[tuple[int, str], str] = Ledger(str)  # socket types of receivers that stopped
+        self._inferred: Ledger[tuple[int, str], None] = Ledger()  # those of them whose types were inferred
 
     def stall(self, stall: Stall) -> None:
         """Count a stall."""
@@ -99,7 +99,7 @@ class Receivers(Inquiry):
             if key in self._full or key in self._unreached or key in self._unheard:
                 self._kinds[key] = peer.type_name or "receiver"
                 if peer.inferred:
-                    self._inferred.add(key)
+                    self._inferred[key] = None
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Receivers that stopped for long, and ways on which packets pass in one direction only."""

@@ -79,11 +79,10 @@ class Violations(Inquiry):
         self._origin = origin
         self._repeater = repeater
         self._breaches: Ledger[tuple[str, Severity, str], _Breach] = Ledger(_Breach)
-        self._silent: Ledger[str, Occurrences] = Ledger(Occurrences)
-        self._details: dict[str, str] = {}
+        self._silent: Ledger[str, _Breach] = Ledger(_Breach)
         self._types: Ledger[str, list[str]] = Ledger(list)  # of sockets on connections with breaches, by address
         self._breached: set[int] = set()  # connections
-        self._closed: set[tuple[str, str]] = set()  # who closed such a connection first, and to whom it was
+        self._closed: Ledger[tuple[str, str], None] = Ledger()  # who closed such a connection first, and to whom it was
 
     def problem(self, event: Problem) -> None:
         """Count a problem."""
@@ -93,8 +92,9 @@ class Violations(Inquiry):
         who = _LOST_HEARTBEATS.get(event.code)
         if who is not None:
             address = str(getattr(event, who))
-            self._silent.at(address).add(event.time_ns, event.packet, event.flow)
-            self._details.setdefault(address, event.detail)
+            silence = self._silent.at(address)
+            silence.seen.add(event.time_ns, event.packet, event.flow)
+            silence.detail = silence.detail or event.detail
             return
         breach = self._breaches.at((event.code, event.severity, _service(event)))
         if not breach.seen.count:
@@ -115,7 +115,7 @@ class Violations(Inquiry):
             if one.socket_type is not None and one.lookalike is None:
                 self._types.at(one.address)[:] = [one.socket_type]
             if one is event.closer:
-                self._closed.add((one.address, other.address))
+                self._closed[one.address, other.address] = None
 
     def _without_delimiter(self, breach: _Breach) -> str | None:
         """The fate of the one socket whose peer sends no delimiter; None if there are several, or of odd types."""
@@ -140,10 +140,9 @@ class Violations(Inquiry):
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Losses, and breaches of the protocol."""
-        for address, seen in self._silent.items():
-            often = again(seen.count)
-            summary = f"{address} fell silent: its heartbeats stopped{often}"
-            yield Claim("heartbeat-lost", summary, self._details[address], seen, [address])
+        for address, silence in self._silent.items():
+            summary = f"{address} fell silent: its heartbeats stopped{again(silence.seen.count)}"
+            yield Claim("heartbeat-lost", summary, silence.detail, silence.seen, [address])
         services = Counter((code, severity) for code, severity, _ in self._breaches)
         together: dict[tuple[str, Severity], _Breach] = {}  # of more services than anybody wants to read of
         for (code, severity, _), breach in self._breaches.items():
