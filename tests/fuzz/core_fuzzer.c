@@ -148,6 +148,7 @@ static void fuzz_rows(Span input)
     Py_XDECREF(called(pcap_rows, Py_BuildValue("(NKIIIKI)", bytes_of(input), place, facts >> 1 & 1,
                                                facts & 4 ? 1u : 1000000000u, header, most, 1u)));
     Py_XDECREF(called(ring_rows, Py_BuildValue("(NI)", bytes_of(input), facts >> 3)));
+    Py_XDECREF(called(time_span, Py_BuildValue("(N)", bytes_of(input))));
     Py_XDECREF(called(enhanced_packets, Py_BuildValue("(NNIK)", bytes_of(input), bytes_of(input), facts, most << 40)));
     Span bases = next_part(&input, 2 * sizeof(Base));
     Py_XDECREF(called(pcapng_rows, Py_BuildValue("(NKIN)", bytes_of(input), place, facts >> 1 & 1, bytes_of(bases))));

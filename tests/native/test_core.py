@@ -343,6 +343,9 @@ _ROWS = st.tuples(st.integers(-(2**63), 2**63 - 1), *map(st.integers, (0, 0, 0, 
 @given(rows=st.lists(_ROWS, max_size=6), octets=st.binary(min_size=5, max_size=8), begin_ns=st.integers(0, 2**64 - 1))
 def test_rows_become_blocks(rows: list[tuple[int, ...]], octets: bytes, begin_ns: int) -> None:
     packed = b"".join(columns.ROW.pack(*row) for row in rows)
+    if rows:
+        times_ns = [row[0] for row in rows]
+        assert BothCores().time_span(packed) == (min(times_ns), max(times_ns))
     with contextlib.suppress(ValueError):  # of octets that are not there
         blocks, count = BothCores().enhanced_packets(octets, packed, 7, begin_ns)
         assert pcapng_writer.whole_blocks(blocks, len(blocks)) == (len(blocks), count)

@@ -90,6 +90,9 @@ class BothCores:
     def ring_rows(self, *arguments: Any) -> Any:
         return self._same("ring_rows", *arguments)
 
+    def time_span(self, *arguments: Any) -> Any:
+        return self._same("time_span", *arguments)
+
     def enhanced_packets(self, *arguments: Any) -> Any:
         return self._same("enhanced_packets", *arguments)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 
 from dissectors.columns import ROW
+from zmtpsniff.native import file_records
 
 Packet = tuple[int, int, bytes, int, str | None]
 """Time in nanoseconds since the Unix epoch, link type (LINKTYPE_ number), captured octets, length on the wire in
@@ -71,6 +72,15 @@ class Block:
         for place, packet in self.odd.items():
             found[place] = packet[0]
         return found
+
+    @property
+    def span_ns(self) -> tuple[int, int]:
+        """The earliest and the latest time of the packets, of which there must be some."""
+        if self.odd:
+            times_ns = self.times_ns
+            return min(times_ns), max(times_ns)
+        span: tuple[int, int] = file_records.time_span(self.rows)
+        return span
 
     def time_ns(self, place: int) -> int:
         """The time of the packet at ``place``, which is not odd."""

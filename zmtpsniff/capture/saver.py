@@ -168,8 +168,9 @@ class Saver:
         if ring.octets is not None:
             ending = len(self._section.statistics(0, 0, self._late_comments()))
             room = ring.octets - self._size - max(ending, STATISTICS_SIZE)
-        earliest_ns = min(self._first_ns, min(times_ns))
-        if not block.odd and self._section.most_octets(block) <= room and max(times_ns) - earliest_ns < duration:
+        earliest_ns, latest_ns = block.span_ns
+        earliest_ns = min(earliest_ns, self._first_ns)
+        if not block.odd and self._section.most_octets(block) <= room and latest_ns - earliest_ns < duration:
             self._first_ns = earliest_ns
             return stop
         for place, size in enumerate(self._section.sizes(block.part(0, stop))):

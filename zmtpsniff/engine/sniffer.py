@@ -241,10 +241,8 @@ class Sniffer:
     def _take(self, block: Block) -> None:
         if not block:
             return
-        times_ns = block.times_ns
-        first_ns = min(times_ns)
+        first_ns, last_ns = block.span_ns
         self._first_ns = first_ns if self._first_ns is None else min(self._first_ns, first_ns)
-        last_ns = max(times_ns)
         self._last_ns = max(self._last_ns, last_ns)
         self._come_ns = later(self._come_ns, last_ns)
         begin = 0

@@ -54,6 +54,12 @@ def pcapng_rows(data: bytes, place: int, is_big: bool, bases: bytes | bytearray)
     return b"".join(rows), place
 
 
+def time_span(rows: bytes) -> tuple[int, int]:
+    """The least and the greatest time of one row or more, in nanoseconds; raises ValueError without a row."""
+    times_ns = [row[0] for row in ROW.iter_unpack(rows)]
+    return min(times_ns), max(times_ns)
+
+
 def enhanced_packets(octets: bytes, rows: bytes, index: int, begin_ns: int) -> tuple[bytes, int]:
     """The packets of rows as Enhanced Packet Blocks without options, and how many they are.
 

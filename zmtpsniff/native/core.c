@@ -198,13 +198,13 @@ static PyObject *pcap_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
     return found;
 }
 
-/* Four octets of a file of little endians. */
-static bool put_little(Output *out, uint32_t value)
+/* Put numbers as a file of little endians has them; at most seven. */
+static bool put_little(Output *out, const uint32_t *values, unsigned count)
 {
-    uint8_t octets[4];
-    for (unsigned i = 0; i < sizeof octets; i++)
-        octets[i] = (uint8_t)(value >> 8 * i);
-    return put(out, octets, sizeof octets);
+    uint8_t octets[7 * 4];
+    for (unsigned i = 0; i < 4 * count; i++)
+        octets[i] = (uint8_t)(values[i / 4] >> i % 4 * 8);
+    return put(out, octets, 4 * count);
 }
 
 /* Put a packet as an Enhanced Packet Block without options (draft-ietf-opsawg-pcapng, section 4.3). */
@@ -217,10 +217,8 @@ static bool put_enhanced_packet(Output *out, Span octets, const Row *row, uint32
         return is_nonsense("a row lies in its octets, and its block has less than 4 GiB");
     uint32_t length = 32 + row->captured + behind;
     const uint32_t head[] = {6, length, index, (uint32_t)(since_ns >> 32), (uint32_t)since_ns, row->captured, row->wire};
-    bool is_put = true;
-    for (unsigned i = 0; is_put && i < sizeof head / sizeof *head; i++)
-        is_put = put_little(out, head[i]);
-    return is_put && put(out, packet, row->captured) && put(out, padding, behind) && put_little(out, length);
+    return put_little(out, head, 7) && put(out, packet, row->captured) && put(out, padding, behind) &&
+           put_little(out, &length, 1);
 }
 
 PyDoc_STRVAR(enhanced_packets_doc,
@@ -256,6 +254,30 @@ static PyObject *enhanced_packets(PyObject *Py_UNUSED(module), PyObject *argumen
     PyBuffer_Release(&data);
     PyBuffer_Release(&rows);
     return found;
+}
+
+PyDoc_STRVAR(time_span_doc,
+"time_span(rows) -> (earliest, latest)\n\n"
+"The least and the greatest time of one row or more, in nanoseconds.");
+
+static PyObject *time_span(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer rows;
+    if (!PyArg_ParseTuple(arguments, "y*", &rows))
+        return NULL;
+    Span all = {rows.buf, (uint64_t)rows.len};
+    int64_t earliest = INT64_MAX, latest = INT64_MIN;
+    const uint8_t *at;
+    for (uint64_t place = 0; (at = part(all, place, sizeof(Row))) != NULL; place += sizeof(Row)) {
+        Row row;
+        memcpy(&row, at, sizeof row);
+        earliest = row.time_ns < earliest ? row.time_ns : earliest;
+        latest = row.time_ns > latest ? row.time_ns : latest;
+    }
+    PyBuffer_Release(&rows);
+    if (earliest > latest && !is_nonsense("no row has no time"))
+        return NULL;
+    return Py_BuildValue("(LL)", (long long)earliest, (long long)latest);
 }
 
 /* The unit and the origin of the times of an interface, and its link type; Python has the same layout. */
@@ -2775,6 +2797,7 @@ static PyMethodDef methods[] = {
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
     {"ring_rows", ring_rows, METH_VARARGS, ring_rows_doc},
     {"enhanced_packets", enhanced_packets, METH_VARARGS, enhanced_packets_doc},
+    {"time_span", time_span, METH_VARARGS, time_span_doc},
     {"directions", directions, METH_VARARGS, directions_doc},
     {"segments", segments, METH_VARARGS, segments_doc},
     {"take", take, METH_VARARGS, take_doc},
