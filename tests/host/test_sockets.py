@@ -39,11 +39,33 @@ def ends(end: socket.socket) -> SocketEnds:
     return SocketEnds(text(end.getsockname()), text(end.getpeername()))
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_both_ends(host: str) -> None:
-    with connection(host) as (client, server):
-        asked = [ends(client), ends(server)]
-        assert SocketTable().owners(asked) == dict.fromkeys(asked, os.getpid())
+@pytest.mark.parametrize("asks", [True, False], ids=["asked", "tables"])
+@pytest.mark.parametrize(
+    ("bound", "connected"),
+    [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")],  # the last: an IPv4 address as an IPv6 one
+)
+def test_both_ends(bound: str, connected: str, asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if asks:
+        try:
+            socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4).close()
+        except OSError as error:
+            pytest.skip(f"this kernel has no sock_diag: {error}")
+        monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("it walks the kernel's whole table"))
+    else:
+        monkeypatch.setattr(socket, "AF_NETLINK", -1)  # a kernel without sock_diag
+    kind = socket.AF_INET6 if ":" in bound else socket.AF_INET
+    with socket.create_server((bound, 0), family=kind, dualstack_ipv6=bound == "::") as server:
+        client = socket.create_connection((connected, server.getsockname()[1]))
+        table, later = SocketTable(), SocketTable()
+        with client:
+            here = ends(client)
+            there = SocketEnds(here.remote, here.local)
+            assert table.owners([here]) == {here: os.getpid()}
+            monkeypatch.undo()
+            assert table.owners([there, there._replace(remote=text((connected, 1)))]) == {}  # nobody accepted it yet
+            accepted, _ = server.accept()
+            with accepted:
+                assert later.owners([here, there]) == dict.fromkeys([here, there], os.getpid())
 
 
 def test_a_port_that_is_another_programs_now(monkeypatch: pytest.MonkeyPatch) -> None:
