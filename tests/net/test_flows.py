@@ -132,7 +132,7 @@ def connected(client: int = 1000, server: int = 5000, port: int = 0) -> Wire:
 
 
 def said(wire: Wire) -> list[tuple[bytes, bytes, str]]:
-    """What both sides of each connection have said once the capture is over, and how they ended."""
+    """The octets of both sides of each connection once the capture is over, and how they ended."""
     wire.table.finish()
     return [(one.client.data, one.server.data, one.end) for one in wire.dissections]
 

@@ -65,7 +65,7 @@ class Payloads:
                 if rule.payload not in by_name:
                     raise DecodeAsError(f"protocol {rule.payload!r} is none of zmtp, {', '.join(sorted(by_name))}")
                 self._forced.append((rule, by_name[rule.payload]))
-        self._tracks: dict[int, _Track | None] = {0: None}  # by flow; None for one that no dissector knows, and for 0
+        self._tracks: dict[int, _Track | None] = {0: None}  # by flow; None: no dissector knows it, or it is 0, no flow
         self._dossiers = Dossiers()
         self._problems = Problems()
         self._failed: set[int] = set()
@@ -109,7 +109,7 @@ class Payloads:
     def _opened(self, events: list[Any]) -> Iterator[Any]:
         """The events, with objects for the messages in columns that a dissector may know.
 
-        What take() does with one decides on those behind it: so these are looked at only then.
+        After each group take() may know that no dissector wants the connection, so the next group may stay in columns.
         """
         for event in events:
             if not isinstance(event, MessageBatch):

@@ -76,7 +76,7 @@ def _json(value: Any) -> str:
 
 
 _CONVERTED: dict[str, Callable[[Any], Any]] = {"topic": _text, "text": lambda frames: list(map(_text, frames))}
-"""What these columns make of a value; others make it plain."""
+"""The functions that these columns apply to a value; other columns hold plain values."""
 
 
 def _plain(value: Any) -> Any:

@@ -95,7 +95,7 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def is_aside(self) -> bool:
-        """Whether it tells something of a request: on the side, perhaps long after it, perhaps who asked does so."""
+        """Whether it is published about a request: perhaps long after it, perhaps by the program that asked."""
         return self.line.sends == "publication" and self.before is not None and self.before.line.sends == "request"
 
     @property
@@ -123,9 +123,10 @@ class Hop(msgspec.Struct, eq=False):
         return self.tokens_
 
     def may_come_of(self, before: "Hop") -> bool:
-        """Whether it may be a message before, passed on. A sender, or a process, that said that one says it once more.
+        """Whether it may be an earlier message, passed on.
 
-        On a host with several programs, two that come to one socket are of two clients: it passes nothing on to itself.
+        A sender, or a process, that sent the earlier one repeats it. Two messages to one socket are of two clients,
+        since no program passes a message on to the socket that it came to.
         """
         leg, earlier, line = self.leg, before.leg, before.line
         return (
@@ -187,7 +188,7 @@ class OpenWay(msgspec.Struct, eq=False):
 
     @property
     def is_signal(self) -> bool:
-        """Whether it is none: two programs show each other that they are there."""
+        """Whether it is no request: two programs only show each other that they are there."""
         first = self.hops[0]
         return first.is_signal and all(hop.leg.flow == first.leg.flow for hop in self.hops)
 

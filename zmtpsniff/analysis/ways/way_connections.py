@@ -1,7 +1,7 @@
 """The connections that ways lead over: what holds for all messages of one side, and what the capture lacks.
 
 A *late* connection is one whose beginning the capture lacks. There the first messages may be replies to requests that
-nobody saw. So what answers what is certain only once such a connection is in step, or if both messages have an id.
+nobody saw. So a pair is certain only once such a connection is in step, or if both messages have an id.
 """
 
 from collections import Counter, deque
