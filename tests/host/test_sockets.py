@@ -39,20 +39,21 @@ def ends(end: socket.socket) -> SocketEnds:
     return SocketEnds(text(end.getsockname()), text(end.getpeername()))
 
 
-@pytest.mark.parametrize("asks", [True, False], ids=["asked", "tables"])
+@pytest.mark.parametrize("kernel", ["asked", "without sock_diag", "without its module for TCP"])
 @pytest.mark.parametrize(
     ("bound", "connected"),
     [("127.0.0.1", "127.0.0.1"), ("::1", "::1"), ("::", "127.0.0.1")],  # the last: an IPv4 address as an IPv6 one
 )
-def test_both_ends(bound: str, connected: str, asks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if asks:
+def test_both_ends(bound: str, connected: str, kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kernel == "asked":
         try:
             socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4).close()
         except OSError as error:
             pytest.skip(f"this kernel has no sock_diag: {error}")
-        monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("it walks the kernel's whole table"))
+    elif kernel == "without sock_diag":
+        monkeypatch.setattr(socket, "AF_NETLINK", -1)
     else:
-        monkeypatch.setattr(socket, "AF_NETLINK", -1)  # a kernel without sock_diag
+        monkeypatch.setattr(socket, "IPPROTO_TCP", 199)  # then it says of each socket that there is none
     kind = socket.AF_INET6 if ":" in bound else socket.AF_INET
     with socket.create_server((bound, 0), family=kind, dualstack_ipv6=bound == "::") as server:
         client = socket.create_connection((connected, server.getsockname()[1]))
@@ -60,6 +61,8 @@ def test_both_ends(bound: str, connected: str, asks: bool, monkeypatch: pytest.M
         with client:
             here = ends(client)
             there = SocketEnds(here.remote, here.local)
+            if kernel == "asked":
+                monkeypatch.setattr("builtins.open", lambda *_, **__: pytest.fail("it walks the kernel's whole table"))
             assert table.owners([here]) == {here: os.getpid()}
             monkeypatch.undo()
             assert table.owners([there, there._replace(remote=text((connected, 1)))]) == {}  # nobody accepted it yet

@@ -90,37 +90,44 @@ class _SocketDiag:
     """Asks the kernel for single sockets of our network namespace: its table takes milliseconds, even an empty one."""
 
     def __init__(self) -> None:
-        """A kernel without sock_diag is never asked."""
+        """A kernel that does not know a socket which listens is never asked: it lacks a module, and says the same."""
         self._socket: socket.socket | None = None
         with contextlib.suppress(OSError, AttributeError):
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG)
+            kernel = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _SOCK_DIAG)
+            with socket.create_server(("127.0.0.1", 0)) as known:
+                state, _ = self._ask(kernel, SocketEnds(f"127.0.0.1:{known.getsockname()[1]}", "0.0.0.0:0"))
+            if state == _LISTENS:
+                self._socket = kernel
+            else:
+                kernel.close()
 
     def find(self, wanted: Iterable[SocketEnds]) -> dict[SocketEnds, int] | None:
-        """The inodes of those connections that there are, accepted ones alone; None if the kernel cannot say.
+        """The inodes of those connections that there are, without those that nobody accepted; None: it cannot say.
 
         Raises ValueError if an end is no address and port.
         """
         try:
             if self._socket is not None:
-                return {ends: inode for ends in wanted if (inode := self._inode(self._socket, ends))}
+                asked = {ends: self._ask(self._socket, ends) for ends in wanted}
+                return {ends: inode for ends, (state, inode) in asked.items() if inode and state != _LISTENS}
         except OSError:
             self._socket = None
         return None
 
     @staticmethod
-    def _inode(kernel: socket.socket, ends: SocketEnds) -> int:
-        """The inode of a connection; 0 if there is none."""
+    def _ask(kernel: socket.socket, ends: SocketEnds) -> tuple[int, int]:
+        """The state and the inode of a connection, or of who listens at its local end; zeros if there is neither."""
         (family, local, port), (other, remote, remote_port) = map(_end, ends)
         if family != other:
-            return 0
+            return 0, 0
         request = _ASKED.pack(72, _SOCK_DIAG_BY_FAMILY, _REQUEST, 0, 0, family, socket.IPPROTO_TCP, 0, _ANY_STATE)
         request += struct.pack(">HH16s16s4x", port, remote_port, local, remote) + _ANY_COOKIE
         kernel.send(request)
         answer = kernel.recv(4096)
         if len(answer) < _ANSWERED.size:
-            return 0
+            return 0, 0
         _, kind, _, _, _, _, state, inode = _ANSWERED.unpack_from(answer)
-        return inode if kind == _SOCK_DIAG_BY_FAMILY and state != _LISTENS else 0
+        return (state, inode) if kind == _SOCK_DIAG_BY_FAMILY else (0, 0)
 
 
 class KernelQueues:
