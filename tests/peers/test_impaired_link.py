@@ -338,7 +338,8 @@ def test_a_capture_that_lost_packets_accuses_nobody(share: float, recording: Rec
     kept = thinned(passed, share, Random(f"{share}"))
     records = read(tmp_path, kept)
     check_lossy(records, recording, [Capture(passed, kept)])
-    assert sum(map(is_whole_message, records)) > 400
+    shown = sum(map(is_whole_message, records))
+    assert shown > sum(map(is_whole_message, recording.live)) / 5
 
 
 @pytest.mark.parametrize("share", SHARES)
