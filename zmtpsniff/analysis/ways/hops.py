@@ -73,6 +73,7 @@ class Hop(msgspec.Struct, eq=False):
     way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
     before: "Hop | None" = None
     offset: int = 0  # in the stream of its sender, where the octets begin that completed it
+    octets: int = 0  # that are kept of its frames, until its way is over
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
     number: int = 0  # of a request, in which order they came to its receiver's host
     asks: bool = False  # as far as it is known when it is sent, it waits for an answer

@@ -185,12 +185,14 @@ class Ways:
         """Close the oldest ways if the messages of all are too long together, whatever more may come of them."""
         closed: list[OpenWay] = []
         if self._octets > _OCTETS:
-            self._octets = sum(_octets_of(hop) for way in self._ways for hop in way.hops)
+            self._octets = sum(hop.octets for way in self._ways for hop in way.hops)
             while self._octets > _OCTETS * 3 // 4 and self._ways:
                 way = next(iter(self._ways))
-                if not way.is_over:
+                if way.is_over:
+                    del self._ways[way]  # another way has its messages
+                else:
                     closed.append(way)
-                self._close(way)
+                    self._close(way)
         return closed
 
     def over(self) -> list[OpenWay]:
@@ -259,7 +261,7 @@ class Ways:
                 hop.line.given.pop(hop, None)
             leg = hop.leg
             self._hops.pop((leg.flow, leg.packet, leg.part), None)
-            self._octets -= _octets_of(hop)
+            self._octets -= hop.octets
             hop.frames = ()  # nothing can be joined to this message any more
 
     # ------------------------------------------------------------------ messages
@@ -338,7 +340,8 @@ class Ways:
             self._job(hop)
         else:
             return  # a subscription in an odd form
-        self._octets += _octets_of(hop)
+        hop.octets = sum(map(len, map(at_hand, hop.frames)))
+        self._octets += hop.octets
         self.programs.send(hop)
         if leg.reply and not self._in_order:
             way = hop.way
@@ -563,11 +566,6 @@ class Ways:
 
     def _begin(self, way: OpenWay) -> None:
         self._ways[way] = None
-
-
-def _octets_of(hop: Hop) -> int:
-    """The octets of a message that are kept."""
-    return sum(map(len, map(at_hand, hop.frames)))
 
 
 def _proves(before: Hop, hop: Hop) -> bool:
