@@ -18,7 +18,7 @@ CAPTURE = DOCS.parent / "fixtures" / "m31_req_rep.pcap"
 
 async def _screen() -> str:
     look = BrowseOptions("fixtures/m31_req_rep.pcap", utc=True, theme="dark")
-    async with browsing(make_reader(CAPTURE), (110, 34), look) as shown:
+    async with browsing(make_reader(CAPTURE), (80, 34), look) as shown:
         await shown.press(*["j"] * 4)
         await shown.until(lambda: shown.app.view.list_pane.cursor == 4)
         await shown.press("tab", *["j"] * 10)

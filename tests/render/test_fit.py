@@ -67,7 +67,7 @@ def test_the_tree_breaks_between_words(name: str, width: int) -> None:
         ("m31_req_rep.pcap", 80, "    #13  57990 → 20205  REQ message, 3 frames, 90 octets"),
         ("m31_req_rep.pcap", 105, "    #13  127.0.0.1:57990 → 127.0.0.1:20205  REQ message, 3 frames, 90 octets"),
         ("m31_req_rep.pcap", 120, "    #13 connection 1  127.0.0.1:57990 → 127.0.0.1:20205  REQ message, 3 frames"),
-        ("m31_req_rep.pcap", 80, "  REP message, 2 frames, 7 octets\n    1.011 ms after #13\n"),
+        ("m31_req_rep.pcap", 80, "  REP message, 2 frames, 7 octets\n    1.01 ms after #13\n"),
         ("rec_no_delimiter.pcap", 80, "    #14  36014 → 5568  warning request-unanswered"),
     ],
 )

@@ -263,8 +263,8 @@ def test_summary_fits_its_terminal_and_cuts_text_last(body: bytes) -> None:
 
 def test_a_narrow_summary_keeps_the_latency_and_shortens_the_frames() -> None:
     reply = Message(*PLACE, [b"", b"a reply of many octets " * 5], "REP", request=12, latency_ns=114_000)
-    assert on_terminal(80, reply)[0].endswith("... (0.114 ms)")
-    assert on_terminal(200, reply)[0].endswith("... (0.114 ms after #12)")
+    assert on_terminal(80, reply)[0].endswith("... (114 us)")
+    assert on_terminal(200, reply)[0].endswith("... (114 us after #12)")
 
 
 def test_a_narrow_summary_keeps_hosts_if_there_are_several() -> None:

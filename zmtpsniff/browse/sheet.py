@@ -10,7 +10,7 @@ from dissectors.zmtp.encoder import Name
 from zmtpsniff.browse.wire_image import WireImage
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import escape, length_on_wire, quote
 
 _SHOWN = 240  # octets of a value on its line
@@ -158,7 +158,7 @@ class _SheetMaker:
         if label == "time_ns" and not isinstance(self._event, Capture):
             return f"{value}  {self._time}"
         if label.endswith("_ns"):
-            return f"{value}  {duration(value)}"
+            return f"{value}  {brief(value)}"
         if isinstance(value, bool):
             return "true" if value else "false"
         return escape(str(value))

@@ -15,7 +15,7 @@ from zmtpsniff.render.figures import short
 from zmtpsniff.render.palette import STYLES
 from zmtpsniff.render.wording import ENDS
 from zmtpsniff.words.counts import MANY, again
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import escape, quote
 
 _TEXT = 76  # columns of sentences
@@ -92,7 +92,7 @@ def conversations(index: RecordIndex) -> TableLines:
             if talk.summary is not None:
                 summary = index.event(talk.summary)
                 assert isinstance(summary, Connection)
-                said.append(f"{ENDS[summary.end]} after {duration(summary.end_ns - summary.start_ns)}")
+                said.append(f"{ENDS[summary.end]} after {brief(summary.end_ns - summary.start_ns)}")
             cells = (client, f"{talk.flow}", "", f"{records[talk.flow]:,}", ", ".join(said))
             lines.append(TableLine(cells, Target(talk.first_row, (talk.flow,))))
     return TableLines(("socket", ">No.", ">peers", ">records", ""), lines)
@@ -170,7 +170,7 @@ def services(index: RecordIndex, records: Sequence[AnyRecord]) -> TableLines:
         times = [""] * 3
         if latency is not None:
             some = (latency.p50_ns, latency.p99_ns) if latency.count >= MANY else ()
-            times = [*([duration(each) for each in some] or [""] * 2), duration(latency.max_ns)]
+            times = [*([brief(each) for each in some] or [""] * 2), brief(latency.max_ns)]
         kinds = escape(", ".join(record.socket_types))
         cells = (
             escape(record.address), kinds, f"{record.connections:,}", f"{record.messages_in:,}",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from zmtpsniff.cli.last_line import QUIET_SECONDS, LastLine, leads_to_a_program
 from zmtpsniff.render.figures import rate
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import shown_by
 
 if TYPE_CHECKING:
@@ -74,4 +74,4 @@ def make_progress_line(capture: "Dissection", file: str | None = None) -> Progre
 
 
 def _span(seconds: int) -> str:
-    return f"{seconds} s" if seconds < 60 else duration(seconds * 1_000_000_000)
+    return f"{seconds} s" if seconds < 60 else brief(seconds * 1_000_000_000)

@@ -111,7 +111,7 @@ def _set_clocks(source: "ClosableSource", names: Sequence[str]) -> None:
         return
     from zmtpsniff.capture.files import open_captures
     from zmtpsniff.net.skew import clock_differences
-    from zmtpsniff.words.durations import duration
+    from zmtpsniff.words.durations import brief
 
     files = [open_captures([name]) for name in names]
     try:
@@ -122,7 +122,7 @@ def _set_clocks(source: "ClosableSource", names: Sequence[str]) -> None:
     for name, ahead_ns in zip(names, differences, strict=True):
         if ahead_ns is not None and abs(ahead_ns) >= _TOLD_NS:
             word = "ahead of" if ahead_ns > 0 else "behind"
-            words = f"its clock is {duration(abs(ahead_ns))} {word} that of {names[0]}; its times are put right"
+            words = f"its clock is {brief(abs(ahead_ns))} {word} that of {names[0]}; its times are put right"
             tell(f"{name}: {words}")
     source.set_clocks([ahead_ns or 0 for ahead_ns in differences])
 

@@ -1688,12 +1688,20 @@ static bool put_place(Output *out, int64_t packet, uint32_t part)
            (part == 1 || (put(out, ".", 1) && put_number(out, part)));
 }
 
-/* A length of time of less than a minute, as duration() in words/durations.py. */
-static bool put_duration(Output *out, int64_t length_ns)
+/* A length of time of less than a minute, as brief() in words/durations.py. */
+static bool put_brief(Output *out, int64_t length_ns)
 {
-    bool is_short = length_ns < NS;
-    char *digits = PyOS_double_to_string((double)length_ns / (is_short ? 1e6 : 1e9), 'f', 3, 0, NULL);
-    bool is_put = digits != NULL && put_text(out, digits) && put_text(out, is_short ? " ms" : " s");
+    double length = (double)length_ns;
+    const char *unit = " ns";
+    if (length_ns >= NS)
+        length /= NS, unit = " s";
+    else if (length_ns >= 1000000)
+        length /= 1e6, unit = " ms";
+    else if (length_ns >= 1000)
+        length /= 1e3, unit = " us";
+    char *digits = length < 999.5 ? PyOS_double_to_string(length, 'g', 3, 0, NULL)
+                                  : PyOS_double_to_string(length, 'f', 0, 0, NULL);
+    bool is_put = digits != NULL && put_text(out, digits) && put_text(out, unit);
     PyMem_Free(digits);
     return is_put;
 }
@@ -1705,7 +1713,7 @@ static bool put_relation_words(Output *out, const Layout *layout, const Message 
         return true;
     bool is_put = put_span(out, layout->texts[RELATIONS]);
     if (message->request)
-        is_put = is_put && put_duration(out, message->latency) && put_text(out, " after ") &&
+        is_put = is_put && put_brief(out, message->latency) && put_text(out, " after ") &&
                  put_place(out, message->request, message->request_part) &&
                  (message->paired != BY_ORDER || put_text(out, " by order")) &&
                  (!message->forwards || put_text(out, ", "));

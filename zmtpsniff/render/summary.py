@@ -37,7 +37,7 @@ from zmtpsniff.render.wording import (
     topic_words,
 )
 from zmtpsniff.words.counts import plural_noun
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import encodable, escape, length_on_wire, quote
 
 DEFAULT_MAX_BYTES = 32
@@ -205,7 +205,7 @@ class SummaryRenderer:
         short = remarks
         if has_relations(event):
             remarks += self._relations(event)
-            short += "" if event.latency_ns is None else f" ({duration(event.latency_ns)})"
+            short += "" if event.latency_ns is None else f" ({brief(event.latency_ns)})"
         text = self._columns.text(" ".join(shown), remarks, True, short)
         lines.append(f"{start}{self._columns.message(shown_type(event), count, octets)}{text}")
 
@@ -271,7 +271,7 @@ def _totals(event: Capture) -> str:
     return (
         f"{_plain(event.packets, 'packet')}, {event.dropped} dropped, {_plain(event.flows, 'connection')}, "
         f"{event.zmtp_flows} of ZMTP, {_plain(event.messages, 'message')}, {_plain(event.problems, 'problem')}, "
-        f"{duration(event.duration_ns)}"
+        f"{brief(event.duration_ns)}"
     )
 
 

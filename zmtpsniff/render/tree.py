@@ -37,7 +37,7 @@ from zmtpsniff.render.wording import (
     topic_words,
 )
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import encodable, escape, length_on_wire, quote
 
 DEFAULT_MAX_BYTES = 64
@@ -221,7 +221,7 @@ class TreeRenderer:
         time = self._origin.time(event.end_ns, lines)
         end = paint(getattr(palette, _ENDS.get(event.end, "title")), ENDS[event.end])
         title = paint(palette.title, f"connection {event.flow} over {event.transport}")
-        span = duration(event.end_ns - event.start_ns)
+        span = brief(event.end_ns - event.start_ns)
         lines.append(f"{time}  {title}, {end} after {span}")
 
         rows = [
@@ -292,6 +292,6 @@ class TreeRenderer:
             f"{plural(event.flows, 'connection')}, {event.zmtp_flows:,} of ZMTP",
             plural(event.messages, "message"),
             paint(palette.warning, problems) if event.problems else problems,
-            duration(event.duration_ns),
+            brief(event.duration_ns),
         ]
         return f"{paint(palette.title, 'capture')}  {', '.join([part for part in parts if part])}"

@@ -3,7 +3,7 @@
 from dissectors.events import Beacon, Command, Connection, Greeting, Message, Octets, Peer, Process, Subscription
 from dissectors.records import record_fields
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.durations import duration
+from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import escape, quote
 
 # The ends of a connection as the wire shows them, in words.
@@ -70,7 +70,7 @@ def relation_words(event: Message | Command) -> list[str]:
     words = []
     if event.request is not None:
         guess = " by order" if isinstance(event, Message) and event.paired == "order" else ""
-        how = "answers" if event.latency_ns is None else f"{duration(event.latency_ns)} after"
+        how = "answers" if event.latency_ns is None else f"{brief(event.latency_ns)} after"
         part = event.request_part if isinstance(event, Message) else 1
         words.append(f"{how} {place_words(event.request, part)}{guess}")
     if isinstance(event, Message) and event.forwards is not None:
@@ -124,7 +124,7 @@ def field_words(event: Command, max_bytes: int, more: str, tells_encryption: boo
 
 def end_words(event: Connection) -> str:
     """How a connection ended, as in ``closed after 1.2 s``."""
-    return f"{ENDS[event.end]} after {duration(event.end_ns - event.start_ns)}"
+    return f"{ENDS[event.end]} after {brief(event.end_ns - event.start_ns)}"
 
 
 def peer_words(peer: Peer, max_bytes: int, more: str) -> str:

@@ -5,7 +5,7 @@ _UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"))
 
 
 def duration(length_ns: int) -> str:
-    """A length of time in the unit that suits it, to three places: ``0.850 ms``, ``1.250 s``, ``2 min 5 s``."""
+    """A length of time to three places, beside its limit: ``0.850 ms``, ``1.250 s``, ``2 min 5 s``."""
     if length_ns < NS:
         return f"{length_ns / 1_000_000:.3f} ms"
     if length_ns < 60 * NS:
@@ -16,7 +16,7 @@ def duration(length_ns: int) -> str:
 
 
 def brief(length_ns: int) -> str:
-    """A length of time with three digits, for a table: ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
+    """A length of time with three digits: ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
     if length_ns >= 60 * NS:
         return duration(length_ns)
     digits, unit = float(length_ns), "ns"
