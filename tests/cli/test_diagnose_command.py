@@ -1,5 +1,9 @@
 """``zmtpsniff diagnose``: what it writes, and what it refuses."""
 
+import re
+
+import pytest
+
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 
@@ -27,6 +31,28 @@ def test_a_cause_and_what_it_led_to_are_one_finding() -> None:
         in done.stdout
     )
     assert last.startswith("1 warning: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "effects", "verdict"),
+    [
+        ("network_cut", "acknowledges nothing", ["not-passed-on"] * 2 + ["request-unanswered"] * 2, "1 error: "),
+        ("database_mistyped", "REQ may not talk to SUB", ["request-unanswered"] * 2, "1 error, 1 warning: "),
+        ("database_refuses", "nobody listens at", ["request-unanswered"] * 2, "1 error: "),
+        # The database may have been slow before it died: that it did not answer is a note of its own.
+        ("database_dies", "nobody listens at", ["not-passed-on"], "1 error, 1 note: "),
+    ],
+)
+def test_whoever_waits_for_what_is_wrong_is_told_with_it(
+    name: str, cause: str, effects: list[str], verdict: str
+) -> None:
+    first, *others, last = (
+        run("diagnose", FIXTURES / "systems" / f"{name}.pcap.gz").stdout.replace("\n    ", "").split("\n")[:-1]
+    )
+    assert cause in first
+    assert re.findall(r" so: .*?\[([a-z-]+)", first) == effects
+    assert not [line for line in others if " so: " in line]
+    assert last.startswith(verdict)
 
 
 def test_a_healthy_capture() -> None:

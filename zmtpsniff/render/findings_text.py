@@ -20,6 +20,13 @@ from zmtpsniff.words.text import encodable, escape
 _NO_TERMINAL = 120  # columns
 _LEAST = 40
 _OVER = frozenset({"service-away"})  # findings of a time that is over
+# What a finding may lead to on the same connections.
+_EFFECTS = {
+    "bad-mechanism": ("handshake-failed", "mechanisms-differ"),
+    "host-silent": ("request-unanswered",),
+    "no-delimiter": ("request-unanswered",),
+    "unknown-mechanism": ("handshake-failed",),
+}
 _INDENT = " " * 9
 _CHANGES = {"comes": "new:", "worsens": "now:", "goes": "over:"}
 
@@ -38,12 +45,13 @@ def draw(
     columns = max(terminal or _NO_TERMINAL, _LEAST)
     clock = Clock(utc, digits=6)
     lines: list[str] = []
-    effects = _effects(findings)
-    findings = [one for one in findings if all(one is not effect for some in effects.values() for effect in some)]
+    causes = [next((one for one in findings if _led_to(one, effect)), None) for effect in findings]
+    effects = list(zip(causes, findings, strict=True))
+    findings = [one for cause, one in effects if cause is None]
     for place, finding in enumerate(findings):
         if place:
             lines.append("")
-        lines += _finding(finding, effects.get(id(finding), ()), palette, clock, columns)
+        lines += _finding(finding, [one for cause, one in effects if cause is finding], palette, clock, columns)
     if lines:
         lines.append("")
     lines.append(fitted(_sum(findings, capture, palette), terminal))
@@ -69,8 +77,7 @@ def draw_changes(findings: Sequence[Finding], stream: TextIO, utc: bool = False,
 
 def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clock: Clock, columns: int) -> list[str]:
     style = getattr(palette, finding.severity)
-    certainty = "" if finding.certainty == "certain" else f" ({finding.certainty})"
-    head = _wrapped(f"{escape(finding.summary)} [{finding.name}{certainty}]", columns)
+    head = _wrapped(escape(_said(finding)), columns)
     lines = [f"{palette.paint(style, f'{finding.severity:<8}')} {palette.paint(palette.title, head[0])}"]
     lines += [f"{_INDENT}{palette.paint(palette.title, line)}" for line in head[1:]]
     known = finding.seen
@@ -79,7 +86,7 @@ def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clo
     told = [("seen", f"{known}{_places(finding, clock)}")]
     if len(finding.peers) > 1:
         told.append(("by peer", "; ".join(map(_peer, finding.peers))))
-    told += [("so", f"{one.summary} [{one.code}]{_places(one, clock)}") for one in effects]
+    told += [("so", f"{_said(one)}{_places(one, clock)}") for one in effects]
     told.append(("fix", finding.advice))
     for label, text in told:
         first, *rest = _wrapped(f"{label}: {escape(text)}", columns)
@@ -88,25 +95,23 @@ def _finding(finding: Finding, effects: Sequence[Finding], palette: Palette, clo
     return lines
 
 
-def _effects(findings: Sequence[Finding]) -> dict[int, list[Finding]]:
-    """The findings that only say what another one led to: requests whose reply its receiver could not take.
-
-    The keys are the identities of the causes.
-    """
-    unanswered = [one for one in findings if one.code == "request-unanswered" and one.evidence]
-    found: dict[int, list[Finding]] = {}
-    for cause in findings:
-        if cause.problem == "no-delimiter":
-            found[id(cause)] = [one for one in unanswered if _led_to(cause, one)]
-    return found
+def _said(finding: Finding) -> str:
+    """The sentence of a finding, with its code."""
+    certainty = "" if finding.certainty == "certain" else f" ({finding.certainty})"
+    return f"{finding.summary} [{finding.name}{certainty}]"
 
 
 def _led_to(cause: Finding, effect: Finding) -> bool:
-    """Whether each request of ``effect``, or a message behind it on its connection, is what ``cause`` is about."""
-    last: dict[int | None, int] = {}
+    """Whether ``effect`` only says what ``cause`` led to."""
+    if cause.severity == "error" and effect.waits_for(cause.endpoints[0] if cause.endpoints else ""):
+        return True
+    if effect.code not in _EFFECTS.get(cause.name, ()):
+        return False
+    last: dict[int, int] = {}
     for one in cause.evidence:
         last[one.flow] = max(last.get(one.flow, 0), one.packet)
-    return all(one.packet <= last.get(one.flow, 0) for one in effect.evidence)
+    is_request = effect.code == "request-unanswered"  # a later one may be unanswered for another reason
+    return all(one.packet <= last.get(one.flow, 0) if is_request else one.flow in last for one in effect.evidence)
 
 
 def _peer(row: PeerRow) -> str:

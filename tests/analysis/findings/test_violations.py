@@ -1,6 +1,6 @@
 """Breaches of the protocol, told by what was seen, and the findings that follow from them."""
 
-from pathlib import Path
+import io
 
 import pytest
 
@@ -30,19 +30,39 @@ def test_a_message_that_a_req_cannot_take_is_told_as_it_was(detail: str) -> None
     assert told(detail) == f"the ROUTER at {SERVER} sent {detail}, so the REQ at {CLIENT} closes the connection"
 
 
-def made(code: str, packet: int, problem: str | None = None) -> Finding:
-    evidence = [Evidence(packet, 1)]
+def made(code: str, packet: int, problem: str | None = None, flow: int = 1) -> Finding:
+    evidence = [Evidence(packet, flow)]
     return Finding(
         "warning", code, f"summary of {code}", "known", "advice",
         count=1, certainty="certain", evidence=evidence, endpoints=[SERVER], problem=problem,
     )  # fmt: skip
 
 
+def effects_of(findings: list[Finding]) -> int:
+    stream = io.StringIO()
+    draw(findings, None, stream, color="never")
+    return stream.getvalue().count("so: ")
+
+
 @pytest.mark.parametrize(("request_", "effects"), [(6, 1), (7, 1), (8, 0)])
-def test_only_a_request_before_the_breach_follows_from_it(request_: int, effects: int, tmp_path: Path) -> None:
+def test_only_a_request_before_the_breach_follows_from_it(request_: int, effects: int) -> None:
     """One that comes later may be unanswered for another reason."""
-    cause, lost = made("protocol-violated", 7, "no-delimiter"), made("request-unanswered", request_)
-    with open(tmp_path / "text", "w+", encoding="utf-8") as stream:
-        draw([cause, lost], None, stream, color="never")
-        stream.seek(0)
-        assert stream.read().count("so: ") == effects
+    assert effects_of([made("protocol-violated", 7, "no-delimiter"), made("request-unanswered", request_)]) == effects
+
+
+@pytest.mark.parametrize("code", ["handshake-failed", "mechanisms-differ"])
+@pytest.mark.parametrize(("flow", "effects"), [(1, 1), (2, 0)])
+def test_a_handshake_with_an_odd_mechanism_fails(code: str, flow: int, effects: int) -> None:
+    assert effects_of([made(code, 9, flow=flow), made("protocol-violated", 7, "bad-mechanism")]) == effects
+
+
+def test_nobody_waits_for_a_socket_that_is_slow() -> None:
+    """A warning about a socket does not say why others do not answer, and nobody waits for himself."""
+    note = made("not-passed-on", 9)
+    note.severity, note.summary, note.endpoints = "note", f"it waits for {SERVER}; {CLIENT} waits for it", [CLIENT]
+    wrong, slow = made("endpoint-refused", 7), made("replies-slow", 7)
+    assert effects_of([slow, note]) == 0
+    wrong.severity = "error"
+    assert effects_of([wrong, slow, note]) == 1
+    wrong.endpoints = [CLIENT]
+    assert effects_of([wrong, note]) == 0

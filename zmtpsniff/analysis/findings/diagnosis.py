@@ -13,7 +13,7 @@ from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
-from zmtpsniff.analysis.findings.finding import Claim, Finding, by_harm, finding
+from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
 from zmtpsniff.analysis.findings.handshakes import Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
@@ -39,7 +39,6 @@ from zmtpsniff.words.set_clocks import later
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
 _COMPARING = (Copies, Growth, Identities, Relays, Resubscriptions, Topics, UnevenWork)  # connections with others
-_NOT_ANSWERING = frozenset({"request-unanswered", "worker-silent", "not-passed-on"})  # others may be to blame for it
 _WAITS_ADVICE = "Mend first what the other finding says; look here only if this stays."
 _EARLY = 1000  # subscriptions of one connection before both sides have said what they are
 
@@ -340,7 +339,7 @@ class Diagnosis:
 
     def _excused(self, claim: Claim) -> Claim:
         """The claim; a note if who is named waits for somebody whom it cannot reach, as another finding says."""
-        if claim.code not in _NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
+        if claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
             return claim
         host = host_of(next(iter(claim.endpoints)))
         # On loopback all programs have one address.

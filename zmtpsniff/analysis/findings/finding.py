@@ -11,6 +11,8 @@ from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.statistics.records import PeerRow, record_of
 
 Certainty = Literal["certain", "likely", "possible"]
+NOT_ANSWERING = frozenset({"request-unanswered", "worker-silent", "not-passed-on"})
+"""Those whose socket may have to wait for others, who are to blame for it."""
 _MOST_EVIDENCE = 5
 _CODES = list(FINDINGS)
 
@@ -63,6 +65,12 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
     def waits(self) -> bool:
         """Whether somebody waits, perhaps in vain, even if it is a note."""
         return FINDINGS[self.code].waits
+
+    def waits_for(self, endpoint: str) -> bool:
+        """Whether it is a note about somebody who cannot answer, since that other socket is what is wrong."""
+        if self.severity != "note" or self.code not in NOT_ANSWERING or endpoint in self.endpoints:
+            return False
+        return endpoint in [word.strip(",;") for word in self.summary.split()]
 
 
 class Occurrences(msgspec.Struct, eq=False):
