@@ -24,11 +24,11 @@ _Form = Callable[[Any], Any]
 
 def octets_json(octets: Octets, max_bytes: int) -> str:
     """The object that stands for octets in a record, as JSON text with ``max_bytes`` of them at most (0: no limit)."""
-    if type(octets) is bytes and (not max_bytes or len(octets) <= max_bytes):  # nearly all
-        data: bytes | None = octets
-        length = len(octets)
-    else:
-        data, length = at_hand(octets, max_bytes)
+    if type(octets) is bytes and (not max_bytes or len(octets) <= max_bytes) and octets.isascii():  # most
+        plain = octets.decode()
+        if plain.isprintable() and '"' not in plain and "\\" not in plain:
+            return f'{{"length":{len(octets)},"text":"{plain}"}}'
+    data, length = at_hand(octets, max_bytes)
     if data is None:
         return f'{{"length":{length}}}'
     whole = len(data) == length

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from dissectors.batches import MessageBatch
-from dissectors.events import AnyEvent, Envelope, Message, Octets
+from dissectors.events import AnyEvent, Envelope, Message
 from zmtpsniff.native import core
 from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
 from zmtpsniff.words.text import UNSEEN_IN_JSON
@@ -19,7 +19,6 @@ _encode = msgspec.json.Encoder().encode
 # than to write to it.
 _BATCH = 200
 
-_SHORT = 512  # octets of frames that are tried as text
 _NO_LIMIT = 1 << 62
 
 
@@ -35,7 +34,6 @@ class JsonlRenderer:
         self._stream = stream
         self._max_bytes = max_bytes
         self._form = JsonForm(lambda octets: msgspec.Raw(octets_json(octets, max_bytes).encode()))
-        self._short = min(_SHORT, max_bytes + 1) if max_bytes else _SHORT
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
@@ -86,6 +84,7 @@ class JsonlRenderer:
         parts: list[str] = []
         packet = time_ns = flow = src = dst = socket_type = inferred = lookalike = None
         head = end = ""
+        most = self._max_bytes
         for event in events:
             if type(event) is not Message or event.payload is not None or event.bodies:
                 parts.append(self.line(event))
@@ -106,7 +105,10 @@ class JsonlRenderer:
                 begin, end = _of_sender(flow, src, dst, socket_type, inferred, lookalike)
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{begin}'
             frames = event.frames
-            shown = self._shown(frames[0]) if len(frames) == 1 else ",".join(map(self._shown, frames))
+            if len(frames) == 1:
+                shown = octets_json(frames[0], most)
+            else:
+                shown = ",".join([octets_json(frame, most) for frame in frames])
             more = "" if event.part == 1 else f',"part":{event.part}'
             if event.incomplete:
                 more += ',"incomplete":true'
@@ -118,14 +120,6 @@ class JsonlRenderer:
                 more += self._relations(event)
             parts.append(f"{head}{shown}{end}{more}}}\n")
         return "".join(parts)
-
-    def _shown(self, frame: Octets) -> str:
-        """The object for a frame as JSON text."""
-        if type(frame) is bytes and len(frame) < self._short and frame.isascii():
-            text = frame.decode()
-            if text.isprintable() and '"' not in text and "\\" not in text:
-                return f'{{"length":{len(frame)},"text":"{text}"}}'
-        return octets_json(frame, self._max_bytes)
 
     def _relations(self, event: Message) -> str:
         """The last fields of a message, after its envelope: its relations to other messages."""
