@@ -1,7 +1,7 @@
 """Connections that are whole in a block of packets: events and state are those of the same packets one by one."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -94,6 +94,47 @@ def test_addresses_may_be_used_again() -> None:
     assert compare([*first, *first], len(SHORT), is_state_same=False) == 1
     third = packets(SHORT, (1, 1), start_ns=1_700_000_100 * 10**9)
     assert compare([*first, *third], len(SHORT), is_state_same=False) == 1  # the first is forgotten
+
+
+@pytest.mark.parametrize("place", range(len(SHORT)))
+def test_packets_after_the_end_find_their_connection(place: int) -> None:
+    first = packets(SHORT)
+    for late in (SHORT[place], replace(SHORT[place], flags=RST | ACK), replace(SHORT[place], offset=1 << 28)):
+        for after_ns in (10**9, 10 * 10**9):  # which is later than packets of an old connection come
+            (packet,) = packets([late], start_ns=first[-1][0] + after_ns)
+            assert compare([*first, packet], len(SHORT), is_state_same=False) == 1
+    assert compare([*first, *first[place : place + 1]], len(SHORT)) == 1
+
+
+@pytest.mark.parametrize("seconds", [range(0, 40, 4), [10**5, *range(0, 40, 4)]])
+def test_what_is_known_of_them_is_forgotten(seconds: Sequence[int]) -> None:
+    """Also if the clock was set back."""
+    engine, headers = FlowEngine(Settings()), HeaderDecoder()
+    register = engine.flows.register
+    for number, second in enumerate(seconds, 1):
+        block = Block.of(packets(SHORT, ports=(4000 + number, 5555), start_ns=second * 10**9))
+        found = headers.segments_of(block, range(1, 100), engine.flows.pause_ns, partial(engine.flows.is_new, 100))
+        engine.take(found, (), True, headers.steps, headers.steps_ns)
+        (key,) = {step[4] for step in headers.steps if step[2] == BEGINS}
+        assert register.client_key(number) == key
+        assert register.size <= 3
+        assert not register.flows
+    assert register.client_key(1) is None
+
+
+def test_oldest_connections_give_way() -> None:
+    """To one that does not come whole."""
+    engine, headers = FlowEngine(Settings(flow_limits=FlowLimits(flows=40))), HeaderDecoder()
+    register = engine.flows.register
+    others = [packets(SHORT[:1], ports=(50_000 + number, 5555), start_ns=10**18 + 10**9) for number in range(20)]
+    for sent in (together(*[SHORT] * 35, apart=len(SHORT)), [one for other in others for one in other]):
+        block = Block.of(sent)
+        is_new = partial(engine.flows.is_new, 0)
+        found = headers.segments_of(block, range(1, len(block) + 1), engine.flows.pause_ns, is_new)
+        engine.take(found, (), True, headers.steps, headers.steps_ns)
+    assert 30 < register.size <= 40
+    assert register.client_key(1) is None
+    assert register.client_key(register.count) is not None
 
 
 @pytest.mark.parametrize("first", [0, 1, 2])

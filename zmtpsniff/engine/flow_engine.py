@@ -130,14 +130,14 @@ class FlowEngine:
         time_ns, _, kind, sides, *more = step
         if kind == BEGINS:
             key, facts = more
-            flow = self.flows.add_whole(key, time_ns, facts)
-            connection = self._connect(flow.number, *addresses(key), (True, True))
+            whole = self.flows.add_whole(key, time_ns, facts)
+            connection = self._connect(whole.number, *addresses(key), (True, True))
             assert connection is not None
-            sides += connection.client, connection.server, connection, flow
+            sides += connection.client, connection.server, connection, whole
             return
-        _, _, connection, flow = sides
+        _, _, connection, whole = sides
         if not connection.rejected:
-            connection.finish("fin", flow.start_ns, flow.last_ns, flow.closed_by)
+            connection.finish("fin", whole.start_ns, whole.last_ns, whole.closed_by)
         connection.release()
         sides.clear()
 

@@ -176,8 +176,8 @@ class Sniffer:
 
     def server(self, flow: int) -> str | None:
         """The address and port of the server of a TCP connection; None once the connection is over."""
-        known = self._engine.flows.register.flows.get(flow)
-        return None if known is None else addresses(known.client.key)[1].text
+        key = self._engine.flows.register.client_key(flow)
+        return None if key is None else addresses(key)[1].text
 
     @property
     def curve_connections(self) -> tuple[int, int]:

@@ -42,17 +42,18 @@ A hole that nobody has acknowledged is most likely one of the network, before th
 The hole stays until something says more, until too much waits, or until nothing has happened for very long. If a RST
 ends the connection first, the network has lost these octets for good.
 
-*It has ended.* The table keeps the flow for some seconds, so that late segments do not begin another one.
+*It has ended.* The table keeps the flow for some seconds, so that late segments do not begin another one. If the
+connection came whole, the table keeps a :class:`WholeFlow`, and makes the flow once a segment comes for it.
 """
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part, quick
-from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.addresses import addresses, reverse
 from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
 from zmtpsniff.net.notices import Doubt, Notice
 from zmtpsniff.net.reassembly import (
@@ -129,6 +130,31 @@ class Commons(Part):
     notify: Live[Notify | None] = None
 
 
+class WholeFlow(NamedTuple):
+    """A connection that came whole, from SYN to FINs, and in order. So it is over: only late segments can follow.
+
+    Where there are two, the client's comes first.
+    """
+
+    number: int
+    key: bytes  # of the client's direction
+    start_ns: int
+    isn: int  # initial numbers
+    answered: int
+    sent: int  # octets of each stream
+    received: int
+    segments: int  # with octets
+    closer: int  # 0: the client closed first, 1: the server, 2: both at once
+    ack: int  # the number that the first FIN acknowledges
+    last_ns: int
+    last_packet: int
+
+    @property
+    def closed_by(self) -> Side | None:
+        """As of a Flow."""
+        return None if self.closer == 2 else "server" if self.closer else "client"
+
+
 @quick
 class Flow(Part):
     """A TCP connection."""
@@ -172,6 +198,22 @@ class Flow(Part):
         """The flow ``number``, which begins at ``time_ns``, with the keys of its two directions."""
         flow = cls(commons, number, time_ns)
         flow.client.key, flow.server.key = client, server
+        return flow
+
+    @classmethod
+    def of_whole(cls, commons: Commons, whole: WholeFlow) -> "Flow":
+        """The flow of a connection that came whole, as after all of its segments."""
+        flow = cls.between(commons, whole.number, whole.key, reverse(whole.key), whole.start_ns)
+        streams = (whole.isn, whole.sent), (whole.answered, whole.received)
+        for direction, (isn, length) in zip(flow.directions, streams, strict=True):
+            direction.isn, direction.next = isn, (isn + 1 + length) % MODULO
+            direction.offset = direction.fin = length
+            direction.recent_until = RECENT_OCTETS
+            direction.seen = True
+        flow.begun = flow.unwanted = flow.ended = True
+        flow.count, flow.syns, flow.closing = 2, 1, "fin"
+        flow.first_fin = None if whole.closer == 2 else (flow.directions[whole.closer].key, whole.ack)
+        flow.last_ns, flow.last_packet = whole.last_ns, whole.last_packet
         return flow
 
     def save(self, save: Callable[[FlowDissection], bytes]) -> None:
@@ -482,20 +524,6 @@ class Flow(Part):
             self._end(self.last_ns, self.last_packet)
             self.dissection.finish(end, self.start_ns, self.last_ns, self.closed_by)
         self.drop()
-
-    def end_whole(
-        self, streams: tuple[tuple[int, int], ...], closer: int, ack: int, last_ns: int, last_packet: int
-    ) -> None:
-        """Be as after all segments of a connection that was in order, as FlowTable.add_whole() has the facts."""
-        for direction, (isn, length) in zip(self.directions, streams, strict=True):
-            direction.isn, direction.next = isn, (isn + 1 + length) % MODULO
-            direction.offset = direction.fin = length
-            direction.recent_until = RECENT_OCTETS
-            direction.seen = True
-        self.begun = self.unwanted = self.ended = True
-        self.count, self.syns, self.closing = 2, 1, "fin"
-        self.first_fin = None if closer == 2 else (self.directions[closer].key, ack)
-        self.last_ns, self.last_packet = last_ns, last_packet
 
     def drop(self) -> None:
         """Forget everything, except the numbers that distinguish this flow's segments from another flow's."""

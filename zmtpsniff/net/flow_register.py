@@ -1,24 +1,32 @@
 """The flows that are followed, by their numbers and by the addresses of their directions."""
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
+from operator import attrgetter
 
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part
 from zmtpsniff.net.addresses import addresses, reverse
-from zmtpsniff.net.flow import Commons, Flow, FlowDirection
+from zmtpsniff.net.flow import Commons, Flow, FlowDirection, WholeFlow
 from zmtpsniff.net.segment import ACK, Segment
 from zmtpsniff.net.witness import Acknowledgment
+from zmtpsniff.words.set_clocks import SET_BACK_NS
 
 
 class FlowRegister(Part):
-    """The flows that are followed. Of two with the same addresses, the older one is retired."""
+    """The flows that are followed. Of two with the same addresses, the older one is retired.
+
+    A connection that came whole is over, and little is kept of it. It becomes a flow once a packet asks for it.
+    """
 
     commons: Live[Commons]
     count: int = 0  # flows so far
     flows: Live[dict[int, Flow]] = field(default_factory=dict)  # by their numbers, also those that are retired
     directions: Live[dict[bytes, FlowDirection]] = field(default_factory=dict)  # by their keys, but for the retired
     retired: Live[dict[bytes, Flow]] = LATER  # flows that another one follows on the same addresses
+    _whole: Live[dict[int, WholeFlow]] = field(default_factory=dict)  # by their numbers
+    _whole_numbers: Live[dict[bytes, int]] = field(default_factory=dict)  # by the keys of their clients
     _counted_packet: int = 0  # the packet up to which the kept octets are counted
     _saved: list[Flow] = field(default_factory=list)  # in a snapshot: all flows
     _saved_retired: list[int] = field(default_factory=list)
@@ -40,10 +48,52 @@ class FlowRegister(Part):
         back = reverse(key)
         server = key[-4:-2] < key[-2:] if answers is None else answers
         flow = Flow.between(self.commons, self.number(), *((back, key) if server else (key, back)), time_ns)
+        self._enter(flow)
+        return self.directions[key]
+
+    def _enter(self, flow: Flow) -> None:
         self.flows[flow.number] = flow
         for direction in flow.directions:
             self.directions[direction.key] = direction
-        return self.directions[key]
+
+    def add_whole(self, whole: WholeFlow) -> None:
+        """Add a connection that came whole, with a number of its own."""
+        self._whole[whole.number] = whole
+        self._whole_numbers[whole.key] = whole.number
+
+    def find(self, key: bytes) -> FlowDirection | None:
+        """The direction with this key."""
+        if key not in self.directions and self._whole:
+            number = self._whole_numbers.get(key) or self._whole_numbers.get(reverse(key))
+            if number is not None:
+                self._follow(number)
+        return self.directions.get(key)
+
+    def follow_all(self) -> None:
+        """Make flows of the connections that came whole."""
+        for number in list(self._whole):
+            self._follow(number)
+
+    def _follow(self, number: int) -> None:
+        whole = self._whole.pop(number)
+        del self._whole_numbers[whole.key]
+        self._enter(Flow.of_whole(self.commons, whole))
+
+    def forget_whole(self, now_ns: int, linger_ns: int) -> None:
+        """Forget connections that came whole, and ended longer ago, or before the clock was set back."""
+        over = takewhile(lambda whole: not -SET_BACK_NS <= now_ns - whole.last_ns <= linger_ns, self._whole.values())
+        for whole in list(over):
+            del self._whole[whole.number], self._whole_numbers[whole.key]
+
+    @property
+    def size(self) -> int:
+        """How many connections are known."""
+        return len(self.flows) + len(self._whole)
+
+    def client_key(self, number: int) -> bytes | None:
+        """The key of the client's direction of a connection; None if it is not known."""
+        flow, whole = self.flows.get(number), self._whole.get(number)
+        return flow.client.key if flow is not None else whole.key if whole is not None else None
 
     def retire(self, flow: Flow, time_ns: int) -> None:
         """Another flow begins on the same addresses; packets of this one may still come."""
@@ -103,6 +153,8 @@ class FlowRegister(Part):
             flow.client.part()
             flow.server.part()
         self.flows.clear()
+        self._whole.clear()
+        self._whole_numbers.clear()
         self.directions.clear()
         self.retired.clear()
 
@@ -115,7 +167,8 @@ class FlowRegister(Part):
 
     def before_save(self) -> None:
         """List the flows."""
-        self._saved = list(self.flows.values())
+        self.follow_all()
+        self._saved = sorted(self.flows.values(), key=attrgetter("number"))
         self._saved_retired = sorted({flow.number for flow in self.retired.values()})
 
     def after_load(self) -> None:

@@ -13,7 +13,7 @@ from dissectors.snapshots import load as load_part
 from dissectors.snapshots import save as save_part
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.attempts import AttemptLog
-from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience
+from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience, WholeFlow
 from zmtpsniff.net.flow_dissection import End, FlowDissection
 from zmtpsniff.net.flow_register import FlowRegister
 from zmtpsniff.net.lifetime import (
@@ -202,25 +202,25 @@ class FlowTable(Part):
         False also if something may wait for its SYN, or if there is no room for so many flows.
         """
         register = self.register
-        has_room = len(register.flows) + room < self.limits.flows
+        has_room = register.size + room < self.limits.flows
         if key in register.retired or self._attempts.has_refusals or not has_room:
             return False
-        old = register.directions.get(key)
+        old = register.find(key)
         if old is None:
             return True
         return is_followed(old, isn) and not self._silence.is_too_long(old.flow, time_ns)
 
-    def add_whole(self, key: bytes, start_ns: int, facts: tuple[int, ...]) -> Flow:
-        """Add a connection from SYN to FINs, which was in order; return its flow, which has ended.
+    def add_whole(self, key: bytes, start_ns: int, facts: tuple[int, ...]) -> WholeFlow:
+        """Add a connection from SYN to FINs, which was in order. The caller takes the octets.
 
-        The facts, by side where there are two: initial numbers, octets, segments with octets, which side closed first
-        (2: both at once), what its FIN acknowledges, time and packet of the end. The caller takes the octets.
+        The facts are the fields of a WholeFlow from ``isn`` on.
         """
-        isn, answered, sent, received, segments, closer, ack, last_ns, last_packet = facts
-        flow = self._open(key, start_ns, answers=False).flow
-        flow.end_whole(((isn, sent), (answered, received)), closer, ack, last_ns, last_packet)
-        self.holdings.recent_octets += sent + received + segments * SEGMENT_COST
-        return flow
+        if (old := self.register.find(key)) is not None:
+            self._retire(old.flow, start_ns)
+        whole = WholeFlow(self.register.number(), key, start_ns, *facts)
+        self.register.add_whole(whole)
+        self.holdings.recent_octets += whole.sent + whole.received + whole.segments * SEGMENT_COST
+        return whole
 
     # ------------------------------------------------------------------ whatever is not the common case
 
@@ -260,7 +260,7 @@ class FlowTable(Part):
     def _find(self, segment: Segment) -> FlowDirection | None:
         """The direction that takes a segment; its flow may begin with it. None if the segment means nothing yet."""
         time_ns, _, key, _, _, flags, _, _ = segment
-        direction = self.register.directions.get(key)
+        direction = self.register.find(key)
         if (
             direction is not None
             and time_ns - direction.flow.last_ns > LONGEST_NS
@@ -461,9 +461,9 @@ class FlowTable(Part):
 
     def _open(self, key: bytes, time_ns: int, answers: bool | None = None) -> FlowDirection:
         """Begin a flow with a segment of the direction ``key``; an old flow on the same addresses is over."""
-        if (old := self.register.directions.get(key)) is not None:
+        if (old := self.register.find(key)) is not None:
             self._retire(old.flow, time_ns)
-        if len(self.register.flows) >= self.limits.flows:
+        if self.register.size >= self.limits.flows:
             self._evict()
         return self.register.add(key, time_ns, answers)
 
@@ -532,6 +532,7 @@ class FlowTable(Part):
         This only makes room. A segment that comes too late for its flow does not find the flow in any case.
         """
         self._next_sweep = now_ns + _SWEEP_NS
+        self.register.forget_whole(now_ns, self._silence.linger_ns)
         if not self._sweeping:
             self._sweeping = list(self.register.flows)
         for number in self._sweeping[-_SWEEP_PART:]:
@@ -570,6 +571,7 @@ class FlowTable(Part):
 
     def _evict(self) -> None:
         """Make room: forget those flows that have been idle for longest."""
+        self.register.follow_all()
         flows = sorted(self.register.flows.values(), key=lambda flow: (not flow.ended, flow.last_ns))
         for flow in flows[: max(len(flows) // 16, 1)]:
             self._discard(flow, "timeout")
