@@ -105,7 +105,8 @@ def test_interfaces_and_link_types() -> None:
 def test_all_that_the_dialog_offers_is_an_option(interface: str) -> None:
     lines = list(option_lines(interface, ["lo"]))
     offered = [found[1] for found in map(re.compile(r"arg \{number=\d\}\{call=(--[a-z-]+)\}").match, lines) if found]
-    parameters = extcap.get_params(click.Context(extcap))
+    context = click.Context(extcap, **extcap.context_settings)  # which the command keeps its --help by
+    parameters = extcap.get_params(context)
     assert set(offered) <= {name for parameter in parameters for name in parameter.opts}
     assert offered[0] == {LIVE: "--interface", FILE: "--file"}[interface]
     assert len(offered) == (6 if interface == LIVE and sys.platform == "linux" else 5)
