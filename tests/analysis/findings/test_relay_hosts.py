@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from dissectors.events import Process
 from tests.analysis.ways.scenes import Scene
-from tests.support.footprint import reachable
+from tests.support.footprint import entries, reachable
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.relay_hosts import RelayHost, SocketEnd
 from zmtpsniff.analysis.ways.hops import OpenWay
@@ -65,3 +65,27 @@ def test_live_programs_of_one_machine_that_pass_nothing_on_are_not_followed() ->
 @pytest.mark.parametrize("owners", [{**OWNERS, RELAY: OWNERS[SINK]}, {}, {PUSHER: 1, RELAY: 3}])
 def test_live_a_process_that_takes_and_sends_is_followed_as_is_one_that_nobody_knows(owners: dict[str, int]) -> None:
     assert ways_followed(owners) == 20
+
+
+def test_a_host_of_many_connections_that_come_and_go_learns_on() -> None:
+    """Those that are over give way, in each table; one that lasts is still known."""
+    host = RelayHost()
+    host.add(SocketEnd("10.0.0.1:5555", "ROUTER", "10.0.0.2:1"), 0)
+    for flow in range(1, 10_000):
+        host.add(SocketEnd("10.0.0.1:5555", "ROUTER", f"10.0.0.2:{flow}"), flow)
+        assert host.end(flow) is False  # the first one is open
+    kept = entries(host)
+    host.add(SocketEnd("10.0.0.1:40000", "DEALER", "10.0.0.3:5556"), 10_000)
+    assert host.passes
+    assert host.flows == [0, 10_000]
+    assert kept < 5000
+
+
+def test_of_too_many_open_connections_the_oldest_gives_way() -> None:
+    host = RelayHost()
+    for flow in range(10_000):
+        host.add(SocketEnd("10.0.0.1:5555", "ROUTER", f"10.0.0.2:{flow}"), flow)
+    host.add(SocketEnd("10.0.0.1:40000", "DEALER", "10.0.0.3:5556"), 10_000)
+    assert host.passes
+    assert 0 not in host.flows
+    assert len(host.flows) < 5000

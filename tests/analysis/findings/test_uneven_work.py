@@ -148,3 +148,10 @@ def test_another_socket_or_a_worker_of_others(workers: tuple[Worker, ...]) -> No
 
 def test_packets_that_were_dropped_may_have_been_its_jobs() -> None:
     assert claimed(BUSY, Worker(last=0.5), dropped=1) == []
+
+
+def test_many_workers_that_come_and_go_hide_nothing() -> None:
+    """Of all that ended the last ones are compared, and of a worker the last times at which it had no room."""
+    gone = [Worker(last=0.1, is_closed=True)] * 1500
+    early = tuple((number / 1000, number / 1000 + 0.0005) for number in range(200))
+    assert claimed(*gone, BUSY._replace(stalls=early + BUSY.stalls), Worker(last=0.5))

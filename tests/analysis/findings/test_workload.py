@@ -130,3 +130,15 @@ def test_asking_twice_counts_once() -> None:
     events = list(zmtpsniff.open(FIXTURES / "rec_closing_worker.pcap"))
     diagnosis.take(events)
     assert diagnosis.peers() == diagnosis.peers()
+
+
+def test_of_many_clients_those_of_one_host_that_left_first_are_one_peer() -> None:
+    """Nothing is counted less than before, so that a counter of metrics never falls."""
+    left = [connection(flow, Peer(f"10.0.0.{2 + flow % 2}:{flow}"), flow) for flow in range(5000)]
+    found = counted(*left)
+    assert (sum(row.connections for row in found), sum(row.taken for row in found)) == (5000, sum(range(5000)))
+    first = {row.peer: row for row in found if row.connections > 1}
+    assert [row.service for row in first.values()] == [SERVICE] * 2
+    assert {*first} == {"10.0.0.2", "10.0.0.3"}
+    assert "10.0.0.2:4998" in {row.peer for row in found}
+    assert len(found) < 2010

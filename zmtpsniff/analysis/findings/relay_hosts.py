@@ -11,10 +11,12 @@ from typing import NamedTuple
 
 from dissectors.address import host_of
 from zmtpsniff.analysis.dossier import Dossier
-from zmtpsniff.analysis.ledger import Ledger
+from zmtpsniff.analysis.ledger import Key, Ledger
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
 
-_SOCKETS = 4096  # of one host that are remembered
+_OPEN = 4096  # connections of one host
+_ENDED = 500  # likewise: a program may do its work in turns, over connections of which one is over when the next begins
+_IDLE = 500  # hosts without open connections; live, each short-lived process is one
 _PATIENCE_NS = 10_000_000_000  # a process that is not known so long after its connection began will never be
 
 _TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publication", "XSUB": "publication"}
@@ -39,13 +41,13 @@ class _SocketEnds:
         self._others: dict[str, int] = {}
         self._pairs: dict[tuple[str, str], int] = {}
 
-    def add(self, end: SocketEnd) -> None:
-        """One more."""
-        self._count += 1
+    def count(self, end: SocketEnd, by: int) -> None:
+        """One more, or one less."""
+        self._count += by
         address, _, other = end
-        self._addresses[address] = self._addresses.get(address, 0) + 1
-        self._others[other] = self._others.get(other, 0) + 1
-        self._pairs[address, other] = self._pairs.get((address, other), 0) + 1
+        _count(self._addresses, address, by)
+        _count(self._others, other, by)
+        _count(self._pairs, (address, other), by)
 
     def has_third(self, end: SocketEnd) -> bool:
         """Whether one of them is of another socket than both of this connection, and leads to another socket, too.
@@ -58,29 +60,60 @@ class _SocketEnds:
         return self._count > same + back
 
 
+def _count(table: dict[Key, int], key: Key, by: int) -> None:
+    table[key] = table.get(key, 0) + by
+    if not table[key]:
+        del table[key]
+
+
 class RelayHost:
     """The sockets of a host, and whether it may pass something on."""
 
     def __init__(self) -> None:
         """Start without any."""
-        self.flows: list[int] = []
+        self.flows: list[int] = []  # the connections that are open when it is known to pass something on
         self.passes = False
+        self._open: dict[int, list[SocketEnd]] = {}  # by flow
+        self._ended: dict[int, list[SocketEnd]] = {}
         self._takers: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)  # by kind of message
         self._senders: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)
 
     def add(self, socket: SocketEnd, flow: int) -> bool:
         """One more end of a connection; returns whether the host may pass something on from now on."""
-        if self.passes or len(self.flows) >= _SOCKETS:
+        if self.passes:
             return False
-        self.flows.append(flow)
+        self._open.setdefault(flow, []).append(socket)
         takes, sends = _TAKES.get(socket.kind), _SENDS.get(socket.kind)
         if takes is not None:
-            self._takers[takes].add(socket)
+            self._takers[takes].count(socket, 1)
             self.passes = self._senders[takes].has_third(socket)
         if sends is not None:
-            self._senders[sends].add(socket)
+            self._senders[sends].count(socket, 1)
             self.passes = self.passes or self._takers[sends].has_third(socket)
+        if self.passes:
+            self.flows = [*self._open]
+            self._open, self._ended = {}, {}
+            self._takers.clear()
+            self._senders.clear()
+        elif len(self._open) > _OPEN:
+            self._forget_oldest(self._open)
         return self.passes
+
+    def end(self, flow: int) -> bool:
+        """A connection is over. Returns whether it was the last one of a host that passes nothing on so far."""
+        ends = self._open.pop(flow, None)
+        if ends is None:
+            return False
+        self._ended[flow] = ends
+        if len(self._ended) > _ENDED:
+            self._forget_oldest(self._ended)
+        return not self._open
+
+    def _forget_oldest(self, table: dict[int, list[SocketEnd]]) -> None:
+        for socket in table.pop(next(iter(table))):
+            for kinds, ends in ((_TAKES, self._takers), (_SENDS, self._senders)):
+                if socket.kind in kinds:
+                    ends[kinds[socket.kind]].count(socket, -1)
 
 
 class RelayHosts:
@@ -92,10 +125,11 @@ class RelayHosts:
         self.followed: set[int] = set()
         """Those connections that are open."""
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
+        self._idle: dict[str, None] = {}  # those without open connections; the one that became so first is the first
         self._open: dict[int, Dossier] = {}
         self._earlier: list[int] = []  # connections of hosts that pass something on since the last look
         self._unknown: dict[int, int] = {}  # followed ones without known processes, and until when these may be found
-        self._known: set[int] = set()  # open connections with known processes
+        self._known: dict[int, list[str]] = {}  # open connections with known processes: their names
 
     def begin(self, dossier: Dossier) -> bool:
         """Both sides of a connection have announced their types. Returns whether it is to be followed."""
@@ -109,6 +143,8 @@ class RelayHosts:
         """Add the ends of a connection to these hosts. Returns whether one of them may pass something on."""
         (one, kind), (other, other_kind) = dossier.types.items()
         hosts = [self._hosts.at(name) for name in names]
+        for name in names:
+            self._idle.pop(name, None)
         for host, end in zip(hosts, (SocketEnd(one, kind, other), SocketEnd(other, other_kind, one)), strict=True):
             if host.add(end, dossier.flow):
                 self._earlier += host.flows
@@ -141,7 +177,7 @@ class RelayHosts:
                 continue
             del self._unknown[flow]
             if len(names) == len(processes):
-                self._known.add(flow)
+                self._known[flow] = names
                 if not self._add(dossier, names):
                     self.followed.remove(flow)
                     left.append(flow)
@@ -149,9 +185,16 @@ class RelayHosts:
 
     def end(self, flow: int) -> bool:
         """A connection is over. Returns whether it was followed."""
-        self._open.pop(flow, None)
+        dossier = self._open.pop(flow, None)
         self._unknown.pop(flow, None)
-        self._known.discard(flow)
+        names = self._known.pop(flow, [])
+        for name in [*names, *map(host_of, dossier.types if dossier is not None else ())]:
+            if name in self._hosts and self._hosts[name].end(flow):
+                self._idle[name] = None
+                if len(self._idle) > _IDLE:
+                    oldest = next(iter(self._idle))
+                    del self._idle[oldest]
+                    self._hosts.pop(oldest, None)
         is_followed = flow in self.followed
         self.followed.discard(flow)
         return is_followed

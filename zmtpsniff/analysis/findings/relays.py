@@ -61,6 +61,7 @@ _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a
 _SLOWEST = 4
 _OWN = 1000
 _PEERS = 64  # to which a program passes requests on
+_GONE = 4096  # peers that closed connections
 
 _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
@@ -217,7 +218,7 @@ class Relays(Inquiry):
         self._hosts = RelayHosts()
         self._places: Ledger[str, _Place] = Ledger(_Place)
         # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
-        self._gone: Ledger[tuple[str, str], int] = Ledger(int)
+        self._gone: Ledger[tuple[str, str], int] = Ledger(int, _GONE)
         self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
         self._waited: Ledger[tuple[str, str], None] = Ledger()  # sockets, and receivers that had no room
         self._unreached: Ledger[str, int] = Ledger(int)  # sockets that acknowledge nothing any more, and since when
@@ -235,8 +236,9 @@ class Relays(Inquiry):
         """Hear the messages of hosts that may pass something on."""
         one, other = dossier.types
         for mine, peer in ((one, other), (other, one)):
-            self._met[mine, ""] = dossier.start_ns
-            self._met[host_of(mine), peer] = dossier.start_ns
+            for key in ((mine, ""), (host_of(mine), peer)):
+                self._met.at(key)
+                self._met[key] = dossier.start_ns
         if not self._hosts.begin(dossier):
             return None
         self._ways.connections.connect(dossier)
@@ -317,8 +319,12 @@ class Relays(Inquiry):
         """A connection is over."""
         if event.closed_by is not None:
             client, server = event.client.address, event.server.address
-            by_server = event.closed_by == "server"
-            self._gone[(host_of(client), server) if by_server else (server, client)] = event.end_ns
+            gone = (host_of(client), server) if event.closed_by == "server" else (server, client)
+            self._gone.at(gone)
+            self._gone[gone] = event.end_ns
+            # Those by the server's socket, and by the client's host, say as much, and are as new.
+            self._met.pop((client, ""), None)
+            self._met.pop((host_of(server), client), None)
         if self._hosts.end(event.flow):
             self._ways.end(event)
         else:

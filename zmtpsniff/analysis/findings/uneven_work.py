@@ -17,8 +17,10 @@ send each result of its work by two sockets. A worker that binds may have jobs o
 nothing comes to it on any connection.
 """
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from dissectors.address import host_of
 from dissectors.events import Capture, Connection
@@ -31,7 +33,7 @@ from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
 _LEAST_NS = 1_000_000_000
-_MOST = 1000  # stalls, or pauses, of one connection
+_MOST = 100  # stalls, or pauses, of one connection; here and below the last ones count
 _WORKERS = 1000  # of one PUSH, and connections of one PULL
 _TOGETHER_NS = 1_000_000_000  # between the SYNs of one socket
 _JOBS = 3  # of each worker, to tell that one socket feeds them
@@ -39,6 +41,8 @@ _SHARE = 0.8  # of the jobs of the one that is behind, for one that is not
 _EVER = 1 << 62
 
 _Span = tuple[int, int]
+_latest_times: "partial[deque[Any]]" = partial(deque, (), _MOST)
+_latest_workers: "partial[deque[Any]]" = partial(deque, (), _WORKERS)
 
 
 class _Worker(NamedTuple):
@@ -58,25 +62,22 @@ class UnevenWork(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._stalls: Ledger[int, list[Stall]] = Ledger(list)
-        self._pauses: Ledger[int, list[_Span]] = Ledger(list)
-        self._bound: Ledger[str, list[_Worker]] = Ledger(list, 1000)  # by address
-        self._connected: Ledger[tuple[str, int | None], list[_Worker]] = Ledger(list, 1000)  # by host and process
-        self._of_pull: Ledger[str, list[tuple[list[Stall], list[_Span]]]] = Ledger(list, 1000)  # by bound address
+        self._stalls: Ledger[int, deque[Stall]] = Ledger(_latest_times)
+        self._pauses: Ledger[int, deque[_Span]] = Ledger(_latest_times)
+        self._bound: Ledger[str, deque[_Worker]] = Ledger(_latest_workers, 1000)  # by address
+        self._connected: Ledger[tuple[str, int | None], deque[_Worker]] = Ledger(_latest_workers, 1000)  # host, process
+        self._of_pull: Ledger[str, deque[tuple[list[Stall], list[_Span]]]] = Ledger(_latest_workers, 1000)  # by address
         self._is_whole = True
 
     def stall(self, stall: Stall) -> None:
         """Remember when a window was closed."""
-        stalls = self._stalls.at(stall.flow)
-        if stall.cause == "window" and len(stalls) < _MOST:
-            stalls.append(stall)
+        if stall.cause == "window":
+            self._stalls.at(stall.flow).append(stall)
 
     def pause(self, pause: Pause) -> None:
         """Remember when a worker got nothing."""
         if pause.until_ns - pause.since_ns >= _LEAST_NS:
-            pauses = self._pauses.at(pause.flow)
-            if len(pauses) < _MOST:
-                pauses.append((pause.since_ns, pause.until_ns))
+            self._pauses.at(pause.flow).append((pause.since_ns, pause.until_ns))
 
     def totals(self, event: Capture) -> None:
         """Packets that were dropped may be jobs of others."""
@@ -84,8 +85,8 @@ class UnevenWork(Inquiry):
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn whose worker this is."""
-        stalls = self._stalls.pop(event.flow, [])
-        idle = self._pauses.pop(event.flow, [])
+        stalls = [*self._stalls.pop(event.flow, ())]
+        idle = [*self._pauses.pop(event.flow, ())]
         client, server = event.client, event.server
         if dossier is None or dossier.blind or {client.socket_type, server.socket_type} != {"PULL", "PUSH"}:
             return
@@ -99,11 +100,8 @@ class UnevenWork(Inquiry):
             process = None if client.process is None else client.process.pid
             workers = self._connected.at((host_of(client.address), process))
             worker, pusher, jobs = server, client, event.messages.client
-            of_pull = self._of_pull.at(server.address)
-            if len(of_pull) < _WORKERS:
-                of_pull.append((stalls, quiet))
-        if len(workers) < _WORKERS:
-            workers.append(_Worker(worker.address, pusher.address, event.flow, jobs, event.start_ns, stalls, idle))
+            self._of_pull.at(server.address).append((stalls, quiet))
+        workers.append(_Worker(worker.address, pusher.address, event.flow, jobs, event.start_ns, stalls, idle))
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Workers at which jobs waited while others were idle."""

@@ -14,7 +14,7 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Attempt
 from zmtpsniff.words.counts import listed, plural
 
-_FLOWS = 50_000
+_FLOWS = 10_000  # those that are no ZMTP have no end here
 
 
 class _Loss(NamedTuple):
@@ -94,7 +94,9 @@ class Vantage(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count connections that were made before the capture began."""
         self._zmtp += 1
-        if event.handshake == "not-seen" and event.flow not in self._begun:
+        has_begun = event.flow in self._begun
+        self._begun.pop(event.flow, None)
+        if event.handshake == "not-seen" and not has_begun:
             self._is_named = self._is_named and event.server.socket_type is not None and event.server.lookalike is None
             self._late.add(event.start_ns, None if dossier is None else dossier.packet, event.flow)
             if len(self._late_servers) < 100:

@@ -17,7 +17,7 @@ from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.exchanges import ExchangeCount
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.statistics.records import PeerRole, PeerRow
+from zmtpsniff.analysis.statistics.records import PEER_FIGURES, PeerRole, PeerRow
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Stall
 
@@ -25,6 +25,8 @@ QueuesOf = Callable[[str, str], tuple[int, int] | None]
 """Octets that a program has not taken, and octets that its peer has not acknowledged, at one end of a connection."""
 
 _Key = tuple[str, str, str]  # the service, the host of the peer, and what tells it from others there
+_SUMS = ("connections", *(one.field for one in PEER_FIGURES if one.metric))
+_PEERS = 2000  # that are told apart; of more, those of one host that left first are one
 
 
 class _Load(msgspec.Struct, eq=False):
@@ -59,6 +61,11 @@ class Workload(Inquiry):
         load = self._loads.at(_key(event))
         _add(load, event, *self._facts(event))
         self._look_at_queues(load.row, event)
+        if len(self._loads) > _PEERS:
+            (service, host, _), oldest = self._loads.popitem(last=False)
+            rest = self._loads.at((service, host, ""))
+            _join(rest, oldest)
+            rest.row.peer, rest.row.process = host, None
         for peer in (event.client, event.server):
             self._closed.pop((event.flow, peer.address), None)
 
@@ -151,8 +158,19 @@ def _copy(load: _Load | None) -> _Load:
     """Another load, which may be added to."""
     made = _Load()
     if load is not None:
-        made.row = msgspec.structs.replace(load.row)
-        if load.latencies is not None:
-            made.latencies = Sketch()
-            made.latencies.join(load.latencies)
+        _join(made, load)
     return made
+
+
+def _join(load: _Load, other: _Load) -> None:
+    """Add the work of another peer."""
+    row, more = load.row, other.row
+    for name in _SUMS:
+        setattr(row, name, getattr(row, name) + getattr(more, name))
+    row.service, row.peer = more.service, more.peer
+    row.role, row.socket_type = more.role or row.role, more.socket_type or row.socket_type
+    row.process = more.process or row.process
+    if other.latencies is not None:
+        if load.latencies is None:
+            load.latencies = Sketch()
+        load.latencies.join(other.latencies)

@@ -55,6 +55,7 @@ _WINDOW = 64  # messages of one connection that are remembered
 _MOST = 1000  # after so many messages of one connection, no further one will tell more
 _CONTENTS = 4096  # messages of all connections that are remembered
 _SENDERS = 1000
+_ANNOUNCED = 2000  # sockets; one that announces its type to a new peer is new
 _LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
 _CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
@@ -111,7 +112,7 @@ class BoundSockets:
 
     def __init__(self) -> None:
         """Start without any."""
-        self._kinds: Ledger[str, str] = Ledger()
+        self._kinds: Ledger[str, str] = Ledger(limit=_ANNOUNCED)
 
     def announce(self, address: str, kind: str) -> None:
         """The socket at an address announces its type. If it announced another type before, nobody knows its type."""

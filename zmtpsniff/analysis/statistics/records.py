@@ -63,7 +63,7 @@ class PeerRecord(Record):
     """One peer of a bound address: by its identity, else by its address."""
 
     service: str  # the bound address
-    peer: str  # the address of its last connection
+    peer: str  # the address of its last connection; a host: all of its peers that left first, if there are thousands
     connections: int
     role: PeerRole | None = None
     socket_type: str | None = None

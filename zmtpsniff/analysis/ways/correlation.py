@@ -11,7 +11,8 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
 _HELD = 4096  # messages at one host
-_TOKENS = 262_144  # of all hosts that are remembered
+_TOKENS = 65_536  # of all hosts that are remembered
+_GONE = object()  # a message whose way is over, and which nobody has passed on
 
 
 class Correlation:
@@ -21,12 +22,22 @@ class Correlation:
         """Start without any."""
         # By host: those whose tokens nobody has asked for.
         self._fresh: Ledger[str, deque[Hop]] = Ledger(partial(deque, maxlen=_HELD))
-        # By host and token: the message that alone had it; None if several had it.
-        self._owners: OrderedDict[tuple[str, bytes], Hop | None] = OrderedDict()
+        # By host and token: the message that alone had it, or _GONE; None if several had it, or it was passed on.
+        self._owners: OrderedDict[tuple[str, bytes], Hop | object | None] = OrderedDict()
 
     def add(self, hop: Hop) -> None:
         """A host holds one more message."""
-        self._fresh[hop.line.dst_host].append(hop)
+        fresh = self._fresh[hop.line.dst_host]
+        while fresh and not fresh[0].frames:
+            fresh.popleft()  # its way is over, so that it has no tokens any more
+        fresh.append(hop)
+
+    def forget(self, hop: Hop) -> None:
+        """The way of a message is over: only its tokens are remembered."""
+        for token in hop.tokens_ or ():
+            key = (hop.line.dst_host, token)
+            if self._owners.get(key) is hop:
+                self._owners[key] = None if hop.is_passed else _GONE
 
     def find(self, hop: Hop) -> Hop | None:
         """The message at the sender's host that alone has a token of this one; None if there is none, or several."""
@@ -38,13 +49,15 @@ class Correlation:
         hops: dict[int, Hop] = {}
         for token in hop.tokens:
             owner = self._owners.get((host, token))
-            if owner is not None and not owner.is_passed and hop.may_come_of(owner):
+            if owner is _GONE:
+                votes[id(owner)] += 1
+            elif isinstance(owner, Hop) and not owner.is_passed and hop.may_come_of(owner):
                 votes[id(owner)] += 1
                 hops[id(owner)] = owner
         best = votes.most_common(2)
         if not best or (len(best) > 1 and best[0][1] == best[1][1]):
             return None
-        return hops[best[0][0]]
+        return hops.get(best[0][0])
 
     def _index(self, host: str) -> None:
         fresh = self._fresh[host]

@@ -1,14 +1,11 @@
 """Where and why a way ended, and its record."""
 
 from dissectors.address import host_of
-from dissectors.events import Connection
-from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.delays import slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Leg, Terminus, Way, Why
 
-_CONNECTIONS = 65_536  # that are over and remembered
 _RECENT_NS = 1_000_000_000  # a capture that ends so soon shows nothing of what a worker would have sent
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
 _LONGER = 4
@@ -21,7 +18,6 @@ class Endings:
     def __init__(self, programs: Programs) -> None:
         """``programs`` has the sockets of each program."""
         self._programs = programs
-        self._over: Ledger[int, Connection] = Ledger(limit=_CONNECTIONS)
         self._blind: set[str] = set()  # hosts, some of whose messages the capture may lack
         self._is_blind = False  # packets of any host may be missing
         self._until_ns = 0
@@ -35,12 +31,6 @@ class Endings:
     def is_blind(self, hop: Hop) -> bool:
         """Whether the capture may lack what the receiver of a message sent."""
         return self._is_blind or host_of(hop.leg.dst) in self._blind
-
-    def end(self, event: Connection) -> None:
-        """A connection is over, or the capture."""
-        if event.end in ("fin", "rst"):
-            self._over[event.flow] = event
-        self._until_ns = max(self._until_ns, event.end_ns)
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""
@@ -92,20 +82,19 @@ class Endings:
         earlier = way.earlier
         if earlier is None:
             return None
-        first, last = way.first.leg, earlier.first.leg
+        first, last, manners = way.first.leg, earlier.first.leg, earlier.first.line.manners
         reply = earlier.reply
         if first.time_ns - last.time_ns > _AGAIN_NS or (reply is not None and reply.time_ns <= first.time_ns):
             return None
         has_waited = reply is not None and reply.flow == last.flow
-        gave_up = not has_waited and last.flow in self._over  # else another client asks the same service
+        gave_up = not has_waited and manners.closed_ns is not None  # else another client asks the same service
         return last if last.flow == first.flow or gave_up else None
 
     def waited_ns(self, way: OpenWay) -> tuple[int, bool]:
         """How long the first sender of a way has waited, and whether it gave up then: it asked again, or closed."""
-        first = way.first.leg
-        over = self._over.get(first.flow)
-        gave_up_ns = way.again_ns or (0 if over is None else over.end_ns)
-        return (gave_up_ns or self._until_ns) - first.time_ns, gave_up_ns > 0
+        first = way.first
+        gave_up_ns = way.again_ns or first.line.manners.closed_ns or 0
+        return (gave_up_ns or self._until_ns) - first.leg.time_ns, gave_up_ns > 0
 
     # ------------------------------------------------------------------ where it ended
 
@@ -127,20 +116,20 @@ class Endings:
         if way.kind == "job" and longest_ns is None:
             return None  # it has arrived
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
-        over = self._over.get(leg.flow)
-        has_closed = over is not None and (over.closer is None or over.closer.address == leg.dst)
-        if over is not None and has_closed and (longest_ns is None or over.end_ns - leg.time_ns < patience_ns):
+        closed_ns, closer = last.line.manners.closed_ns, last.line.manners.closer
+        closed_in_ns = closed_ns - leg.time_ns if closed_ns is not None and closer in (None, leg.dst) else None
+        if closed_in_ns is not None and (longest_ns is None or closed_in_ns < patience_ns):
             return "closed"
         if (
             self.knows_acknowledged
             and leg.seen_ns is None
-            and over is None
+            and closed_ns is None
             and self._until_ns - leg.time_ns > _RECENT_NS
         ):
             return "not-taken"
         if leg.reply:
             return self._why_not_back(way, last, patience_ns)
-        if over is not None and longest_ns is None:
+        if closed_ns is not None and longest_ns is None:
             return "reply-to-nobody"
         if self._until_ns - leg.time_ns < patience_ns:
             return "capture-ended"
@@ -153,7 +142,7 @@ class Endings:
             for hop in way.hops
             if not hop.leg.reply and not hop.answered and hop.line.dst_host == reply.line.dst_host
         ]
-        over = self._over.get(waiting[-1].leg.flow) if waiting else None
-        if over is not None and over.end_ns <= reply.leg.time_ns + _AT_ONCE_NS:
+        closed_ns = waiting[-1].line.manners.closed_ns if waiting else None
+        if closed_ns is not None and closed_ns <= reply.leg.time_ns + _AT_ONCE_NS:
             return "reply-to-nobody"
         return "capture-ended" if self._until_ns - reply.leg.time_ns < patience_ns else "reply-not-forwarded"

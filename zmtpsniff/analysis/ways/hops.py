@@ -32,10 +32,12 @@ class Turns(msgspec.Struct):
 
 
 class Manners(msgspec.Struct):
-    """The form that both sides of a connection give to their messages."""
+    """The form that both sides of a connection give to their messages, and how they part."""
 
     delimits: bool = False  # an empty frame stands in front of the bodies of requests
     depth: int = 0  # of the envelope of each request that is passed on here, at least; 0: none was
+    closed_ns: int | None = None  # when the connection was closed
+    closer: str | None = None  # the address of who closed it; None if it is open, or nobody knows
 
 
 class Line(msgspec.Struct):

@@ -53,6 +53,7 @@ class _Lane(msgspec.Struct, eq=False):
     asked: int = 0
     alone: int = 0  # how often while the host had no request of somebody else
     is_client: bool = False  # it asks on its own account
+    turns: Counter[int] = msgspec.field(default_factory=Counter)  # how often each turn was its
 
     def ask(self, has_reason: bool) -> bool:
         """It asks once more, perhaps since the host has a request. Returns whether it may do so for that."""
@@ -69,7 +70,6 @@ class _Service(msgspec.Struct, eq=False):
     requests: Ledger[Hop, None] = msgspec.field(default_factory=lambda: Ledger(limit=_REQUESTS))
     taken: int = 0
     lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
-    turns: Counter[tuple[int, int]] = msgspec.field(default_factory=Counter)  # by connection and turn
 
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""
@@ -116,6 +116,10 @@ class Lanes:
         service = self._services.get(hop.line.dst_host)
         if service is not None:
             service.requests.pop(hop, None)
+
+    def forget(self, hop: Hop) -> None:
+        """The way of a message is over."""
+        self._related.forget(hop)
 
     def related(self, hop: Hop) -> Hop | None:
         """The request at the host of a sender that alone has a number or id that the message has, too."""
@@ -189,7 +193,7 @@ class Lanes:
 def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
     """The connection on which a service asked for a request, before it answers the request."""
     fits = [
-        flow
+        lane
         for flow, lane in service.lanes.items()
         if lane.pieces
         and flow != asked.leg.flow  # else a broker and its worker on one machine look like one service
@@ -201,10 +205,10 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
         return None
     turn = asked.number % len(service.lanes)
     if len(fits) == 1:
-        service.turns[fits[0], turn] += 1
-        return service.lanes[fits[0]]
-    mine = [flow for flow in fits if service.turns[flow, turn] >= _CLEAR]
-    return min((service.lanes[flow] for flow in mine or fits), key=lambda lane: lane.pieces[-1].last_ns)
+        fits[0].turns[turn] += 1
+        return fits[0]
+    mine = [lane for lane in fits if lane.turns[turn] >= _CLEAR]
+    return min(mine or fits, key=lambda lane: lane.pieces[-1].last_ns)
 
 
 def _join(lane: _Lane, asked: Hop) -> Hop:

@@ -9,6 +9,7 @@ import msgspec
 from zmtpsniff.analysis.ways.hops import GUESSES, Hop, OpenWay
 
 _SOCKETS = 65_536
+_ENDED = 1000  # sockets of programs with several: what ends there is told some time after they were closed
 
 
 class Node(msgspec.Struct, eq=False):
@@ -25,6 +26,11 @@ class Node(msgspec.Struct, eq=False):
 
 class Programs(dict[str, Node]):
     """The programs that send messages, by the addresses of their sockets. A new address is a program of its own."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        super().__init__()
+        self._ended: dict[str, None] = {}  # addresses of clients whose connections are over; the oldest first
 
     def __missing__(self, address: str) -> Node:
         """Take note of a socket of which nobody knows whose it is."""
@@ -66,8 +72,25 @@ class Programs(dict[str, Node]):
     def end(self, address: str) -> None:
         """The connection of a client is over, and sends no more of a way."""
         program = self.get(address)
-        if program is not None and program.sockets == [address]:
+        if program is None:
+            return
+        if program.sockets == [address]:
             program.way = None
+            if program.longest_ns < 0 and not program.answers:
+                del self[address]  # nothing is known of it
+                return
+        self._ended.pop(address, None)
+        self._ended[address] = None
+        if len(self._ended) > _ENDED:
+            self._forget(next(iter(self._ended)))
+
+    def _forget(self, address: str) -> None:
+        """A socket was closed long ago. The first one of a program stays: it tells the program from others."""
+        del self._ended[address]
+        program = self.get(address)
+        if program is not None and program.sockets[0] != address:
+            program.sockets.remove(address)
+            del self[address]
 
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""

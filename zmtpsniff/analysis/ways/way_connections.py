@@ -14,6 +14,7 @@ from dissectors.address import host_of
 from dissectors.events import Process
 from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
 from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
@@ -104,12 +105,13 @@ class WayConnections(dict[int, WayConnection]):
         self._dossiers = dossiers
         self._ids = ids
         self._lanes = lanes
-        self._resent: dict[int, dict[str, list[tuple[int, int]]]] = {}  # by flow and sender, for its Line
+        # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
+        self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
 
     def pause(self, pause: Pause) -> None:
         """No packet of a connection came for a while, until perhaps octets came that the network had lost."""
         if pause.resent is not None:
-            resent = self._resent.setdefault(pause.flow, {}).setdefault(pause.sender, [])
+            resent = self._resent.at(pause.flow).setdefault(pause.sender, [])
             resent.append((pause.resent, pause.until_ns))
             if len(resent) > _RESENT:
                 del resent[0]
@@ -152,7 +154,7 @@ class WayConnections(dict[int, WayConnection]):
                 self._ids.miss(flow)
         line = connection.lines.get(src)
         if line is None or (socket_type and line.src_kind != socket_type):
-            line = connection.line(src, dst, socket_type, self._resent.setdefault(flow, {}).setdefault(src, []))
+            line = connection.line(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))
         if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
             self._learn_processes(line, flow, src, dst, self.process_of)
         return line

@@ -139,13 +139,15 @@ class Ways:
         connection = self.connections.end(event.flow)
         self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
+            connection.manners.closed_ns = event.end_ns
+            connection.manners.closer = None if event.closer is None else event.closer.address
             self._take_back(connection)
             for line in connection.lines.values():
                 self._lanes.end(event.flow, line.src_host)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
         self.programs.end(event.client.address)
-        self.endings.end(event)
+        self.endings.pass_time(event.end_ns)
 
     def leave(self, flow: int) -> None:
         """The messages of a connection do not come here any more, until connect() is called again."""
@@ -202,6 +204,9 @@ class Ways:
         self.endings.pass_time(self._now_ns)
         for way in self._told:
             way.earlier = None  # else each way of a client would keep all those before it
+            for hop in way.hops:
+                self._correlation.forget(hop)
+                self._lanes.forget(hop)
         self._told = found = self._answered
         self._answered = []
         for way in found:
