@@ -106,7 +106,9 @@ class Block(NamedTuple):
     line: int
     kind: str  # "sh", "console", "python", "toml", ...
     text: str
-    marks: tuple[str, ...]  # comments in front of it: "not run: why", "run by tests/x.py", "exit 1", "file: name"
+    # Comments in front of it: "not run: why", "run by tests/x.py", "exit 1", "file: name"; "as: command" names one that
+    # says the same of a recorded capture, where the block has one that needs traffic.
+    marks: tuple[str, ...]
 
     def mark(self, name: str) -> str | None:
         """The words of a mark behind its colon, or "" without one; None if it is not there."""
