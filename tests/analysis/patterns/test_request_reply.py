@@ -111,3 +111,15 @@ def test_a_reply_to_a_peer_that_came_back_may_answer_what_it_asked_before() -> N
         b"order 1", b"order 2", b"done 1", b"order 3", b"done 2", b"done 3",
     ]  # fmt: skip
     assert [one.request for one in messages] == [None] * 6
+
+
+def test_a_heartbeat_of_majordomo_answers_nothing() -> None:
+    """Nor is a worker that says it is ready, or its reply, a request: the next work is no reply to it."""
+    told = messages(FIXTURES / "healthy/majordomo.pcap.gz")
+    by_place = of(told)
+    pairs = [
+        (by_place[event.flow, event.request, event.request_part].frames[2], event.frames[2])
+        for event in told
+        if event.request is not None and len(event.frames) > 1 and event.frames[1] == b"MDPW01"
+    ]
+    assert pairs == 30 * [(b"\2", b"\3")]

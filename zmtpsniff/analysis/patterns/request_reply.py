@@ -17,7 +17,7 @@ from dissectors.events import Connection, Message, Place
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
-from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
+from zmtpsniff.analysis.patterns.requests import Request, envelope_of, gives_work, is_of_worker, key_of, request_of
 from zmtpsniff.analysis.patterns.returning import PATIENCE_NS
 
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
@@ -45,6 +45,8 @@ class RequestReply(Rules):
             asks = addresses.get("REQ") or next(one for one, kind in self._types.items() if kind != "REP")
             self._askers = {True: asks, False: asks}
         self._began_late = exchange.dossier.blind
+        self._has_begun = self._strict
+        self._is_work = False  # between a worker and a broker whose commands tell who asks
         self._requests = InOrder() if self._is_rep else ByEnvelope()
         self._paid = 0  # requests for which room was taken
         # If octets are missing, a delimiter alone pairs nothing any more, except for a REQ, which takes turns. Nor do
@@ -85,6 +87,13 @@ class RequestReply(Rules):
         key = key_of(frames, envelope)
         if key is None and self._strict:
             key = 0
+        self._has_begun = True
+        if not self._strict and is_of_worker(frames):
+            self._is_work = True
+            gives = gives_work(frames)
+            if gives is None:
+                return  # a worker is ready, or both show that they are alive
+            self._askers[False] = event.src if gives else event.dst
         asks = None
         if key is not None and (self._is_proven or not self._began_late):
             asks = event.src == self._askers.setdefault(key != 0, event.src)
@@ -107,6 +116,7 @@ class RequestReply(Rules):
     def _held(self) -> tuple[bytes, bytes] | None:
         """The facts of the requests that wait; None if messages need a closer look."""
         needs_look = self._is_req or self._lost or self._late or self._inherited_ns or self._exchange.may_inherit
+        needs_look = needs_look or self._is_work or not self._has_begun
         return None if needs_look else self._requests.facts()
 
     def facts(self, client: str, most: int) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
