@@ -57,14 +57,14 @@ def test_different_mechanisms_are_named() -> None:
 def test_a_password_is_no_key_where_only_the_server_is_in_the_capture() -> None:
     both = _found("rec_plain_wrong_password")["credentials-refused"]
     assert " as " in both.summary
-    assert both.summary.endswith("its user name or password is wrong")
+    assert both.summary.endswith("its user name, password or address is not accepted")
     server = both.endpoints[0]
     alone = _found(
         "rec_plain_wrong_password",
         lambda event: isinstance(event, (Connection, Capture)) or getattr(event, "src", None) == server,
     )["credentials-refused"]
     assert " as " not in alone.summary
-    assert alone.summary.endswith("its user name or password is wrong")
+    assert alone.summary.endswith("its user name, password or address is not accepted")
     assert "PLAIN" in alone.advice
 
 

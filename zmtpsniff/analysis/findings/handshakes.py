@@ -40,7 +40,7 @@ _SHORT_NS = 1_000_000_000
 _FAILED_ALONE = 3  # connections that failed for no reason that the wire shows
 _PLAIN_ADVICE = (
     "Correct the user name and password (ZMQ_PLAIN_USERNAME, ZMQ_PLAIN_PASSWORD). The log of the server's ZAP handler "
-    "says which rule refused them."
+    "says which rule refused them: it may be one for addresses, or for another domain (ZMQ_ZAP_DOMAIN)."
 )
 _MUTE_ADVICE = (
     "What listens there is most likely no ZeroMQ socket: a port of TLS, a balancer or tunnel without a server behind "
@@ -323,9 +323,9 @@ class Handshakes(Inquiry):
         mechanisms = failures.mechanisms or self._mechanisms.at(server)
         if failures.users or "PLAIN" in mechanisms:
             user = f" as {listed(failures.users)}" if failures.users else ""
-            return f"{server} refuses {host}{user}: its user name or password is wrong", _PLAIN_ADVICE
+            return f"{server} refuses {host}{user}: its user name, password or address is not accepted", _PLAIN_ADVICE
         if "CURVE" in mechanisms:
-            return f"{server} refuses {host}: its key is not known there", _CURVE_ADVICE
+            return f"{server} refuses {host}: its key or address is not accepted", _CURVE_ADVICE
         return f"{server} refuses {host}: its ZAP handler does not let it in", None
 
     def _mechanism_words(self, host: str, server: str, failures: _Failures) -> str:
