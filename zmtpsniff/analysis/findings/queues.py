@@ -29,6 +29,7 @@ from zmtpsniff.words.durations import about
 _WIDTH_NS = 100_000_000  # of an interval, at first
 _INTERVALS = 600
 _LEAST = 20  # messages in a queue that grows
+_PASSED = 5  # messages, before anybody says that it passes on what it takes; of guesses _LEAST
 _RISE_NS = 1_000_000_000
 _WAIT_NS = 500_000_000
 _SENDERS = 64  # sockets of one program
@@ -131,7 +132,7 @@ class QueueCount:
     def claims(self, waited: Iterable[str]) -> Iterator[Claim]:
         """The claim that it grows, if it does. ``waited``: senders whose receivers had no room."""
         seen = Occurrences.all_of([self.seen, Occurrences.of(self._held)])
-        if not seen.count:
+        if not seen.count or self.passed < (_PASSED if self.is_certain else _LEAST):
             return
         levels = self.levels()
         most_ns, most = max(levels, key=lambda each: each[1])

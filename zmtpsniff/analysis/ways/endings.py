@@ -72,8 +72,7 @@ class Endings:
     @staticmethod
     def _may_have_reply(way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks where its connection, or the way, begins."""
-        first, line = way.first, way.first.line
-        if line.is_late and (not first.asks or line.stray_ns >= first.leg.time_ns):
+        if (way.first.line.is_late and not way.first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
         return len(way.hops) > 1 and way.hops[1].leg.reply  # as it is not answered, the first is a reply, too
 
@@ -104,7 +103,7 @@ class Endings:
         is_back = last.leg.reply and last.leg.flow == way.first.leg.flow  # as nearly always
         if is_back or way.kind == "publication" or way.answered_ns is not None:
             return None
-        if last.is_guess or self.is_blind(last):
+        if last.is_guess or last.may_be_answered or self.is_blind(last):
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.leg.dst, why)
@@ -113,7 +112,7 @@ class Endings:
         leg = last.leg
         program = self._programs[leg.dst]
         longest_ns = None if program.longest_ns < 0 else program.longest_ns
-        if way.kind == "job" and longest_ns is None:
+        if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on):
             return None  # it has arrived
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
         closed_ns, closer = last.line.manners.closed_ns, last.line.manners.closer

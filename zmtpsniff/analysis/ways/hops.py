@@ -63,7 +63,8 @@ class Line(msgspec.Struct):
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
-    stray_ns: int = 0  # of such a one: when the receiver last sent something that may be the reply to any message
+    # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
+    stray_ns: dict[int, int] = {}
 
 
 class Hop(msgspec.Struct, eq=False):
@@ -95,6 +96,11 @@ class Hop(msgspec.Struct, eq=False):
     def is_guess(self) -> bool:
         """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
         return not self.leg.certain and self.leg.joined in GUESSES
+
+    @property
+    def may_be_answered(self) -> bool:
+        """Whether its receiver sent something since that answers it, or another message of the same form."""
+        return not self.leg.reply and self.line.stray_ns.get(self.depth, 0) >= self.leg.time_ns
 
     @property
     def is_aside(self) -> bool:

@@ -10,6 +10,7 @@ from zmtpsniff.analysis.ways.hops import GUESSES, Hop, OpenWay
 
 _SOCKETS = 65_536
 _ENDED = 1000  # sockets of programs with several: what ends there is told some time after they were closed
+_PART = 0.75  # of its jobs: a program that passes fewer on does so on purpose
 
 
 class Node(msgspec.Struct, eq=False):
@@ -22,6 +23,14 @@ class Node(msgspec.Struct, eq=False):
     sent_ns: int = 0  # when it last sent a message
     way: OpenWay | None = None  # the way of that message
     other_ns: int = 0  # when it last sent one of another way
+    jobs: int = 0  # that it took
+    passed_jobs: int = 0
+    reached: int = 0  # how many jobs it had taken up to the latest that it passed on
+
+    @property
+    def passes_jobs_on(self) -> bool:
+        """Whether it passes most of its jobs on, or did as long as it passed any on."""
+        return self.passed_jobs > 0 and self.passed_jobs >= _PART * self.reached
 
 
 class Programs(dict[str, Node]):
@@ -65,6 +74,9 @@ class Programs(dict[str, Node]):
         program.sockets += other.sockets
         program.longest_ns = max(program.longest_ns, other.longest_ns)
         program.answers |= other.answers
+        program.jobs += other.jobs
+        program.passed_jobs += other.passed_jobs
+        program.reached += other.reached
         program.is_parallel |= other.is_parallel
         if other.sent_ns > program.sent_ns:
             program.sent_ns, program.way, program.other_ns = other.sent_ns, other.way, other.other_ns
@@ -91,6 +103,18 @@ class Programs(dict[str, Node]):
         if program is not None and program.sockets[0] != address:
             program.sockets.remove(address)
             del self[address]
+
+    def take_job(self, hop: Hop) -> None:
+        """A program takes a job."""
+        program = self[hop.leg.dst]
+        program.jobs += 1
+        hop.number = program.jobs
+
+    def pass_job_on(self, job: Hop) -> None:
+        """A program passes a job on, or the result of one."""
+        program = self[job.leg.dst]
+        program.passed_jobs += 1
+        program.reached = max(program.reached, job.number)
 
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""

@@ -46,11 +46,14 @@ class WayConnection(msgspec.Struct, eq=False):
         return not (self.dossier.greeted_ns or self.dossier.types)
 
     def see_request(self, hop: Hop) -> None:
-        """A request comes on a late connection; the reply to an earlier one may look like it."""
-        self.last_asked = hop
+        """A message seems to be a request. A reply to one of the other side may look like it."""
+        if hop.line.is_late:
+            self.last_asked = hop
+        elif hop.line.src_kind == "REQ":
+            return
         asker = self.lines.get(hop.leg.dst)
         if asker is not None:
-            asker.stray_ns = max(asker.stray_ns, hop.leg.time_ns)
+            asker.stray_ns[hop.depth] = max(asker.stray_ns.get(hop.depth, 0), hop.leg.time_ns)
 
     def see_answer(self, asked: Hop) -> None:
         """A request on a late connection has its reply."""
@@ -59,15 +62,26 @@ class WayConnection(msgspec.Struct, eq=False):
     def given(self, hop: Hop) -> Hop | None:
         """The request that was passed on over the connection of a reply, if the numbers and ids in both tell which.
 
-        Where the capture lacks the beginning, it may as well be the reply to a request that nobody saw.
+        If they do not, it is one of several with the same envelope, which get their replies in any order: the oldest
+        stands for it. Where the capture lacks the beginning, it may as well be the reply to a request that nobody saw.
         """
         asker = self.lines.get(hop.leg.dst)
         if asker is None:
             return None
+        is_late = hop.line.is_late
         envelope = envelope_of(hop)
-        alike = [one for one in islice(reversed(asker.given), GIVEN) if envelope_of(one) == envelope]
+        alike = [
+            one
+            for one in islice(reversed(asker.given), GIVEN)
+            if (envelope_of(one) == envelope if is_late else one.routing_id in hop.frames[:-1])
+        ]
+        if len(alike) > 1:
+            for one in alike:
+                one.is_doubtful = True
         shared = Counter({one: len(one.tokens & hop.tokens) for one in alike}).most_common(2)
-        return shared[0][0] if shared and shared[0][1] > sum(count for _, count in shared[1:]) else None
+        if shared and shared[0][1] > sum(count for _, count in shared[1:]):
+            return shared[0][0]
+        return None if is_late or not alike else alike[-1]
 
     def line(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Line:
         """The facts of the connection that hold for the messages of a sender, whose first one told its type."""

@@ -367,7 +367,7 @@ class Ways:
             before = options[0]
             before.copied = (before.copied or set()) | {flow}
             before.is_passed = True
-            before.way.add(hop, before, "body", certain=len(options) == 1 and _proves(before, hop))
+            before.way.add(hop, before, "body", certain=len(options) == 1 and self._proves(before, hop))
         else:
             self._publish(hop)
         self._held.add(hop)
@@ -380,6 +380,29 @@ class Ways:
             for one in self._held.elsewhere(frames[-1], hop.leg.flow)
             if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == frames
         ]
+
+    def _proves(self, before: Hop, hop: Hop) -> bool:
+        """Equal octets prove that one program took and sent them.
+
+        They do on a host, or where the process is known. They do not on the loopback interface, where all programs have
+        one address: two publishers that say the same are no proxy there, unless one of the sockets is of a type that
+        proxies have. Octets that are cut off may differ, and nothing distinguishes those of an empty message. A request
+        with the same octets may be what the message comes of.
+        """
+        is_one_program = hop.line.knows_sender and before.line.knows_receiver
+        if (
+            is_loopback(hop.leg.src)
+            and not is_one_program
+            and hop.line.src_kind != "XPUB"
+            and before.line.dst_kind != "XSUB"
+        ):
+            return False
+        if not any(hop.frames) or not all(type(frame) is bytes for frame in hop.frames):
+            return False
+        return not any(
+            one.line.sends == "request" and one.line.dst_host == hop.line.src_host
+            for one in self._held.elsewhere(hop.frames[-1], hop.leg.flow)
+        )
 
     def _readdressed(self, hop: Hop) -> Hop | None:
         """The reply that a broker passes back to who asked, but for its first frame; None if it may be several.
@@ -415,15 +438,18 @@ class Ways:
         """A job that is pushed, or the result of one."""
         alike = [one for one in self._equal(hop) if one.line.dst_kind == "PULL"]
         if alike:
-            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and _proves(alike[0], hop))
+            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and self._proves(alike[0], hop))
         elif (related := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, related, "correlation", is_certain=True)
         else:
             self._begin(OpenWay.begin("job", hop))
+        self.programs.take_job(hop)
         self._held.add(hop)
         self._correlation.add(hop)
 
     def _pass_job_on(self, hop: Hop, before: Hop, joined: Joined, *, is_certain: bool) -> None:
+        if not before.is_passed:
+            self.programs.pass_job_on(before)
         before.is_passed = True
         self._held.remove(before)
         before.way.add(hop, before, joined, certain=is_certain)
@@ -448,8 +474,8 @@ class Ways:
                 self._answer(hop, asked)
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
                 self._answer(hop, orphan)
-            elif hop.line.is_late and (given := self.connections[leg.flow].given(hop)) is not None:
-                self._answer(hop, given)
+            elif (given := self.connections[leg.flow].given(hop)) is not None:
+                self._answer(hop, given, is_certain=hop.line.is_late or not given.is_doubtful)
             elif (
                 job is not None
                 and not hop.line.is_late
@@ -462,6 +488,9 @@ class Ways:
                 reply.is_passed = True
                 reply.way.add(hop, reply, "body", certain=False, reply=True)
                 self._mark_answered(hop)
+            elif not hop.line.is_late and (request or hop.line.src_kind == "REP"):
+                leg.reply = True  # to a request that came before anybody followed this connection
+                self._begin(OpenWay.begin("request", hop))
             else:
                 self._ask(hop)
         self._held.add(hop)  # its receiver may pass it on
@@ -517,7 +546,7 @@ class Ways:
             if way.last_ns < job.leg.time_ns - _GRACE_NS:
                 return
 
-    def _answer(self, hop: Hop, asked: Hop) -> None:
+    def _answer(self, hop: Hop, asked: Hop, *, is_certain: bool = True) -> None:
         """The receiver of a request answers on the same connection."""
         asked.line.manners.delimits |= asked.depth > 0
         asked.note_answer()
@@ -527,7 +556,7 @@ class Ways:
         if inner is not None:
             way.add(hop, inner.before, inner.joined, certain=inner.is_certain, reply=True)
         else:
-            way.add(hop, asked, "envelope", certain=True, reply=True)
+            way.add(hop, asked, "envelope", certain=is_certain, reply=True)
 
     def _mark_answered(self, reply: Hop) -> None:
         """A reply passes a broker: the request of the same way on its connection is answered."""
@@ -544,8 +573,7 @@ class Ways:
         if hop.is_signal:  # unless it is passed on
             self._begin(way)
             return
-        if hop.line.is_late:
-            self.connections[hop.leg.flow].see_request(hop)
+        self.connections[hop.leg.flow].see_request(hop)
         if hop.line.src_kind == "DEALER":
             self._lanes.expect(hop.line.src_host)
         outer = self._lanes.asks(way)
@@ -571,24 +599,6 @@ class Ways:
 
     def _begin(self, way: OpenWay) -> None:
         self._ways[way] = None
-
-
-def _proves(before: Hop, hop: Hop) -> bool:
-    """Equal octets prove that one program took and sent them.
-
-    They do on a host, or where the process is known. They do not on the loopback interface, where all programs have one
-    address: two publishers that say the same are no proxy there, unless one of the sockets is of a type that proxies
-    have. And octets that are cut off may differ.
-    """
-    is_one_program = hop.line.knows_sender and before.line.knows_receiver
-    if (
-        is_loopback(hop.leg.src)
-        and not is_one_program
-        and hop.line.src_kind != "XPUB"
-        and before.line.dst_kind != "XSUB"
-    ):
-        return False
-    return all(type(frame) is bytes for frame in hop.frames)
 
 
 def _is_housekeeping(payload: Payload) -> bool:
