@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import yaml
 from click.testing import CliRunner
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, generate_latest
 
-from tests.support.paths import PROJECT
+import zmtpsniff
+from tests.support.paths import FIXTURES, PROJECT
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding_watch import FindingWatch
 from zmtpsniff.cli.main import cli
@@ -55,6 +56,15 @@ def test_the_dashboard_asks_for_what_there_is(names: set[str]) -> None:
     assert {"zmtp_messages_total", "zmtp_reply_seconds_bucket", "zmtpsniff_packets_dropped_total"} <= asked
     for text in texts:
         assert text.count("(") == text.count(")")
+
+
+def test_the_page_shows_what_prometheus_gets() -> None:
+    shown = re.findall(r"^zmtp_.*", (DOCS / "howto" / "monitoring.md").read_text(), re.MULTILINE)
+    metrics, registry = Metrics(_Nothing(), Diagnosis(), FindingWatch(list)), CollectorRegistry()
+    registry.register(metrics)
+    metrics.take(list(zmtpsniff.open(FIXTURES / "m31_req_rep.pcap")))
+    assert len(shown) == 3
+    assert set(shown) <= set(generate_latest(registry).decode().splitlines())
 
 
 def _promtool() -> str | None:

@@ -93,11 +93,11 @@ def test_its_commands_run(page: Path, tmp_path: Path) -> None:
         pytest.skip(f"{skipped} commands capture, which needs root, ip, tcpdump, tshark and jq")
 
 
-_DIFFERS = re.compile(r"\d\d:\d\d:\d\d\.\d+|:[3-6]\d{4}\b|#\d+|\d+(\.\d+)? ([num]?s|packets)\b| +")
+_DIFFERS = re.compile(r"\d\d:\d\d:\d\d\.\d+|:[3-6]\d{4}\b|\bpid-\d+:\d+|#\d+|\d+(\.\d+)? ([num]?s|packets)\b| +")
 
 
 def _without_times(text: str) -> str:
-    """Text without what differs in each run: times, ports that the system chooses, and how many packets there were."""
+    """Text without what differs in each run: times, ports, processes, and how many packets there were."""
     return _DIFFERS.sub(" ", text).strip()
 
 
