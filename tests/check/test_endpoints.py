@@ -177,6 +177,8 @@ def test_other_services_are_told() -> None:
     assert clients.passed
     assert others.found.startswith("127.0.0.1:5567 is new: 127.0.0.1:")
     assert outcomes(str(_shop("none")), text.replace("5566", "5567"))["no other endpoints"].passed
+    beacons = outcomes(str(FIXTURES / "app_zbeacon.pcap"), text)
+    assert beacons["no other endpoints"].found == "not checked: no service is in the capture"
 
 
 # --------------------------------------------------------------------- what is not there, or not seen

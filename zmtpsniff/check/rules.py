@@ -374,7 +374,8 @@ class _AtEndpoint(Trial):
         if not services:
             absent = endpoint.demand.absent(endpoint.title)
             if absent is None or not self._services.is_whole:
-                return not_checked(self.rule, f"nothing of {endpoint.title} is in the capture")
+                what = "no service" if endpoint.title == "*:*" else f"nothing of {endpoint.title}"
+                return not_checked(self.rule, f"{what} is in the capture")
             complaints = [Complaint(absent)]
         if complaints:
             for complaint in complaints:
