@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from dissectors.columns import COUNT, FIRST, FRAME, LARGE, LATENCY, MESSAGE, PAIRED, REQUEST, ROW, SENDER, SMALL
+from dissectors.columns import with_times as rows_with_times
 from dissectors.events import AnyEvent, Envelope, Message, Octets, Place
 
 DELIMITER_ONLY = Envelope(0, True)
@@ -84,6 +85,11 @@ class MessageBatch:
     def part(self, begin: int, end: int) -> "MessageBatch":
         """The messages from the one at ``begin`` up to that at ``end``."""
         return self.with_columns(self.columns[begin * MESSAGE.size : end * MESSAGE.size])
+
+    def with_times(self, clock: Callable[[int], int]) -> "MessageBatch":
+        """The same messages with the times that ``clock`` gives for theirs."""
+        rows = rows_with_times(self.rows, clock)
+        return MessageBatch(self.octets, rows, self.first_packet, self.columns, self.frames, self.carried, self.senders)
 
     def with_columns(self, columns: bytes) -> "MessageBatch":
         """Messages with the frames, the packets and the senders of these."""

@@ -64,6 +64,7 @@ ALLOWED = {
         "zmtpsniff.analysis.findings",
         "zmtpsniff.analysis.defaults",
         "zmtpsniff.analysis.dossier",
+        "zmtpsniff.analysis.event_times",
         "zmtpsniff.analysis.ledger",
         "zmtpsniff.analysis.statistics.records",
         "zmtpsniff.analysis.statistics.sketch",

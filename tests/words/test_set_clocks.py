@@ -8,7 +8,7 @@ from tests.net.test_flows import SECOND, Wire
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.net.segment import ACK, FIN
-from zmtpsniff.words.set_clocks import SET_BACK_NS, is_due, later
+from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, is_due, later
 
 HOUR = 3600 * SECOND
 
@@ -67,3 +67,16 @@ def test_a_request_without_reply_is_told_in_time(jump: int) -> None:
         scene.events.clear()
     assert [code for code, _ in told] == ["request-unanswered"]
     assert 19 <= told[0][1] <= 21
+
+
+def test_steady_times_are_those_without_the_jumps() -> None:
+    jumps = ForwardJumps()
+    assert not jumps
+    jumps.add(10 * SECOND, HOUR + 11 * SECOND, HOUR)
+    jumps.add(20 * SECOND, 2 * HOUR + 21 * SECOND, 2 * HOUR)
+    captured = [9 * SECOND, 10 * SECOND, HOUR + 11 * SECOND, HOUR + 20 * SECOND, 3 * HOUR + 21 * SECOND]
+    steady = [9 * SECOND, 10 * SECOND, 11 * SECOND, 20 * SECOND, 21 * SECOND]
+    assert [jumps.steady(time_ns) for time_ns in captured] == steady
+    assert [jumps.captured(time_ns) for time_ns in steady] == captured
+    jumps.clear()
+    assert [jumps.steady(time_ns) for time_ns in captured] == captured

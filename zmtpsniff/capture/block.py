@@ -1,10 +1,11 @@
 """Packets in a block of octets, without an object for each of them."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import add
 
 from dissectors.columns import ROW
+from dissectors.columns import with_times as rows_with_times
 from zmtpsniff.native import file_records
 
 Packet = tuple[int, int, bytes, int, str | None]
@@ -125,6 +126,11 @@ class Block:
 
     def _numbers(self, field: int) -> "array[int]":
         return array("I", self.rows)[field::_WORDS]
+
+    def with_times(self, clock: Callable[[int], int]) -> "Block":
+        """The same packets with the times that ``clock`` gives for theirs."""
+        odd = {place: (clock(time_ns), *rest) for place, (time_ns, *rest) in self.odd.items()}
+        return Block(self.octets, rows_with_times(self.rows, clock), odd, self.base)  # type: ignore[arg-type]
 
     def part(self, begin: int, end: int | None = None) -> "Block":
         """The packets from the one at ``begin`` up to that at ``end``."""

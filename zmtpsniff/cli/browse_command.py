@@ -112,7 +112,7 @@ def _browse_files(captures: "Sequence[str]", settings: Settings, options: Browse
     packets = PacketLog()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
     tapped = partial(TappedSource, tap=packets.take)
-    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped)
+    capture = open_files(captures, settings, Collaborators(witness=diagnosis, jumps=diagnosis.jumps), through=tapped)
     _run(CaptureReader(capture, packets, diagnosis), options)
 
 
@@ -136,7 +136,14 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
             keyed = pass_keys(host, started.source)
             packets = PacketLog()
             diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
-            collaborators = Collaborators(clock=time.time_ns, witness=diagnosis, host=host, dissectors=dissectors)
+            collaborators = Collaborators(
+                clock=time.time_ns,
+                monotonic=time.monotonic_ns,
+                witness=diagnosis,
+                jumps=diagnosis.jumps,
+                host=host,
+                dissectors=dissectors,
+            )
 
             def through(packets_of: "Source") -> "Source":
                 return TappedSource(packets_of if keyed is None else keyed(packets_of), tap=packets.take)

@@ -115,5 +115,12 @@ def dissecting(
         yield Dissection(
             running.source,
             dissection,
-            Collaborators(clock=time.time_ns, tls=running.tls, host=host, dissectors=dissectors, **collaborators),
+            Collaborators(
+                clock=time.time_ns,
+                monotonic=time.monotonic_ns,
+                tls=running.tls,
+                host=host,
+                dissectors=dissectors,
+                **collaborators,
+            ),
         )

@@ -116,10 +116,12 @@ def live(
         # It runs plug-ins, so without the privileges of capturing.
         collaborators = Collaborators(
             clock=time.time_ns,
+            monotonic=time.monotonic_ns,
             tls=started.tls,
             host=host,
             dissectors=dissectors,
             witness=diagnosis,
+            jumps=None if diagnosis is None else diagnosis.jumps,
             selector=selector,
         )
         batches = reads_columns(output) and selector is None and observer.otlp is None

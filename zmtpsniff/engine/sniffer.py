@@ -12,18 +12,20 @@ from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError, sodium
 from dissectors.zmtp.usual import UsualConnection
+from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.source import Source, tick_seconds
+from zmtpsniff.engine.clock_watch import ClockWatch
 from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.native import core
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Acknowledgment, Witness
-from zmtpsniff.words.set_clocks import is_due, later
+from zmtpsniff.words.set_clocks import ForwardJumps, is_due, later
 
 if TYPE_CHECKING:  # few runs need them
     from zmtpsniff.engine.selector import PacketSelector
@@ -56,6 +58,10 @@ class Collaborators(NamedTuple):
     """Tells which processes of this machine have the connections."""
     selector: "PacketSelector | None" = None
     """Saves some of the packets, by their segments and datagrams."""
+    monotonic: Callable[[], int] | None = None
+    """Likewise a clock that nobody sets, which shows when the other one is set forward."""
+    jumps: ForwardJumps | None = None
+    """Learns of these jumps, for a witness whose events have times as captured."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
     """Loads the dissectors of payloads. None: the plug-ins of settings and of packages, and the built-in ones."""
 
@@ -76,6 +82,8 @@ class Sniffer:
         self._source = source
         self._count = settings.packets
         self._clock = collaborators.clock
+        self._jumps = ForwardJumps() if collaborators.jumps is None else collaborators.jumps
+        self._watch = ClockWatch(self._jumps, collaborators.clock, collaborators.monotonic)
         self._looked_ns = 0  # at the clock
         self._stalled_ns = 0
         self._settled_ns = 0
@@ -123,8 +131,10 @@ class Sniffer:
             block = given if self._count is None else given.part(0, self._count - self._packets)
             if self._source.key_lines:
                 self._take_keys()
+            self._watch.look()
             self._take(block)
-            now_ns = self._come_ns if self._clock is None else self._tell_time(self._clock(), bool(block))
+            clock_ns = None if self._clock is None else self._jumps.steady(self._clock())
+            now_ns = self._come_ns if clock_ns is None else self._tell_time(clock_ns, bool(block))
             if self._clock is not None:
                 self._settle(now_ns)
             if self._curve.waiting_since_ns is not None:
@@ -149,6 +159,7 @@ class Sniffer:
         if not flows and (others := self._headers.other_packets()):
             self._report("no-flows", f"no connection is in the capture; other packets: {others}")
         events = self._give(at_end=True)
+        captured = self._jumps.captured
         events.append(
             Capture(
                 packets=self._packets,
@@ -157,8 +168,8 @@ class Sniffer:
                 zmtp_flows=self._connections,
                 messages=self._messages,
                 problems=self._problems,
-                duration_ns=0 if self._first_ns is None else self._last_ns - self._first_ns,
-                end_ns=None if self._first_ns is None else self._last_ns,
+                duration_ns=0 if self._first_ns is None else captured(self._last_ns) - captured(self._first_ns),
+                end_ns=None if self._first_ns is None else captured(self._last_ns),
             )
         )
         return events
@@ -172,7 +183,7 @@ class Sniffer:
                 isinstance(whole, ZmtpConnection)
                 and (summary := whole.summary(flow.start_ns, flow.last_ns)) is not None
             ):
-                yield summary
+                yield retimed_struct(summary, self._jumps.captured) if self._jumps else summary
 
     def server(self, flow: int) -> str | None:
         """The address and port of the server of a TCP connection; None once the connection is over."""
@@ -241,6 +252,7 @@ class Sniffer:
     def _take(self, block: Block) -> None:
         if not block:
             return
+        block = self._watch.steady(block)
         first_ns, last_ns = block.span_ns
         self._first_ns = first_ns if self._first_ns is None else min(self._first_ns, first_ns)
         self._last_ns = max(self._last_ns, last_ns)
@@ -277,7 +289,8 @@ class Sniffer:
         if self._acknowledge is not None:
             self._acknowledge(flows.register.acknowledgments(segments))
         if self._selector is not None:
-            self._selector.take(block.packets(), first, segments, datagrams, self._headers.fragments)
+            packets = (block.with_times(self._jumps.captured) if self._jumps else block).packets()
+            self._selector.take(packets, first, segments, datagrams, self._headers.fragments)
 
     def _report(self, code: str, detail: str) -> None:
         self._engine.events.append(Problem(PROBLEMS[code].severity, code, detail))
@@ -299,6 +312,8 @@ class Sniffer:
                 events += self._patterns.finish()
         if self._payloads is not None:
             events = self._payloads.take(events)
+        if self._jumps:
+            events = retimed(events, self._jumps.captured)
         if not self._keeps_batches:
             events = single_messages(events)
         if comments := self._source.comments[self._comments :]:  # on the whole capture

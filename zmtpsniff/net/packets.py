@@ -35,6 +35,8 @@ _UNIX_SIZE = 16
 _MOST_STREAMS = 1 << 16
 _MOST_TUNNELS = 8  # one inside the other
 
+Transport = Callable[[int, int, bytes, bytes, int, int, int], Segment | None]
+"""Called with the time and the number of a packet, its addresses, and where its transport header begins: see below."""
 IsNew = Callable[[bytes, int, int], bool]
 """Called with the key and the initial number of a connection's client, and its time; see FlowTable."""
 
@@ -47,8 +49,8 @@ class HeaderDecoder:
     or that may be without it, are counted by kind.
     """
 
-    def __init__(self) -> None:
-        """Start without fragments."""
+    def __init__(self, tcp: Transport | None = None) -> None:
+        """Start without fragments. ``tcp`` takes TCP's headers instead of what makes segments of them."""
         self.malformed = 0
         self.cut = 0
         self._segments = 0
@@ -61,8 +63,8 @@ class HeaderDecoder:
         self.fragments: list[tuple[Hashable, int]] = []
         self._sent: dict[bytes, int] = {}  # the sequence number that follows in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
-        self._transports = {
-            TCP: self._tcp,
+        self._transports: dict[int, Transport] = {
+            TCP: tcp or self._tcp,
             UDP: self._udp,
             PGM: self._pgm,
         } | {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}

@@ -101,7 +101,7 @@ def test_live_connections_of_known_processes_come_and_go(monkeypatch: pytest.Mon
 
 
 def test_connections_that_are_not_zmtp() -> None:
-    """Nobody tells when they end."""
+    """Their ends are not told."""
     diagnosis = Diagnosis()
     kept = []
     for flow in range(1, 30_001):

@@ -9,6 +9,7 @@ from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, 
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
+from zmtpsniff.analysis.event_times import retimed, retimed_struct
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
@@ -34,7 +35,7 @@ from zmtpsniff.analysis.findings.workload import Workload
 from zmtpsniff.analysis.statistics.records import PeerRow, QueueRow, worth_telling
 from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.net.witness import Attempt, Pause, Stall
-from zmtpsniff.words.set_clocks import later
+from zmtpsniff.words.set_clocks import ForwardJumps, later
 
 _HEARTBEATS = frozenset({"PING", "PONG"})  # of which no inquiry asks
 _PEERS = 5  # of one service that a finding has
@@ -58,6 +59,7 @@ class Diagnosis:
         ``sequence`` is where publishers number their messages; None: that is found. ``sampled``: most connections are
         not looked at, so findings that compare connections are left out.
         """
+        self.jumps = ForwardJumps()  # of the clock of the capture; the times here are without them
         idle, closings, endpoints = IdleConnections(), Closings(), Endpoints(rules)
         handshakes, identities = Handshakes(), Identities()
         relays = Relays(identities, timeout_seconds)
@@ -109,6 +111,8 @@ class Diagnosis:
         Returns the events that are no messages, and the replies that have a request, if they are no part of a batch of
         messages. So a caller that needs these, too, need not look at all messages again.
         """
+        if self.jumps:
+            events = retimed(events, self.jumps.steady)
         self._pass_time(events)
         self._tell_apart()
         if MessageBatch not in map(type, events):
@@ -335,7 +339,7 @@ class Diagnosis:
         peers = worth_telling(self.peers()) if concerned else []
         for each in concerned:
             each.peers = _concerned(peers, each.endpoints)
-        return found
+        return [retimed_struct(one, self.jumps.captured) for one in found] if self.jumps else found
 
     def _excused(self, claim: Claim) -> Claim:
         """The claim; a note if who is named waits for somebody whom it cannot reach, as another finding says."""

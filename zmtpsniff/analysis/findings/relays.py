@@ -61,7 +61,7 @@ _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a
 _SLOWEST = 4
 _OWN = 1000
 _PEERS = 64  # to which a program passes requests on
-_GONE = 4096  # peers that closed connections
+_GONE = 2000  # peers that closed connections
 
 _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"

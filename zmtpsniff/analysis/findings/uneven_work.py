@@ -34,7 +34,7 @@ from zmtpsniff.words.durations import about
 
 _LEAST_NS = 1_000_000_000
 _MOST = 100  # stalls, or pauses, of one connection; here and below the last ones count
-_WORKERS = 1000  # of one PUSH, and connections of one PULL
+_WORKERS = 500  # of one PUSH, and connections of one PULL
 _TOGETHER_NS = 1_000_000_000  # between the SYNs of one socket
 _JOBS = 3  # of each worker, to tell that one socket feeds them
 _SHARE = 0.8  # of the jobs of the one that is behind, for one that is not

@@ -26,7 +26,7 @@ QueuesOf = Callable[[str, str], tuple[int, int] | None]
 
 _Key = tuple[str, str, str]  # the service, the host of the peer, and what tells it from others there
 _SUMS = ("connections", *(one.field for one in PEER_FIGURES if one.metric))
-_PEERS = 2000  # that are told apart; of more, those of one host that left first are one
+_PEERS = 1000  # that are told apart; of more, those of one host that left first are one
 
 
 class _Load(msgspec.Struct, eq=False):
