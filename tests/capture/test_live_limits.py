@@ -4,14 +4,15 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.support.control_groups import ControlGroup
-from tests.support.live_program import LiveProgram, Record, live, needs_privilege
-from tests.support.namespaces import Side, needs_namespaces
+from tests.support.live_program import LiveProgram, Record, live, needs_privilege, wait_for
+from tests.support.namespaces import Side, is_capturing, needs_namespaces
 
 pytestmark = [needs_namespaces, needs_privilege, pytest.mark.slow]
 
@@ -24,13 +25,17 @@ _ASK = f"import urllib.request as u; print(u.urlopen('http://{METRICS}/metrics',
 
 
 def starve(
-    group: ControlGroup, side: Side, *options: str, ask: Callable[[], None] = lambda: None
+    group: ControlGroup, side: Side, *options: str, ask: Callable[[], None] = lambda: None, diagnoses: bool = False
 ) -> tuple[list[Record], int]:
-    """Capture a flood within limits, and call ``ask`` after it; returns the records, and how many packets passed."""
+    """Capture a flood within limits, and call ``ask`` after it; returns the records, and how many packets passed.
+
+    The program is live, or ``diagnoses``.
+    """
     group.limit_memory(MEMORY)
     # Not ip netns exec, which hides the control groups.
-    inside = ["nsenter", f"--net=/run/netns/{side.namespace}"]
-    with live("-i", "lo", *options, prefix=group.run(*inside)) as program:
+    prefix = group.run("nsenter", f"--net=/run/netns/{side.namespace}")
+    started = diagnosing(side, prefix) if diagnoses else live("-i", "lo", *options, prefix=prefix)
+    with started as program:
         group.limit_cpu(CPU)  # not before, since it would start for a minute
         sizes = flood(group, side, program)
         ask()
@@ -43,6 +48,15 @@ def starve(
     listed = subprocess.run(side.command("cat", "/proc/net/dev"), capture_output=True, text=True, check=True)
     (loopback,) = [line for line in listed.stdout.splitlines() if line.lstrip().startswith("lo:")]
     return records, int(loopback.split()[2])
+
+
+@contextmanager
+def diagnosing(side: Side, prefix: Sequence[str]) -> Iterator[LiveProgram]:
+    """The program that tells findings while traffic passes, once it captures."""
+    command = [*prefix, sys.executable, "-m", "zmtpsniff", "diagnose", "--live", "-i", "lo", "-T", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for(lambda: is_capturing(side) or process.poll() is not None)
+        yield LiveProgram(process)
 
 
 def flood(group: ControlGroup, side: Side, program: LiveProgram) -> list[int]:
@@ -81,6 +95,14 @@ def test_metrics(control_group: ControlGroup, side: Side) -> None:
     assert float(samples["zmtpsniff_packets_dropped_total"]) > 0
     findings = [sample for sample in samples if sample.startswith("zmtp_findings{")]
     assert [json.loads(one.partition("code=")[2].partition(",")[0]) for one in findings] == ["capture-lossy"]
+
+
+def test_diagnosing(control_group: ControlGroup, side: Side) -> None:
+    records, passed = starve(control_group, side, diagnoses=True)
+    totals = records[-1]
+    assert totals["dropped"] > 0
+    assert totals["packets"] + totals["dropped"] == pytest.approx(passed, rel=0.01)
+    assert {one["code"] for one in records[:-1]} == {"capture-lossy"}
 
 
 def test_saving(control_group: ControlGroup, side: Side, tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.peers.test_services_of_one_machine import is_capturing
 from tests.support.live_program import wait_for
-from tests.support.namespaces import Side, needs_namespaces
+from tests.support.namespaces import Side, is_capturing, needs_namespaces
 
 pytestmark = needs_namespaces
 

@@ -5,9 +5,8 @@ import signal
 import subprocess
 import sys
 
-from tests.peers.test_services_of_one_machine import is_capturing
 from tests.support.live_program import wait_for
-from tests.support.namespaces import Side, needs_namespaces
+from tests.support.namespaces import Side, is_capturing, needs_namespaces
 
 pytestmark = needs_namespaces
 

@@ -6,19 +6,13 @@ import subprocess
 import sys
 
 from tests.support.live_program import wait_for
-from tests.support.namespaces import Side, needs_namespaces
+from tests.support.namespaces import Side, is_capturing, needs_namespaces
 from tests.support.two_services import DATABASE, SERVICES
 
 REQUESTS = 40
 _LEARNT = 20  # of a service: the last ones, when its processes are known
 
 pytestmark = needs_namespaces
-
-
-def is_capturing(side: Side) -> bool:
-    """Whether a program of a namespace has a packet socket."""
-    listed = subprocess.run(side.command("cat", "/proc/net/packet"), capture_output=True, text=True, check=True)
-    return len(listed.stdout.splitlines()) > 1
 
 
 def test_the_question_of_a_service_is_a_part_of_the_request_that_it_has(side: Side) -> None:
