@@ -33,6 +33,7 @@ from typing import Any
 import loads
 import network
 import report
+import soak_clocks
 import soak_faults
 from observe import processor_seconds, tree
 from visitors import talk
@@ -43,7 +44,7 @@ RATE = 20_000  # messages a second
 FAULT_S = 15.0
 FIRST_PORT = 7001  # of the faults; each has the next one
 OVER_S = 75.0  # after a fault: then it is told to be over
-WORK_IN_S = 60.0  # after which nothing may grow
+WORK_IN_S = 300.0  # after which nothing may grow: by then bounded tables have their 1,000 to 2,000 connections
 SAMPLE_S = 3.0
 STOP_S = 60.0
 MEMORY_TOLERANCE, MEMORY_TOLERANCE_MIB = 0.05, 2.0
@@ -77,6 +78,8 @@ class Soak:
     findings: list[dict[str, Any]] = field(default_factory=list)  # as they were told
     totals: dict[str, Any] = field(default_factory=dict)
     exit_status: int | None = None
+    replayed: Counter[tuple[str, str]] = field(default_factory=Counter)  # severities and codes of findings, from a pipe
+    jumping: Counter[tuple[str, str]] = field(default_factory=Counter)  # those of the same packets, whose times jump
 
     def told(self, code: str, port: int, state: str) -> int:
         """How often a fault was told."""
@@ -117,8 +120,13 @@ def main() -> int:
             call = shlex.join([sys.executable, "-S", "-c", KEEP, str(kept)])
             command = [*shlex.split(options.zmtpsniff), "live", "-i", "any", "--engine", options.engine]
             command += ["--metrics", METRICS, "--on-finding", call, "-T", "json", "-Y", 'severity == "error"']
-            soak = _run(command, options.minutes * 60, options.every * 60, options.odd)
+            packets = Path(name) / "packets"
+            with soak_clocks.recording(packets):
+                soak = _run(command, options.minutes * 60, options.every * 60, options.odd)
             soak.findings = [json.loads(line) for line in kept.read_text().splitlines()]
+            program = shlex.split(options.zmtpsniff)
+            soak.replayed = soak_clocks.findings(program, packets, (0,))
+            soak.jumping = soak_clocks.findings(program, packets, soak_clocks.JUMPS_S)
     except (network.NoNetworkError, loads.LoadFailedError, SoakFailedError) as reason:
         print(f"soak.py: {reason}", file=sys.stderr)
         return 2
@@ -295,6 +303,11 @@ def judge(soak: Soak) -> tuple[list[tuple[str, str]], list[str]]:
     rows.append(("Errors and warnings beside them", f"{len(alarms):,}"))
     told_notes = [f"{count:,} {code}" for code, count in sorted(notes.items())]
     rows.append(("Notes that came or went", ", ".join(told_notes) or "0"))
+    totals = f"{soak.replayed.total()}, {soak.jumping.total()}"
+    rows.append(("Findings in replayed packets, and in those whose clock jumps", totals))
+    if soak.replayed != soak.jumping:
+        others_told, untold = soak.jumping - soak.replayed, soak.replayed - soak.jumping
+        wrong.append(f"where the clock jumps there are, too: {[*others_told]}, and there are not: {[*untold]}")
     if not soak.odd:
         wrong += [f"told, too: {one['state']} {one['severity']} {one['code']}: {one['summary']}" for one in alarms]
     return rows, wrong
