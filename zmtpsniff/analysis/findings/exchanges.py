@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from dissectors.columns import ASKED
-from dissectors.events import Connection, Message, at_hand
+from dissectors.events import Connection, Message
 from zmtpsniff.analysis.findings.finding import Occurrences
+from zmtpsniff.analysis.patterns.requests import says_ready
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Pause
 
-_READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
 _TURNS = 5  # so many replies show that a service answers its peer
 PENDING = 64
 """Requests to remember of one connection."""
@@ -149,7 +149,7 @@ class ExchangeCount(msgspec.Struct, eq=False):
         frames = event.frames
         if frames == [b""]:
             return  # ZMQ_PROBE_ROUTER
-        self.is_worker = at_hand(frames[-1]) in _READY or any(at_hand(frame) in _READY for frame in frames[:3])
+        self.is_worker = says_ready(frames)
         self.asker = event.dst if self.is_worker else event.src
 
 

@@ -9,7 +9,7 @@ from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.request_reply import RequestReply
-from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
+from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of, says_ready
 
 
 class LockStep(Rules):
@@ -38,7 +38,7 @@ class LockStep(Rules):
         self._asked = 0  # the packet of the last request
         self._answered = -1  # stream offset of the last reply
         self._late = False  # whether the waiting request was reported
-        self._works = False  # whether it ever got something from a broker to do
+        self._works = False  # whether it said that it is ready, or ever got something from a broker to do
         self._job: Request | None = None  # what a broker gave to a REQ that works for it
         self._rest: RequestReply | None = None  # what takes all messages from the first on that does not keep step
         self.message = self._take
@@ -53,6 +53,8 @@ class LockStep(Rules):
                 self._leave(event)
                 return
             event.envelope = DELIMITER_ONLY
+            if not self._asked and self._forwarding is not None and says_ready(frames):
+                self._works = True
             self._seen = event.seen
             self._packet = self._asked = event.packet
             self._part = event.part
@@ -100,7 +102,7 @@ class LockStep(Rules):
 
     def pair_facts(self, client: str) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
         """The same where proxies may pass on messages, with their kind, the flow, the client and its peer."""
-        if not self.in_columns or self._forwarding is None:
+        if not (self.in_columns and self._asked) or self._forwarding is None:
             return None
         peer = self._replier if self._requester == client else self._requester
         return STEPS, self._flow, client, peer, self._facts(client)
@@ -168,7 +170,7 @@ class LockStep(Rules):
         """Report a request that has waited for too long, once."""
         if self._rest is not None:
             self._rest.pass_time(now_ns)
-        elif self._packet and not self._late and now_ns - self._time_ns > self._timeout_ns:
+        elif self._packet and not (self._late or self._works) and now_ns - self._time_ns > self._timeout_ns:
             self._late = True
             self._exchange.report_late(self._waiting())
 
@@ -179,7 +181,7 @@ class LockStep(Rules):
             self._rest.finish(event, now_ns)
             return
         self._exchange.leave(event, [self._waiting()] if self._packet else [])
-        if self._packet and not self._late:
+        if self._packet and not (self._late or self._works):  # a worker waits for work, not for a reply
             self._exchange.report_unanswered(self._waiting(), event.end == "open", 0)
 
     def _waiting(self) -> Request:
