@@ -45,6 +45,10 @@ _STRUCTURE = 4096  # octets of JSON or MessagePack
 _DEPTH = 3  # of fields in fields
 _FIELDS = 50
 _DIGITS = 9
+_LEFT_OUT_ADVICE = (
+    "Find out whether the publisher leaves numbers out by itself, or numbers something else. If it does not, the queue "
+    "of the subscriber was full: make it faster, or raise ZMQ_SNDHWM at the publisher and ZMQ_RCVHWM at the subscriber."
+)
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,39}")  # a name that --sequence takes
 _FIRST = re.compile(rb"\A\D*(\d{1,9})(?!\d)")
 _LAST = re.compile(rb"(?<!\d)(\d{1,9})\D*\Z")
@@ -433,6 +437,7 @@ def _claim(ended: _Ended, holes: Sequence[_Hole]) -> Claim:
         lost,
         [numbered.subscriber, numbered.publisher],
         (None if numbered.everything else "warning") if waited else "note",
-        certainty="likely" if numbered.everything else "possible",
+        certainty="likely" if numbered.everything and (waited or isinstance(numbered.numbers, _Count)) else "possible",
+        advice=None if waited else _LEFT_OUT_ADVICE,
         subject=numbered.subscriber,
     )
