@@ -3,6 +3,7 @@
 import functools
 import importlib
 import re
+from collections.abc import Callable
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,12 @@ from tests.capture_point.tap import joined, packets
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
-from tests.world.tap import Packets
+from tests.world.tap import Packets, load, save
 from tests.world.tap import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
@@ -151,6 +153,26 @@ def test_known_patterns_and_applications_are_healthy(path: Path) -> None:
     if not path.name.startswith("app_"):  # which say some things that nobody answers
         with zmtpsniff.open(path) as capture:
             assert [way for way in capture.ways() if way.ended is not None or way.answered is False] == []
+
+
+_HEALTHY = sorted(path.name.partition(".")[0] for path in (FIXTURES / "healthy").iterdir())
+# But for programs that wait at their start for those that come later, as the packets before show.
+_PATTERNS = [name for name in _HEALTHY if not name.startswith("app_") and name not in ("titanic", "ventilator")]
+_KEPT: dict[str, Callable[[int, Packet, int], bool]] = {
+    "late": lambda place, _, count: place >= count // 10,
+    "some lost": lambda place, *_: place % 100 != 99,
+    "to servers": lambda _, packet, __: int.from_bytes(packet[2][34:36]) > int.from_bytes(packet[2][36:38]),
+}
+
+
+@pytest.mark.parametrize("cut", _KEPT)
+@pytest.mark.parametrize("name", ["chain_of_proxies", *sampled(_PATTERNS, len(_PATTERNS))])
+def test_what_a_capture_lacks_accuses_nobody(name: str, cut: str, tmp_path: Path) -> None:
+    packets, path = load(FIXTURES / f"healthy/{name}.pcap.gz"), tmp_path / "cut.pcap"
+    save(path, [packet for place, packet in enumerate(packets) if _KEPT[cut](place, packet, len(packets))])
+    assert alarms(diagnose(path)) == []
+    with zmtpsniff.open(path) as capture:
+        assert [way for way in capture.ways() if way.ended is not None or way.answered is False] == []
 
 
 @pytest.mark.skipif(not CAPTURES.is_dir(), reason="needs the recorded captures (ZMTPSNIFF_CAPTURES)")

@@ -341,8 +341,19 @@ class Diagnosis:
             each.peers = _concerned(peers, each.endpoints)
         return [retimed_struct(one, self.jumps.captured) for one in found] if self.jumps else found
 
+    def _late_start(self, claim: Claim) -> Claim:
+        """The claim that replies are slow; a note if they were while the service waited for another one to start."""
+        host = host_of(next(iter(claim.endpoints)))
+        awaited = self._endpoints.waited_for(host, claim.occurrences.last_ns or 0)
+        if not awaited:
+            return claim
+        known = f"{claim.known}; {host} tried to reach {awaited} by then, where nobody listened at first"
+        return claim._replace(severity="note", known=known)
+
     def _excused(self, claim: Claim) -> Claim:
         """The claim; a note if who is named waits for somebody whom it cannot reach, as another finding says."""
+        if claim.code == "replies-slow" and claim.severity != "note":
+            return self._late_start(claim)
         if claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
             return claim
         host = host_of(next(iter(claim.endpoints)))

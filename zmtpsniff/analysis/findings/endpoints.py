@@ -53,6 +53,7 @@ _LATE_ADVICE = (
     "is lost."
 )
 _STOPPED_ADVICE = "Nothing, if the services were stopped. Otherwise look at why they ended, and start them again."
+_SOON_NS = 1_000_000_000  # after an address answers, what waited for it goes on
 
 
 class _Tries(msgspec.Struct, eq=False):
@@ -133,6 +134,14 @@ class Endpoints(Inquiry):
         """An address that a host tries to connect to in vain, other than its own; an empty one if there is none."""
         tries = ((address, each) for address, one in self._endpoints.items() for each in (one.refused, one.silent))
         return next((at for at, each in tries if host in each.hosts and each.seen.span_ns >= _LEAST_SILENT_NS), "")
+
+    def waited_for(self, host: str, until_ns: int) -> str:
+        """An address that a host tried in vain, until about then; an empty one if there is none."""
+        for address, one in self._endpoints.items():
+            since_ns = one.earlier.seen.first_ns
+            if since_ns is not None and host in one.earlier.hosts and since_ns < until_ns <= one.back_ns + _SOON_NS:
+                return address
+        return ""
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Remember who speaks ZMTP."""

@@ -356,7 +356,7 @@ class Relays(Inquiry):
                     taker.add(one)
         if way.kind == "publication":
             for hop in way.hops:
-                if self.passes_on(hop.leg.dst):
+                if self.passes_on(hop.leg.dst) and not self._ways.endings.is_blind(hop):
                     self._place(hop.leg.dst).publish(hop)
             return
         first, last = way.first.leg, way.hops[-1].leg

@@ -69,9 +69,10 @@ class Endings:
             self._asked_before(way),
         )
 
-    @staticmethod
-    def _may_have_reply(way: OpenWay) -> bool:
-        """Whether nobody knows if a request has a reply: the capture lacks where its connection, or the way, begins."""
+    def _may_have_reply(self, way: OpenWay) -> bool:
+        """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
+        if self.is_blind(way.first):
+            return True
         if (way.first.line.is_late and not way.first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
         return len(way.hops) > 1 and way.hops[1].leg.reply  # as it is not answered, the first is a reply, too
@@ -103,6 +104,8 @@ class Endings:
         is_back = last.leg.reply and last.leg.flow == way.first.leg.flow  # as nearly always
         if is_back or way.kind == "publication" or way.answered_ns is not None:
             return None
+        if last.leg.reply and way.hops[1].leg.reply:
+            return None  # it goes back to who asked before the capture
         if last.is_guess or last.may_be_answered or self.is_blind(last):
             return None
         why = self._why(way, last)

@@ -196,10 +196,21 @@ class Envelopes:
             routing_id = next(iter(ids))
             flows = self.ids.narrow(hop.line.src_host, routing_id, flows)
             if len(flows) == 1:
-                return self._settle(hop, [one for one in options if one.flow in flows])
+                options = [one for one in options if one.flow in flows]
+                left = [one for one in options if not self._is_claimed(one)]
+                if left:
+                    return self._settle(hop, left)
+                self._learn(hop, options[0])
+                return None
             self._waiting.append(_Piece(hop, routing_id, options))
             return None
         return self._guess(hop, options) if len(flows) == 1 else None
+
+    def is_passed_on(self, hop: Hop) -> bool:
+        """Whether the message that find() took last passes on a request, though nobody knows which one yet."""
+        if not self._waiting or self._waiting[-1].hop is not hop:
+            return False
+        return not any(one.is_back for one in self._waiting[-1].options)
 
     def _option(self, hop: Hop, before: Hop) -> Join | None:
         """The message before, if this one may pass it on, with the id that the connection would have."""
@@ -254,10 +265,21 @@ class Envelopes:
             for one in options:
                 one.before.is_doubtful = True  # whichever is left
         if proves_id and not self.ids.is_known(join.flow, join.routing_id):
-            self.ids.learn(join.flow, hop.leg.src if join.is_back else join.before.leg.dst, join.routing_id)
-            self.has_learnt = True
+            self._learn(hop, join)
         self._held.remove(join.before)
         return join
+
+    def _learn(self, hop: Hop, join: Join) -> None:
+        self.ids.learn(join.flow, hop.leg.src if join.is_back else join.before.leg.dst, join.routing_id)
+        self.has_learnt = True
+
+    def _is_claimed(self, join: Join) -> bool:
+        """Whether an earlier message that waits passes the same one on, now that the id is known."""
+        return any(
+            piece.routing_id == join.routing_id and any(one.before is join.before for one in piece.options)
+            for piece in self._waiting
+            if piece.hop is piece.hop.way.first
+        )
 
     def _guess(self, hop: Hop, options: list[Join]) -> Join:
         """Take one of several replies, each with the id of a connection that may be the one of ``hop``.

@@ -4,10 +4,12 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 import msgspec
 
+from dissectors.address import is_loopback
 from dissectors.events import Octets, at_hand
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
@@ -19,6 +21,8 @@ TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 # A word with a digit, of at least four characters: a number, an id, a UUID. Of a traceparent the id of the trace alone,
 # which all its spans have.
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
+GIVEN = 1024
+"""Requests on one connection that are looked through, to find the one of a reply."""
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
 _DIGIT = re.compile(rb"\d")
@@ -98,6 +102,12 @@ class Hop(msgspec.Struct, eq=False):
         return not self.leg.certain and self.leg.joined in GUESSES
 
     @property
+    def shows_program(self) -> bool:
+        """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
+        is_in_turn = self.leg.joined == "order" and is_loopback(self.leg.src)  # there all programs have one address
+        return not (self.is_aside or self.is_guess or is_in_turn)
+
+    @property
     def may_be_answered(self) -> bool:
         """Whether its receiver sent something since that answers it, or another message of the same form."""
         return not self.leg.reply and self.line.stray_ns.get(self.depth, 0) >= self.leg.time_ns
@@ -131,19 +141,31 @@ class Hop(msgspec.Struct, eq=False):
             self.tokens_ = frozenset(found)
         return self.tokens_
 
+    @property
+    def is_alone(self) -> bool:
+        """Of a request that was passed on: whether no other one that waits came over the same two connections."""
+        given = islice(reversed(self.line.given), GIVEN)
+        return not any(one is not self and one.routing_id == self.routing_id for one in given)
+
+    def measure(self) -> None:
+        """Count the frames of its envelope."""
+        self.depth = self.frames.index(b"") + 1 if b"" in self.frames else 0
+
     def may_come_of(self, before: "Hop") -> bool:
         """Whether it may be an earlier message, passed on.
 
         A sender, or a process, that sent the earlier one repeats it. Two messages to one socket are of two clients,
-        since no program passes a message on to the socket that it came to.
+        since no program passes a message on to a socket that it came to before.
         """
-        leg, earlier, line = self.leg, before.leg, before.line
-        return (
-            earlier.time_ns <= leg.time_ns
-            and earlier.src != leg.src
-            and (earlier.dst != leg.dst or self.line.knows_sender)
-            and not (line.knows_sender and line.src_host == self.line.src_host)
-        )
+        leg, line = self.leg, before.line
+        if before.leg.time_ns > leg.time_ns or (line.knows_sender and line.src_host == self.line.src_host):
+            return False
+        one: Hop | None = before
+        while one is not None:
+            if one.leg.src == leg.src or (one.leg.dst == leg.dst and not self.line.knows_sender):
+                return False
+            one = one.before
+        return True
 
     def note_request(self) -> None:
         """It may ask for something: a REQ always does, other sockets if most of their messages were answered before.

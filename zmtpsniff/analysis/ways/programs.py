@@ -6,7 +6,7 @@ sockets belong together. A socket is the address that it is bound to, or the add
 
 import msgspec
 
-from zmtpsniff.analysis.ways.hops import GUESSES, Hop, OpenWay
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 
 _SOCKETS = 65_536
 _ENDED = 1000  # sockets of programs with several: what ends there is told some time after they were closed
@@ -119,7 +119,7 @@ class Programs(dict[str, Node]):
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""
         leg, before = hop.leg, hop.before
-        if before is not None and not hop.is_aside and (leg.certain or leg.joined not in GUESSES):
+        if before is not None and hop.shows_program:
             self._pass_on(before, hop)
         program = self[leg.src]
         if before is not None and before.leg.flow == leg.flow:

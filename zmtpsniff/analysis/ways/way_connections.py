@@ -16,15 +16,13 @@ from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
-from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Turns
+from zmtpsniff.analysis.ways.hops import GIVEN, Hop, Line, Manners, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
 _UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
 _RESENT = 1024  # pauses of one sender on a connection
-GIVEN = 1024
-"""Requests on one connection that are looked through, to find the one of a reply."""
 ProcessOf = Callable[[int, str], Process | None]
 """The process that has an end of a connection, by flow and address; None while that is not known."""
 

@@ -18,7 +18,6 @@ A message without any of these begins a way. What comes later may show that it w
 
 from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
-from itertools import islice
 from typing import Any
 
 from dissectors.address import host_of, is_loopback
@@ -36,7 +35,7 @@ from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Joined, Leg, Way
-from zmtpsniff.analysis.ways.way_connections import GIVEN, WayConnection, WayConnections, envelope_of
+from zmtpsniff.analysis.ways.way_connections import WayConnection, WayConnections, envelope_of
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import SET_BACK_NS, later
 
@@ -470,6 +469,11 @@ class Ways:
                     self._join_piece(piece, its_join)
             if join is not None:
                 self._join(hop, join, is_certain=is_certain)
+            elif hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop)):
+                # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
+                hop.measure()
+                self._drop_ready(hop)
+                self._begin(OpenWay.begin("request", hop))
             elif asked is not None and not asked.answered:
                 self._answer(hop, asked)
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
@@ -483,7 +487,7 @@ class Ways:
                 and job.routing_id in hop.frames[:-1]
             ):
                 # One more part of the answer, or the answer to a request before with the same envelope.
-                job.way.add(hop, job, "envelope", certain=_is_alone(job), reply=True)
+                job.way.add(hop, job, "envelope", certain=job.is_alone, reply=True)
             elif (reply := self._readdressed(hop)) is not None:
                 reply.is_passed = True
                 reply.way.add(hop, reply, "body", certain=False, reply=True)
@@ -499,9 +503,11 @@ class Ways:
         self._hops[leg.flow, leg.packet, leg.part] = hop
 
     def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
-        """Whether the envelope tells that no message before the capture is the one that was passed on."""
+        """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
         line = hop.line if join.is_back else join.before.line
-        return not line.is_late or self.connections[join.flow].in_step or len(hop.tokens) > 0
+        is_whole = not self.endings.is_blind(join.before)
+        in_order = is_whole and (not line.is_late or self.connections[join.flow].in_step)
+        return in_order or len(hop.tokens) > 0
 
     def _orphan(self, hop: Hop) -> Hop | None:
         """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
@@ -520,7 +526,7 @@ class Ways:
             self._mark_answered(hop)
             return
         manners = hop.line.manners
-        hop.depth = _depth(hop)
+        hop.measure()
         manners.depth = min(manners.depth, hop.depth) if manners.depth else hop.depth
         hop.routing_id = join.routing_id
         hop.line.given[hop] = None
@@ -569,7 +575,7 @@ class Ways:
     def _ask(self, hop: Hop) -> None:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
-        hop.depth = _depth(hop)
+        hop.measure()
         if hop.is_signal:  # unless it is passed on
             self._begin(way)
             return
@@ -604,14 +610,3 @@ class Ways:
 def _is_housekeeping(payload: Payload) -> bool:
     """Whether a message is of a broker and its worker alone (7/MDP, 18/MDP)."""
     return payload.protocol == "mdp" and payload.fields.get("command") in _HOUSEKEEPING
-
-
-def _is_alone(job: Hop) -> bool:
-    """Whether no other request that waits for its answer came over the same two connections."""
-    given = islice(reversed(job.line.given), GIVEN)
-    return not any(one is not job and one.routing_id == job.routing_id for one in given)
-
-
-def _depth(hop: Hop) -> int:
-    """How many frames the envelope of a message has, with the delimiter; 0 if there is none."""
-    return hop.frames.index(b"") + 1 if b"" in hop.frames else 0
