@@ -21,16 +21,18 @@ No stage looks up a dossier for each message: an object that takes the messages 
 begins, and keeps the reference.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from dissectors.events import Command, Connection, Greeting, Message, Subscription
+from dissectors.events import Command, Connection, Greeting, Message, Octets, Subscription, at_hand
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 
 _MOST = 50_000  # flows at a time
 _LONGEST_IDENTITY = 255
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
+_READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
 
 
 class Guess(NamedTuple):
@@ -139,3 +141,8 @@ class Dossiers:
     def end(self, event: Connection) -> Dossier | None:
         """Let go of a flow that is over. Returns its dossier; None if it has none."""
         return self._dossiers.pop(event.flow, None)
+
+
+def says_ready(frames: Sequence[Octets]) -> bool:
+    """Whether the first message of a connection only says that a worker is ready."""
+    return at_hand(frames[-1]) in _READY or any(at_hand(frame) in _READY for frame in frames[:3])

@@ -10,8 +10,8 @@ import msgspec
 
 from dissectors.columns import ASKED
 from dissectors.events import Connection, Message
+from zmtpsniff.analysis.dossier import says_ready
 from zmtpsniff.analysis.findings.finding import Occurrences
-from zmtpsniff.analysis.patterns.requests import says_ready
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.net.witness import Pause
 

@@ -5,11 +5,12 @@ from typing import Any
 from dissectors.batches import DELIMITER_ONLY
 from dissectors.columns import STEPS
 from dissectors.events import Connection, Message
+from zmtpsniff.analysis.dossier import says_ready
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.request_reply import RequestReply
-from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of, says_ready
+from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
 
 
 class LockStep(Rules):

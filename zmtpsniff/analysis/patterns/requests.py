@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dissectors.batches import envelope_with
-from dissectors.events import Envelope, Message, Octets, Place, at_hand
+from dissectors.events import Envelope, Message, Octets, Place
 
-_READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
 _WORKERS = frozenset({b"MDPW01", b"MDPW02"})
 _WORK = {b"\2": True, b"\3": False, b"\4": False}  # REQUEST; REPLY, PARTIAL, FINAL; a HEARTBEAT of 7/MDP is alone
 _WHOLE = frozenset({bytes})  # the type of frames whose octets are all at hand
@@ -46,11 +45,6 @@ def key_of(frames: Sequence[Octets], envelope: Envelope | None) -> int | None:
         return 0
     identities = tuple(frames[: envelope.identities])
     return (hash(identities) or 1) if _WHOLE.issuperset(map(type, identities)) else None
-
-
-def says_ready(frames: Sequence[Octets]) -> bool:
-    """Whether the first message of a connection only says that a worker is ready."""
-    return at_hand(frames[-1]) in _READY or any(at_hand(frame) in _READY for frame in frames[:3])
 
 
 def is_of_worker(frames: Sequence[Octets]) -> bool:
