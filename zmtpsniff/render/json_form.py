@@ -23,23 +23,28 @@ _Form = Callable[[Any], Any]
 
 
 def octets_json(octets: Octets, max_bytes: int) -> str:
-    """The object that stands for octets in a record, as JSON text with ``max_bytes`` of them at most (0: no limit)."""
+    """The JSON text of octets_object()."""
     if type(octets) is bytes and (not max_bytes or len(octets) <= max_bytes) and octets.isascii():  # most
-        plain = octets.decode()
-        if plain.isprintable() and '"' not in plain and "\\" not in plain:
-            return f'{{"length":{len(octets)},"text":"{plain}"}}'
-    data, length = at_hand(octets, max_bytes)
-    if data is None:
-        return f'{{"length":{length}}}'
-    whole = len(data) == length
-    text = as_text(data, whole)
-    shown = f'"hex":"{data.hex()}"' if text is None else f'"text":{_encode(text).decode()}'
-    return f'{{"length":{length},{shown}}}' if whole else f'{{"length":{length},{shown},"truncated":true}}'
+        text = octets.decode()
+        if text.isprintable() and '"' not in text and "\\" not in text:
+            return f'{{"length":{len(octets)},"text":"{text}"}}'
+    return _encode(octets_object(octets, max_bytes)).decode()
 
 
 def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[str, Any]:
-    """The same object as a dict."""
-    shown: dict[str, Any] = msgspec.json.decode(octets_json(octets, max_bytes))
+    """The object that stands for octets in a record, with ``max_bytes`` of them at most (0: no limit)."""
+    data, length = at_hand(octets, max_bytes)
+    if data is None:
+        return {"length": length}
+    whole = len(data) == length
+    text = as_text(data, whole)
+    shown: dict[str, Any] = {"length": length}
+    if text is None:
+        shown["hex"] = data.hex()
+    else:
+        shown["text"] = text
+    if not whole:
+        shown["truncated"] = True
     return shown
 
 

@@ -33,7 +33,7 @@ class JsonlRenderer:
         """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
         self._stream = stream
         self._max_bytes = max_bytes
-        self._form = JsonForm(lambda octets: msgspec.Raw(octets_json(octets, max_bytes).encode()))
+        self._form = JsonForm(lambda octets: octets_object(octets, max_bytes))
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
@@ -141,12 +141,12 @@ class JsonlRenderer:
 
     def line(self, event: AnyEvent) -> str:
         """The line of any event."""
+        record = self._form.record(event)
         try:
-            return _encode(self._form.record(event)).decode() + "\n"
+            return _encode(record).decode() + "\n"
         except (UnicodeEncodeError, OverflowError):
             # A name with a lone surrogate, which JSON can only hold as an escape, or a number of more than 64 bits.
-            form = JsonForm(lambda octets: octets_object(octets, self._max_bytes))
-            return _in_ascii(msgspec.to_builtins(form.record(event))) + "\n"
+            return _in_ascii(msgspec.to_builtins(record)) + "\n"
 
 
 @lru_cache(512)
