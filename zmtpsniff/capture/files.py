@@ -14,7 +14,7 @@ from zmtpsniff.capture.merge import merged
 from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 from zmtpsniff.capture.time_window import TimeWindow
 
-CHUNK = 64 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
+CHUNK = 256 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
 LEAST_CHUNK = 16 << 10
 MAGIC_SIZE = 6  # octets; that of xz is the longest
 
