@@ -140,8 +140,10 @@ class FlowRegister(Part):
     def acknowledgments(self, segments: Iterable[Segment]) -> Iterator[Acknowledgment]:
         """The acknowledgments in these segments, which have been taken, of flows that are dissected."""
         for time_ns, _, key, _, ack, flags, _, _ in segments:
-            direction = self.directions.get(key)
-            if direction is None or not flags & ACK or not direction.flow.begun or direction.flow.unwanted:
+            if not flags & ACK or not self.may_speak(key):
+                continue
+            direction = self.directions[key]
+            if not direction.flow.begun:
                 continue
             offset = direction.other.place(ack)
             if offset is not None:

@@ -21,6 +21,7 @@ from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.ways.hops import OpenWay
 from zmtpsniff.analysis.ways.records import Leg, Way
 from zmtpsniff.analysis.ways.ways import Ways
+from zmtpsniff.capture import files
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 
@@ -311,3 +312,16 @@ def test_a_broker_that_hangs_is_to_blame_though_its_client_comes_back_with_its_i
     """It sends no messages at all any more, so it is not the ROUTER that ignores one peer."""
     (told,) = zmtpsniff.open(BROKERS / "hung_returning.pcap.gz").findings()
     assert (told.code, told.severity, told.endpoints, told.count) == ("not-passed-on", "error", ["127.0.0.2:5561"], 15)
+
+
+@pytest.mark.parametrize("name", ["rec_cut_message_ok", "rec_late_reply", "rec_numbered_topics_ok"])
+def test_ends_of_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a connection and its end are in one block."""
+    found = []
+    for octets in (1 << 20, 4000, 100):
+        monkeypatch.setattr(files, "CHUNK", octets)
+        with zmtpsniff.open(FIXTURES / f"{name}.pcap") as capture:
+            found.append(list(capture.ways()))
+    assert found[0]
+    assert all(leg.seen_ns for way in found[0] for leg in way.legs[:-1])
+    assert found[0] == found[1] == found[2]

@@ -79,12 +79,13 @@ class Ways:
         self._first_copies = FirstCopies()
         self._last_asked: Ledger[tuple[str, str], OpenWay] = Ledger(limit=_WAYS)  # by the client's host and the server
         self._now_ns = 0
-        self._acknowledgments: list[Acknowledgment] = []
+        self._acknowledgments: dict[int, list[Acknowledgment]] = {}  # by flow
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
         """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""
         self.endings.knows_acknowledged = True
-        self._acknowledgments.extend(acknowledgments)
+        for acknowledgment in acknowledgments:
+            self._acknowledgments.setdefault(acknowledgment[1], []).append(acknowledgment)
 
     def attempt(self, attempt: Attempt) -> None:
         """As a witness: no way begins before there is a connection."""
@@ -114,7 +115,8 @@ class Ways:
                 self.problem(event)
             elif isinstance(event, Capture) and event.end_ns is not None:
                 self._now_ns = max(self._now_ns, event.end_ns)
-        self.connections.acknowledge(self._acknowledgments)
+        for acknowledged in self._acknowledgments.values():
+            self.connections.acknowledge(acknowledged)
         self._acknowledgments.clear()
         return self.over()
 
@@ -135,6 +137,7 @@ class Ways:
 
     def end(self, event: Connection) -> None:
         """A connection is over."""
+        self.connections.acknowledge(self._acknowledgments.pop(event.flow, ()))
         connection = self.connections.end(event.flow)
         self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
