@@ -178,6 +178,12 @@ def test_a_client_that_asks_again_had_given_up(kind: str, patience_ms: int) -> N
     assert found == ({("request-unanswered", "10.0.2.1:40000")} if gave_up else set())
 
 
+def test_a_worker_that_loses_some_requests_is_named_though_nobody_waits_long() -> None:
+    (found,) = diagnose(FIXTURES / "brokers/worker_loses.pcap.gz")
+    assert (found.severity, found.code, found.count) == ("error", "request-unanswered", 5)
+    assert "10.9.0.3:39591 took 5 requests and did not answer, while it answered 122" in found.summary
+
+
 def test_a_message_that_was_slow_and_waited_counts_once() -> None:
     scene = behind_a_broker()
     for burst in (1, 1, 1, 1, 1, 1, 1, 1, 3, 3):

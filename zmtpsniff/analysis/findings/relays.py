@@ -66,6 +66,7 @@ _GONE = 2000  # peers that closed connections
 _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
 _UNANSWERED = "unanswered"  # not only not-answered: somebody waited in vain
+_GIVEN_UP = "given-up"  # the same, though not for long
 _HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
 _LOST = {  # why a way ended: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
@@ -382,8 +383,8 @@ class Relays(Inquiry):
             place.giver = place.giver or last.leg.src
             if since_ns is None or last.leg.time_ns <= since_ns:
                 (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
-                if ended.why == "not-answered" and self._is_awaited(way):
-                    (place.stuck if is_open else place.lost).add(way.kind, _UNANSWERED, last)
+                if ended.why == "not-answered" and (awaited := self._awaited(way, place)):
+                    (place.stuck if is_open else place.lost).add(way.kind, awaited, last)
                 asker = self._places.get(self._ways.programs[last.leg.src].sockets[0])
                 if asker is not None and asker is not place and not last.leg.reply:
                     (asker.stuck if is_open else asker.lost).questions.setdefault(last.leg.dst, last.leg.time_ns)
@@ -398,12 +399,14 @@ class Relays(Inquiry):
         place = self._place(last.leg.dst)
         return self._identities.has_returned(last.leg.flow) and place.passed_ns > last.leg.time_ns
 
-    def _is_awaited(self, way: OpenWay) -> bool:
-        """Whether a REQ behind a broker waited for the reply in vain."""
+    def _awaited(self, way: OpenWay, place: _Place) -> str:
+        """The reason to tell that a REQ behind a broker got no reply; empty if it waited hardly longer than usual."""
         if len(way.hops) == 1 or way.first.line.src_kind != "REQ":
-            return False
+            return ""
         waited_ns, gave_up = self._ways.endings.waited_ns(way)
-        return waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns)
+        if waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns):
+            return _UNANSWERED
+        return _GIVEN_UP if gave_up and waited_ns >= max(_SLOW_NS, _SLOW_TIMES * place.usual_ns) else ""
 
     def _place(self, address: str) -> _Place:
         place = self._places.at(self._ways.programs[address].sockets[0])
@@ -524,7 +527,8 @@ class Relays(Inquiry):
                     [place.at],
                 )
             begun_ns = seen.first_ns or 0
-            if why == _UNANSWERED:
+            is_often = why == _GIVEN_UP and seen.count >= _LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen
+            if why == _UNANSWERED or is_often:
                 # That one of them was awaited tells of the others, too.
                 yield from self._unanswered(place, lost.seen[kind, "not-answered"], lost)
             if why not in _LOST or place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
