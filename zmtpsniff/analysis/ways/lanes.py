@@ -234,6 +234,7 @@ def _give_up(service: _Service, lane: _Lane) -> None:
         reason is not None
         and lane.pieces
         and not lane.is_client
+        and reason.way.first.asks  # a peer of ZRE only tells others something, and is told something
         and (reason.line.knows_receiver or not is_loopback(reason.leg.dst))  # where all programs have one address
         and reason in service.requests
         and not reason.way.is_over
