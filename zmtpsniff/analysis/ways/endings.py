@@ -19,13 +19,19 @@ class Endings:
         """``programs`` has the sockets of each program."""
         self._programs = programs
         self._blind: set[str] = set()  # hosts, some of whose messages the capture may lack
+        self._gaps: set[str] = set()  # those of them for which a connection has a hole
         self._is_blind = False  # packets of any host may be missing
         self._until_ns = 0
         self.knows_acknowledged = False  # whether legs say when they were acknowledged
 
-    def blind(self, *hosts: str) -> None:
-        """The capture may lack messages between these hosts, or of any host if none is given."""
+    def blind(self, *hosts: str, has_gap: bool = True) -> None:
+        """The capture may lack messages between these hosts, or of any host if none is given.
+
+        Without ``has_gap`` it only lacks where a connection begins.
+        """
         self._blind.update(hosts)
+        if has_gap:
+            self._gaps.update(hosts)
         self._is_blind = self._is_blind or not hosts
 
     def is_blind(self, hop: Hop) -> bool:
@@ -72,7 +78,7 @@ class Endings:
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
         first = way.first
-        if self.is_blind(first) or not (first.asks or first.line.turns.answered):
+        if self._is_blind or host_of(first.leg.dst) in self._gaps or not (first.asks or first.line.turns.answered):
             return True
         if (way.first.line.is_late and not way.first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True

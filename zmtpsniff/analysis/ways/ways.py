@@ -133,7 +133,8 @@ class Ways:
     def problem(self, event: Problem) -> None:
         """Learn what the capture may lack."""
         if event.code in BLINDING:
-            self.endings.blind(*[host_of(address) for address in (event.src, event.dst) if address is not None])
+            hosts = [host_of(address) for address in (event.src, event.dst) if address is not None]
+            self.endings.blind(*hosts, has_gap=BLINDING[event.code] == "rest")
 
     def end(self, event: Connection) -> None:
         """A connection is over."""
