@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -90,13 +91,13 @@ def test_tests_of_the_example_run(shop: Path) -> None:
     assert "2 passed" in done.stdout, done.stdout
 
 
-def test_command_lines_of_the_page_run(shop: Path) -> None:
-    lines = re.findall(r"^zmtpsniff (read .*)$", PAGE, re.MULTILINE)
-    assert len(lines) == 2
-    for line in lines:
-        done = run(*line.split(), cwd=shop)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert "orders: ORDER 17: tea" in done.stdout
+@pytest.mark.parametrize("more", [[], ["-d", "tcp.port==5557,orders"]], ids=["asked", "told by its port"])
+def test_the_command_of_the_page_runs(shop: Path, more: list[str]) -> None:
+    (line,) = re.findall(r"^\$ zmtpsniff (read .*orders\.py.*)$", PAGE, re.MULTILINE)
+    assert not more or f"`{shlex.join(more)}`" in PAGE
+    done = run(*shlex.split(line), *more, cwd=shop)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "orders: ORDER 17: tea" in done.stdout
 
 
 def test_kaitai_struct(tmp_path: Path) -> None:
