@@ -71,7 +71,9 @@ def test_it_fits_80_columns() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_what_goes_to_one_socket_only_is_counted() -> None:
-    lines = run("trace", FIXTURES / "m31_push_pull.pcap").stdout.splitlines()
-    assert len(lines) == 1
-    assert "not shown, to one socket only" in lines[0]
+@pytest.mark.parametrize("options", [[], ["--slowest", "2"]], ids=["all", "slowest"])
+def test_what_goes_to_one_socket_only_is_counted(options: list[str]) -> None:
+    jobs = len(records(FIXTURES / "m31_push_pull.pcap"))
+    assert jobs > 2
+    lines = run("trace", *options, FIXTURES / "m31_push_pull.pcap").stdout.splitlines()
+    assert lines == [f"not shown, to one socket only: {jobs} jobs"]

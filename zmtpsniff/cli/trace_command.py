@@ -157,7 +157,11 @@ class _Writer:
             self._show(wanted)
         elif wanted:
             from zmtpsniff.analysis.ways.records import lasted_ns
+            from zmtpsniff.render.way_ladder import is_only_counted
 
+            if self._ladder is not None:
+                self._show([way for way in wanted if is_only_counted(way)])
+                wanted = [way for way in wanted if not is_only_counted(way)]
             self._slowest = sorted([*self._slowest, *wanted], key=lasted_ns, reverse=True)[: self._most]
 
     def finish(self) -> None:

@@ -29,6 +29,11 @@ _WHY = {
 _WHAT = {"inside": "inside {at}", "queue": "in the queue of {at}", "network": "in the network before {at}"}
 
 
+def is_only_counted(way: Way) -> bool:
+    """Whether there is nothing to show: it was published or pushed to one socket, and ended well there."""
+    return way.kind != "request" and len(way.legs) == 1 and way.ended is None
+
+
 class LadderRenderer:
     """Writes ways to a stream."""
 
@@ -44,10 +49,10 @@ class LadderRenderer:
         self._left_out: Counter[str] = Counter()
 
     def write(self, ways: Sequence[Way]) -> None:
-        """Write some ways. What was published or pushed to one socket, and ended well there, is only counted."""
+        """Write some ways; those with nothing to show are only counted."""
         for way in ways:
             self._count[way.kind] += 1
-            if way.kind != "request" and len(way.legs) == 1 and way.ended is None:
+            if is_only_counted(way):
                 self._left_out[way.kind] += 1
                 continue
             self._write(self._lines(way))
