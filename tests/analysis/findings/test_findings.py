@@ -156,11 +156,8 @@ def test_known_patterns_and_applications_are_healthy(path: Path) -> None:
 
 
 _HEALTHY = sorted(path.name.partition(".")[0] for path in (FIXTURES / "healthy").iterdir())
-# But for programs that wait at their start for those that come later, as the packets before show; and Paranoid
-# Pirates, whose replies belong to another way where the capture lacks the first ones.
-_PATTERNS = [
-    name for name in _HEALTHY if not name.startswith(("app_", "paranoid_")) and name not in ("titanic", "ventilator")
-]
+# But for programs that wait at their start for those that come later, as the packets before show.
+_PATTERNS = [name for name in _HEALTHY if not name.startswith("app_") and name not in ("titanic", "ventilator")]
 _KEPT: dict[str, Callable[[int, Packet, int], bool]] = {
     "late": lambda place, _, count: place >= count // 10,
     "some lost": lambda place, *_: place % 100 != 99,

@@ -212,6 +212,10 @@ class Envelopes:
             return False
         return not any(one.is_back for one in self._waiting[-1].options)
 
+    def can_pass_on(self, hop: Hop, before: Hop) -> bool:
+        """Whether a message may be an earlier one with the id of its connection in front, or without it."""
+        return self._option(hop, before) is not None
+
     def _option(self, hop: Hop, before: Hop) -> Join | None:
         """The message before, if this one may pass it on, with the id that the connection would have."""
         frames, leg, of_before = hop.frames, hop.leg, before.leg

@@ -472,6 +472,8 @@ class Ways:
                 for piece, its_join in self._envelopes.settled():
                     self._join_piece(piece, its_join)
             if join is not None:
+                if asked is not None and join.is_back and not is_certain:
+                    self._put_before(asked, join.before.way)
                 self._join(hop, join, is_certain=is_certain)
             elif hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop)):
                 # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
@@ -544,6 +546,15 @@ class Ways:
         if hop.way is not join.before.way and hop is hop.way.first:
             join.before.way.take_over(hop.way, join.before, "envelope", certain=not join.before.is_doubtful)
             hop.leg.reply = join.is_back
+
+    def _put_before(self, asked: Hop, way: OpenWay) -> None:
+        """The reply to a request most likely passes on what came of ``way``: so that is a piece of the request's way.
+
+        The first messages of a connection that the capture lacks the beginning of come late, after those they are of.
+        """
+        if way is not asked.way and not asked.is_passed and self._envelopes.can_pass_on(way.first, asked):
+            asked.is_passed = True
+            asked.way.take_over(way, asked, "envelope", certain=False)
 
     def _drop_ready(self, job: Hop) -> None:
         """A broker gives a request to a REQ: what that one said before, READY, is no request."""
