@@ -97,3 +97,21 @@ def test_a_reply_whose_request_nobody_saw_is_no_request() -> None:
     (way,) = scene.ways()
     assert [leg.reply for leg in way.legs] == [False, True]
     assert way.answered is None
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "answered", "ended"),
+    [([b""], False, Terminus(WORKER, "not-answered")), ([], None, None)],
+    ids=["as a REQ asks", "it may only tell something"],
+)
+def test_a_dealer_to_whom_nobody_ever_answered(
+    delimiter: list[bytes], answered: bool | None, ended: Terminus | None
+) -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", FRONT, types=("DEALER", "ROUTER"))
+    scene.connect(2, WORKER, BACK, types=("DEALER", "DEALER"))
+    for number in range(3):
+        asked = scene.say(1, *delimiter, b"%d" % number)
+        scene.say(2, ID, *asked.frames, by_server=True)
+    for way in scene.ways(wait_ms=10_000):
+        assert (len(way.legs), way.answered, way.ended) == (2, answered, ended)

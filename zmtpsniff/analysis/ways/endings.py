@@ -78,7 +78,7 @@ class Endings:
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
         first = way.first
-        if self._is_blind or host_of(first.leg.dst) in self._gaps or not (first.asks or first.line.turns.answered):
+        if self._is_blind or host_of(first.leg.dst) in self._gaps or not first.may_ask:
             return True
         if (way.first.line.is_late and not way.first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
@@ -112,8 +112,8 @@ class Endings:
         if is_back or way.kind == "publication" or way.answered_ns is not None:
             return None
         first = way.first
-        if way.kind == "request" and not (first.asks or first.line.turns.answered) and last.line.src_kind == "DEALER":
-            return None  # nobody answers there, so that it may not ask, either
+        if way.kind == "request" and not first.may_ask and last.line.src_kind == "DEALER":
+            return None
         if last.leg.reply and way.hops[1].leg.reply:
             return None  # it goes back to who asked before the capture
         if last.is_guess or last.may_be_answered or self.is_blind(last):

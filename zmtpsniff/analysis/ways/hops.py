@@ -108,6 +108,14 @@ class Hop(msgspec.Struct, eq=False):
         return not (self.is_aside or self.is_guess or is_in_turn)
 
     @property
+    def may_ask(self) -> bool:
+        """Whether there is a sign that it asks: an answer on its connection, or the delimiter that requests have.
+
+        A DEALER may as well only tell its peer something, as peers of 36/ZRE do.
+        """
+        return self.asks or self.line.turns.answered > 0 or self.depth > 0
+
+    @property
     def may_be_answered(self) -> bool:
         """Whether its receiver sent something since that answers it, or another message of the same form."""
         return not self.leg.reply and self.line.stray_ns.get(self.depth, 0) >= self.leg.time_ns
