@@ -12,8 +12,10 @@ from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault
+from zmtpsniff.engine import clock_watch
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
+from zmtpsniff.net.timestamps import Stamp, TimestampReader
 
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
@@ -156,3 +158,24 @@ def test_live_the_clock_that_nobody_sets_tells(is_set: bool) -> None:
         diagnosis.take(events)
     assert bool(diagnosis.jumps) == is_set
     assert (diagnosis.findings() == []) == is_set
+
+
+@pytest.mark.parametrize("ticks", [15_000, 0], ids=["idle", "each gap a jump"])
+def test_many_gaps_cost_as_much_as_their_packets(ticks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a connection that only sends a packet each 15 seconds, for a night."""
+    read = 0
+
+    class Counting(TimestampReader):
+        def stamps(self, packets: Iterable[Packet]) -> dict[bytes, Stamp]:
+            nonlocal read
+            listed = list(packets)
+            read += len(listed)
+            return super().stamps(listed)
+
+    monkeypatch.setattr(clock_watch, "TimestampReader", Counting)
+    packets = packets_of("ventilator")[:20]
+    packets += [packet for turn in range(1, 2000) for packet in later(packets[-1:], turn * 15 * SECOND, turn * ticks)]
+    events, _ = told(packets, size=len(packets))
+    assert 0 < read <= 2 * len(packets)
+    (totals,) = [event for event in events if isinstance(event, Capture)]
+    assert totals.end_ns == packets[-1][0]

@@ -16,8 +16,11 @@ Without such packets nobody knows, and the times count as they are. If several d
 timestamps show how much time passed.
 """
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from operator import itemgetter
+from typing import NamedTuple
 
 from zmtpsniff.capture.block import NOTHING, Block
 from zmtpsniff.net.timestamps import TimestampReader, jump_ns
@@ -27,8 +30,16 @@ LEAST_NS = 10_000_000_000
 """A shorter jump is not looked for: programs wait so long for a reply now and then."""
 Clock = Callable[[], int]
 """Gives its time in nanoseconds."""
-_NEAR = 256  # packets before a jump and behind it whose timestamps are read
+_NEAR = 256  # packets before a jump and behind it whose timestamps are read, at most: those with no other gap between
 _CLOSEST_NS = 1_000_000  # packets on both sides of a jump are at least so far apart
+
+
+class _Gap(NamedTuple):
+    """A time in which no packet came: perhaps the clock jumped."""
+
+    place: int  # of the packet behind it, in its block
+    since_ns: int
+    until_ns: int
 
 
 class ClockWatch:
@@ -40,7 +51,8 @@ class ClockWatch:
         self._clock, self._monotonic = clock, monotonic
         self._ahead_ns: int | None = None  # by how much one clock is ahead of the other
         self._last_ns = 0  # of both the steady time
-        self._before = NOTHING  # the last block
+        self._before = NOTHING  # the last packets, up to where none had come for long
+        self._quiet_place = 0  # where the last gap of the block is
         self._come_ns = 0  # up to when packets have come, steady
         self._captured_ns = 0  # as captured, in the last block
         self._reader = TimestampReader()
@@ -54,7 +66,7 @@ class ClockWatch:
         steady_ns = self._jumps.steady(now_ns)
         if self._ahead_ns is not None:
             by_ns = ahead_ns - self._ahead_ns
-            if by_ns >= LEAST_NS:
+            if by_ns >= LEAST_NS and not self._jumps.is_full:
                 self._jumps.add(self._last_ns, steady_ns, by_ns)
             elif by_ns < -SET_BACK_NS:
                 self._jumps.clear()
@@ -69,32 +81,44 @@ class ClockWatch:
         if self._jumps:
             block = block.with_times(self._jumps.steady)
         first_ns, last_ns = block.span_ns
+        self._quiet_place = 0
         if last_ns - (self._come_ns or first_ns) >= LEAST_NS:
             block = self._without_jumps(block)
             last_ns = block.span_ns[1]
-        self._before, self._come_ns = block, last_ns
+        self._before = block.part(max(self._quiet_place, len(block) - _NEAR))
+        self._come_ns = last_ns
         return block
 
     def _without_jumps(self, block: Block) -> Block:
         """A block whose packets are far apart, with those jumps taken out that are proved."""
-        before_ns = self._come_ns or block.times_ns[0]
-        for place, time_ns in enumerate(block.times_ns):
-            if time_ns - before_ns >= LEAST_NS and (proved_ns := self._proved_ns(block, place)):
-                by_ns = min(proved_ns, time_ns - before_ns - _CLOSEST_NS)
-                middle_ns = (before_ns + time_ns) // 2
-                self._jumps.add(before_ns, time_ns, by_ns)
-                return self._without_jumps(block.with_times(partial(_set_back, middle_ns, by_ns)))
-            before_ns = later(before_ns, time_ns)
-        return block
+        times_ns = block.times_ns
+        gaps = list(_gaps(times_ns, self._come_ns or times_ns[0]))
+        ends = [gap.place for gap in gaps[1:]] + [len(block)]
+        earlier, begin, sum_ns = self._before, 0, 0
+        shifts: list[tuple[int, int]] = []  # from which time on, and by how much in all
+        for gap, end in zip(gaps, ends, strict=True):
+            before = earlier.packets() + block.packets(max(begin, gap.place - _NEAR), gap.place)
+            behind = block.packets(gap.place, min(end, gap.place + _NEAR))
+            earlier, begin = NOTHING, gap.place
+            proved_ns = jump_ns(self._reader.stamps(before), self._reader.stamps(reversed(behind)))
+            if not proved_ns or self._jumps.is_full:
+                continue
+            by_ns = min(proved_ns, gap.until_ns - gap.since_ns - _CLOSEST_NS)
+            self._jumps.add(gap.since_ns - sum_ns, gap.until_ns - sum_ns, by_ns)
+            sum_ns += by_ns
+            shifts.append(((gap.since_ns + gap.until_ns) // 2, sum_ns))
+        self._quiet_place = begin
+        return block.with_times(partial(_set_back, shifts)) if shifts else block
 
-    def _proved_ns(self, block: Block, place: int) -> int:
-        """By how much the clock was set forward before the packet at ``place``; 0 if nothing proves that."""
-        earlier = block.packets(max(0, place - _NEAR), place)
-        left = _NEAR - len(earlier)
-        earlier = self._before.packets(max(0, len(self._before) - left)) + earlier if left else earlier
-        later = block.packets(place, place + _NEAR)
-        return jump_ns(self._reader.stamps(earlier), self._reader.stamps(reversed(later)))
+
+def _gaps(times_ns: Sequence[int], come_ns: int) -> Iterator[_Gap]:
+    """Where no packet came for long, in a block and in front of it. Packets had come up to ``come_ns`` before."""
+    for place, time_ns in enumerate(times_ns):
+        if time_ns - come_ns >= LEAST_NS:
+            yield _Gap(place, come_ns, time_ns)
+        come_ns = later(come_ns, time_ns)
 
 
-def _set_back(from_ns: int, by_ns: int, time_ns: int) -> int:
-    return time_ns - by_ns if time_ns >= from_ns else time_ns
+def _set_back(shifts: Sequence[tuple[int, int]], time_ns: int) -> int:
+    place = bisect_right(shifts, time_ns, key=itemgetter(0))
+    return time_ns - shifts[place - 1][1] if place else time_ns

@@ -18,6 +18,9 @@ def is_due(now_ns: int, next_ns: int) -> bool:
     return not 0 < next_ns - now_ns <= SET_BACK_NS
 
 
+_MOST = 1000  # jumps; a clock is set a few times a year
+
+
 class ForwardJumps:
     """The jumps forward of the clock of a capture, and its *steady* times: those without the jumps."""
 
@@ -29,6 +32,11 @@ class ForwardJumps:
     def __bool__(self) -> bool:
         """Whether there were any."""
         return bool(self._edges)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there were so many that the clock says nothing: no more are to be added."""
+        return len(self._edges) >= _MOST
 
     def add(self, before_ns: int, after_ns: int, by_ns: int) -> None:
         """Between two steady times, which should follow each other, the clock was set forward by ``by_ns``."""
