@@ -16,7 +16,11 @@ from dissectors.payloads import (
 )
 
 _CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2 = b"MDPC01", b"MDPW01", b"MDPC02", b"MDPW02"
-_HEADERS = frozenset({_CLIENT_V1, _WORKER_V1, _CLIENT_V2, _WORKER_V2})
+CLIENTS = frozenset({_CLIENT_V1, _CLIENT_V2})
+"""The headers of messages between a client and a broker, which is a ROUTER."""
+WORKERS = frozenset({_WORKER_V1, _WORKER_V2})
+"""The headers of messages between a worker and a broker."""
+_HEADERS = CLIENTS | WORKERS
 _COMMANDS: dict[bytes, dict[bytes, str]] = {
     _WORKER_V1: {b"\1": "READY", b"\2": "REQUEST", b"\3": "REPLY", b"\4": "HEARTBEAT", b"\5": "DISCONNECT"},
     _CLIENT_V2: {b"\1": "REQUEST", b"\2": "PARTIAL", b"\3": "FINAL"},
@@ -34,6 +38,13 @@ _OTHER_CLIENT: dict[bytes, str] = {b"\2": "REQUEST", b"\3": "PARTIAL", b"\4": "F
 _OTHER = ("other",)  # in the state of connections of that kind, whose other keys are no tuples
 _LAST = frozenset({"REPLY", "FINAL"})  # after which nothing follows to a request
 _WAITING = 1000  # requests of a connection that nobody answers
+
+
+def command_of(header: Octets, number: Octets) -> str | None:
+    """The name of a command, by the header in front of its number; None if there is none."""
+    if not isinstance(header, bytes) or not isinstance(number, bytes):
+        return None
+    return _COMMANDS.get(header, {}).get(number)
 
 
 class _Queue:

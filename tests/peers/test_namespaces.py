@@ -59,7 +59,7 @@ def test_all_exchanges_on_loopback(engine: str, sides: tuple[Side, Side]) -> Non
 
 
 def outside_and_inside(here: Side, there: Side) -> list[Talk]:
-    """What is said to another host and what is said on this one."""
+    """A conversation with another host, and one on this host."""
     return [Talk(there, here, there.ipv4, FEW), Talk(here, here, "::1", EVERYTHING)]
 
 

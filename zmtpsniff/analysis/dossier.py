@@ -27,12 +27,14 @@ from typing import NamedTuple
 import msgspec
 
 from dissectors.events import Command, Connection, Greeting, Message, Octets, Subscription, at_hand
+from dissectors.payloads.majordomo import CLIENTS, WORKERS, command_of
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 
 _MOST = 50_000  # flows at a time
 _LONGEST_IDENTITY = 255
 _FAR_NS = 1_000_000  # a shorter time may be that of the program and not of the network
-_READY = frozenset({b"READY", b"\1", b"MDPW01", b"MDPW02"})  # what workers say first (the ZeroMQ guide, 7/MDP, 18/MDP)
+_WORK = {"REQUEST": True, "REPLY": False, "PARTIAL": False, "FINAL": False}
+_READY = WORKERS | {b"READY", b"\1"}  # workers say it first (the ZeroMQ guide, 7/MDP, 18/MDP)
 
 
 class Guess(NamedTuple):
@@ -141,6 +143,24 @@ class Dossiers:
     def end(self, event: Connection) -> Dossier | None:
         """Let go of a flow that is over. Returns its dossier; None if it has none."""
         return self._dossiers.pop(event.flow, None)
+
+
+# ------------------------------------------------------------------ what brokers and their peers are (7/MDP, 18/MDP)
+
+
+def is_of_client(frames: Sequence[Octets]) -> bool:
+    """Whether a message is between a client and its broker, which is a ROUTER."""
+    return len(frames) > 1 and frames[1] in CLIENTS
+
+
+def is_of_worker(frames: Sequence[Octets]) -> bool:
+    """Whether a message is between a worker and its broker."""
+    return len(frames) > 2 and frames[1] in WORKERS
+
+
+def gives_work(frames: Sequence[Octets]) -> bool | None:
+    """Whether a message between a worker and its broker is a request; None if it is no reply, either."""
+    return _WORK.get(command_of(frames[1], frames[2]) or "")
 
 
 def says_ready(frames: Sequence[Octets]) -> bool:

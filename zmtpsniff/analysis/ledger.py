@@ -10,7 +10,7 @@ Value = TypeVar("Value")
 
 
 class Ledger(OrderedDict[Key, Value]):
-    """A dictionary of at most so many entries. An entry is as old as it was when it was made, or asked for by at()."""
+    """A dictionary of at most so many entries. An entry is as old as its making, or its last at() or renew()."""
 
     def __init__(self, make: Callable[[], Any] = NoneType, limit: int = 10_000) -> None:
         """``make`` makes the entry of a key that is not there."""
@@ -33,6 +33,11 @@ class Ledger(OrderedDict[Key, Value]):
         entry: Value = self._make()
         self[key] = entry
         return entry
+
+    def renew(self, key: Key, entry: Value) -> None:
+        """Remember an entry, which is the newest from now on."""
+        self[key] = entry
+        self.move_to_end(key)
 
     def at(self, key: Key) -> Value:
         """The entry of a key, which is the newest from now on."""

@@ -96,7 +96,7 @@ class ClockWatch:
         ends = [gap.place for gap in gaps[1:]] + [len(block)]
         earlier, begin, sum_ns = self._before, 0, 0
         shifts: list[tuple[int, int]] = []  # from which time on, and by how much in all
-        for gap, end in zip(gaps, ends, strict=True):
+        for gap, end in zip(gaps, ends, strict=False):  # of packets out of order there may be none
             before = earlier.packets() + block.packets(max(begin, gap.place - _NEAR), gap.place)
             behind = block.packets(gap.place, min(end, gap.place + _NEAR))
             earlier, begin = NOTHING, gap.place
@@ -111,12 +111,12 @@ class ClockWatch:
         return block.with_times(partial(_set_back, shifts)) if shifts else block
 
 
-def _gaps(times_ns: Sequence[int], come_ns: int) -> Iterator[_Gap]:
-    """Where no packet came for long, in a block and in front of it. Packets had come up to ``come_ns`` before."""
+def _gaps(times_ns: Sequence[int], latest_ns: int) -> Iterator[_Gap]:
+    """The long gaps of a block, also the one from ``latest_ns``, when the packet before the block came."""
     for place, time_ns in enumerate(times_ns):
-        if time_ns - come_ns >= LEAST_NS:
-            yield _Gap(place, come_ns, time_ns)
-        come_ns = later(come_ns, time_ns)
+        if time_ns - latest_ns >= LEAST_NS:
+            yield _Gap(place, latest_ns, time_ns)
+        latest_ns = later(latest_ns, time_ns)
 
 
 def _set_back(shifts: Sequence[tuple[int, int]], time_ns: int) -> int:

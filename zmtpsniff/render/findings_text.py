@@ -20,7 +20,7 @@ from zmtpsniff.words.text import encodable, escape
 _NO_TERMINAL = 120  # columns
 _LEAST = 40
 _OVER = frozenset({"service-away"})  # findings of a time that is over
-# What a finding may lead to on the same connections.
+# The findings that another one may lead to on the same connections.
 _EFFECTS = {
     "bad-mechanism": ("handshake-failed", "mechanisms-differ"),
     "host-silent": ("request-unanswered",),

@@ -12,7 +12,7 @@ from zmtpsniff.analysis.statistics.records import PeerRow, record_of
 
 Certainty = Literal["certain", "likely", "possible"]
 NOT_ANSWERING = frozenset({"request-unanswered", "worker-silent", "not-passed-on"})
-"""Those whose socket may have to wait for others, who are to blame for it."""
+"""Findings about a socket that does not answer. It may wait for others; then the others are to blame."""
 _MOST_EVIDENCE = 5
 _CODES = list(FINDINGS)
 
@@ -67,7 +67,7 @@ class Finding(msgspec.Struct, tag_field="type", tag="finding", omit_defaults=Tru
         return FINDINGS[self.code].waits
 
     def waits_for(self, endpoint: str) -> bool:
-        """Whether it is a note about somebody who cannot answer, since that other socket is what is wrong."""
+        """Whether it is a note that its socket does not answer because it cannot reach ``endpoint``."""
         if self.severity != "note" or self.code not in NOT_ANSWERING or endpoint in self.endpoints:
             return False
         return endpoint in [word.strip(",;") for word in self.summary.split()]

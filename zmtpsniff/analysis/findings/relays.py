@@ -238,8 +238,7 @@ class Relays(Inquiry):
         one, other = dossier.types
         for mine, peer in ((one, other), (other, one)):
             for key in ((mine, ""), (host_of(mine), peer)):
-                self._met.at(key)
-                self._met[key] = dossier.start_ns
+                self._met.renew(key, dossier.start_ns)
         if not self._hosts.begin(dossier):
             return None
         self._ways.connections.connect(dossier)
@@ -321,8 +320,7 @@ class Relays(Inquiry):
         if event.closed_by is not None:
             client, server = event.client.address, event.server.address
             gone = (host_of(client), server) if event.closed_by == "server" else (server, client)
-            self._gone.at(gone)
-            self._gone[gone] = event.end_ns
+            self._gone.renew(gone, event.end_ns)
             # Those by the server's socket, and by the client's host, say as much, and are as new.
             self._met.pop((client, ""), None)
             self._met.pop((host_of(server), client), None)

@@ -40,7 +40,7 @@ import msgspec
 from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import REQUEST_REPLY, USUAL_PEER
-from zmtpsniff.analysis.dossier import Guess, Guesses
+from zmtpsniff.analysis.dossier import Guess, Guesses, is_of_client
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.text import common_start
 
@@ -58,7 +58,6 @@ _SENDERS = 1000
 _ANNOUNCED = 2000  # sockets; one that announces its type to a new peer is new
 _LONGEST_TOPIC = 256  # octets that are remembered of one
 _PREFIX = 32  # octets of the beginning of messages
-_CLIENTS_OF_BROKERS = (b"MDPC01", b"MDPC02")  # whose peer is a ROUTER (7/MDP, 18/MDP)
 # What replies repeat of their requests, in the first octets of the last frame.
 _WORD = re.compile(rb"\d+|[^\W\d]{4,}")
 _WORDS_OCTETS = 256
@@ -334,7 +333,7 @@ class Inference(msgspec.Struct, eq=False):
         if replies < _TURNS or event.incomplete or self._repeats(asker, talk):
             return None
         self.patience_ns = _CLEARLY * max(after.time_ns - before.time_ns for before, after in pairwise(talk))
-        replier = Guess("ROUTER", "REP") if event.frames[1] in _CLIENTS_OF_BROKERS else Guess("REP", "ROUTER")
+        replier = Guess("ROUTER", "REP") if is_of_client(event.frames) else Guess("REP", "ROUTER")
         return {asker: Guess("REQ", "DEALER"), self._other(asker): replier}
 
     @staticmethod

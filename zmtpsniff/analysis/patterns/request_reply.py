@@ -14,10 +14,11 @@ from typing import Any
 
 from dissectors.columns import ENVELOPES, IN_TURN
 from dissectors.events import Connection, Message, Place
+from zmtpsniff.analysis.dossier import gives_work, is_of_worker
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
-from zmtpsniff.analysis.patterns.requests import Request, envelope_of, gives_work, is_of_worker, key_of, request_of
+from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
 from zmtpsniff.analysis.patterns.returning import PATIENCE_NS
 
 _PENDING = 65_536  # the most requests of one connection that may wait for a reply; all are forgotten if there are more
@@ -115,9 +116,8 @@ class RequestReply(Rules):
 
     def _held(self) -> tuple[bytes, bytes] | None:
         """The facts of the requests that wait; None if messages need a closer look."""
-        needs_look = self._is_req or self._lost or self._late or self._inherited_ns or self._exchange.may_inherit
-        needs_look = needs_look or self._is_work or not self._has_begun
-        return None if needs_look else self._requests.facts()
+        is_odd = self._is_req or self._is_work or self._lost or self._late or not self._has_begun
+        return None if is_odd or self._inherited_ns or self._exchange.may_inherit else self._requests.facts()
 
     def facts(self, client: str, most: int) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
         """The facts of this connection before ``most`` messages in columns; None if they need a closer look.

@@ -6,8 +6,6 @@ from typing import NamedTuple
 from dissectors.batches import envelope_with
 from dissectors.events import Envelope, Message, Octets, Place
 
-_WORKERS = frozenset({b"MDPW01", b"MDPW02"})
-_WORK = {b"\2": True, b"\3": False, b"\4": False}  # REQUEST; REPLY, PARTIAL, FINAL; a HEARTBEAT of 7/MDP is alone
 _WHOLE = frozenset({bytes})  # the type of frames whose octets are all at hand
 
 
@@ -45,16 +43,6 @@ def key_of(frames: Sequence[Octets], envelope: Envelope | None) -> int | None:
         return 0
     identities = tuple(frames[: envelope.identities])
     return (hash(identities) or 1) if _WHOLE.issuperset(map(type, identities)) else None
-
-
-def is_of_worker(frames: Sequence[Octets]) -> bool:
-    """Whether a message is between a worker and its broker (7/MDP, 18/MDP)."""
-    return len(frames) > 2 and frames[1] in _WORKERS
-
-
-def gives_work(frames: Sequence[Octets]) -> bool | None:
-    """Whether a message between a worker and its broker is a request; None if it is no reply, either."""
-    return _WORK.get(frames[2]) if len(frames) > 4 else None  # type: ignore[arg-type]
 
 
 def envelope_of(frames: Sequence[Octets]) -> Envelope | None:

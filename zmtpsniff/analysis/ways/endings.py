@@ -80,7 +80,7 @@ class Endings:
         first = way.first
         if self._is_blind or host_of(first.leg.dst) in self._gaps or not first.may_ask:
             return True
-        if (way.first.line.is_late and not way.first.asks) or any(hop.may_be_answered for hop in way.hops):
+        if (first.line.is_late and not first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
         return len(way.hops) > 1 and way.hops[1].leg.reply  # as it is not answered, the first is a reply, too
 
@@ -113,7 +113,7 @@ class Endings:
             return None
         first = way.first
         if way.kind == "request" and not first.may_ask and last.line.src_kind == "DEALER":
-            return None
+            return None  # it may have told something, and be where it was to go
         if last.leg.reply and way.hops[1].leg.reply:
             return None  # it goes back to who asked before the capture
         if last.is_guess or last.may_be_answered or self.is_blind(last):

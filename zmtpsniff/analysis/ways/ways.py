@@ -548,9 +548,10 @@ class Ways:
             hop.leg.reply = join.is_back
 
     def _put_before(self, asked: Hop, way: OpenWay) -> None:
-        """The reply to a request most likely passes on what came of ``way``: so that is a piece of the request's way.
+        """Make a way a piece of the way of a request, since its last message most likely led to the reply.
 
-        The first messages of a connection that the capture lacks the beginning of come late, after those they are of.
+        If a capture begins late, messages of several connections may come here out of order: that of a broker before
+        the request that it passes on.
         """
         if way is not asked.way and not asked.is_passed and self._envelopes.can_pass_on(way.first, asked):
             asked.is_passed = True
