@@ -47,8 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are processors: a third of the time of a test is spent waiting for peers and programs."""
-    return (os.cpu_count() or 1) + 1
+    """Two more than there are processors: a third of the time of a test is spent waiting for peers and programs."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks at the groups
