@@ -53,6 +53,7 @@ ALLOWED = {
     "zmtpsniff/analysis/ways": {
         "zmtpsniff.analysis.ways",
         "zmtpsniff.analysis.dossier",
+        "zmtpsniff.analysis.event_times",
         "zmtpsniff.analysis.ledger",
         "zmtpsniff.net.witness",
         "dissectors.batches",

@@ -168,7 +168,7 @@ class Dissection:
         from zmtpsniff.analysis.findings import Diagnosis
 
         diagnosis = Diagnosis(self._settings.decode_as, self._settings.reply_seconds)
-        for events in self._all_batches(self._collaborators._replace(witness=diagnosis, jumps=diagnosis.jumps)):
+        for events in self._all_batches(self._collaborators._replace(witness=diagnosis)):
             diagnosis.take(events)
         return diagnosis.findings()
 

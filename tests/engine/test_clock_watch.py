@@ -9,6 +9,8 @@ from dissectors.events import AnyEvent, Capture, Connection, Message
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
+from zmtpsniff.analysis.ways.records import Way
+from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.source import Fault
@@ -18,6 +20,7 @@ from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.timestamps import Stamp, TimestampReader
 
 SECOND = 1_000_000_000
+TICK = 1_000_000  # of the timestamps of Linux: so exactly it is known by how much the clock was set
 HOUR = 3600 * SECOND
 OPTION = b"\x01\x01\x08\x0a"  # of TCP's timestamps
 WAITING = 144  # packets of capture_socket behind which a request waits for its reply
@@ -62,12 +65,23 @@ def later(packets: Iterable[Packet], by_ns: int, ticks: int) -> list[Packet]:
 
 def told(packets: Sequence[Packet], size: int = 200) -> tuple[list[AnyEvent], list[Finding]]:
     diagnosis = Diagnosis()
-    collaborators = Collaborators(witness=diagnosis, jumps=diagnosis.jumps)
+    collaborators = Collaborators(witness=diagnosis)
     events: list[AnyEvent] = []
     for batch in Sniffer(Given(packets, size), Settings(), collaborators).events():
         diagnosis.take(batch)
         events += batch
     return events, diagnosis.findings()
+
+
+def ways(packets: Sequence[Packet]) -> list[Way]:
+    """In the order in which they begin."""
+    follower = Ways()
+    collaborators = Collaborators(witness=follower, acknowledge=follower.acknowledge)
+    found = []
+    for batch in Sniffer(Given(packets, 200), Settings(), collaborators).events():
+        found += follower.take(batch)
+    records = [record for way in (*found, *follower.finish()) if (record := follower.record(way)) is not None]
+    return sorted(records, key=lambda way: (way.time_ns, way.legs[0].packet, way.legs[0].part))
 
 
 def words(packets: Sequence[Packet], size: int = 200) -> Counter[str]:
@@ -134,6 +148,22 @@ def test_a_finding_has_the_time_of_the_capture() -> None:
     assert (found.summary, found.count) == (usual.summary, usual.count)
 
 
+@pytest.mark.parametrize("name", ["paranoid_pirate", "capture_socket"])
+def test_no_way_takes_as_long_as_the_jump(name: str) -> None:
+    """Its first leg has the time of the capture, and the others follow as if the clock had not been set."""
+    packets = packets_of(name)
+    usual = ways(packets)
+    for part in range(1, 6):
+        at = len(packets) * part // 6
+        set_ns = packets[at][0]
+        found = ways(packets[:at] + moved(packets[at:], HOUR))
+        for before, after in zip(usual, found, strict=True):
+            assert after.time_ns == before.time_ns + HOUR * (before.time_ns >= set_ns)
+            assert [leg.packet for leg in after.legs] == [leg.packet for leg in before.legs]
+            assert after.legs[-1].time_ns - after.time_ns < before.legs[-1].time_ns - before.time_ns + TICK
+            assert after.duration_ns < before.duration_ns + TICK
+
+
 @pytest.mark.parametrize("is_set", [True, False])
 def test_live_the_clock_that_nobody_sets_tells(is_set: bool) -> None:
     """An hour by both clocks has passed."""
@@ -152,7 +182,6 @@ def test_live_the_clock_that_nobody_sets_tells(is_set: bool) -> None:
         clock=lambda: given[place][0],
         monotonic=lambda: (packets if is_set else given)[place][0],
         witness=diagnosis,
-        jumps=diagnosis.jumps,
     )
     for events in Sniffer(Live(given, 1), Settings(), collaborators).events():
         diagnosis.take(events)

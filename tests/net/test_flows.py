@@ -21,6 +21,7 @@ from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.reassembly import ATTENTION
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN, Segment
 from zmtpsniff.net.witness import Attempt, Pause, Stall, Witness
+from zmtpsniff.words.set_clocks import ForwardJumps
 
 CLIENT = bytes([10, 0, 0, 1]), 40_000
 SERVER = bytes([10, 0, 0, 2]), 5555
@@ -155,6 +156,7 @@ class Attempts:
 
     def __init__(self) -> None:
         self.seen: list[Attempt] = []
+        self.jumps = ForwardJumps()
 
     def attempt(self, attempt: Attempt) -> None:
         self.seen.append(attempt)

@@ -112,7 +112,7 @@ def _browse_files(captures: "Sequence[str]", settings: Settings, options: Browse
     packets = PacketLog()
     diagnosis = Diagnosis(settings.decode_as, settings.reply_seconds)
     tapped = partial(TappedSource, tap=packets.take)
-    capture = open_files(captures, settings, Collaborators(witness=diagnosis, jumps=diagnosis.jumps), through=tapped)
+    capture = open_files(captures, settings, Collaborators(witness=diagnosis), through=tapped)
     _run(CaptureReader(capture, packets, diagnosis), options)
 
 
@@ -140,7 +140,6 @@ def _browse_interfaces(live: LiveSettings, saver: SaverSettings, settings: Setti
                 clock=time.time_ns,
                 monotonic=time.monotonic_ns,
                 witness=diagnosis,
-                jumps=diagnosis.jumps,
                 host=host,
                 dissectors=dissectors,
             )

@@ -218,7 +218,6 @@ def _check(rules: "list[Rule]", settings: CheckSettings) -> bool:
         load=partial(_load_formats, settings),
         source=places,
         witness=diagnosis,
-        jumps=None if diagnosis is None else diagnosis.jumps,
     ) as dissection:
         pump(dissection, capture.dissection, trial.take, settings.file)
         outcomes = trial.finish()

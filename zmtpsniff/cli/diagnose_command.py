@@ -92,7 +92,6 @@ def diagnose(**options: Any) -> None:
             load=partial(_load, settings.on_finding),
             meet=meet,
             witness=diagnosis,
-            jumps=diagnosis.jumps,
         ) as capture,
         open_output(file, binary=settings.output_format == "json") as stream,
     ):

@@ -121,7 +121,6 @@ def live(
             host=host,
             dissectors=dissectors,
             witness=diagnosis,
-            jumps=None if diagnosis is None else diagnosis.jumps,
             selector=selector,
         )
         batches = reads_columns(output) and selector is None and observer.otlp is None

@@ -67,9 +67,7 @@ def report(
     kept = dissection._replace(limits=dissection.limits._replace(body_octets=_BODY_OCTETS))
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds)
     made = CaptureReport(top, diagnosis, dissection.limits.show_secrets, passes)
-    capture = open_files(
-        captures, kept, Collaborators(witness=made.witness, acknowledge=made.acknowledge, jumps=diagnosis.jumps)
-    )
+    capture = open_files(captures, kept, Collaborators(witness=made.witness, acknowledge=made.acknowledge))
     name = captures[0] if len(captures) == 1 else f"{len(captures)} captures"
     with open_output(file, binary=False) as stream:
         pump(capture, dissection, made.take, file)

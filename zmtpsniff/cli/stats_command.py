@@ -92,9 +92,7 @@ def stats(
     # With a filter findings would be about what nobody asked for.
     diagnosis = Diagnosis(dissection.decode_as, dissection.reply_seconds) if passes is None else None
     captures, dissection = window.select(captures, dissection._replace(batches=passes is None))
-    capture = open_files(
-        captures, dissection, Collaborators(witness=diagnosis, jumps=None if diagnosis is None else diagnosis.jumps)
-    )
+    capture = open_files(captures, dissection, Collaborators(witness=diagnosis))
 
     def take(events: "Sequence[AnyEvent]") -> None:
         statistics.take(events, passes)

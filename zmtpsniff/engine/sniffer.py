@@ -60,8 +60,6 @@ class Collaborators(NamedTuple):
     """Saves some of the packets, by their segments and datagrams."""
     monotonic: Callable[[], int] | None = None
     """Likewise a clock that nobody sets, which shows when the other one is set forward."""
-    jumps: ForwardJumps | None = None
-    """Learns of these jumps, for a witness whose events have times as captured."""
     dissectors: Callable[[], Sequence[PayloadDissector]] | None = None
     """Loads the dissectors of payloads. None: the plug-ins of settings and of packages, and the built-in ones."""
 
@@ -82,7 +80,7 @@ class Sniffer:
         self._source = source
         self._count = settings.packets
         self._clock = collaborators.clock
-        self._jumps = ForwardJumps() if collaborators.jumps is None else collaborators.jumps
+        self._jumps = ForwardJumps() if collaborators.witness is None else collaborators.witness.jumps
         self._watch = ClockWatch(self._jumps, collaborators.clock, collaborators.monotonic)
         self._looked_ns = 0  # at the clock
         self._stalled_ns = 0

@@ -6,6 +6,8 @@ protocol.
 
 from typing import Literal, NamedTuple, Protocol
 
+from zmtpsniff.words.set_clocks import ForwardJumps
+
 Outcome = Literal["accepted", "refused", "silent"]
 # Unheard: octets that the receiver acknowledged are sent again, so its acknowledgments do not reach the sender.
 Cause = Literal["window", "unacknowledged", "unheard"]
@@ -61,6 +63,9 @@ When, of which flow, the address and port of the sender of the octets, and the s
 class Witness(Protocol):
     """Whom the flow table reports to."""
 
+    jumps: ForwardJumps
+    """Those of the clock of the capture, which become known meanwhile. All that it hears has times without them."""
+
     def attempt(self, attempt: Attempt, /) -> None:
         """Take an attempt to connect; called once the outcome is known."""
 
@@ -77,6 +82,9 @@ class Witnesses:
     def __init__(self, *witnesses: Witness) -> None:
         """Pass each report on to all ``witnesses``."""
         self._witnesses = witnesses
+        self.jumps = ForwardJumps()
+        for witness in witnesses:
+            witness.jumps = self.jumps
 
     def attempt(self, attempt: Attempt) -> None:
         """As that of Witness."""

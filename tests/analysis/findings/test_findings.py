@@ -31,6 +31,7 @@ from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.witness import Attempt, Pause, Stall
+from zmtpsniff.words.set_clocks import ForwardJumps
 
 # Captures of the fixtures with faults, each with the codes of what is more than a note, the most harmful first.
 FAULTY = {
@@ -131,6 +132,8 @@ def _heard(path: Path) -> tuple[list[tuple[str, Any]], list[AnyEvent]]:
     told: list[tuple[str, Any]] = []
 
     class Recorder:
+        jumps = ForwardJumps()
+
         def attempt(self, attempt: Attempt) -> None:
             told.append(("attempt", attempt))
 

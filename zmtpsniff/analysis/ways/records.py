@@ -75,6 +75,17 @@ class Way(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, tag_field
     again: Annotated[Leg | None, meaning("The first leg of the request that this one asks again.")] = None
 
 
+def moved(way: Way, by_ns: int) -> Way:
+    """The same way, so much later."""
+
+    def later(leg: Leg) -> Leg:
+        seen_ns = None if leg.seen_ns is None else leg.seen_ns + by_ns
+        return msgspec.structs.replace(leg, time_ns=leg.time_ns + by_ns, seen_ns=seen_ns)
+
+    again = None if way.again is None else later(way.again)
+    return msgspec.structs.replace(way, time_ns=way.time_ns + by_ns, legs=[*map(later, way.legs)], again=again)
+
+
 def lasted_ns(way: Way) -> int:
     """How long until the reply was sent to the first sender, or the duration of the way if there is none."""
     back = [leg for leg in way.legs if leg.reply and leg.dst == way.legs[0].src]

@@ -26,6 +26,7 @@ from dissectors.columns import MESSAGE, ROW
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, at_hand
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossiers
+from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.endings import Endings
@@ -34,10 +35,10 @@ from zmtpsniff.analysis.ways.first_copies import FirstCopies
 from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
-from zmtpsniff.analysis.ways.records import Joined, Leg, Way
+from zmtpsniff.analysis.ways.records import Joined, Leg, Way, moved
 from zmtpsniff.analysis.ways.way_connections import WayConnection, WayConnections, envelope_of
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
-from zmtpsniff.words.set_clocks import SET_BACK_NS, later
+from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
 
 _WAYS = 65_536  # that are open; the oldest is told as it is
 _OCTETS = 64 << 20  # of the messages of those
@@ -78,6 +79,7 @@ class Ways:
         self._told: list[OpenWay] = []  # the last time
         self._first_copies = FirstCopies()
         self._last_asked: Ledger[tuple[str, str], OpenWay] = Ledger(limit=_WAYS)  # by the client's host and the server
+        self.jumps = ForwardJumps()  # of the clock of the capture; the times here are without them
         self._now_ns = 0
         self._acknowledgments: dict[int, list[Acknowledgment]] = {}  # by flow
 
@@ -102,6 +104,8 @@ class Ways:
 
         With a mark for each message, none of the messages may be in columns.
         """
+        if self.jumps:
+            events = retimed(events, self.jumps.steady)
         for event in events:
             if type(event) is Message:
                 self.message(event)
@@ -252,12 +256,16 @@ class Ways:
         return [way for way in self._ways if not way.is_over]
 
     def record(self, way: OpenWay) -> Way | None:
-        """The record of a way that is over; None if no mark wants it."""
+        """The record of a way that is over; None if no mark wants it.
+
+        A jump of the clock lies before or behind it, never inside: nothing of it waited for so long.
+        """
         if self._mark is not None and not any(hop.mark for hop in way.hops):
             return None
         if way.kind == "request" and (way.is_signal or (len(way.hops) == 1 and not way.first.asks)):
             return None  # nobody knows whether it asks for anything
-        return self.endings.record(way)
+        record = self.endings.record(way)
+        return moved(record, self.jumps.captured(record.time_ns) - record.time_ns) if self.jumps else record
 
     def _close(self, way: OpenWay) -> None:
         way.is_over = True
