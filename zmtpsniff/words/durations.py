@@ -1,15 +1,16 @@
 """Lengths of time in words."""
 
 NS = 1_000_000_000  # nanoseconds of a second
-_UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"))
+_UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
 
 
 def duration(length_ns: int) -> str:
     """A length of time to three places, beside its limit: ``0.850 ms``, ``1.250 s``, ``2 min 5 s``."""
-    if length_ns < NS:
+    if length_ns < NS - 500:  # else it would be "1000.000 ms"
         return f"{length_ns / 1_000_000:.3f} ms"
-    if length_ns < 60 * NS:
+    if length_ns < 60 * NS - 500_000:
         return f"{length_ns / NS:.3f} s"
+    length_ns += 500_000
     minutes, seconds = divmod(length_ns // NS, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
@@ -19,12 +20,9 @@ def brief(length_ns: int) -> str:
     """A length of time with three digits: ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
     if length_ns >= 60 * NS:
         return duration(length_ns)
-    digits, unit = float(length_ns), "ns"
-    for size, name in _UNITS:
-        if abs(length_ns) >= size:
-            digits, unit = length_ns / size, name
-            break
-    return f"{digits:.3g} {unit}" if abs(digits) < 999.5 else f"{digits:.0f} {unit}"
+    # Three digits of a smaller unit would not do.
+    size, unit = next((one for one in _UNITS if abs(length_ns) >= 0.9995 * one[0]), _UNITS[-1])
+    return f"{length_ns / size:.3g} {unit}"
 
 
 def about(length_ns: int) -> str:
@@ -32,6 +30,6 @@ def about(length_ns: int) -> str:
     if length_ns < NS:
         return brief(length_ns)
     seconds = length_ns / NS
-    if seconds < 10:
+    if seconds < 9.95:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 180 else f"{seconds / 60:.0f} min"
