@@ -23,7 +23,7 @@ _OVER = frozenset({"service-away"})  # findings of a time that is over
 # The findings that another one may lead to on the same connections.
 _EFFECTS = {
     "bad-mechanism": ("handshake-failed", "mechanisms-differ"),
-    "host-silent": ("request-unanswered",),
+    "host-silent": ("request-unanswered", "worker-silent"),
     "no-delimiter": ("request-unanswered",),
     "unknown-mechanism": ("handshake-failed",),
 }
@@ -110,7 +110,10 @@ def _led_to(cause: Finding, effect: Finding) -> bool:
     last: dict[int, int] = {}
     for one in cause.evidence:
         last[one.flow] = max(last.get(one.flow, 0), one.packet)
-    is_request = effect.code == "request-unanswered"  # a later one may be unanswered for another reason
+    is_request = effect.code in (
+        "request-unanswered",
+        "worker-silent",
+    )  # a later one may be unanswered for another reason
     return all(one.packet <= last.get(one.flow, 0) if is_request else one.flow in last for one in effect.evidence)
 
 

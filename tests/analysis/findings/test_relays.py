@@ -30,6 +30,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "slow_database": ("replies-slow", "10.9.0.21:7320"),
     "slow_worker": ("replies-slow", "10.9.0.55:46502"),
     "worker_freezes": ("request-unanswered", "10.9.0.43:34292"),
+    "worker_vanishes": ("host-silent", "10.5.0.2:41028"),
     "worker_stops": ("not-passed-on", "10.9.0.62:45334"),
     "proxy_drops": ("not-passed-on", "10.9.0.42:41008"),
     "worker_dies": ("worker-closed", "10.9.0.31:33278"),
@@ -70,6 +71,14 @@ def test_services_that_cannot_reach_their_database_wait_and_are_not_accused(name
     for one in waiting:
         assert one.severity == "note"
         assert one.summary.endswith(f"; {host_of(one.endpoints[0])} itself waits for {FAULTS[name][1]} in vain")
+
+
+def test_trace_and_diagnose_say_one_thing_of_a_host_that_vanishes() -> None:
+    """Its worker is not said to be silent: it gets nothing."""
+    path = SYSTEMS / "worker_vanishes.pcap.gz"
+    ends = [json.loads(line)["ended"] for line in run("trace", "--lost", "-T", "json", path).stdout.splitlines()]
+    assert ends == [{"at": FAULTS["worker_vanishes"][1], "why": "not-taken"}] * 2
+    assert [one.code for one in diagnose(path)] == ["host-silent", "request-unanswered"]
 
 
 def test_every_capture_has_its_fault_here() -> None:

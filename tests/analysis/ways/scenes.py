@@ -4,7 +4,7 @@ from dissectors.events import AnyEvent, Command, Connection, Greeting, Message, 
 from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
 from zmtpsniff.analysis.ways.ways import Ways
-from zmtpsniff.net.witness import Acknowledgment
+from zmtpsniff.net.witness import Acknowledgment, Pause
 
 MS = 1_000_000
 
@@ -54,12 +54,20 @@ class Scene:
         *,
         wait_ms: float = 10_000,
         acknowledged: list[Acknowledgment] | None = None,
+        resent: Message | None = None,
         process_of: ProcessOf | None = None,
     ) -> list[Way]:
-        """The ways so far, if nothing more comes for a while. None: it is not known what was acknowledged."""
+        """The ways so far, if nothing more comes for a while. None: it is not known what was acknowledged.
+
+        The sender of the message ``resent`` sends it again twice.
+        """
         ways = Ways()
         ways.connections.process_of = process_of
         if acknowledged is not None:
             ways.acknowledge(acknowledged)
+        for after_ms in (200, 600):
+            if resent is not None:
+                again_ns = resent.time_ns + after_ms * MS
+                ways.pause(Pause(resent.flow, resent.src, resent.time_ns, again_ns, 0, 0, resent.offset))
         found = ways.take(self.events) + ways.finish(self.now_ns + round(wait_ms * MS))
         return [record for way in found if (record := ways.record(way)) is not None]

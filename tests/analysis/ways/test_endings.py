@@ -2,7 +2,7 @@
 
 import pytest
 
-from dissectors.events import Problem
+from dissectors.events import Message, Problem
 from tests.analysis.ways.scenes import MS, Scene
 from zmtpsniff.analysis.ways.records import Terminus, Way
 
@@ -74,17 +74,29 @@ def test_a_broker_whose_other_workers_are_not_captured_is_not_accused() -> None:
     assert last(scene).ended == Terminus(FRONT, "not-answered")
 
 
-def test_a_message_that_nobody_acknowledges_is_not_taken() -> None:
+def test_a_message_that_is_sent_again_and_never_acknowledged_is_not_taken() -> None:
     scene = broker()
     request(scene, answer=False)
-    octets = scene.events[-1].offset  # type: ignore[union-attr]
-    sender = BACK
-    told = [(scene.now_ns + MS, 1, "10.0.0.1:40000", octets)]
-    assert scene.ways(acknowledged=told)[-1].ended == Terminus(WORKER, "not-taken")
-    told.append((scene.now_ns + MS, 2, sender, octets + 5))
-    way = scene.ways(acknowledged=told)[-1]
+    sent = scene.events[-1]
+    assert isinstance(sent, Message)
+    told = [(scene.now_ns + MS, 1, "10.0.0.1:40000", sent.offset)]
+    assert scene.ways(acknowledged=told, resent=sent)[-1].ended == Terminus(WORKER, "not-taken")
+    once = scene.ways(acknowledged=told)[-1]
+    assert once.ended == Terminus(WORKER, "not-answered"), "the capture may lack the acknowledgment"
+    told.append((scene.now_ns + MS, 2, BACK, sent.offset + 5))
+    way = scene.ways(acknowledged=told, resent=sent)[-1]
     assert way.ended == Terminus(WORKER, "not-answered")
     assert way.legs[-1].seen_ns == scene.now_ns + MS
+
+
+def test_a_reply_that_never_arrives_answers_nothing() -> None:
+    scene = broker()
+    request(scene)
+    sent = scene.events[-1]
+    assert isinstance(sent, Message)
+    assert scene.ways(acknowledged=[])[-1].answered is True
+    way = scene.ways(acknowledged=[], resent=sent)[-1]
+    assert (way.answered, way.ended) == (False, Terminus(sent.dst, "not-taken"))
 
 
 def test_a_reply_whose_request_nobody_saw_is_no_request() -> None:

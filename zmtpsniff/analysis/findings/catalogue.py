@@ -51,7 +51,7 @@ FINDINGS: dict[str, FindingKind] = {
     ),
     "host-silent": FindingKind(
         "error",
-        "A host acknowledges nothing any more, on several connections that are open.",
+        "A host acknowledges nothing any more, on several connections that are open, or on one where requests wait.",
         "The same octets are sent again and again on each of them, until the capture or the connection ends.",
         "The host is down, asleep or off the network, or the way to it is: `ping` it, and look at its console and its "
         "link. With ZMQ_HEARTBEAT_IVL both sides learn of this sooner, and connect anew.",

@@ -24,7 +24,7 @@ from zmtpsniff.analysis.findings.late_subscribers import LateSubscribers
 from zmtpsniff.analysis.findings.numbering import Numbering, NumberPlace
 from zmtpsniff.analysis.findings.receivers import Receivers
 from zmtpsniff.analysis.findings.relays import Relays
-from zmtpsniff.analysis.findings.requests import Requests
+from zmtpsniff.analysis.findings.requests import UNREACHED, Requests
 from zmtpsniff.analysis.findings.resubscriptions import Resubscriptions
 from zmtpsniff.analysis.findings.sealed_requests import SealedRequests
 from zmtpsniff.analysis.findings.topics import Topics
@@ -78,7 +78,7 @@ class Diagnosis:
             relays,
             SealedRequests(timeout_seconds),
             idle,
-            Receivers(idle.is_forgotten, closings.tells_of),
+            Receivers(idle.is_forgotten, closings.tells_of, self._requests.waits),
             Topics(),
             LateSubscribers(),
             Copies(),
@@ -388,7 +388,14 @@ def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
         next(iter(claim.endpoints)) for claim in claims if claim.code == "work-uneven" and claim.certainty == "likely"
     }
     needless += [claim for claim in claims if claim.code == "subscriber-slow" and claim.subject in behind]
-    return [claim for claim in claims if claim not in needless]
+    silent = {address for claim in claims if claim.code == "host-silent" for address in claim.endpoints}
+    return [
+        claim._replace(severity="note")
+        if UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)  # the host, not the program
+        else claim
+        for claim in claims
+        if claim not in needless
+    ]
 
 
 def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:

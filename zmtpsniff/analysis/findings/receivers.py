@@ -62,11 +62,18 @@ class _Receiver(msgspec.Struct, eq=False):
 class Receivers(Inquiry):
     """Receivers that stop for a while."""
 
-    def __init__(self, is_forgotten: Callable[[int], bool], closed_behind: Callable[[int, str], bool]) -> None:
+    def __init__(
+        self,
+        is_forgotten: Callable[[int], bool],
+        closed_behind: Callable[[int, str], bool],
+        is_asked: Callable[[int, str], bool],
+    ) -> None:
         """``is_forgotten`` says of a connection that is over whether something between its hosts forgot it.
 
-        ``closed_behind`` says of a receiver whether another finding tells that it closed while messages waited.
+        ``closed_behind`` says of a receiver whether another finding tells that it closed while messages waited, and
+        ``is_asked`` whether requests wait for it on a connection that is over.
         """
+        self._is_asked = is_asked
         self._is_forgotten = is_forgotten
         self._closed_behind = closed_behind
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
@@ -124,7 +131,7 @@ class Receivers(Inquiry):
             yield _claim(key[1], kind, receiver, did, known + self._remark(key), _UNREACHED)
 
     def _silent_hosts(self) -> Generator[Claim, None, set[tuple[int, str]]]:
-        """Hosts that acknowledge nothing any more on several connections. Returns the receivers on them."""
+        """Hosts that acknowledge nothing any more on several connections, or no request. Returns the receivers."""
         hosts: dict[str, list[tuple[int, str]]] = {}
         ways = {(host_of(key[1]), host_of(one.sender)) for key, one in self._unheard.items()}
         for key, receiver in self._unreached.items():
@@ -133,18 +140,19 @@ class Receivers(Inquiry):
                 hosts.setdefault(host_of(key[1]), []).append(key)
         told: set[tuple[int, str]] = set()
         for host, keys in hosts.items():
-            if len(keys) < _SEVERAL:
+            if len(keys) < _SEVERAL and not self._is_asked(*keys[0]):
                 continue
             told.update(keys)
             receivers = [self._unreached[key] for key in keys]
             waiting = dict.fromkeys(host_of(receiver.sender) for receiver in receivers)
             waited_ns = max(receiver.total_ns for receiver in receivers)
             send = "sends" if len(waiting) == 1 else "send"
+            where = f" on {plural(len(keys), 'connection')}" if len(keys) > 1 else ""
+            each = " on each of them" if where else ""
             yield Claim(
                 "host-silent",
-                f"{host} acknowledges nothing that {listed(waiting)} {send} any more, "
-                f"for {about(waited_ns)} on {plural(len(keys), 'connection')}",
-                "the same octets were sent again and again on each of them, and never acknowledged",
+                f"{host} acknowledges nothing that {listed(waiting)} {send} any more, for {about(waited_ns)}{where}",
+                f"the same octets were sent again and again{each}, and never acknowledged",
                 Occurrences.all_of(receiver.seen for receiver in receivers),
                 [address for _, address in keys],
             )

@@ -48,7 +48,8 @@ from zmtpsniff.words.durations import about
 
 _PAUSES = 256  # pauses to remember of each connection, for the replies that ended them
 _PAUSED = 500  # connections whose pauses are remembered
-_UNREACHED = "; its host does not even acknowledge it"
+UNREACHED = "; its host does not even acknowledge it"
+"""Told of a socket whose host, or the way to it, is to blame."""
 _UNREACHED_ADVICE = (
     "The service may be healthy: look at its host, which may be down, and at the network between the two, which may "
     "lose packets."
@@ -81,6 +82,7 @@ class Requests(Inquiry):
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
         self._undelimited: Ledger[int, int] = Ledger(int)  # by flow: requests that a REP drops
         self._unreached: Ledger[tuple[int, str], None] = Ledger()  # each flow, and who is silent
+        self._waiting: Ledger[tuple[int, str], None] = Ledger()  # likewise: requests waited when it ended
         self._pauses: Ledger[int, deque[Pause]] = Ledger(partial(deque, (), _PAUSES), _PAUSED)
 
     def attempt(self, attempt: Attempt) -> None:
@@ -145,6 +147,10 @@ class Requests(Inquiry):
             if side in sums and sender.flow in flows:
                 exchanges[sender.flow].add(slow[sender.flow], sums[side])
 
+    def waits(self, flow: int, replier: str) -> bool:
+        """Whether requests waited for a side when their connection ended."""
+        return (flow, replier) in self._waiting
+
     def exchange(self, flow: int) -> ExchangeCount | None:
         """The requests and replies of a connection that is not over."""
         return self._exchanges.get(flow)
@@ -192,7 +198,9 @@ class Requests(Inquiry):
         for slow in exchange.slowest:
             (heappush if len(service.slowest) < SLOWEST else heappushpop)(service.slowest, slow)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
-            service.suspects.append(Suspect(exchange, event, until_ns))
+            suspect = Suspect(exchange, event, until_ns)
+            service.suspects.append(suspect)
+            self._waiting[event.flow, suspect.replier] = None
 
     # ------------------------------------------------------------------ results
 
@@ -285,7 +293,7 @@ class Requests(Inquiry):
 
     def _not_reached(self, flow: int, replier: str) -> str:
         """A sentence if the requests do not even reach the host of the service; else ""."""
-        return _UNREACHED if (flow, replier) in self._unreached else ""
+        return UNREACHED if (flow, replier) in self._unreached else ""
 
     def _seen(self, suspect: Suspect, missing: int) -> Occurrences:
         seen = Occurrences()

@@ -9,6 +9,7 @@ from zmtpsniff.analysis.ways.records import Leg, Terminus, Way, Why
 _RECENT_NS = 1_000_000_000  # a capture that ends so soon shows nothing of what a worker would have sent
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
 _LONGER = 4
+_COPIES = 2  # that came after a pause, beside the first
 _AGAIN_NS = 10_000_000_000  # a client asks again so soon
 
 
@@ -38,6 +39,10 @@ class Endings:
         """Whether the capture may lack what the receiver of a message sent."""
         return self._is_blind or host_of(hop.leg.dst) in self._blind
 
+    def _has_gap(self, hop: Hop) -> bool:
+        """The same, other than before the capture found its connections."""
+        return self._is_blind or host_of(hop.leg.dst) in self._gaps
+
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""
         if now_ns > self._until_ns:
@@ -61,15 +66,17 @@ class Endings:
         if way.kind == "publication":
             legs.sort(key=lambda leg: leg.time_ns)
         first, last = legs[0], legs[-1]
-        reply = way.reply
+        answer = way.answer
+        reply = None if answer is None else answer.leg
         end = reply or last
         until_ns = end.seen_ns or end.time_ns
+        is_answered = None if answer is None and self._may_have_reply(way) else answer is not None
         return Way(
             way.kind,
             first.time_ns,
             max(until_ns - first.time_ns, 0),
             legs,
-            None if way.kind != "request" or (reply is None and self._may_have_reply(way)) else reply is not None,
+            None if way.kind != "request" else is_answered and not self._is_unreached(answer),
             slowest(way, way.last_ns if reply is None else reply.time_ns),
             self.ended(way),
             self._asked_before(way),
@@ -78,7 +85,7 @@ class Endings:
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
         first = way.first
-        if self._is_blind or host_of(first.leg.dst) in self._gaps or not first.may_ask:
+        if self._has_gap(first) or not first.may_ask:
             return True
         if (first.line.is_late and not first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
@@ -108,6 +115,8 @@ class Endings:
     def ended(self, way: OpenWay) -> Terminus | None:
         """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
         last = way.hops[-1]
+        if way.kind != "publication" and self._is_unreached(last):
+            return Terminus(last.leg.dst, "not-taken")
         is_back = last.leg.reply and last.leg.flow == way.first.leg.flow  # as nearly always
         if is_back or way.kind == "publication" or way.answered_ns is not None:
             return None
@@ -121,6 +130,21 @@ class Endings:
         why = self._why(way, last)
         return None if why is None else Terminus(last.leg.dst, why)
 
+    def _is_unreached(self, hop: Hop | None) -> bool:
+        """Whether a message never arrived: its sender sent it again and again, and nobody acknowledged it.
+
+        If it came once only, the capture may lack the acknowledgment.
+        """
+        return (
+            hop is not None
+            and self.knows_acknowledged
+            and hop.leg.seen_ns is None
+            and hop.line.manners.closed_ns is None
+            and not self._has_gap(hop)
+            and sum(offset <= hop.offset and time_ns > hop.leg.time_ns for offset, time_ns in hop.line.resent)
+            >= _COPIES
+        )
+
     def _why(self, way: OpenWay, last: Hop) -> Why | None:
         leg = last.leg
         program = self._programs[leg.dst]
@@ -132,13 +156,6 @@ class Endings:
         closed_in_ns = closed_ns - leg.time_ns if closed_ns is not None and closer in (None, leg.dst) else None
         if closed_in_ns is not None and (longest_ns is None or closed_in_ns < patience_ns):
             return "closed"
-        if (
-            self.knows_acknowledged
-            and leg.seen_ns is None
-            and closed_ns is None
-            and self._until_ns - leg.time_ns > _RECENT_NS
-        ):
-            return "not-taken"
         if leg.reply:
             return self._why_not_back(way, last, patience_ns)
         if closed_ns is not None and longest_ns is None:

@@ -232,14 +232,20 @@ class OpenWay(msgspec.Struct, eq=False):
         return first.is_signal and all(hop.leg.flow == first.leg.flow for hop in self.hops)
 
     @property
-    def reply(self) -> Leg | None:
+    def answer(self) -> Hop | None:
         """The reply to the first sender, perhaps on another connection that it came back on with its identity."""
         first = self.hops[0]
         for hop in self.hops:
             leg = hop.leg
             if leg.reply and (leg.flow == first.leg.flow or (first.line.identity and _goes_to(hop, first))):
-                return leg
+                return hop
         return None
+
+    @property
+    def reply(self) -> Leg | None:
+        """The leg of that reply."""
+        answer = self.answer
+        return None if answer is None else answer.leg
 
     @property
     def answered_ns(self) -> int | None:
