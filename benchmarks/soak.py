@@ -45,8 +45,11 @@ FAULT_S = 15.0
 FIRST_PORT = 7001  # of the faults; each has the next one
 OVER_S = 75.0  # after a fault: then it is told to be over
 WORK_IN_S = 900.0
-"""After which nothing may grow. By then bounded tables have their 1,000 to 2,000 connections, and a block may have been as
-large as it becomes on a busy machine: memory that was needed once is not given back to the system."""
+"""After which nothing may grow.
+
+By then bounded tables have their 1,000 to 2,000 connections, and a block may have been as large as it becomes on a busy
+machine: memory that was needed once is not given back to the system.
+"""
 SAMPLE_S = 3.0
 STOP_S = 60.0
 MEMORY_TOLERANCE, MEMORY_TOLERANCE_MIB = 0.05, 2.0
