@@ -4,13 +4,14 @@ import msgspec
 import pytest
 
 from dissectors.events import Connection, Peer, Sides
+from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.support.paths import FIXTURES
 from tests.support.settings import RELATIONS
 from tests.world.tap import Packets
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
-from zmtpsniff.analysis.findings.finding import Claim
+from zmtpsniff.analysis.findings.finding import Claim, Finding
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.packets import HeaderDecoder
@@ -131,17 +132,8 @@ def test_a_refusal_told_late_was_before_the_service_came() -> None:
     assert "at first" in claim.summary
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("shop/dead-server.pcap.gz", ("error", "likely", "nobody listens at 127.0.0.1:5567: 12 attempts in ")),
-        ("app_salt.pcap", ("error", "certain", "nobody listens at 10.77.1.1:4506 any more: 12 attempts in ")),
-        ("rec_refused.pcap", ("note", "certain", "nobody listened at 127.0.0.1:5608 at first: 3 attempts in ")),
-        ("shop/none.pcap.gz", None),
-    ],
-)
-def test_a_capture_that_has_the_rsts_alone(name: str, said: tuple[str, str, str] | None) -> None:
-    """One direction: the SYNs, and all else that clients send, are missing."""
+def _from_servers(name: str) -> list[Finding]:
+    """The findings of a capture that has what servers send, and nothing else."""
     given = [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
     decoder = HeaderDecoder()
     of_servers = [
@@ -154,7 +146,31 @@ def test_a_capture_that_has_the_rsts_alone(name: str, said: tuple[str, str, str]
     diagnosis = Diagnosis()
     for events in Sniffer(Packets(of_servers), RELATIONS, Collaborators(witness=diagnosis)).events():
         diagnosis.take(events)
-    refused = [one for one in diagnosis.findings() if one.code.startswith("endpoint")]
+    return diagnosis.findings()
+
+
+@pytest.mark.parametrize("one_direction", [False, True])
+def test_a_broker_that_is_away_twice(one_direction: bool) -> None:
+    """Clients give up in a handshake of the broker that comes back; nobody is said to want another mechanism."""
+    name = "brokers/two_outages.pcap.gz"
+    ((code, summary),) = alarms(_from_servers(name) if one_direction else diagnose(FIXTURES / name))
+    words = "10.5.0.1:5555 and 10.5.0.1:5556 were away 2 times, for 2.7 s and 2.5 s, and came back: "
+    cut = 3 if one_direction else 6  # one direction shows of few connections that they are over
+    assert (code, summary.partition(" connections")[0]) == ("service-away", f"{words}{cut}")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("shop/dead-server.pcap.gz", ("error", "likely", "nobody listens at 127.0.0.1:5567: 12 attempts in ")),
+        ("app_salt.pcap", ("error", "certain", "nobody listens at 10.77.1.1:4506 any more: 12 attempts in ")),
+        ("rec_refused.pcap", ("note", "certain", "nobody listened at 127.0.0.1:5608 at first: 3 attempts in ")),
+        ("shop/none.pcap.gz", None),
+    ],
+)
+def test_a_capture_that_has_the_rsts_alone(name: str, said: tuple[str, str, str] | None) -> None:
+    """One direction: the SYNs, and all else that clients send, are missing."""
+    refused = [one for one in _from_servers(name) if one.code.startswith("endpoint")]
     if said is None:
         assert not refused
         return

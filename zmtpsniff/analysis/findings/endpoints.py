@@ -23,7 +23,7 @@ before its clients is a note, too.
 """
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -46,6 +46,8 @@ _LEAST_SILENT_NS = 2_500_000_000  # a SYN is sent again after 1 s, and then afte
 _RHYTHM_ATTEMPTS = 5
 _RHYTHM_NS = (10_000_000, 250_000_000)  # attempts come no slower than the second, on average no faster than the first
 _HOSTS = 16
+_ACCEPTED = 256  # times at which an address answered, to remember
+_OUTAGES = 64
 _CUT = 64  # connections that ended at an address, to remember
 _CUT_NS = 1_000_000_000  # those of a service that goes away end so long before the first attempt is refused, at most
 _LATE_ADVICE = (
@@ -88,24 +90,27 @@ class _Endpoint(msgspec.Struct, eq=False):
     """One address that somebody tried to connect to."""
 
     answers: bool = False  # somebody answered there
-    accepted_ns: int = 0  # when, the last time
+    accepted: deque[int] = msgspec.field(default_factory=lambda: deque(maxlen=_ACCEPTED))  # when
     refused: _Tries = msgspec.field(default_factory=_Tries)  # since then
     silent: _Tries = msgspec.field(default_factory=_Tries)
-    earlier: _Tries = msgspec.field(default_factory=_Tries)  # those refused before that, for the first time
-    back_ns: int = 0  # when it answered after them
+    # Those refused before that, by the time when it answered again.
+    earlier: Ledger[int, _Tries] = msgspec.field(default_factory=lambda: Ledger(_Tries, _OUTAGES))
     # End, begin, flow and host of connections.
     ends: deque[tuple[int, int, int, str]] = msgspec.field(default_factory=lambda: deque(maxlen=_CUT))
 
     def accept(self, time_ns: int) -> None:
         """The address answers."""
         self.answers = True
-        self.accepted_ns = max(self.accepted_ns, time_ns)
+        self.accepted.append(time_ns)
         if self.refused.seen.count:
-            if not self.earlier.seen.count:
-                self.earlier = self.refused
-                self.back_ns = time_ns
+            self.earlier[time_ns] = self.refused
             self.refused = _Tries()
         self.silent = _Tries()
+
+    def refuse(self, attempt: Attempt) -> None:
+        """The address refuses an attempt. That may be told late; the times of one host can be compared."""
+        back_ns = min((one for one in self.accepted if one > attempt.last_ns), default=0)
+        (self.earlier[back_ns] if back_ns else self.refused).add(attempt)
 
 
 class Endpoints(Inquiry):
@@ -124,9 +129,7 @@ class Endpoints(Inquiry):
         if attempt.outcome == "accepted":
             endpoint.accept(attempt.last_ns)
         elif attempt.outcome == "refused":
-            # In a capture out of order the answer may be reported late. The times of one host can be compared.
-            is_earlier = attempt.last_ns < endpoint.accepted_ns
-            (endpoint.earlier if is_earlier else endpoint.refused).add(attempt)
+            endpoint.refuse(attempt)
         elif attempt.syns >= _LEAST_ATTEMPTS:  # else an answer may have been on its way
             endpoint.silent.add(attempt)
 
@@ -138,9 +141,10 @@ class Endpoints(Inquiry):
     def waited_for(self, host: str, until_ns: int) -> str:
         """An address that a host tried in vain, until about then; an empty one if there is none."""
         for address, one in self._endpoints.items():
-            since_ns = one.earlier.seen.first_ns
-            if since_ns is not None and host in one.earlier.hosts and since_ns < until_ns <= one.back_ns + _SOON_NS:
-                return address
+            for back_ns, tries in one.earlier.items():
+                since_ns = tries.seen.first_ns
+                if since_ns is not None and host in tries.hosts and since_ns < until_ns <= back_ns + _SOON_NS:
+                    return address
         return ""
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
@@ -160,12 +164,12 @@ class Endpoints(Inquiry):
         # By their addresses: the order in which attempts are told depends on how a capture is cut into blocks.
         for address, endpoint in sorted(self._endpoints.items()):
             tries = endpoint.refused
+            absences = list(_absences(address, endpoint))
+            if absences:
+                away.setdefault(host_of(address), []).extend(absences)
             if not tries.seen.count:
-                absence = _absence(address, endpoint)
-                if absence is not None:
-                    away.setdefault(host_of(address), []).append(absence)
-                elif endpoint.earlier.seen.count:
-                    late[address] = endpoint.earlier
+                if endpoint.earlier and not absences:
+                    late[address] = next(iter(endpoint.earlier.values()))
             elif address in self._servers and _is_short(tries, _LEAST_STOPPED_NS):
                 stopped[address] = tries
             else:
@@ -231,36 +235,44 @@ class _Absence(NamedTuple):
     tries: _Tries
 
 
-def _absence(address: str, endpoint: _Endpoint) -> _Absence | None:
-    """When a service was away that had answered before; None if it only came late, or never was away."""
-    first_ns, back_ns = endpoint.earlier.seen.first_ns, endpoint.back_ns or endpoint.accepted_ns
-    if first_ns is None:
-        return None
-    cut = [one for one in endpoint.ends if one[1] < first_ns and first_ns - _CUT_NS <= one[0] <= back_ns]
-    if not cut:
-        return None
-    since_ns = min(first_ns, *(end_ns for end_ns, *_ in cut))
-    return _Absence(address, since_ns, back_ns, {flow: host for _, _, flow, host in cut}, endpoint.earlier)
+def _absences(address: str, endpoint: _Endpoint) -> Iterator[_Absence]:
+    """The times in which a service was away that had answered before; not that in which it had not come yet."""
+    for back_ns, tries in endpoint.earlier.items():
+        first_ns = tries.seen.first_ns or 0
+        cut = [one for one in endpoint.ends if one[1] < first_ns and first_ns - _CUT_NS <= one[0] <= back_ns]
+        # One direction does not show that a connection is over.
+        if cut or (tries.lone and endpoint.accepted[0] < first_ns):
+            since_ns = min(first_ns, *(end_ns for end_ns, *_ in cut)) if cut else first_ns
+            yield _Absence(address, since_ns, back_ns, {flow: host for _, _, flow, host in cut}, tries)
 
 
 def _away(absences: list[_Absence]) -> Claim:
-    """One finding for all addresses of a host whose service was away."""
+    """One finding for all addresses of a host whose service was away, perhaps several times."""
     seen = Occurrences.all_of(one.tries.seen for one in absences)
     hit: dict[str, None] = {}
-    for one in absences:
+    times: list[tuple[int, int]] = []  # since and until when
+    for one in sorted(absences, key=lambda one: one.since_ns):
         seen.since(one.since_ns)
         seen.add(one.until_ns, None, None, 0)
         hit.update(dict.fromkeys((*one.cut.values(), *one.tries.hosts)))
-    connections = plural(sum(len(one.cut) for one in absences), "connection")
+        is_same = times and one.since_ns <= times[-1][1]
+        since_ns, until_ns = times.pop() if is_same else (one.since_ns, 0)
+        times.append((since_ns, max(until_ns, one.until_ns)))
+    lengths_ns = [until_ns - since_ns for since_ns, until_ns in times]
+    count = sum(len(one.cut) for one in absences)
+    cut = f"{plural(count, 'connection')} cut, " if count else ""
+    known = "its connections ended, a RST answered SYNs after that" if count else "a RST answered SYNs"
+    addresses = list(dict.fromkeys(one.address for one in absences))
+    often = f"{len(times)} times, " if len(times) > 1 else ""
     return Claim(
         "service-away",
-        f"{listed(one.address for one in absences)} {'was' if len(absences) == 1 else 'were'} away for "
-        f"{about(seen.span_ns)}, and came back: {connections} cut, {plural(seen.count, 'attempt')} refused, of "
+        f"{listed(addresses)} {'was' if len(addresses) == 1 else 'were'} away {often}for "
+        f"{listed(map(about, lengths_ns))}, and came back: {cut}{plural(seen.count, 'attempt')} refused, of "
         f"{listed(hit)}",
-        "its connections ended, a RST answered SYNs after that, and then one was accepted",
+        f"{known}, and then one was accepted",
         seen,
-        [one.address for one in absences],
-        "note" if seen.span_ns < _LEAST_REFUSED_NS else None,
+        addresses,
+        "note" if max(lengths_ns) < _LEAST_REFUSED_NS else None,
     )
 
 

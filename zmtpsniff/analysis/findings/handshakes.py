@@ -251,7 +251,8 @@ class Handshakes(Inquiry):
         if mechanism == "PLAIN" and "HELLO" in commands and "WELCOME" not in commands:
             return "credentials-refused", "the connection is closed after HELLO, without a word", "likely"
         known = {address: name for address, name in handshake.mechanisms.items() if name is not None}
-        if len(handshake.mechanisms) == 2 and len(known) == 1:
+        closer = None if event.closer is None else event.closer.address
+        if len(handshake.mechanisms) == 2 and len(known) == 1 and closer not in known:  # else it gave up
             (address, announced) = next(iter(known.items()))
             who = address if address == event.server.address else host_of(address)
             return (
@@ -272,6 +273,8 @@ class Handshakes(Inquiry):
                 return "", "", "certain"
             return "sockets-mismatched", f"{client} may not talk to {server}", "certain"
         known, kind = (event.server.address, server) if server is not None else (event.client.address, client)
+        if event.closer is not None and event.closer.address == known:
+            return "", "", "certain"  # it gave up
         return (
             "sockets-mismatched",
             f"{known} says that it is a {kind} socket, and its peer closes the connection at once",

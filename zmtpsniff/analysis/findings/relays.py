@@ -351,7 +351,7 @@ class Relays(Inquiry):
                 taker = self._place(leg.dst)
                 if leg.flow != next_leg.flow:
                     taker.queue.add(taken, passed)
-                if next_leg.certain or not passed.is_guess:
+                if (next_leg.certain or not passed.is_guess) and not self._ways.endings.hides(one):
                     taker.add(one)
         if way.kind == "publication":
             for hop in way.hops:

@@ -37,6 +37,15 @@ class _Claim(NamedTuple):
     first: int  # flow
     code: str
     detail: str
+    is_of_one_host: bool  # both connections come from one host, as those of a program that comes back
+
+    def may_return(self, end_ns: int) -> bool:
+        """Whether the first connection was over by then, as that of a returning peer."""
+        return end_ns - self.event.time_ns <= _RETURN_NS
+
+    def comes_after(self, end_ns: int) -> bool:
+        """Whether the first connection was over before the second one began."""
+        return self.event.time_ns > end_ns
 
 
 class ConnectionLog:
@@ -47,8 +56,11 @@ class ConnectionLog:
         self._problems = problems
         self._storms: Ledger[tuple[str, str], _Storm] = Ledger()
         self._open: defaultdict[str, dict[int, str]] = defaultdict(dict)  # by address: flows, each with its peer
-        self._identities: dict[tuple[str, bytes], int] = {}  # of a ROUTER's peers, with the flow of each
-        self._claims: dict[int, _Claim] = {}  # by the second flow, while the first one may still be closing
+        # Of a ROUTER's peers: the flow of each, and when it announced that.
+        self._identities: dict[tuple[str, bytes], tuple[int, int]] = {}
+        # By the second flow, while the first one may still be closing, or may have closed behind missing octets.
+        self._claims: dict[int, _Claim] = {}
+        self._holed: Ledger[int, None] = Ledger()  # connections that lack octets
         self._newest: dict[str, str] = {}  # the newest version that clients of a server speak, by the server's address
         self._told_older: set[tuple[str, str]] = set()
         self._refused: Ledger[str, tuple[Refusal, int, bool]] = Ledger()  # the first, how many, if reported
@@ -69,22 +81,36 @@ class ConnectionLog:
                         f"{peer} comes to the PAIR socket at {address}, which has a peer, "
                         f"{flows[others[0]]} (connection {others[0]})"
                     )
-                    self._claims[dossier.flow] = _Claim(event, others[0], "pair-in-use", detail)
+                    self._claims[dossier.flow] = _Claim(
+                        event, others[0], "pair-in-use", detail, host_of(peer) == host_of(flows[others[0]])
+                    )
             elif kind == "ROUTER" and (identity := dossier.identity_of_other(address)):
-                first = self._identities.setdefault((address, identity), dossier.flow)
-                if flows.get(first, peer) != peer:
+                mine = dossier.flow, event.time_ns
+                first, since_ns = self._identities.setdefault((address, identity), mine)
+                # What octets after a hole say may come here behind what was said later.
+                if flows.get(first, peer) != peer and since_ns <= event.time_ns:
                     name = identity.decode(errors="backslashreplace")
                     detail = (
                         f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
                         f"{flows[first]} (connection {first})"
                     )
-                    self._claims[dossier.flow] = _Claim(event, first, "identity-in-use", detail)
+                    self._claims[dossier.flow] = _Claim(
+                        event, first, "identity-in-use", detail, host_of(peer) == host_of(flows[first])
+                    )
             flows[dossier.flow] = peer
+
+    def miss(self, flow: int) -> None:
+        """A connection lacks octets: those behind them come later, or never."""
+        self._holed[flow] = None
+
+    def _may_be_over(self, claim: _Claim) -> bool:
+        """Whether missing octets may hide the end of the first connection."""
+        return claim.first in self._holed or (claim.is_of_one_host and len(self._holed) > 0)
 
     def pass_time(self, now_ns: int) -> None:
         """Report claims whose first connection is still open, though a returning peer would have closed it by now."""
         for flow, claim in list(self._claims.items()):
-            if now_ns - claim.event.time_ns > _RETURN_NS:
+            if not claim.may_return(now_ns) and not self._may_be_over(claim):
                 del self._claims[flow]
                 self._report_claim(claim, is_return=False)
 
@@ -95,9 +121,14 @@ class ConnectionLog:
     def _end_claims(self, event: Connection) -> None:
         self.pass_time(event.end_ns)
         for flow, claim in list(self._claims.items()):
-            if event.flow in (claim.first, flow):
-                del self._claims[flow]
-                self._report_claim(claim, is_return=event.flow == claim.first and event.end in ("fin", "rst"))
+            is_first, may_be_over = event.flow == claim.first, self._may_be_over(claim)
+            if not is_first and (event.flow != flow or may_be_over):
+                continue
+            del self._claims[flow]
+            is_return = is_first and event.end in ("fin", "rst")
+            if may_be_over and claim.may_return(event.end_ns) and (not is_return or claim.comes_after(event.end_ns)):
+                continue  # its end may be missing, or came before
+            self._report_claim(claim, is_return=is_return and claim.may_return(event.end_ns))
 
     def end(self, event: Connection, dossier: Dossier | None) -> None:
         """A connection is over."""
@@ -111,7 +142,7 @@ class ConnectionLog:
                     del self._open[address]
                 if dossier.identities:
                     key = (address, dossier.identity_of_other(address))
-                    if self._identities.get(key) == event.flow:
+                    if self._identities.get(key, (0, 0))[0] == event.flow:
                         del self._identities[key]
         self._servers[event.server.address] = None
         self._look_for_storm(event)

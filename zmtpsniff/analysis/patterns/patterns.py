@@ -275,9 +275,11 @@ class Patterns:
             self._blind(event.flow, event.since_ns or event.time_ns)
 
     def _doubt(self, notice: Doubt) -> None:
+        self._connections.miss(notice.flow)
         self._blind(notice.flow, notice.since_ns or notice.time_ns)
 
     def _delay(self, notice: Delay) -> None:
+        self._connections.miss(notice.flow)
         conversation = self._conversations.get(notice.flow)
         if conversation is not None and conversation.pings is not None:
             conversation.pings.pass_time(min(self._now_ns, notice.since_ns))

@@ -1,7 +1,7 @@
 """Where and why a way ended, and its record."""
 
 from dissectors.address import host_of
-from zmtpsniff.analysis.ways.delays import slowest
+from zmtpsniff.analysis.ways.delays import Passage, passages, slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.records import Leg, Terminus, Way, Why
@@ -43,6 +43,11 @@ class Endings:
         """The same, other than before the capture found its connections."""
         return self._is_blind or host_of(hop.leg.dst) in self._gaps
 
+    def hides(self, one: Passage) -> bool:
+        """Whether a program answers what it would pass on, and the capture may lack those to whom it passed that."""
+        leg = one.taken.leg
+        return leg.flow == one.passed.leg.flow and self._programs[leg.dst].longest_ns >= 0 and self._has_gap(one.taken)
+
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""
         if now_ns > self._until_ns:
@@ -77,10 +82,13 @@ class Endings:
             max(until_ns - first.time_ns, 0),
             legs,
             None if way.kind != "request" else is_answered and not self._is_unreached(answer),
-            slowest(way, way.last_ns if reply is None else reply.time_ns),
+            None if self._hides(way) else slowest(way, way.last_ns if reply is None else reply.time_ns),
             self.ended(way),
             self._asked_before(way),
         )
+
+    def _hides(self, way: OpenWay) -> bool:
+        return (self._is_blind or bool(self._gaps)) and any(map(self.hides, passages(way)))
 
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""

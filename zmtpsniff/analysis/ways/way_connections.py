@@ -34,6 +34,7 @@ class WayConnection(msgspec.Struct, eq=False):
     # Of a late one: its last request, and whether such a one got its reply, so that nothing older is under way.
     last_asked: Hop | None = None
     in_step: bool = False
+    has_gap: bool = False  # the capture lacks octets, so perhaps requests
     lines: dict[str, Line] = {}  # by sender
     manners: Manners = msgspec.field(default_factory=Manners)
     unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
@@ -61,12 +62,13 @@ class WayConnection(msgspec.Struct, eq=False):
         """The request that was passed on over the connection of a reply, if the numbers and ids in both tell which.
 
         If they do not, it is one of several with the same envelope, which get their replies in any order: the oldest
-        stands for it. Where the capture lacks the beginning, it may as well be the reply to a request that nobody saw.
+        stands for it. Where the capture lacks the beginning, or octets, it may as well be the reply to a request that
+        nobody saw.
         """
         asker = self.lines.get(hop.leg.dst)
         if asker is None:
             return None
-        is_late = hop.line.is_late
+        is_late = hop.line.is_late or self.has_gap
         envelope = envelope_of(hop)
         alike = [
             one

@@ -138,7 +138,11 @@ class Ways:
         """Learn what the capture may lack."""
         if event.code in BLINDING:
             hosts = [host_of(address) for address in (event.src, event.dst) if address is not None]
-            self.endings.blind(*hosts, has_gap=BLINDING[event.code] == "rest")
+            has_gap = BLINDING[event.code] == "rest"
+            self.endings.blind(*hosts, has_gap=has_gap)
+            connection = None if event.flow is None else self.connections.get(event.flow)
+            if connection is not None and has_gap:
+                connection.has_gap = True
 
     def end(self, event: Connection) -> None:
         """A connection is over."""
@@ -496,7 +500,7 @@ class Ways:
                 self._answer(hop, given, is_certain=hop.line.is_late or not given.is_doubtful)
             elif (
                 job is not None
-                and not hop.line.is_late
+                and not (hop.line.is_late or self.connections[leg.flow].has_gap)
                 and job.leg.dst == leg.src
                 and job.routing_id in hop.frames[:-1]
             ):
