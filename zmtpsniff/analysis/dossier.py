@@ -158,6 +158,17 @@ def is_of_worker(frames: Sequence[Octets]) -> bool:
     return len(frames) > 2 and frames[1] in WORKERS
 
 
+def task_of(frames: Sequence[Octets], depth: int) -> bytes:
+    """The name in front of the body of a request, which may say what is asked for; empty if there is none.
+
+    ``depth`` is that of its envelope. A client of Majordomo names a service. Elsewhere it is a first frame of text.
+    """
+    if is_of_client(frames):
+        return at_hand(frames[2]) if len(frames) > 2 else b""
+    name = at_hand(frames[depth]) if len(frames) > depth + 1 else b""
+    return name if len(name) <= _LONGEST_IDENTITY else b""
+
+
 def gives_work(frames: Sequence[Octets]) -> bool | None:
     """Whether a message between a worker and its broker is a request; None if it is no reply, either."""
     return _WORK.get(command_of(frames[1], frames[2]) or "")

@@ -40,6 +40,9 @@ FAULTS = {  # the finding, and the socket where the fault is
     "network_cut": ("host-silent", "10.9.0.24:5634"),
     "no_service": ("request-unanswered", "10.9.0.25:6370"),
     "proxy_stops": ("not-passed-on", "10.9.0.39:6171"),
+    "jobs_queue": ("replies-slow", "10.9.0.41:42160"),
+    "worker_slow_at_times": ("replies-slow", "10.9.0.45:36578"),
+    "majordomo_drops": ("not-passed-on", "10.77.0.1:7390"),
 }
 
 OVER = Capture(0, 0, 0, 0, 0, 0, 0)

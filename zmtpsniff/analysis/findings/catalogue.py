@@ -280,7 +280,8 @@ FINDINGS: dict[str, FindingKind] = {
     "replies-slow": FindingKind(
         "warning",
         "The median reply of a service takes over a second, or some replies take over 100 ms and twenty times the "
-        "median. A note if these are fewer than 1 in 50, and none takes a second.",
+        "median. A note if these are fewer than 1 in 50, and none takes a second. Or a worker takes five times as long "
+        "as others to which the same socket gives the same work.",
         "The time from the request to its reply, as captured. The time until the service's host acknowledges the "
         "request is the network's, the time until the first octets of the reply the service's, and the rest is the "
         "transfer. If the capture lacks that acknowledgment, zmtpsniff takes the time in which the host answers a SYN. "

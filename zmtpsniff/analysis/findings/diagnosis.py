@@ -128,13 +128,27 @@ class Diagnosis:
 
     def _tell_apart(self) -> None:
         """Live: hear messages no longer that no process passes on, and those that one does after all."""
-        on_message, follow = self._on_message, self._relays.take
         for flow in self._relays.let_go(self._now_ns):
-            on_message[flow] = [one for one in on_message[flow] if one != follow]
-            if not on_message[flow]:
-                del on_message[flow]
+            self._stop_hearing(flow, self._relays.take)
+        self._hear_earlier()
+
+    def _hear_earlier(self) -> None:
+        """Hear messages of connections that began before it was known that a program passes them on."""
         for flow in self._relays.earlier():
-            on_message[flow] = (*on_message.get(flow, ()), follow)
+            self._on_message[flow] = (*self._on_message.get(flow, ()), self._relays.take)
+
+    def _stop_hearing(self, flow: int, listener: Listener) -> None:
+        left = [one for one in self._on_message.pop(flow, ()) if one != listener]
+        if left:
+            self._on_message[flow] = left
+
+    def _hear_first(self, messages: Sequence[Message]) -> None:
+        """The first messages of a connection of a ROUTER have come: perhaps its peer is a worker."""
+        flow = messages[0].flow
+        self._stop_hearing(flow, self._hear_first)
+        if not self._relays.follows(flow) and self._relays.is_from_worker(messages[0]):
+            self._hear_earlier()
+            self._relays.take(messages)
 
     def _take_batch(self, batch: MessageBatch) -> list[AnyEvent]:
         """Look at messages in columns; the result is that of take()."""
@@ -287,6 +301,8 @@ class Diagnosis:
                 listeners.append(listener)
                 for flow in one.earlier():
                     self._on_message[flow] = (*self._on_message.get(flow, ()), listener)
+        if self._relays.may_have_worker(dossier):
+            listeners.append(self._hear_first)
         if listeners:
             self._on_message[dossier.flow] = listeners
         early, dossier.early = dossier.early, []

@@ -1,5 +1,8 @@
 """Hosts that may pass messages on: those with a socket that takes them and another one that sends them, to a third.
 
+One ROUTER may do both, as the broker of Majordomo does. It looks like a server whose clients are of two types, until
+one of its peers says that it is ready to work.
+
 Live, where the processes at both ends of a connection are known, each is a host of its own. So the programs of one
 machine, which have one address on the loopback interface, do not make each other look like brokers. A process is known
 only some time after its connection began; until then its host counts.
@@ -91,13 +94,18 @@ class RelayHost:
             self._senders[sends].count(socket, 1)
             self.passes = self.passes or self._takers[sends].has_third(socket)
         if self.passes:
-            self.flows = [*self._open]
-            self._open, self._ended = {}, {}
-            self._takers.clear()
-            self._senders.clear()
+            self.pass_on()
         elif len(self._open) > _OPEN:
             self._forget_oldest(self._open)
         return self.passes
+
+    def pass_on(self) -> None:
+        """It is known to pass something on."""
+        self.passes = True
+        self.flows = [*self._open]
+        self._open, self._ended = {}, {}
+        self._takers.clear()
+        self._senders.clear()
 
     def end(self, flow: int) -> bool:
         """A connection is over. Returns whether it was the last one of a host that passes nothing on so far."""
@@ -125,6 +133,7 @@ class RelayHosts:
         self.followed: set[int] = set()
         """Those connections that are open."""
         self._hosts: Ledger[str, RelayHost] = Ledger(RelayHost)
+        self._brokers: Ledger[str, None] = Ledger()  # sockets that take requests and give them to workers
         self._idle: dict[str, None] = {}  # those without open connections; the one that became so first is the first
         self._open: dict[int, Dossier] = {}
         self._earlier: list[int] = []  # connections of hosts that pass something on since the last look
@@ -148,7 +157,22 @@ class RelayHosts:
         for host, end in zip(hosts, (SocketEnd(one, kind, other), SocketEnd(other, other_kind, one)), strict=True):
             if host.add(end, dossier.flow):
                 self._earlier += host.flows
+            if end.address in self._brokers:
+                self._pass_on(host)
         return any(host.passes for host in hosts)
+
+    def _pass_on(self, host: RelayHost) -> None:
+        if not host.passes:
+            host.pass_on()
+            self._earlier += host.flows
+
+    def add_broker(self, flow: int, address: str) -> None:
+        """A peer of this socket said that it is ready to work: messages of all its peers are to be followed."""
+        self._brokers.at(address)
+        dossier = self._open.get(flow)
+        if dossier is not None:
+            names = self._known.get(flow) or [host_of(one) for one in dossier.types]
+            self._pass_on(self._hosts.at(names[[*dossier.types].index(address)]))
 
     def _follow(self, dossier: Dossier) -> None:
         self.followed.add(dossier.flow)

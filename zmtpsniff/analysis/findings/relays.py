@@ -28,7 +28,7 @@ from dissectors.address import host_of
 from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity, Subscription
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
-from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.dossier import Dossier, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -52,7 +52,12 @@ _FEW_SLOW = 0.02  # this part may be late on any busy machine
 _LEAST_SLOW = 3
 _LEAST = 5  # messages that a program has passed on, before anybody says that it passes on
 _PART = 0.25  # of what it passed on: a program that loses more does so on purpose
-_TEAM_TIMES = 8  # longer than others that do the same
+_TEAM_TIMES = 5  # longer than others that do the same
+_LONG_NS = 50_000_000
+_TASKS = 8
+_WORKERS = frozenset({"DEALER", "REQ"})  # that say that they are ready, to a ROUTER
+_MAY_WORK = [{kind, "ROUTER"} for kind in sorted(_WORKERS)]
+_BY_CHANCE = 8  # where so many slow ones are expected, none is rarer than one case in a thousand
 _TOPICS = 1000
 _STOPPED = 3  # messages in a row that went no further
 _STOPPED_NS = 1_000_000_000
@@ -116,6 +121,7 @@ class _Place:
     def __init__(self) -> None:
         self.at = ""  # the socket that took the first
         self.giver = ""  # the socket that gave the first
+        self.tasks: dict[Octets, None] = {}  # that its requests name, up to one more than are told apart
         self.inside = Sketch()  # how long it worked on each message
         # Of messages for which it worked on others, too: how long it worked on each, and the same with that time.
         self.worked = Sketch()
@@ -154,6 +160,7 @@ class _Place:
         self.passed += 1
         if not taken.reply:
             self.first += 1
+            self._note_task(one.taken)
         if not passed.reply and len(self.asks) < _PEERS:
             self.asks[passed.src, passed.dst] = None
         if passed.time_ns > self.passed_ns:
@@ -167,9 +174,37 @@ class _Place:
             if len(self.slowest) == _SLOWEST:
                 self._least_slow_ns = self.slowest[0].own_ns
 
+    def _note_task(self, hop: Hop) -> None:
+        """Learn which task a message is for; of a request that nobody saw before a broker sent it that is not known."""
+        way = hop.way
+        if len(self.tasks) <= _TASKS and (way.kind != "request" or hop is not way.first):
+            self.tasks[way.first.topic if way.kind == "request" else b""] = None
+
+    def does_the_same(self, other: "_Place") -> bool:
+        """Whether one socket gives both the same work: a PUSH or DEALER any, a ROUTER perhaps each another service."""
+        if self.giver != other.giver:
+            return False
+        return max(len(self.tasks), len(other.tasks)) > _TASKS or not self.tasks.keys().isdisjoint(other.tasks)
+
+    def rare_ns(self, team: Sequence["_Place"]) -> int:
+        """How long the others of a team have one message in a hundred, if this one is slow far more often; else 0.
+
+        They must have had so many messages that they would have been slow, too, if that were chance.
+        """
+        if not team:
+            return 0
+        rare_ns = max(1, *(one.inside.percentile(99) for one in team))
+        slow = self.inside.above(max(_SLOW_NS, _TEAM_TIMES * rare_ns))
+        expected = slow * sum(one.inside.count for one in team) / self.inside.count
+        return rare_ns if slow >= _LEAST_SLOW and expected >= _BY_CHANCE else 0
+
     def slow(self, over_ns: int) -> int:
         """How many messages it had for longer, with the time in which it worked on others; each counts once."""
         return self.inside.above(over_ns) - self.worked.above(over_ns) + self.queued.above(over_ns)
+
+    def hurts(self, usual_ns: int) -> bool:
+        """Whether it matters that its work usually takes so long: others wait behind it, or it is long in itself."""
+        return usual_ns > _LONG_NS or self.slow(_SLOW_NS) >= max(_LEAST_SLOW, _FEW_SLOW * self.first)
 
     @property
     def usual_ns(self) -> int:
@@ -243,6 +278,17 @@ class Relays(Inquiry):
             return None
         self._ways.connections.connect(dossier)
         return self.take
+
+    def may_have_worker(self, dossier: Dossier) -> bool:
+        """Whether one side of a connection that is not followed may be a worker, and the other one its broker."""
+        return not self.follows(dossier.flow) and {*dossier.types.values()} in _MAY_WORK
+
+    def is_from_worker(self, first: Message) -> bool:
+        """Whether the first message of such a connection says so. Then the broker's messages are followed."""
+        if first.socket_type not in _WORKERS or not says_ready(first.frames):
+            return False
+        self._hosts.add_broker(first.flow, first.dst)
+        return True
 
     def earlier(self) -> Sequence[int]:
         """Connections that began before, and whose messages matter now."""
@@ -423,12 +469,12 @@ class Relays(Inquiry):
         for way in self._ways.going_on(now_ns):
             if way.kind != "publication" and not way.is_signal:
                 self._end_at(way, now_ns - _SETTLED_NS)
-        teams: dict[str, list[_Place]] = {}  # places that one program gives messages to
+        teams: dict[str, list[_Place]] = {}  # places that one socket gives messages to
         for place in self._places.values():
-            teams.setdefault(self._ways.programs[place.giver].sockets[0], []).append(place)
+            teams.setdefault(place.giver, []).append(place)
         for place in self._places.values():
-            team = [one for one in teams[self._ways.programs[place.giver].sockets[0]] if one is not place]
-            yield from self._slow(place, team)
+            team = [one for one in teams[place.giver] if one is not place and place.does_the_same(one)]
+            yield from self._slow(place, [one for one in team if one.inside.count >= _LEAST])
             yield from self._late(place)
             lost = list(self._lost(place, now_ns))
             yield from lost
@@ -447,14 +493,15 @@ class Relays(Inquiry):
             return
         severity: Severity | None = None
         median_ns, network_ns, usual_ns = place.inside.percentile(50), place.network_ns, place.usual_ns
-        others = [one.usual_ns for one in team if one.inside.count >= _LEAST]
+        others = [one.usual_ns for one in team]
         longest_ns = max(place.inside.maximum, place.queued.maximum) + network_ns
         slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
+        rare_ns = 0 if place.inside.maximum > slow_ns else place.rare_ns(team)
         slowest = sorted(place.slowest, reverse=True)
         where, words = f"messages wait inside {place.at}", slowest[0].words
         if median_ns > _SLOW_MEDIAN_NS:
             often = f"half of its {plural(count, 'message')} took over {about(median_ns)}"
-        elif others and usual_ns > max(_SLOW_NS / 2, _TEAM_TIMES * max(others)):
+        elif others and usual_ns > _TEAM_TIMES * max(others) and place.hurts(usual_ns):
             often = (
                 f"half of its {plural(count, 'message')} took over {about(usual_ns)}, those of "
                 f"others that do the same under {about(max(*others, 1))}"
@@ -465,11 +512,14 @@ class Relays(Inquiry):
             where = f"messages wait in the network between {place.at} and its peers"
             words = "for each way and back"
             often = f"half of {plural(count, 'message')} took over {about(network_ns)}"
-        elif place.inside.maximum > slow_ns:  # others may have waited behind that
+        elif place.inside.maximum > slow_ns or rare_ns:  # others may have waited behind that
+            slow_ns = max(_SLOW_NS, _TEAM_TIMES * rare_ns) if rare_ns else slow_ns
             slowest = [one for one in slowest if one.own_ns > slow_ns]
             slow = max(place.slow(slow_ns), len(slowest))
             often = f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}"
-            if 2 * slow <= count:
+            if rare_ns:
+                often += f", those of others that do the same hardly ever over {about(rare_ns)}"
+            elif 2 * slow <= count:
                 often += f", half of them under {about(max(median_ns, 1))}"
             few = slow < max(_LEAST_SLOW, _FEW_SLOW * place.first)
             severity = "note" if few and longest_ns < _SLOW_MEDIAN_NS else None

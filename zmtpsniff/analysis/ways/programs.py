@@ -58,7 +58,7 @@ class Programs(dict[str, Node]):
             return  # the capture may lack a leg in between
         taken_at = before.leg.dst
         program = self[taken_at]
-        if taken_at == leg.src:
+        if taken_at == leg.src and leg.reply and not before.leg.reply:
             program.answers = True
             if program.longest_ns < 0:
                 return

@@ -25,7 +25,7 @@ from dissectors.batches import MessageBatch
 from dissectors.columns import MESSAGE, ROW
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, at_hand
 from dissectors.problems import BLINDING
-from zmtpsniff.analysis.dossier import Dossiers
+from zmtpsniff.analysis.dossier import Dossiers, task_of
 from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
@@ -274,6 +274,8 @@ class Ways:
     def _close(self, way: OpenWay) -> None:
         way.is_over = True
         self._ways.pop(way, None)
+        first = way.first
+        first.topic = first.topic or task_of(first.frames, first.depth)
         for hop in way.hops:
             if hop.held_as is not None:
                 self._held.remove(hop)
