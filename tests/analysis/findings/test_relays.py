@@ -4,6 +4,7 @@ The captures are of real systems, every program on a host of its own, with one f
 """
 
 import json
+from collections.abc import Sequence
 
 import pytest
 
@@ -13,12 +14,14 @@ from tests.analysis.findings.diagnoses import diagnose
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
+from tests.world.tap import Packets, load
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture import files
+from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.engine.sniffer import Collaborators
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.witness import Stall
 
 SYSTEMS = FIXTURES / "systems"
@@ -289,3 +292,37 @@ def test_a_broker_whose_workers_have_closed_waits(comes_back: bool) -> None:
     (found,) = (one for one in diagnosis.findings() if one.code == "not-passed-on")
     assert found.severity == ("error" if comes_back else "note")
     assert ("10.0.2.1:40000 and 10.0.3.1:40000 closed the connection" in found.summary) is not comes_back
+
+
+@pytest.mark.parametrize(
+    ("name", "is_found"),
+    [
+        ("broker_sleeps", True),
+        ("far_worker", True),
+        ("head_of_line", True),
+        ("worker_slow_at_times", True),
+        ("slow_database", True),
+        ("healthy_service", False),
+        ("worker_dies", False),
+        ("frames_lost", False),
+    ],
+)
+def test_joined_late_the_place_is_named_too_or_none_is(name: str, is_found: bool) -> None:
+    """The capture begins in the middle: nobody announced a type. A message may be passed on where none is seen yet."""
+    packets = load(SYSTEMS / f"{name}.pcap.gz")
+    told = _told(packets[len(packets) * 3 // 10 :])
+    assert {(one.code, one.endpoints[0]) for one in told} == ({FAULTS[name]} if is_found else set())
+
+
+def test_joined_late_majordomo_is_known_by_its_headers() -> None:
+    packets = load(FIXTURES / "healthy" / "majordomo_two_services.pcap.gz")
+    for begin in range(100, 1200, 100):
+        assert _told(packets[begin:]) == []
+
+
+def _told(packets: Sequence[Packet]) -> list[Finding]:
+    """The findings that are no notes."""
+    diagnosis = Diagnosis()
+    for events in Sniffer(Packets(packets), Settings(), Collaborators(witness=diagnosis)).events():
+        diagnosis.take(events)
+    return [one for one in diagnosis.findings() if one.severity != "note"]

@@ -14,6 +14,7 @@ from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.copies import Copies
 from zmtpsniff.analysis.findings.endpoints import Endpoints
+from zmtpsniff.analysis.findings.exchanges import INFERRED
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
 from zmtpsniff.analysis.findings.handshakes import Handshakes
@@ -273,6 +274,15 @@ class Diagnosis:
                     hear(dossier)
         for hear in self._hearers["problem"]:
             hear(event)
+        if event.code == "no-greeting" and event.flow is not None:
+            self._begin_late(event.flow)
+
+    def _begin_late(self, flow: int) -> None:
+        """The capture lacks the handshake of a connection. Its messages may matter, and the first may tell that."""
+        self._hear_earlier()
+        if not self._relays.follows(flow):
+            self._stop_hearing(flow, self._hear_first)
+            self._on_message[flow] = (*self._on_message.get(flow, ()), self._hear_first)
 
     def _meet(self, reply: Message) -> None:
         """A reply has its request, though the sockets have not both announced their types: analysis inferred them."""
@@ -405,13 +415,16 @@ def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
     }
     needless += [claim for claim in claims if claim.code == "subscriber-slow" and claim.subject in behind]
     silent = {address for claim in claims if claim.code == "host-silent" for address in claim.endpoints}
-    return [
-        claim._replace(severity="note")
-        if UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)  # the host, not the program
-        else claim
-        for claim in claims
-        if claim not in needless
-    ]
+    slow = [claim for claim in claims if claim.code == "replies-slow" and claim.severity != "note"]
+
+    def is_effect(claim: Claim) -> bool:
+        """Whether the host is to blame and not the program, or in a late capture the service that it asks."""
+        if claim in slow and INFERRED in claim.known:
+            host = host_of(next(iter(claim.endpoints)))
+            return not is_loopback(host) and any(host in one.waiting for one in slow if one is not claim)
+        return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
+
+    return [claim._replace(severity="note") if is_effect(claim) else claim for claim in claims if claim not in needless]
 
 
 def _concerned(peers: Sequence[PeerRow], endpoints: Sequence[str]) -> list[PeerRow]:

@@ -1,6 +1,6 @@
 """A finding: what is wrong in a system of programs, how that is known, and what to do about it."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
@@ -147,6 +147,7 @@ class Claim(NamedTuple):
     advice: str | None = None  # None: that of the code
     subject: str | None = None  # further findings of it with the same code are left out
     problem: str | None = None  # the code of the problem that it repeats
+    waiting: Container[str] = ()  # hosts that wait for the place that is named
 
 
 def finding(claim: Claim) -> Finding:

@@ -1,7 +1,7 @@
 """Hosts that may pass messages on: those with a socket that takes them and another one that sends them, to a third.
 
 One ROUTER may do both, as the broker of Majordomo does. It looks like a server whose clients are of two types, until
-one of its peers says that it is ready to work.
+one of its peers says that it is ready to work. A socket whose handshake the capture lacks may do either.
 
 Live, where the processes at both ends of a connection are known, each is a host of its own. So the programs of one
 machine, which have one address on the loopback interface, do not make each other look like brokers. A process is known
@@ -25,6 +25,9 @@ _PATIENCE_NS = 10_000_000_000  # a process that is not known so long after its c
 _TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publication", "XSUB": "publication"}
 _SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "job", "PUB": "publication"}
 _SENDS |= {"XPUB": "publication"}
+_UNKNOWN = ""
+for _kinds in (_TAKES, _SENDS):
+    _kinds[_UNKNOWN] = "request"
 
 
 class SocketEnd(NamedTuple):
@@ -57,9 +60,11 @@ class _SocketEnds:
 
         It counts those that do not qualify instead of looking at each: a host may have thousands.
         """
-        address, _, other = end
+        address, kind, other = end
         same = self._addresses.get(address, 0) + self._addresses.get(other, 0)
         back = self._others.get(address, 0) - self._pairs.get((other, address), 0)
+        if kind == _UNKNOWN:  # several clients of one server on one host look like this
+            same += self._others.get(other, 0) - self._pairs.get((address, other), 0)
         return self._count > same + back
 
 
@@ -147,6 +152,12 @@ class RelayHosts:
         if passes:
             self._follow(dossier)
         return passes
+
+    def begin_late(self, flow: int, time_ns: int, packet: int, ends: tuple[str, str]) -> None:
+        """Messages between two sockets have come whose handshake the capture lacks."""
+        if flow not in self._open and self.begin(Dossier(flow, time_ns, packet, dict.fromkeys(ends, _UNKNOWN))):
+            self.followed.discard(flow)
+            self._earlier.append(flow)
 
     def _add(self, dossier: Dossier, names: Sequence[str]) -> bool:
         """Add the ends of a connection to these hosts. Returns whether one of them may pass something on."""

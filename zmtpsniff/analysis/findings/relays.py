@@ -24,11 +24,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.address import host_of
+from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity, Subscription
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
-from zmtpsniff.analysis.dossier import Dossier, says_ready
+from zmtpsniff.analysis.dossier import Dossier, is_of_worker, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -120,17 +120,12 @@ class _Place:
 
     def __init__(self) -> None:
         self.at = ""  # the socket that took the first
+        self.passes_on = False
         self.giver = ""  # the socket that gave the first
         self.tasks: dict[Octets, None] = {}  # that its requests name, up to one more than are told apart
-        self.inside = Sketch()  # how long it worked on each message
-        # Of messages for which it worked on others, too: how long it worked on each, and the same with that time.
-        self.worked = Sketch()
-        self.queued = Sketch()
-        self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
+        self.forget_times()
         self.late = Occurrences()  # messages that the network lost: it got them when TCP sent them again
         self.latest_ns = 0  # so long after they were sent first, at most
-        self.slowest: list[_SlowPassage] = []  # a heap
-        self._least_slow_ns = -1  # of these, once there are enough
         self.asks: dict[tuple[str, str], None] = {}  # its socket and its peer's, to which it passes requests on
         self.queue = QueueCount()
         self.passed = 0
@@ -140,6 +135,16 @@ class _Place:
         self.stuck = _Losses()  # messages that it has had for long now, while their ways may go on
         # Of publications, by topic: those that went no further since the last one of that topic that did.
         self.missing: Ledger[Octets, list[Hop]] = Ledger(limit=_TOPICS)
+
+    def forget_times(self) -> None:
+        """Drop all times: a program that passes messages on may have done so when it seemed to answer."""
+        self.inside = Sketch()  # how long it worked on each message
+        # Of messages for which it worked on others, too: how long it worked on each, and the same with that time.
+        self.worked = Sketch()
+        self.queued = Sketch()
+        self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
+        self.slowest: list[_SlowPassage] = []  # a heap
+        self._least_slow_ns = -1  # of these, once there are enough
 
     def add(self, one: Passage) -> None:
         """The program passed a message on, or answered it."""
@@ -285,9 +290,14 @@ class Relays(Inquiry):
 
     def is_from_worker(self, first: Message) -> bool:
         """Whether the first message of such a connection says so. Then the broker's messages are followed."""
-        if first.socket_type not in _WORKERS or not says_ready(first.frames):
+        broker = first.dst
+        if first.socket_type is None:  # the capture lacks READY, but each message of Majordomo has a header
+            broker = next((end for end in (first.src, first.dst) if port_of(end) < FIRST_CLIENT_PORT), "")
+            if not (broker and is_of_worker(first.frames)):
+                return False
+        elif first.socket_type not in _WORKERS or not says_ready(first.frames):
             return False
-        self._hosts.add_broker(first.flow, first.dst)
+        self._hosts.add_broker(first.flow, broker)
         return True
 
     def earlier(self) -> Sequence[int]:
@@ -332,6 +342,8 @@ class Relays(Inquiry):
     def problem(self, event: Problem) -> None:
         """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
         self._ways.problem(event)
+        if event.code == "no-greeting" and event.src and event.dst and event.flow is not None:
+            self._hosts.begin_late(event.flow, event.time_ns or 0, event.packet or 0, (event.src, event.dst))
         if event.code == "no-delimiter" and event.flow is not None and event.packet is not None:
             self._undelimited.at((event.flow, event.packet))
 
@@ -397,6 +409,9 @@ class Relays(Inquiry):
                 taker = self._place(leg.dst)
                 if leg.flow != next_leg.flow:
                     taker.queue.add(taken, passed)
+                    if taken.line.is_late and not taker.passes_on:
+                        taker.forget_times()
+                    taker.passes_on = True
                 if (next_leg.certain or not passed.is_guess) and not self._ways.endings.hides(one):
                     taker.add(one)
         if way.kind == "publication":
@@ -537,6 +552,7 @@ class Relays(Inquiry):
             [place.at],
             severity,
             subject=place.at,
+            waiting={one.waiting for one in slowest},
         )
 
     def _late(self, place: _Place) -> Iterable[Claim]:

@@ -44,9 +44,14 @@ class Endings:
         return self._is_blind or host_of(hop.leg.dst) in self._gaps
 
     def hides(self, one: Passage) -> bool:
-        """Whether a program answers what it would pass on, and the capture may lack those to whom it passed that."""
+        """Whether a program answers what it would pass on, and the capture may lack those to whom it passed that.
+
+        If the capture lacks the beginning of the connection, a leg in between may not have been recognised.
+        """
         leg = one.taken.leg
-        return leg.flow == one.passed.leg.flow and self._programs[leg.dst].longest_ns >= 0 and self._has_gap(one.taken)
+        if leg.flow != one.passed.leg.flow or self._programs[leg.dst].longest_ns < 0:
+            return False
+        return one.taken.line.is_late or self._has_gap(one.taken)
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import Octets
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
@@ -223,12 +224,17 @@ class Envelopes:
         if not extra or of_before.flow == leg.flow or of_before.time_ns > leg.time_ns:
             return None
         if extra < 0:
-            if hop.line.src_kind != "ROUTER":
-                return None
-            flow, router, ids = leg.flow, leg.src, _in_front(before.frames, frames)
-        elif before.line.dst_kind == "ROUTER":
-            flow, router, ids = of_before.flow, of_before.dst, _in_front(frames, before.frames)
+            line, kind, flow, router, ids = (
+                hop.line,
+                hop.line.src_kind,
+                leg.flow,
+                leg.src,
+                _in_front(before.frames, frames),
+            )
         else:
+            line, kind = before.line, before.line.dst_kind
+            flow, router, ids = of_before.flow, of_before.dst, _in_front(frames, before.frames)
+        if kind != "ROUTER" and not (line.is_late and _may_be_router(kind, router, hop, before)):
             return None
         routing_id = self.ids.among(ids, flow, router)
         return None if routing_id is None else Join(before, routing_id, extra < 0, flow)
@@ -330,6 +336,15 @@ class Envelopes:
             elif left:
                 rest.append(piece)
         self._waiting = deque(rest, maxlen=_WAITING)
+
+
+def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
+    """Whether a socket whose type the capture lacks may be the ROUTER that took a message, or that sends it back.
+
+    It must be bound, and the program that took the message before must have the host that sends it on: else a request
+    may look like another one on its way back.
+    """
+    return not kind and port_of(address) < FIRST_CLIENT_PORT and before.line.dst_host == hop.line.src_host
 
 
 def _in_front(longer: Sequence[Octets], shorter: Sequence[Octets]) -> Sequence[Octets]:

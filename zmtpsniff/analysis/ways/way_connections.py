@@ -42,7 +42,7 @@ class WayConnection(msgspec.Struct, eq=False):
     @property
     def is_late(self) -> bool:
         """Whether the capture lacks its beginning: nobody announced anything."""
-        return not (self.dossier.greeted_ns or self.dossier.types)
+        return not (self.dossier.greeted_ns or any(self.dossier.types.values()))
 
     def see_request(self, hop: Hop) -> None:
         """A message seems to be a request. A reply to one of the other side may look like it."""
@@ -144,7 +144,9 @@ class WayConnections(dict[int, WayConnection]):
         """A connection has one more side whose type is known."""
         connection = self.get(dossier.flow)
         if connection is None:
-            self[dossier.flow] = WayConnection(dossier)
+            connection = self[dossier.flow] = WayConnection(dossier)
+            if connection.is_late:
+                self._ids.miss(dossier.flow)
         else:
             connection.lines.clear()
         for address, kind in dossier.types.items():

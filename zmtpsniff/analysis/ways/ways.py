@@ -482,6 +482,7 @@ class Ways:
             is_certain = join is not None and not join.before.is_doubtful and self._excludes_earlier(hop, join)
             if asked is not None and hop.line.is_late:
                 self.connections[leg.flow].see_answer(asked)
+                self._lanes.expect(hop.line.dst_host)
             if self._envelopes.has_learnt:
                 for piece, its_join in self._envelopes.settled():
                     self._join_piece(piece, its_join)
