@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, BinaryIO
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from dissectors.batches import MessageBatch
-from dissectors.events import AnyEvent, Envelope, Message
+from dissectors.events import AnyEvent, Command, Envelope, Message, WireEvent
 from zmtpsniff.native import core
 from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
 from zmtpsniff.words.text import UNSEEN_IN_JSON
@@ -20,6 +21,11 @@ _encode = msgspec.json.Encoder().encode
 _BATCH = 200
 
 _NO_LIMIT = 1 << 62
+_FRAMES = ',"frames":['
+_OWN = len(WireEvent.__struct_fields__)  # place of the first field that not all such events have
+_ALIKE = 256  # octets, and READYs, whose form or text is kept
+_LONGEST = 512  # of such a text
+_SHORT = 64  # of such octets
 
 
 class JsonlRenderer:
@@ -33,7 +39,10 @@ class JsonlRenderer:
         """Write to ``stream``, with ``max_bytes`` of all octets at most (0: no limit)."""
         self._stream = stream
         self._max_bytes = max_bytes
-        self._form = JsonForm(lambda octets: octets_object(octets, max_bytes))
+        make = partial(octets_object, max_bytes=max_bytes)
+        known = lru_cache(_ALIKE)(make)  # identities and the like are the same again and again
+        self._form = JsonForm(lambda one: known(one) if type(one) is bytes and len(one) < _SHORT else make(one))
+        self._readys: dict[tuple[Any, ...], str] = {}
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
@@ -62,7 +71,10 @@ class JsonlRenderer:
 
     def _columns(self, batch: MessageBatch) -> bytes:
         """The lines of the messages of a batch, by the native core."""
-        sides = [tuple(part.encode() for part in _of_sender(*sender[:4])) for sender in batch.senders]
+        sides = [
+            (f"{_of_sender(*side[:3])}{_FRAMES}".encode(), _behind_frames(side.socket_type).encode())
+            for side in batch.senders
+        ]
         lines: bytes = core.lines(  # type: ignore[union-attr]
             batch.octets, batch.carried, batch.rows, batch.first_packet, batch.columns, batch.frames, sides,
             self._max_bytes or _NO_LIMIT, self._odd,
@@ -86,8 +98,10 @@ class JsonlRenderer:
         head = end = ""
         most = self._max_bytes
         for event in events:
-            if type(event) is not Message or event.payload is not None or event.bodies:
-                parts.append(self.line(event))
+            kind = type(event)
+            if kind is not Message or event.payload is not None or event.bodies:
+                is_ready = kind is Command and event.properties is not None
+                parts.append(self._ready(event) if is_ready else self.line(event))
                 continue
             if (
                 event.packet is not packet
@@ -102,8 +116,9 @@ class JsonlRenderer:
                 packet, time_ns, flow = event.packet, event.time_ns, event.flow
                 src, dst, socket_type = event.src, event.dst, event.socket_type
                 inferred, lookalike = event.inferred, event.lookalike
-                begin, end = _of_sender(flow, src, dst, socket_type, inferred, lookalike)
-                head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{begin}'
+                end = _behind_frames(socket_type, inferred, lookalike)
+                begin = _of_sender(flow, src, dst)
+                head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{begin}{_FRAMES}'
             frames = event.frames
             if len(frames) == 1:
                 shown = octets_json(frames[0], most)
@@ -139,6 +154,20 @@ class JsonlRenderer:
             fields += "}" if place.part == 1 else f',"part":{place.part}}}'
         return fields
 
+    def _ready(self, event: Command) -> str:
+        """The line of a command with properties. Most peers announce the same as others, so its text is kept."""
+        name, properties, *others = astuple(event)[_OWN:]
+        said = name, *properties.items(), *others
+        rest = self._readys.get(said)
+        if rest is None:
+            rest = self.line(replace(event, time_ns=0, packet=0, flow=0, src="", dst="")).partition('"dst":""')[2]
+            if len(rest) < _LONGEST and '"truncated":true' not in rest:
+                if len(self._readys) == _ALIKE:
+                    self._readys.clear()
+                self._readys[said] = rest
+        begin = _of_sender(event.flow, event.src, event.dst)
+        return f'{{"type":"command","time_ns":{event.time_ns},"packet":{event.packet}{begin}{rest}'
+
     def line(self, event: AnyEvent) -> str:
         """The line of any event."""
         record = self._form.record(event)
@@ -150,16 +179,20 @@ class JsonlRenderer:
 
 
 @lru_cache(512)
-def _of_sender(
-    flow: int, src: str, dst: str, socket_type: str | None, inferred: bool = False, lookalike: str | None = None
-) -> tuple[str, str]:
-    """The parts that all messages of one sender have in common: in front of their frames, and behind them."""
+def _of_sender(flow: int, src: str, dst: str) -> str:
+    """The part that all records of one sender have in common."""
+    return f',"flow":{flow},"src":{_quoted(src)},"dst":{_quoted(dst)}'
+
+
+@lru_cache(256)
+def _behind_frames(socket_type: str | None, inferred: bool = False, lookalike: str | None = None) -> str:
+    """The part of a message behind its frames that all messages of a socket have in common."""
     end = "]" if socket_type is None else f'],"socket_type":{_quoted(socket_type)}'
     if inferred:
         end += ',"inferred":true'
     if lookalike is not None:
         end += f',"lookalike":{_quoted(lookalike)}'
-    return f',"flow":{flow},"src":{_quoted(src)},"dst":{_quoted(dst)},"frames":[', end
+    return end
 
 
 @lru_cache(256)
@@ -167,6 +200,7 @@ def _of_envelope(envelope: Envelope) -> str:
     return f',"envelope":{_encode(envelope).decode()}'
 
 
+@lru_cache(512)
 def _quoted(text: str) -> str:
     """A string as JSON text."""
     try:

@@ -144,7 +144,8 @@ class ConnectionLog:
                     key = (address, dossier.identity_of_other(address))
                     if self._identities.get(key, (0, 0))[0] == event.flow:
                         del self._identities[key]
-        self._servers[event.server.address] = None
+        if event.server.address not in self._servers:
+            self._servers[event.server.address] = None
         self._look_for_storm(event)
         self._compare_versions(event)
 
