@@ -402,8 +402,10 @@ def test_tree_says_everything_when_asked() -> None:
 
 
 def test_tree_tells_a_change_of_date() -> None:
-    lines = tree(Message(*PLACE, [b"a"]), Message(T + 86_400 * 10**9, 18, 1, SERVER, CLIENT, [b"b"]))
-    assert [line for line in lines if line.startswith("2023")] == ["2023-11-14 UTC", "2023-11-15 UTC"]
+    early, late = Message(*PLACE, [b"a"]), Message(T + 86_400 * 10**9, 18, 1, SERVER, CLIENT, [b"b"])
+    lines = tree(early, late, late, Problem("note", "some-code", "A sentence.", T), late)
+    days = ["2023-11-14 UTC", "2023-11-15 UTC"]
+    assert [line for line in lines if line.startswith("2023")] == [*days, *days]
 
 
 @pytest.mark.parametrize(

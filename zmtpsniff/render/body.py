@@ -15,6 +15,7 @@ _STARTS_LIKE_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[{"])')
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[{}\[\],:]|[^\s{}\[\],:"]+')
 _COLOURED = re.compile(r'(?P<key>"(?:[^"\\]|\\.)*"(?=\s*:))|(?P<text>"(?:[^"\\]|\\.)*"?)|(?P<word>[^\s{}\[\],:"]+)')
 _LINE_ENDS = re.compile(r"[\r\n]+")
+_MAY_BE_JSON = " {["  # first characters
 _INDENT = " " * 80  # and no more, however deep a hostile document is
 
 
@@ -24,7 +25,14 @@ def body_lines(frame: Octets, look: Look) -> list[str]:
     When it is verbose JSON is spread over lines, and text has its dump after it.
     """
     palette = look.palette
-    data, length = at_hand(frame, look.text_octets)
+    most = look.text_octets
+    if type(frame) is bytes and frame.isascii() and 0 < len(frame) <= (most or len(frame)) and not look.verbosity:
+        # Nearly all octets come here, and are a text in which nothing is to be escaped.
+        ascii_text = frame.decode()
+        may_be_odd = '"' in ascii_text or "\\" in ascii_text or ascii_text[0] in _MAY_BE_JSON
+        if not may_be_odd and ascii_text.isprintable():
+            return [f'{palette.text}"{ascii_text}"{palette.reset}']
+    data, length = at_hand(frame, most)
     if data is None:
         return [palette.paint(palette.dim, quote(frame))]
     if not length:

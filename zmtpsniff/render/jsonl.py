@@ -98,10 +98,11 @@ class JsonlRenderer:
         head = end = ""
         most = self._max_bytes
         for event in events:
-            kind = type(event)
-            if kind is not Message or event.payload is not None or event.bodies:
-                is_ready = kind is Command and event.properties is not None
-                parts.append(self._ready(event) if is_ready else self.line(event))
+            if type(event) is not Message or event.payload is not None or event.bodies:
+                if type(event) is Command and event.properties is not None:
+                    parts.append(self._ready(event))
+                else:
+                    parts.append(self.line(event))
                 continue
             if (
                 event.packet is not packet

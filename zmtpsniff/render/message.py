@@ -1,7 +1,8 @@
 """Messages in the tree. Nearly all records are messages, so parts that many of them share are made once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
+from typing import Any
 
 from dissectors.batches import MessageBatch
 from dissectors.events import Command, Message, Octets
@@ -40,6 +41,8 @@ class MessageTree:
         self._title: Callable[[str | None, int, int], str] = lru_cache(_KEPT)(self._make_title)
         self._label: Callable[[bool, int, int, int, int], tuple[str, int]] = lru_cache(_KEPT)(self._make_label)
 
+        self._same: tuple[Any, ...] | None = None  # the facts of the first line made last, and that line
+        self._line = ""
         self._batches = self._batch_text() if look.width is None and not look.verbosity and origin.begin else None
 
     def _batch_text(self) -> BatchText:
@@ -85,10 +88,15 @@ class MessageTree:
             return None
         return f"{self._origin.side(flow, src, dst)}{self._look.palette.title}{message_kind(socket_type)}, "
 
+    def forget(self) -> None:
+        """Another record comes in between: it may change the date, or what there is room for."""
+        self._same = None
+
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, relations and payload."""
-        lengths = [length_on_wire(frame) for frame in event.frames]
-        line = self._origin.of_wire(event, lines) + self._title(shown_type(event), len(lengths), sum(lengths))
+        frames = event.frames
+        octets = sum([len(frame) if type(frame) is bytes else length_on_wire(frame) for frame in frames])
+        line = self._first_line(event, len(frames), octets, lines)
         if event.incomplete:
             line += self._paint(self._look.palette.warning, ", incomplete")
         if event.encrypted and self._look.verbosity:
@@ -98,9 +106,26 @@ class MessageTree:
             lines.append(self._look.fitted(line))
             line, told = INDENT, told.lstrip(" ")
         lines.append(self._look.fitted(line + told))
-        self._add_frames(event, lengths, lines)
+        if len(frames) == 1 and event.envelope is None and event.payload is None:  # nothing says more of the frame
+            body = body_lines(frames[0], self._look)
+            lines.append(INDENT + body[0])
+            if len(body) > 1:
+                lines += [INDENT + line for line in body[1:]]
+        else:
+            self._add_frames(event, lines)
         if event.payload is not None or event.bodies:
             self._add_payload(event, lines)
+
+    def _first_line(self, event: Message, frames: int, octets: int, lines: list[str]) -> str:
+        """The first line up to the sizes. Messages of a packet often have it in common; then it is made once."""
+        same = (
+            event.time_ns, event.packet, event.flow, event.src, event.dst, event.socket_type, event.inferred, frames,
+            octets,
+        )  # fmt: skip
+        if same != self._same:
+            self._line = self._origin.of_wire(event, lines) + self._title(shown_type(event), frames, octets)
+            self._same = same if self._origin.begin else None
+        return self._line
 
     def _make_title(self, socket_type: str | None, frames: int, octets: int) -> str:
         return self._paint(self._look.palette.title, message_words(socket_type, frames, octets))
@@ -111,12 +136,13 @@ class MessageTree:
         label = f"{name} [{length:{width},}]  "
         return INDENT + self._paint(self._look.palette.label, label), len(INDENT + label)
 
-    def _add_frames(self, event: Message, lengths: Sequence[int], lines: list[str]) -> None:
+    def _add_frames(self, event: Message, lines: list[str]) -> None:
         """Add the frames of a message: the body alone if it has one, else each with its number and length."""
         paint, palette = self._paint, self._look.palette
         frames = frames_to_show(event, self._show_secrets)
         shown = frames if self._look.everything else frames[:_FRAMES]
-        width = len(f"{max(lengths[: len(shown)], default=0):,}")
+        lengths = [length_on_wire(frame) for frame in shown]
+        width = len(f"{max(lengths, default=0):,}")
         digits = len(str(len(shown)))
         radio = event.socket_type == "RADIO"
         delimiter = _delimiter(event)

@@ -1,7 +1,7 @@
 """One line a record, in the manner of tcpdump."""
 
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any, TextIO
 
 from dissectors.batches import MessageBatch
 from dissectors.events import (
@@ -85,6 +85,8 @@ class SummaryRenderer:
         widths = Widths(self._clock.columns) if aligned else COMPACT
         self._columns = Columns(self._palette, widths, width)
         self._batches = self._batch_text(widths) if width is None and not verbosity and self._clock.begin else None
+        self._same: tuple[Any, ...] | None = None  # the facts in the columns in front of the text made last, and these
+        self._columns_before = ""
         self._encodable = encodable(getattr(stream, "encoding", None))
 
     def write(self, events: Sequence[AnyEvent]) -> None:
@@ -123,9 +125,11 @@ class SummaryRenderer:
     def _add(self, event: AnyEvent, lines: list[str]) -> None:
         """Add the line of one event, or those of a batch of messages."""
         palette, kind = self._palette, self._columns.kind
+        if isinstance(event, Message):
+            self._add_message(event, lines)
+            return
+        self._same = None  # a record in between may change the date and the widths of columns
         match event:
-            case Message():
-                self._add_message(event, lines)
             case MessageBatch():
                 self._add_batch(event, lines)
             case Greeting():
@@ -181,15 +185,31 @@ class SummaryRenderer:
         """Add a message with its frames, payload and relations."""
         frames = event.frames
         count = len(frames)
-        octets = 0
-        for frame in frames:
-            octets += len(frame) if type(frame) is bytes else length_on_wire(frame)
-        time = self._time(event.time_ns, lines)
-        start = self._columns.start(time, event.packet, event.flow, event.src, event.dst)
-        if count > 2:  # fewer hold no credentials that are known
-            frames = frames_to_show(event, self._show_secrets)
-        if count > self._most:
-            frames = frames[: self._most]
+        octets = sum([len(frame) if type(frame) is bytes else length_on_wire(frame) for frame in frames])
+        same = (
+            event.time_ns, event.packet, event.flow, event.src, event.dst, event.socket_type, event.inferred, count,
+            octets,
+        )  # fmt: skip
+        if same != self._same:  # messages of a packet often have these columns in common
+            start = self._start(event, lines)
+            self._columns_before = f"{start}{self._columns.message(shown_type(event), count, octets)}"
+            self._same = same if self._clock.begin else None
+        is_plain = count == 1 and event.payload is None
+        words = quote(frames[0], self._last_bytes, _MORE) if is_plain else self._content(event)
+        remarks = " (incomplete)" if event.incomplete else ""
+        if event.encrypted and self._verbosity:
+            remarks += " (encrypted)"
+        short = remarks
+        if has_relations(event):
+            remarks += self._relations(event)
+            short += "" if event.latency_ns is None else f" ({brief(event.latency_ns)})"
+        text = self._columns.text(words, remarks, True, short)
+        lines.append(f"{self._columns_before}{text}")
+
+    def _content(self, event: Message) -> str:
+        """The frames and the payload of a message."""
+        count = len(event.frames)
+        frames = frames_to_show(event, self._show_secrets)[: self._most]
         shown = [quote(frame, self._max_bytes, _MORE) if frame else '""' for frame in frames[:-1]]
         if frames:
             shown.append(quote(frames[-1], self._last_bytes, _MORE))
@@ -199,15 +219,7 @@ class SummaryRenderer:
             if not self._verbosity:
                 shown.clear()
             shown.append(payload_words(event.payload))
-        remarks = " (incomplete)" if event.incomplete else ""
-        if event.encrypted and self._verbosity:
-            remarks += " (encrypted)"
-        short = remarks
-        if has_relations(event):
-            remarks += self._relations(event)
-            short += "" if event.latency_ns is None else f" ({brief(event.latency_ns)})"
-        text = self._columns.text(" ".join(shown), remarks, True, short)
-        lines.append(f"{start}{self._columns.message(shown_type(event), count, octets)}{text}")
+        return " ".join(shown)
 
     def _relations(self, event: Message) -> str:
         words = relation_words(event)

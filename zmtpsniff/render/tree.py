@@ -98,11 +98,12 @@ class TreeRenderer:
 
     def _add(self, event: AnyEvent, lines: list[str]) -> None:
         """Add the lines of one event, or of a batch of messages."""
-        if isinstance(event, MessageBatch):
-            self._messages.add_batch(event, lines)
-        elif isinstance(event, Message):
+        if isinstance(event, Message):
             self._messages.add(event, lines)
+        elif isinstance(event, MessageBatch):
+            self._messages.add_batch(event, lines)
         else:
+            self._messages.forget()
             before = len(lines)
             self._add_other(event, lines)
             lines[before:] = map(self._look.fitted, lines[before:])
