@@ -1,4 +1,4 @@
-"""Ways in captures that begin when the connections are there already. The types are those that the user declares."""
+"""Ways in captures that begin when the connections are there already."""
 
 from collections import defaultdict
 from typing import Any
@@ -12,9 +12,13 @@ from tests.analysis.ways.test_ways import BROKERS, message_of, number, of_world,
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
 from tests.support.late_captures import events_of, without_beginnings
+from tests.support.paths import FIXTURES
 from tests.support.settings import RELATIONS
+from tests.world.tap import Packets, load
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.decode_as import parse
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 
 NAME = "two_brokers.pcap.gz"
 RULES = ("tcp.port==7702,zmtp/ROUTER", "tcp.port==6206,zmtp/ROUTER", "tcp.port==5469,zmtp/DEALER")
@@ -72,3 +76,37 @@ def test_messages_before_the_capture_make_no_certain_leg_wrong(
     for way in of_world(world.seen_from(begin)):
         if all(leg.certain for leg in way.legs):
             assert len({world.first[leg.packet] for leg in way.legs}) == 1
+
+
+@pytest.mark.parametrize("begin", range(150, 1000, 200))
+def test_the_first_acknowledgment_of_a_late_connection_tells_no_time(begin: int) -> None:
+    """Messages that wait until their connection is found were acknowledged meanwhile."""
+    packets = load(FIXTURES / "healthy" / "majordomo_two_services.pcap.gz")
+    ways = Ways()
+    found = []
+    collaborators = Collaborators(witness=ways, acknowledge=ways.acknowledge)
+    for events in Sniffer(Packets(packets[begin:]), Settings(), collaborators).events():
+        found += ways.take(events)
+    records = [ways.record(way) for way in (*found, *ways.finish())]
+    lasted = [way.duration_ns for way in records if way is not None and way.answered]
+    assert len(lasted) > 50
+    assert max(lasted) < 250_000_000  # a request to the slow service waits behind another one, at most
+
+
+@pytest.mark.parametrize(("share", "least"), [(0.1, 150), (0.3, 100), (0.5, 50)])
+def test_no_type_is_needed_to_follow_requests_over_brokers(share: float, least: int) -> None:
+    """The ids that libzmq's ROUTERs give prove the joins, and no two requests are joined."""
+    packets = load(FIXTURES / "systems" / "worker_slow_at_times.pcap.gz")
+    events = [
+        event
+        for batch in Sniffer(Packets(packets[int(share * len(packets)) :]), Settings()).events()
+        for event in batch
+    ]
+    messages = {(event.place, event.src): event for event in events if isinstance(event, Message)}
+    ways = Ways()
+    found = [ways.record(way) for way in [*ways.take(events), *ways.finish()]]
+    whole = 0
+    for way in [way for way in found if way is not None]:
+        assert len({number(message_of(leg, messages)) for leg in way.legs}) == 1
+        whole += len(way.legs) == 6  # over two brokers and back
+    assert whole >= least

@@ -38,6 +38,7 @@ class WayConnection(msgspec.Struct, eq=False):
     lines: dict[str, Line] = {}  # by sender
     manners: Manners = msgspec.field(default_factory=Manners)
     unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
+    acknowledged: set[str] = set()  # of a late one: senders of whose messages some were
 
     @property
     def is_late(self) -> bool:
@@ -135,10 +136,14 @@ class WayConnections(dict[int, WayConnection]):
         for time_ns, flow, sender, offset in acknowledgments:
             connection = self.get(flow)
             hops = None if connection is None else connection.unseen.get(sender)
+            # Of a late connection, messages come before its first acknowledgment that were acknowledged before that.
+            tells = connection is not None and (not connection.is_late or sender in connection.acknowledged)
             while hops and hops[0].offset < offset:
                 leg = hops.popleft().leg
-                if leg.time_ns <= time_ns:
+                if tells and leg.time_ns <= time_ns:
                     leg.seen_ns = time_ns
+            if connection is not None and not tells:
+                connection.acknowledged.add(sender)
 
     def connect(self, dossier: Dossier) -> None:
         """A connection has one more side whose type is known."""
