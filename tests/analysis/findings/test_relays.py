@@ -326,3 +326,12 @@ def _told(packets: Sequence[Packet]) -> list[Finding]:
     for events in Sniffer(Packets(packets), Settings(), Collaborators(witness=diagnosis)).events():
         diagnosis.take(events)
     return [one for one in diagnosis.findings() if one.severity != "note"]
+
+
+def test_joined_late_unanswered_requests_are_told_with_the_last_socket_that_is_seen_to_have_them() -> None:
+    packets = load(SYSTEMS / "majordomo_drops.pcap.gz")
+    (found,) = [one for one in _told(packets[300:]) if one.code == "request-unanswered"]
+    assert found.endpoints == ["10.77.0.1:7390"]
+    assert (found.severity, found.certainty) == ("warning", "possible")
+    assert found.count >= 3
+    assert "got no reply" in found.summary

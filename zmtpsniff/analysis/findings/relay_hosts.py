@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from dissectors.address import host_of
+from dissectors.address import host_of, is_loopback
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.ledger import Key, Ledger
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
@@ -154,8 +154,16 @@ class RelayHosts:
         return passes
 
     def begin_late(self, flow: int, time_ns: int, packet: int, ends: tuple[str, str]) -> None:
-        """Messages between two sockets have come whose handshake the capture lacks."""
-        if flow not in self._open and self.begin(Dossier(flow, time_ns, packet, dict.fromkeys(ends, _UNKNOWN))):
+        """Messages between two sockets have come whose handshake the capture lacks.
+
+        Programs that one address does not tell apart would all look like brokers, and each the asker of all.
+        """
+        is_told_apart = self.process_of is not None or not is_loopback(ends[0])
+        if (
+            is_told_apart
+            and flow not in self._open
+            and self.begin(Dossier(flow, time_ns, packet, dict.fromkeys(ends, _UNKNOWN)))
+        ):
             self.followed.discard(flow)
             self._earlier.append(flow)
 

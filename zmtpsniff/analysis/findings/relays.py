@@ -72,6 +72,7 @@ _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
 _UNANSWERED = "unanswered"  # not only not-answered: somebody waited in vain
 _GIVEN_UP = "given-up"  # the same, though not for long
+_OUT_OF_SIGHT = "out-of-sight"  # it got no reply, and the capture may lack where it went
 _HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
 _LOST = {  # why a way ended: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
@@ -433,6 +434,8 @@ class Relays(Inquiry):
             self._undelimited[place_on_wire] = way.first.leg.src if way.first is not last else ""
             return
         ended = self._ways.endings.ended(way)
+        if ended is None and not is_open and way.kind == "request" and self._ways.endings.is_out_of_sight(way):
+            self._place(last.leg.dst).lost.add(way.kind, _OUT_OF_SIGHT, last)
         if ended is not None and ended.why == "not-forwarded" and self._may_be_ignored(last):
             if not is_open:
                 self._identities.ignore(last.leg.flow, last.leg.time_ns, last.leg.packet)
@@ -582,6 +585,19 @@ class Relays(Inquiry):
         for (kind, why), seen in lost.seen.items():
             if (kind, why) == ("job", "closed"):
                 yield from self._closed(place, seen)
+            if why == _OUT_OF_SIGHT:
+                it = "it" if seen.count == 1 else "them"
+                yield Claim(
+                    "request-unanswered",
+                    f"{plural(seen.count, 'request')} got no reply: {place.at} took {it}, and no more is seen; "
+                    f"{_wait(lost.waits)}",
+                    f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
+                    seen,
+                    [place.at],
+                    "note" if seen.count < _LEAST_SLOW else "warning",
+                    certainty="possible",
+                    subject=place.at,
+                )
             if why == _TO_NOBODY:
                 yield Claim(
                     "reply-to-nobody",

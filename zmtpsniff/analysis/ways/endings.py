@@ -95,10 +95,15 @@ class Endings:
     def _hides(self, way: OpenWay) -> bool:
         return (self._is_blind or bool(self._gaps)) and any(map(self.hides, passages(way)))
 
+    def is_out_of_sight(self, way: OpenWay) -> bool:
+        """Whether a request got no reply, and goes to where the capture may lack connections."""
+        last = way.hops[-1]
+        return way.answer is None and not last.leg.reply and self.is_blind(last) and not self._may_have_reply(way)
+
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
         first = way.first
-        if self._has_gap(first) or not first.may_ask:
+        if self._has_gap(first) or not first.may_ask or first.answered:
             return True
         if (first.line.is_late and not first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
@@ -131,7 +136,7 @@ class Endings:
         if way.kind != "publication" and self._is_unreached(last):
             return Terminus(last.leg.dst, "not-taken")
         is_back = last.leg.reply and last.leg.flow == way.first.leg.flow  # as nearly always
-        if is_back or way.kind == "publication" or way.answered_ns is not None:
+        if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
         if way.kind == "request" and not first.may_ask and last.line.src_kind == "DEALER":

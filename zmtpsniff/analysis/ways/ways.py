@@ -487,9 +487,11 @@ class Ways:
                 for piece, its_join in self._envelopes.settled():
                     self._join_piece(piece, its_join)
             if join is not None:
-                if asked is not None and join.is_back and not is_certain:
+                if asked is not None and join.is_back and asked.way is not join.before.way:
                     self._put_before(asked, join.before.way)
                 self._join(hop, join, is_certain=is_certain)
+                if asked is not None and join.is_back and not asked.answered:
+                    asked.note_answer()  # though nobody knows how the reply came about
             elif hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop)):
                 # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
                 hop.measure()
