@@ -3,13 +3,15 @@
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, compress, pairwise
+from struct import Struct
 from typing import Any, NamedTuple
 
 from dissectors.columns import COUNT, FIRST, FRAME, LARGE, LATENCY, MESSAGE, PAIRED, REQUEST, ROW, SENDER, SMALL
 from dissectors.columns import with_times as rows_with_times
 from dissectors.events import AnyEvent, Envelope, Message, Octets, Place
 
+_COLUMNS = Struct(f"{MESSAGE.size}s")
 DELIMITER_ONLY = Envelope(0, True)
 
 
@@ -97,10 +99,9 @@ class MessageBatch:
 
     def of_senders(self, wanted: Sequence[bool]) -> "MessageBatch":
         """The messages of those senders that are wanted, by their places among the senders."""
-        size, octets = MESSAGE.size, self.columns
-        senders = array("I", octets)[SENDER::SMALL]
-        columns = [octets[at * size : (at + 1) * size] for at, sender in enumerate(senders) if wanted[sender]]
-        return self.with_columns(b"".join(columns))
+        senders = array("I", self.columns)[SENDER::SMALL]
+        columns = compress(_COLUMNS.iter_unpack(self.columns), map(wanted.__getitem__, senders))
+        return self.with_columns(b"".join(chain.from_iterable(columns)))
 
     def split(
         self,

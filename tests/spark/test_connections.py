@@ -28,7 +28,8 @@ def told(parts: list[list[Segment]]) -> list[AnyEvent]:
     state = None
     for part in parts:
         connections = Connections(Options().settings, state)
-        events += connections.take(part)[0]
+        connections.take(part)
+        events += connections.give()[0]
         state, final, _ = connections.finish(part[-1][0])
         events += [one for one in final if not isinstance(one, Notice)]
     return events

@@ -54,10 +54,12 @@ def test_a_state_holds_no_key_and_goes_on() -> None:
     for place in range(5, len(given), 7):
         events: list[Last] = []
         first = Connections(Options().settings, curve=opener)
-        events += first.take(given[:place])[0]
+        first.take(given[:place])
+        events += first.give()[0]
         state, final, _ = first.finish(given[place - 1][0])
         assert state is not None
         later = Connections(Options().settings, state, curve=Opener(KeyRing(curve.ways()["k"])))
-        events += [*final, *later.take(given[place:])[0]]
+        later.take(given[place:])
+        events += [*final, *later.give()[0]]
         told = [event.frames for event in events if isinstance(event, Message)]
         assert told == [[b"part", b"%d" % number] for number in range(10)]

@@ -34,6 +34,9 @@ if TYPE_CHECKING:  # few runs need it
 Begin = Callable[[int, str, Address, Address], None]
 """Called with a flow's number, its transport or "beacon", its client or sender, its server or destination."""
 
+Told = tuple[list[AnyEvent], list[tuple[int, Notice]]]
+"""Events, and notices with their places among them."""
+
 _packet = itemgetter(1)  # of a segment
 
 
@@ -52,15 +55,16 @@ class FlowEngine:
         tls: "Tls | None" = None,
         witness: Witness | None = None,
         begin: Begin | None = None,
+        told: Told | None = None,
     ) -> None:
         """``curve`` opens boxes of CURVE, ``tls`` stands in front of the dissectors, if there are any.
 
         ``witness`` hears of attempts to connect and of receivers that stall. The engine calls ``begin`` for each flow
-        that gets a dissector. It makes notices if the settings ask for ``patterns``.
+        that gets a dissector. It makes notices if the settings ask for ``patterns``. Engines that have the lists
+        ``told`` together append to these in the order of their packets.
         """
-        self.events: list[AnyEvent] = []
+        self.events, self._notices = ([], []) if told is None else told
         """The events that :meth:`give` gives next. Others may append their own."""
-        self._notices: list[tuple[int, Notice]] = []
         self._limits = settings.limits
         self._rules = settings.decode_as
         self._sample = settings.sample
@@ -141,7 +145,7 @@ class FlowEngine:
         connection.release()
         sides.clear()
 
-    def give(self) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
+    def give(self) -> Told:
         """The events since the last call, and the notices with their places among them."""
         events, notices = self.events[:], self._notices[:]
         self.events.clear()  # the dissectors hold this list

@@ -15,7 +15,7 @@ import msgspec
 from dissectors.events import AnyEvent
 from dissectors.zmtp.curve import Curve
 from zmtpsniff.analysis.insertions import inserted
-from zmtpsniff.engine.flow_engine import FlowEngine, StateError
+from zmtpsniff.engine.flow_engine import FlowEngine, StateError, Told
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow import FlowDirection
@@ -64,9 +64,6 @@ NO_STATE = b""
 """In place of a state that cannot be kept: if more files come, the series is dissected anew."""
 
 Last = AnyEvent | Notice
-Told = tuple[list[AnyEvent], list[tuple[int, Notice]]]
-"""Events, and notices with their places among them."""
-
 
 class FlowCount:
     """The number of flows in a series so far."""
@@ -86,30 +83,32 @@ class Connections:
         count: FlowCount | None = None,
         curve: Curve | None = None,
         witness: Witness | None = None,
+        told: Told | None = None,
     ) -> None:
         """Begin from a :meth:`state`, or from nothing. ``count`` numbers new flows.
 
-        ``curve`` opens boxes of CURVE, ``witness`` hears of attempts and stalls. Raises StateError.
+        ``curve`` opens boxes of CURVE, ``witness`` hears of attempts and stalls. Events go to ``told``, where groups
+        have that together. Raises StateError.
         """
         self._count = count or FlowCount()
-        self._engine = FlowEngine(settings, curve, witness=witness, begin=self._name)
+        self._engine = FlowEngine(settings, curve, witness=witness, begin=self._name, told=told)
+        self.give = self._engine.give
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._datagram_ns: int | None = None  # time of the last datagram
         self.conn_ids: dict[int, ConnectionId] = {}  # of all flows so far, by their numbers
         if state is not None:
             self._restore(state)
 
-    def take(self, segments: list[Segment], datagrams: Sequence[Datagram] = ()) -> Told:
+    def take(self, segments: list[Segment], datagrams: Sequence[Datagram] = ()) -> None:
         """Take segments in order, or datagrams of UDP or PGM."""
         if segments and is_unix(segments[0][2]):
             segments = [self._counted(segment) for segment in segments]
         for datagram in datagrams:
             self._datagram_ns = datagram[0]
-        flows = self._engine.flows
-        flows.register.count = self._count.value
+        register = self._engine.flows.register
+        register.count = self._count.value
         self._engine.take(segments, datagrams, is_last=False)
-        self._count.value = flows.register.count
-        return self._engine.give()
+        self._count.value = register.count
 
     def _counted(self, segment: Segment) -> Segment:
         """A segment of a Unix domain socket, numbered from the first one of its series, not of this run."""
@@ -127,13 +126,12 @@ class Connections:
         """The direction with this key, if its flow is settled."""
         return self._engine.flows.settled(key)
 
-    def end_batch(self) -> Told:
-        """All segments of a batch have been taken, perhaps by others. Returns what follows from the time."""
+    def end_batch(self) -> None:
+        """All segments of a batch have been taken, perhaps by others: take what follows from the time."""
         flows = self._engine.flows
         # Their kept octets are not counted: a group has one or two flows, which keep little.
         if known := flows.register.flows.values():
             flows.pass_time(max(flow.last_ns for flow in known), 0, is_last=True)
-        return self._engine.give()
 
     @property
     def horizons(self) -> dict[int, int]:
@@ -181,7 +179,7 @@ class Connections:
         going_on = set(self._engine.flows.open_flows(now_ns))
         state = None if self.over_ns <= now_ns else self.state() or NO_STATE
         self._engine.finish(now_ns)
-        last = inserted(*self._engine.give())
+        last = inserted(*self.give())
         if self._datagram_ns is not None:
             return state, [], last
         final = [event for event in last if getattr(event, "flow", None) not in going_on]
@@ -191,7 +189,7 @@ class Connections:
     def close(self) -> None:
         """Break the cycles between the engine and these connections, so that their memory is free at once."""
         self._engine.close()
-        del self._engine
+        del self._engine, self.give
 
     def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
         """Give a new flow its id."""

@@ -21,14 +21,14 @@ from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.engine.flow_engine import StateError
+from zmtpsniff.engine.flow_engine import StateError, Told
 from zmtpsniff.engine.settled import SettledFlows
 from zmtpsniff.native import core
 from zmtpsniff.net.flow import FlowDirection
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Datagram, Segment
-from zmtpsniff.spark.connections import NO_STATE, Connections, FlowCount, Last, Told
+from zmtpsniff.spark.connections import NO_STATE, Connections, FlowCount, Last
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File, FilePiece, in_order
 from zmtpsniff.spark.message_rows import BatchOrigin
@@ -128,14 +128,13 @@ class Shard:
         self._curve = Curve(KeyRing(options.curve_keys))
         self._sorted = Groups(options)
         self._decoder = HeaderDecoder()
-        self._events: list[AnyEvent] = []  # of the packets at hand
-        self._notices: list[tuple[int, Notice]] = []  # with their places among these
+        self._told: Told = [], []  # of the packets at hand
         self._touched: dict[bytes, _Group] = {}  # by these packets
         self._settling = _Settling(self._sorted.of, self._of, self._connections(None).pause_ns)
         self._settled = None
         if core is not None:
             stages = self.stages
-            self._settled = SettledFlows(core, self._settling, self._events, stages.patterns)
+            self._settled = SettledFlows(core, self._settling, self._told[0], stages.patterns)
         self._groups: dict[bytes, _Group] = {}  # the one with the latest packet is the last one
         self._held_octets = 0
         self._octets = 0
@@ -161,7 +160,7 @@ class Shard:
         return self.spec.number == 0
 
     def _connections(self, state: bytes | None) -> Connections:
-        return Connections(self._settings, state, self._flows, self._curve, self.stages.witness)
+        return Connections(self._settings, state, self._flows, self._curve, self.stages.witness, self._told)
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
@@ -305,10 +304,16 @@ class Shard:
     def _give(self, origin: BatchOrigin | None = None) -> Iterator[Events]:
         """The events of packets that have been taken."""
         for name, group in self._touched.items():
-            self._note(name, group, group.connections.end_batch())
+            group.connections.end_batch()
+            if horizons := group.connections.horizons:
+                self._horizons[name] = horizons
+            else:
+                self._horizons.pop(name, None)
+            self._remember(group.connections)
         self._touched.clear()
-        events, self._events[:] = self._events[:], []
-        notices, self._notices = self._notices, []
+        events, notices = (some[:] for some in self._told)
+        for some in self._told:
+            some.clear()
         if events or notices:
             octets, self._octets = self._octets, 0
             yield Events(self._staged(events, notices), octets=octets, origin=origin)
@@ -366,31 +371,17 @@ class Shard:
         self._take_segments(segments[begin:] if begin else segments)
 
     def _take_segments(self, segments: Sequence[Segment]) -> None:
-        for name, run in groupby(segments, lambda segment: self._sorted.of(segment[2])):
+        of = self._sorted.of
+        for name, run in groupby(segments, lambda segment: of(segment[2])):
             if name is not None:
                 mine = list(run)
-                group = self._touch(name, sum(map(len, map(_payload, mine))))
-                self._note(name, group, group.connections.take(mine))
+                self._touch(name, sum(map(len, map(_payload, mine)))).take(mine)
 
     def _take_datagram(self, datagram: Datagram) -> None:
         _, _, protocol, key, payload, missing = datagram
         name = self._sorted.of(key, is_datagram=True)
         if name is not None and self._sorted.wants(protocol, key, payload, missing):
-            group = self._touch(name, len(payload))
-            self._note(name, group, group.connections.take([], [datagram]))
-
-    def _note(self, name: bytes, group: _Group, told: Told) -> None:
-        """Note events and notices of a group."""
-        events, notices = told
-        begin = len(self._events)
-        self._notices += [(begin + place, notice) for place, notice in notices]
-        self._events += events
-        horizons = group.connections.horizons
-        if horizons:
-            self._horizons[name] = horizons
-        elif name in self._horizons:
-            del self._horizons[name]
-        self._remember(group.connections)
+            self._touch(name, len(payload)).take([], [datagram])
 
     def _remember(self, connections: Connections) -> None:
         """Remember the ids of connections for rows that name them."""
@@ -398,12 +389,14 @@ class Shard:
 
     # ------------------------------------------------------------------ groups
 
-    def _touch(self, name: bytes, octets: int) -> _Group:
-        group = self._touched[name] = self._of(name)
+    def _touch(self, name: bytes, octets: int) -> Connections:
+        group = self._touched.get(name)
+        if group is None:
+            group = self._touched[name] = self._of(name)
         group.octets += octets
         self._held_octets += octets
         self._octets += octets
-        return group
+        return group.connections
 
     def _of(self, name: bytes) -> _Group:
         group = self._groups.pop(name) if name in self._groups else self._group(self._kept(name))
