@@ -3,20 +3,16 @@
 tests/test_package.py has a Java from PyPI.
 """
 
-import importlib.util
 import json
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 import zmtpsniff
 from tests.spark.local_job import take
@@ -108,7 +104,6 @@ OURS = (
     {
         "spark.ui.enabled": "false",
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.python.daemon.module": "zmtpsniff.spark.daemon",
     },
     {"Tier4InvocationThreshold": "50000", "Tier4CompileThreshold": "150000"},
 )
@@ -116,7 +111,6 @@ THEIRS = (
     {
         "spark.ui.enabled": "true",
         "spark.python.sql.dataFrameDebugging.enabled": "true",
-        "spark.python.daemon.module": "pyspark.daemon",
     },
     {"Tier4InvocationThreshold": "7000", "Tier4CompileThreshold": "150000"},
 )
@@ -178,15 +172,15 @@ def test_options_that_a_java_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.stdout.splitlines() == ["-Dname=of Spark", *([opened] if kept else []), "Main"]
 
 
-# What workers find of modules that the current folder has, too, and of one that it alone has.
+# What workers find of modules that the current folder has, too.
 IMPORT = """
 from zmtpsniff.spark import get_session
 
 def files(batches):
-    import json, pandas, mine, zmtpsniff, pyarrow
+    import json, pandas, zmtpsniff, pyarrow
     for _ in batches:
         pass
-    yield pyarrow.RecordBatch.from_pydict({"file": [one.__file__ for one in (json, zmtpsniff, mine)]})
+    yield pyarrow.RecordBatch.from_pydict({"file": [one.__file__ for one in (json, zmtpsniff)]})
 
 for row in get_session("local[1]").range(1).coalesce(1).mapInArrow(files, "file STRING").collect():
     print(row.file)
@@ -196,7 +190,6 @@ for row in get_session("local[1]").range(1).coalesce(1).mapInArrow(files, "file 
 @pytest.mark.slow
 def test_current_folder_hides_nothing_from_workers(spark_installed: None, tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise ImportError('of the current folder')\n")
-    (tmp_path / "mine.py").touch()
     (tmp_path / "zmtpsniff").mkdir()
     (tmp_path / "zmtpsniff" / "__init__.py").touch()
     own = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
@@ -204,21 +197,5 @@ def test_current_folder_hides_nothing_from_workers(spark_installed: None, tmp_pa
         [sys.executable, "-P", "-c", IMPORT], capture_output=True, text=True, timeout=600, cwd=tmp_path, env=own
     )
     assert done.returncode == 0, done.stderr
-    found = [json.__file__, zmtpsniff.__file__, str(tmp_path / "mine.py")]
+    found = [json.__file__, zmtpsniff.__file__]
     assert done.stdout.splitlines() == found
-
-
-@pytest.mark.slow
-def test_workers_import_what_is_compiled(spark_session: SparkSession) -> None:
-    def where(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        import py4j
-        import pyarrow
-        import pyspark
-
-        for _ in batches:
-            pass
-        files = [module.__file__ for module in (py4j, pyspark)]
-        yield pyarrow.RecordBatch.from_pydict({"file": files})
-
-    found = spark_session.range(1).coalesce(1).mapInArrow(where, "file STRING").collect()
-    assert [row.file for row in found] == [importlib.util.find_spec(name).origin for name in ("py4j", "pyspark")]  # type: ignore[union-attr]

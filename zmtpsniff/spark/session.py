@@ -41,8 +41,8 @@ _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # which line called Spark; it imports IPython for that
+    "spark.executorEnv.PYTHONSAFEPATH": "1",  # a file of the current folder hides no module from workers
 }
-_DAEMON = {"spark.python.daemon.module": "zmtpsniff.spark.daemon", "spark.executorEnv.PYTHONSAFEPATH": "1"}
 
 # Most of what Java runs here is not run often enough to pay for its second compiler, which takes half of the processor
 # time of a small run: ten times as often as by default, which what shuffles and sorts for minutes still is.
@@ -97,7 +97,7 @@ def _start(master: str, settings: dict[str, str]) -> "SparkSession":
             if name.startswith("spark.sql."):
                 session.conf.set(name, value)
         return session
-    with _java(master):
+    with _java():
         return SparkSession.builder.master(master).appName("zmtpsniff").config(map={**settings}).getOrCreate()
 
 
@@ -157,7 +157,7 @@ def _check(master: str) -> None:
 
 
 @contextmanager
-def _java(master: str) -> Iterator[None]:
+def _java() -> Iterator[None]:
     """Have Spark find a Java, and start it with options of ours; raises SparkError.
 
     They come before those that its user has set anywhere, which so replace them. In the end they are gone: programs
@@ -166,8 +166,7 @@ def _java(master: str) -> Iterator[None]:
     find_java()
     name = "SPARK_SUBMIT_OPTS"
     given = os.environ.get(name)
-    # SPARK_HOME may name another version than the installed one.
-    settings = _DEFAULTS | (_DAEMON if master.startswith("local") and "SPARK_HOME" not in os.environ else {})
+    settings = {**_DEFAULTS}
     configured = os.environ.get("SPARK_CONF_DIR") or os.path.join(os.environ.get("SPARK_HOME", ""), "conf")
     if not Path(configured, "log4j2.properties").exists():
         settings["log4j2.configurationFile"] = Path(__file__).with_name("log4j2.properties").as_uri()
