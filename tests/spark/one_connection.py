@@ -64,7 +64,7 @@ def _peak() -> int:
 def main(stage: str, capture: str, folder: str) -> None:
     """Dissect a capture as a task of a run does, or of one that follows."""
     files = [FileInfo(capture, Path(capture).stat().st_size, 1)]
-    job = Job(folder, [], "", Options(tells_open=stage == "run"))
+    job = Job(folder, [], Options(tells_open=stage == "run"))
     found = dissect(job, [ShardTask("s", ShardSpec(), files)])
     messages = sum(file.rows for file in found.files if file.table == "messages")
     print(messages, _peak())

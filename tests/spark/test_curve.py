@@ -16,15 +16,15 @@ from zmtpsniff.engine.key_file import read_keys
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.spark.connections import Connections, Last
 from zmtpsniff.spark.groups import ShardSpec
+from zmtpsniff.spark.open_states import ShardStates
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.shard import Shard
-from zmtpsniff.spark.state_log import ShardStates, StateLog
 
 CAPTURE = FIXTURES / "sec_curve_keys.pcapng"
 
 
 def frames(path: Path, options: Options) -> list[object]:
-    shard = Shard([str(path)], options, ShardStates(StateLog(".", []), ""), ShardSpec())
+    shard = Shard([str(path)], options, ShardStates(".", [], ""), ShardSpec())
     events = [event for some in (*shard.events(), *shard.last_events()) for event in some.events]
     return [event.frames for event in events if isinstance(event, Message)]
 

@@ -41,7 +41,7 @@ def rows(files: Sequence[Path], shards: int = 1, **options: Any) -> list[dict[st
     """The rows of messages of some files, as one series."""
     listed = [FileInfo(str(file), file.stat().st_size, 0) for file in files]
     tasks = ShardTask("series", ShardSpec(), listed).parts(shards)
-    batches = [one for task in tasks for one in rows_of(Job(".", [], "", Options(**options)), task, [])]
+    batches = [one for task in tasks for one in rows_of(Job(".", [], Options(**options)), task, [])]
     found = [row for table, batch, _ in batches if table == "messages" for row in batch.to_pylist()]
     return sorted(found, key=lambda row: (row["time_ns"], row["file"], row["packet"], row["src"], row["part"]))
 

@@ -22,11 +22,11 @@ from tests.support.paths import FIXTURES
 from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture import locations
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.spark import inputs, series, shard, state_log, task
+from zmtpsniff.spark import inputs, series, shard, task
 from zmtpsniff.spark.ingestion import ingest, tell_quiet
+from zmtpsniff.spark.open_states import NEVER, STATES, ShardStates, State
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.state_log import STATES, ShardStates, State, StateLog
 from zmtpsniff.spark.store import Store
 
 SECOND_NS = 1_000_000_000
@@ -273,7 +273,7 @@ def test_octets_that_are_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """As those of a damaged file may be."""
     files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")
     follow(files[:1], tmp_path / "out")
-    monkeypatch.setattr(StateLog, "state", lambda log, place: b"damaged")
+    monkeypatch.setattr(ShardStates, "octets", lambda states, name: b"damaged")
     with pytest.raises(SparkError, match="--anew dissects"):
         follow(files[1:], tmp_path / "out")
 
@@ -297,12 +297,11 @@ def many_connections(folder: Path, count: int, more: int) -> tuple[Path, Path]:
     return folder / "0.pcapng", folder / "1.pcapng"
 
 
-def test_only_what_changes_is_read_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_what_goes_on_is_restored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the connections that are open."""
     begun, more = many_connections(tmp_path / "in", 200, 3)
     follow([begun], tmp_path / "out")
     store = Store(str(tmp_path / "out"))
-    first = set(store.paths(STATES))
     read: list[bytes] = []
     get = ShardStates.get
 
@@ -313,19 +312,20 @@ def test_only_what_changes_is_read_and_written(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(ShardStates, "get", counted)
     follow([more], tmp_path / "out")
     assert len(read) == 3
-    assert len(StateLog(store.location, sorted(set(store.paths(STATES)) - first)).groups(str(tmp_path / "in"))) == 3
-    assert len(StateLog(store.location, store.paths(STATES)).groups(str(tmp_path / "in"))) == 200
+    states = ShardStates(store.location, store.paths(STATES), str(tmp_path / "in"))
+    assert len(states.over(NEVER - 1)) == 200
+    states.close()
 
 
-def test_log_of_states_stays_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_log, "_MANY", 3)
+def test_a_series_has_its_states_once(tmp_path: Path) -> None:
     capture = FIXTURES / "app_malamute.pcap"
     files = cut(capture, range(1, len(load(capture)), 15), tmp_path / "in")
-    most = 0
     for file in files:
         follow([file], tmp_path / "out")
-        most = max(most, len(Store(str(tmp_path / "out")).paths(STATES)))
-    assert len(files) > 7 > most
+        store = Store(str(tmp_path / "out"))
+        rows_of_states = store.dataset(STATES, store.opened(STATES)).to_table().select(["series", "name"]).to_pylist()
+        assert len({row["name"] for row in rows_of_states}) == len(rows_of_states) > 0
+        assert len(store.paths(STATES)) == 1
     assert_all_told(tmp_path / "out", files)
 
 
@@ -343,12 +343,12 @@ def test_how_many_shards(sizes: dict[str, int], cores: int, counts: dict[str, in
     assert series.shard_counts(sizes, cores) == counts
 
 
-def test_a_group_that_came_and_went_is_not_in_the_log() -> None:
-    states = ShardStates(StateLog(".", []), "series")
+def test_a_group_that_came_and_went_has_no_row() -> None:
+    states = ShardStates(".", [], "series")
     for name in (b"over", b"open"):
         states.put(name, State(b"connections"), over_ns=5)
     assert states.get(b"over") == State(b"connections")
     states.put(b"over", None)
-    names = [name for rows in states.changes() for name in rows.column("name").to_pylist()]
+    names = [name for rows in states.rows() for name in rows.column("name").to_pylist()]
     states.close()
     assert names == [b"open"]

@@ -25,8 +25,8 @@ from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine import settled
 from zmtpsniff.spark import inputs, message_rows, shard
 from zmtpsniff.spark.groups import ShardSpec
+from zmtpsniff.spark.open_states import STATES
 from zmtpsniff.spark.options import Options
-from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
 
 CAPTURES = sorted(FIXTURES.glob("*.pcap*"))
@@ -60,7 +60,7 @@ def rows(files: Sequence[Path], folder: Path, shards: int = 1, **options: Any) -
     listed = [FileInfo(str(file), file.stat().st_size, 0) for file in files]
     found: Counter[str] = Counter()
     for task in ShardTask("series", ShardSpec(), listed).parts(shards):
-        for table, batch, provisional in rows_of(Job(str(folder), [], "x-", Options(**options)), task, []):
+        for table, batch, provisional in rows_of(Job(str(folder), [], Options(**options)), task, []):
             if table != STATES:
                 found.update(f"{table} {provisional} {row}" for row in batch.to_pylist())
     return found

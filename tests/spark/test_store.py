@@ -34,10 +34,10 @@ from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture.locations import LocationError, file_system
 from zmtpsniff.spark import job, maintenance, store, tables, writer
 from zmtpsniff.spark.maintenance import optimize
+from zmtpsniff.spark.open_states import STATES
 from zmtpsniff.spark.report.snapshot import open_snapshot
 from zmtpsniff.spark.row_columns import SCHEMAS
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.store import ConflictError, Store
 
 NAMES = ("m31_pub_sub.pcap", "m31_heartbeat.pcap", "rec_proxy.pcap", "sec_curve_ps_435_435.pcap", "epgm_pub_sub.pcap")

@@ -9,7 +9,7 @@ The way of a capture through the modules: `series` says which files belong toget
 `job` makes tasks of it, and `task` is what one task does. It has a `shard`, which reads `inputs`, sorts their packets
 into `groups`, dissects the `connections` of each, gives all events to the `stages` of ``read``, makes `rows` of them
 (with `message_rows` and `row_columns`) and gives these to the `writer`. `store` makes the files part of the
-`tables`, with the `state_log` of what is open. `ingestion` does all that for a folder, `datasource` for the format
+`tables`, with the `open_states` of what is open. `ingestion` does all that for a folder, `datasource` for the format
 `zmtp`. `session` and `masters` start Spark and its workers; `maintenance` and `report` work on tables.
 
 Importing this package imports nothing of pyspark, pyarrow, pandas or deltalake.

@@ -111,7 +111,7 @@ class _Reader(DataSourceReader):
         found = by_series(list_files(self._request.inputs, empty=True), self._request.series)
         octets = {name: sum(file.size for file in files) for name, files in found.items()}
         counts = shard_counts(octets, os.cpu_count() or 1)
-        job = Job(".", [], "", self._request.options)  # which begins with no states
+        job = Job(".", [], self._request.options)  # which begins with no states
         return [
             InputPartition((job, task))
             for name, files in found.items()

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from zmtpsniff.capture.file_list import FileInfo, list_files
 from zmtpsniff.capture.locations import can_open
 from zmtpsniff.spark import job
+from zmtpsniff.spark.open_states import LOST, OPEN, STATES, series_with
 from zmtpsniff.spark.options import MOST_FILES, Options
 from zmtpsniff.spark.series import by_series, known_files, oldest, shard_counts, shard_task
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.stages import Stages
-from zmtpsniff.spark.state_log import STATES, StateLog
 from zmtpsniff.spark.store import ConflictError, Store
 from zmtpsniff.spark.tables import tables_of
 from zmtpsniff.spark.task import Job, ShardTask
 
 if TYPE_CHECKING:
+    import pyarrow.compute as pc
     from pyspark.sql import SparkSession
 
 _Outcome = TypeVar("_Outcome")
@@ -76,7 +77,7 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, mos
         there = {one.listed.path: one.listed for one in known if one.listed.path not in again}
         new = oldest([file for file in listed if there.get(file.path) != file], most)
         count = len(listed) - len(new)
-        lost = base.log.lost() | base.lost
+        lost = base.series_with(LOST) | base.lost
         seen = {file.path for file in listed}
         series = by_series(new, run.series).items()
         tasks = [shard_task(name, some, base.known.get(name, []), name in lost, seen) for name, some in series]
@@ -128,11 +129,15 @@ class Base:
         self.lost = lost
         self._number = store.last_commit().number
         self.known = known_files(store.captures())
-        self.log = StateLog(store.location, store.paths(STATES))
+        self._states = store.paths(STATES)
+
+    def series_with(self, wanted: "pc.Expression") -> set[str]:
+        """The series with such rows of states."""
+        return series_with(self.store.location, self._states, wanted)
 
     def job(self, options: Options) -> Job:
         """The orders for tasks that continue from these tables."""
-        return Job(self.store.location, self.log.files, self.log.next_prefix(), options)
+        return Job(self.store.location, self._states, options)
 
     def dissect(self, session: "SparkSession", shards: Sequence[ShardTask], options: Options) -> int:
         """Dissect shards and commit the results. Returns how many rows these have.
@@ -196,11 +201,11 @@ def tell_quiet(session: "SparkSession", run: IngestRun, now_ns: int | None = Non
     before_ns = (time.time_ns() if now_ns is None else now_ns) - int(run.options.idle_seconds * 1e9)
 
     def attempt(base: Base) -> int:
-        told = base.store.provisional_series()
+        quiet = base.series_with(OPEN) - base.store.provisional_series()
         shards = [
             shard_task(name, [], files, name in base.lost, set())
             for name, files in base.known.items()
-            if max(file.listed.modified_ns for file in files) < before_ns and name not in told and base.log.groups(name)
+            if max(file.listed.modified_ns for file in files) < before_ns and name in quiet
         ]
         return base.dissect(session, shards, run.options._replace(tells_open=True)) if shards else 0
 

@@ -4,8 +4,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
 from zmtpsniff.errors import one_line
+from zmtpsniff.spark.open_states import STATES
 from zmtpsniff.spark.session import NoTablesError, SparkError
-from zmtpsniff.spark.state_log import STATES
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.tables import PARTITION, TABLES
 

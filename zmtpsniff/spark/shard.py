@@ -32,12 +32,12 @@ from zmtpsniff.spark.connections import NO_STATE, Connections, FlowCount, Last
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
 from zmtpsniff.spark.inputs import File, FilePiece, in_order
 from zmtpsniff.spark.message_rows import BatchOrigin
+from zmtpsniff.spark.open_states import NEVER, SeriesState, ShardStates, State
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.row_columns import RowOrigin
 from zmtpsniff.spark.rows import Batch, CaptureRow, Rows
 from zmtpsniff.spark.stages import Stages
-from zmtpsniff.spark.state_log import NEVER, SeriesState, ShardStates, State
 
 _LEAST_PIECE = 64  # packets; of fewer, those of several files are taken together
 _MOST_WAITING = 256 << 10  # octets of these packets

@@ -1,10 +1,10 @@
 """The folder of the tables, which are tables of Delta Lake, and how a run becomes part of all of them.
 
     DIR/TABLE/date=DAY/*.parquet    rows; DIR/TABLE/_delta_log says which of these files are in the table
-    DIR/_states/*.parquet           the states of what is open (see state_log)
+    DIR/_states/*.parquet           the states of what is open (see open_states)
 
 Tasks write files that nobody sees yet. A *commit* puts them into the tables, one after the other, ``captures`` last.
-Its first step decides: it adds the states to ``_states``, and says in that table's log all that it does elsewhere. Of
+Its first step decides: it replaces states in ``_states``, and says in that table's log all that it does elsewhere. Of
 two runs only one can write the log's next entry. Every further step has the commit's number as Delta Lake's transaction
 id, so that it is done once, whoever does it: of a run that was killed the next one does the rest. A table shows all of
 a commit, or nothing; what ``captures`` shows is in all tables.
@@ -31,8 +31,8 @@ from pyarrow.fs import FileSelector, SubTreeFileSystem
 
 from zmtpsniff.capture.locations import canonical, delta_options, file_system, make_parent
 from zmtpsniff.errors import one_line
+from zmtpsniff.spark.open_states import SCHEMA, STATES
 from zmtpsniff.spark.session import SparkError
-from zmtpsniff.spark.state_log import SCHEMA, STATES, StateLog
 from zmtpsniff.spark.tables import PARTITION, TABLES, arrow_schema
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
@@ -45,7 +45,7 @@ SETTINGS = {"delta.checkpointInterval": "20"}  # commits
 MARK = "written by zmtpsniff spark, format "
 """The beginning of the description of our tables; the format follows."""
 
-FORMAT = "2"
+FORMAT = "3"
 
 _STEPS = (*(table for table in TABLES if table != "captures"), "captures")
 
@@ -198,7 +198,9 @@ class Store:
             schema=pa.schema(table.schema().to_arrow()),
             format=ParquetFileFormat(),
             filesystem=SubTreeFileSystem(f"{self._root}/{name}", self._system),
-            partitions=[day.is_null() if date is None else day == pa.scalar(date) for date in files.values()],
+            partitions=[day.is_null() if date is None else day == pa.scalar(date) for date in files.values()]
+            if _partition(name)
+            else None,
         )
 
     def paths(self, name: str, first: str | None = None, last: str | None = None) -> list[str]:
@@ -238,10 +240,9 @@ class Store:
             self._complete(last)
             if last.number != base and not same():
                 raise ConflictError
-            sizes = {path: one["size"] for path, one in _actions(table).items()}
-            removed, merged = StateLog(self.location, [*sizes]).merge(sizes)
             made = Commit(last.number + 1, rows, sorted(touched), sorted(anew))
-            added = [*(file for file in files if file.table == STATES), *merged]
+            removed, left = self._replaced(table, STATES, made)
+            added = [*(file for file in files if file.table == STATES), *left]
             with suppress(CommitFailedError):  # another run was first
                 _change(table, STATES, added, removed, made.number, msgspec.to_builtins(made))
                 self._complete(made)
@@ -271,13 +272,14 @@ class Store:
 
     def _replaced(self, table: DeltaTable, name: str, commit: Commit) -> tuple[list[str], list[DataFile]]:
         """The files of a table with rows that a commit replaces, and new files for their other rows."""
-        has_provisional = name != "captures"
-        gone = pc.field("series").isin(pa.array(commit.anew, pa.string()))
+        has_provisional = name not in ("captures", STATES)
+        anew = commit.touched if name == STATES else commit.anew
+        gone = pc.field("series").isin(pa.array(anew, pa.string()))
         if has_provisional:
             gone |= pc.field("series").isin(pa.array(commit.touched, pa.string())) & pc.field("provisional")
 
         def may_have(one: dict[str, Any]) -> bool:
-            return _is_between(one, commit.anew) or (
+            return _is_between(one, anew) or (
                 has_provisional and _may_be_provisional(one) and _is_between(one, commit.touched)
             )
 

@@ -10,12 +10,12 @@ from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine.collector import spare_collector
 from zmtpsniff.errors import one_line
 from zmtpsniff.spark.groups import ShardSpec
+from zmtpsniff.spark.open_states import STATES, ShardStates
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.rows import Batch
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import Shard, ShardRows
 from zmtpsniff.spark.stages import UnkeptStageError
-from zmtpsniff.spark.state_log import STATES, ShardStates, StateLog
 from zmtpsniff.spark.writer import DataFile, TableWriter
 
 
@@ -54,18 +54,17 @@ class TaskOutcome(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """The orders for all tasks of a run: the tables' folder, its files of states, the prefix of new files, options."""
+    """The orders for all tasks of a run: the tables' folder, its files of states, options."""
 
     folder: str
     states: list[str]
-    prefix: str
     options: Options
 
 
 def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
     """Dissect shards; raises TaskError if nothing can be written, or no state be made."""
     spare_collector()
-    writer = TableWriter(job.folder, job.prefix)
+    writer = TableWriter(job.folder)
     unreadable: list[str] = []
     try:
         for task in tasks:
@@ -81,23 +80,23 @@ def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
 
 
 def rows_of(job: Job, task: ShardTask, unreadable: list[str], kinds: tuple[type, ...] | None = None) -> Iterator[Batch]:
-    """Dissect a shard: its rows, or those of some ``kinds`` of events, and those of the states that it changes.
+    """Dissect a shard: its rows, or those of some ``kinds`` of events, and those of the states of its series.
 
     In the end ``unreadable`` has the series if some of its states could not be read.
     """
-    states = ShardStates(StateLog(job.folder, job.states), task.series, task.anew)
+    states = ShardStates(job.folder, [] if task.anew else job.states, task.series)
     spec = task.spec
     shard = Shard([file.path for file in task.files], job.options, states, spec)
     listed = {file.path: file for file in (*task.files, *task.alone)}
     yield from ShardRows(task.series, shard, job.options, kinds).all(listed)
-    for rows in states.changes() if spec.number == 0 else ():  # all shards have the same ones
+    for rows in states.rows() if spec.number == 0 else ():  # all shards have the same ones
         yield STATES, rows, False
     states.close()
     if task.alone:
         after = spec.first_file + len(task.files)
         spec = replace(spec, first_file=after, end_ns=0)
         options = job.options._replace(tells_open=True)
-        states = ShardStates(StateLog(job.folder, []), task.series)
+        states = ShardStates(job.folder, [], task.series)
         alone = Shard([file.path for file in task.alone], options, states, spec)
         yield from ShardRows(task.series, alone, options, kinds, stays=True).all(listed)
     if shard.has_unreadable_states:

@@ -24,7 +24,6 @@ _DISORDER_NS = 1_000_000_000
 _GROUP_ROWS = 128 << 10
 _BATCH_ROWS = 16 << 10  # that are encoded at once: a sixteenth of them costs a tenth more
 _GROUP_OCTETS = 16 << 20
-_STATES = 512  # of a group of rows, which is read for one of them
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -47,7 +46,6 @@ class _File:
 
     def __init__(self, pool: Executor, system: FileSystem, path: str, schema: pa.Schema) -> None:
         self._pool = pool
-        self._group_rows = None if "state" not in schema.names else _STATES  # all that come at once
         self._written: Future[None] | None = None
         make_parent(system, path)
         self._sink = system.open_output_stream(path)
@@ -85,7 +83,7 @@ class _File:
         rows = rows.unify_dictionaries()  # so that Parquet need not look at each value
         if self._order is not None:
             rows = _sorted(rows, self._order)
-        self._writer.write_table(rows, self._group_rows)
+        self._writer.write_table(rows)
 
     def _wait(self) -> None:
         """Wait until the rows before are written; raises the error of writing them."""
@@ -115,15 +113,17 @@ def _sorted(rows: pa.Table, order: str) -> pa.Table:
 class TableWriter:
     """The files of a task, in the folders of their tables. No reader sees them before a commit names them."""
 
-    def __init__(self, folder: str, prefix: str = "") -> None:
-        """Write below ``folder``, a path or URL; names of files begin with ``prefix``."""
+    def __init__(self, folder: str) -> None:
+        """Write below ``folder``, a path or URL."""
         self._system, self._folder = file_system(folder)
         self._pool = ThreadPoolExecutor(1)
-        self._name = f"{prefix}{uuid4().hex}.parquet"
+        self._name = f"{uuid4().hex}.parquet"
         self._files: dict[tuple[str, int | None, bool], _File] = {}
 
     def take(self, table: str, batch: pa.RecordBatch, provisional: bool = False) -> None:
         """Write rows; provisional ones into files of their own, which the next run replaces as a whole."""
+        if not batch.num_rows:
+            return
         if PARTITION not in batch.schema.names:
             self._file(table, None, provisional, batch.schema).take(batch)
             return
