@@ -83,7 +83,7 @@ def test_what_never_ends_is_not_read(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.pcap"
     os.mkfifo(pipe)
     file = File(str(pipe))
-    assert list(file.pieces()) == []
+    assert list(file.blocks()) == []
     assert file.error == f"{pipe}: it is a FIFO, a socket or a device, and no file"
 
 
@@ -107,4 +107,4 @@ def test_a_folder_that_nobody_may_look_into_is_told(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "scandir", refuse)
     assert [file.path for file in list_files([str(tmp_path)])] == [str(tmp_path / "a" / "1.pcap"), str(tmp_path / "b")]
-    assert File(str(tmp_path / "b")).first_piece() is None
+    assert File(str(tmp_path / "b")).beginning() is None

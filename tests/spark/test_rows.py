@@ -19,7 +19,8 @@ from zmtpsniff.spark.tables import TABLES
 IDS = {flow: local_id("tcp", "a", "b", flow) for flow in (1, 2)}
 OFFSETS = [24, 90, 200, 300]
 PACKETS = PacketNames(0, [], lambda _: [])
-PACKETS.add(1, 1, Block(b"", b"".join(ROW.pack(0, offset - 20, 1, 1, 1) for offset in OFFSETS), base=20))
+PACKETS.see(1, 1, Block(b"", b"".join(ROW.pack(0, offset - 20, 1, 1, 1) for offset in OFFSETS), base=20))
+PACKETS.add(1, 1, len(OFFSETS))
 ORIGIN = RowOrigin("series", {1: "one.pcap"}, PACKETS, IDS)
 MOST = (1 << 63) - 1
 

@@ -40,7 +40,7 @@ def with_both(monkeypatch: pytest.MonkeyPatch) -> BothCores:
     monkeypatch.setattr(message_rows, "functions", both)
     monkeypatch.setattr(settled, "LONGEST_RUN", 1)
     monkeypatch.setattr(settled, "LEAST", 0)
-    monkeypatch.setattr(shard, "_LEAST_PIECE", 2)
+    monkeypatch.setattr(shard, "_TOGETHER", 1)
     monkeypatch.setattr(usual, "MOST_PIECES", 6)  # greetings and READYs
     return both
 

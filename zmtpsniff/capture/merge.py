@@ -20,8 +20,8 @@ def merged(files: Sequence[Iterator[Block]]) -> Iterator[Block]:
     return (block for block, _ in merged_runs(files))
 
 
-def merged_runs(files: Sequence[Iterator[Block]]) -> Iterator[tuple[Block, list[Run]]]:
-    """The same, and with each block from where its packets come."""
+def merged_runs(files: Sequence[Iterator[Block]], most: int = MERGED_BATCH) -> Iterator[tuple[Block, list[Run]]]:
+    """The same, and with each block from where its packets come. A block is yielded once it has ``most`` packets."""
     heads = [_Head(file) for file in files]
     # Time of each file's next packet, and the file's place.
     order = [(head.time_ns, place) for place, head in enumerate(heads) if head.left]
@@ -37,7 +37,7 @@ def merged_runs(files: Sequence[Iterator[Block]]) -> Iterator[tuple[Block, list[
         parts.append((block, begin, begin + count))
         runs.append((place, count))
         size += count
-        if not head.left or size >= MERGED_BATCH:
+        if not head.left or size >= most:
             yield _joined(parts), runs
             parts, runs, size = [], [], 0
         if head.left or head.read_on():

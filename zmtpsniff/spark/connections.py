@@ -65,6 +65,7 @@ NO_STATE = b""
 
 Last = AnyEvent | Notice
 
+
 class FlowCount:
     """The number of flows in a series so far."""
 

@@ -44,19 +44,23 @@ class PacketNames:
         self._begins, self._files, self._firsts = array("q"), array("q"), array("q")
         for run in runs:
             self._add(*run)
-        self._recent: deque[tuple[int, Block]] = deque()
+        self._recent: deque[tuple[int, int, Block]] = deque()  # files, numbers of first packets, where these are
+        self._recent_count = 0
         self._read: tuple[int, Sequence[int]] = (-1, ())  # the file whose offsets were read last
 
-    def add(self, file: int, number: int, block: Block) -> int:
-        """Count the packets of a block, the first of which has ``number`` in its file. Returns its number here."""
+    def see(self, file: int, number: int, block: Block) -> None:
+        """Remember where the packets of a block are in their file, the first of which has ``number`` there."""
+        self._recent.append((file, number, Block(b"", block.rows, base=block.base)))
+        self._recent_count += len(block)
+        while self._recent_count - len(block) > _RECENT:
+            self._recent_count -= len(self._recent.popleft()[2])
+
+    def add(self, file: int, number: int, count: int) -> None:
+        """Count packets of a file in a row, the first of which has ``number`` there."""
         begin = self.count + 1
-        self.count += len(block)
-        self._recent.append((begin, Block(b"", block.rows, base=block.base)))
-        while begin - self._recent[0][0] > _RECENT:
-            self._recent.popleft()
+        self.count += count
         if not self._begins or self._files[-1] != file or number - self._firsts[-1] != begin - self._begins[-1]:
             self._add(begin, file, number)
-        return begin
 
     def _add(self, begin: int, file: int, number: int) -> None:
         self._begins.append(begin)
@@ -77,9 +81,9 @@ class PacketNames:
         file, number = self.find(packet)
         if not number:
             return NOWHERE
-        for begin, block in reversed(self._recent):
-            if begin <= packet:
-                return PacketName(file, number, block.offset(packet - begin))
+        for at, first, block in reversed(self._recent):
+            if at == file and first <= number:
+                return PacketName(file, number, block.offset(number - first))
         if self._read[0] != file:
             self._read = file, self._offsets_of(file)
         return PacketName(file, number, self._read[1][number - 1] if number <= len(self._read[1]) else 0)

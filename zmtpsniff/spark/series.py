@@ -72,8 +72,8 @@ def late_files(files: Sequence[FileInfo], known: Sequence[KnownFile]) -> list[Fi
     if not latest_ns:
         return []
     with ThreadPoolExecutor(_SAME_TIME) as pool:
-        beginnings = pool.map(lambda file: File(file.path).first_piece(), files)
-        begins = [(file, min(some.block.times_ns)) for file, some in zip(files, beginnings, strict=True) if some]
+        beginnings = pool.map(lambda file: File(file.path).beginning(), files)
+        begins = [(file, some.span_ns[0]) for file, some in zip(files, beginnings, strict=True) if some]
     return [file for file, at in begins if at < latest_ns - (_OVERLAP_NS if at >= begun_ns else 0)]
 
 

@@ -21,6 +21,7 @@ from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_list import FileInfo
+from zmtpsniff.capture.merge import merged_runs
 from zmtpsniff.engine.flow_engine import StateError, Told
 from zmtpsniff.engine.settled import SettledFlows
 from zmtpsniff.native import core
@@ -30,7 +31,7 @@ from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Datagram, Segment
 from zmtpsniff.spark.connections import NO_STATE, Connections, FlowCount, Last
 from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
-from zmtpsniff.spark.inputs import File, FilePiece, in_order
+from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.message_rows import BatchOrigin
 from zmtpsniff.spark.open_states import NEVER, SeriesState, ShardStates, State
 from zmtpsniff.spark.options import Options
@@ -39,8 +40,7 @@ from zmtpsniff.spark.row_columns import RowOrigin
 from zmtpsniff.spark.rows import Batch, CaptureRow, Rows
 from zmtpsniff.spark.stages import Stages
 
-_LEAST_PIECE = 64  # packets; of fewer, those of several files are taken together
-_MOST_WAITING = 256 << 10  # octets of these packets
+_TOGETHER = 256  # packets of several files that are taken together
 _MOST_IDS = 100_000  # of connections that are remembered
 _KEPT_IDS = 16_384  # for the next run
 _SWEEP_NS = 10_000_000_000  # between two looks at what is over
@@ -164,18 +164,24 @@ class Shard:
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
-        few: list[tuple[int, FilePiece]] = []
-        waiting = 0
-        for at, piece in in_order([self._pieces(*path) for path in self._paths.items()]):
-            file = self.spec.first_file + at
-            if piece.size < _LEAST_PIECE and waiting < _MOST_WAITING:  # as of files that are merged
-                few.append((file, piece))
-                waiting += piece.block.captured
-                continue
-            yield from self._together(few)
-            yield from self._settle(file, piece)
-            few, waiting = [], 0
-        yield from self._together(few)
+        taken = [0] * len(self._paths)  # of each file
+        for block, runs in merged_runs([self._blocks(*path) for path in self._paths.items()], _TOGETHER):
+            first = self.packets.count + 1
+            for at, count in runs:
+                self.packets.add(self.spec.first_file + at, taken[at] + 1, count)
+                taken[at] += count
+            self._now_ns = max(self._now_ns, block.span_ns[1])
+            numbers = range(first, first + len(block))
+            if self._settled is None or block.odd or len(runs) > 1:
+                self._dissect(self._decoder.segments_of(block, numbers))
+                yield from self._give()
+            else:
+                for begin, end in self._settled.others(block, numbers):
+                    self._dissect(self._decoder.segments_of(block.part(begin, end), numbers[begin:end]))
+                self._end_settling()
+                (at, count), *_ = runs
+                of_file = array("q", range(taken[at] - count + 1, taken[at] + 1))
+                yield from self._give(BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base))
         skipped = self._decoder.skipped()
         if skipped:
             last = max(range(len(self.captures)), key=lambda at: self.captures[at].number)
@@ -266,20 +272,20 @@ class Shard:
 
     # ------------------------------------------------------------------ packets
 
-    def _pieces(self, number: int, path: str) -> Iterator[FilePiece]:
+    def _blocks(self, number: int, path: str) -> Iterator[Block]:
         """The packets of a file, which is open from when its second packet is asked for."""
         beginning = File(path)
-        first = beginning.first_piece()
+        first = beginning.beginning()
         problems = self._take_keys(beginning)
         if first is not None:
+            self.packets.see(number, 1, first.part(0, 1))
             yield first.part(0, 1)
         file = File(path)
-        for piece in file.pieces():
+        for block in file.blocks():
             if file.key_lines:
                 problems |= self._take_keys(file)
-            is_told = first is not None and piece.number == 1
-            if piece.size > is_told:
-                yield piece.part(1) if is_told else piece
+            self.packets.see(number, file.count + 1 - len(block), block)
+            yield block.part(1) if first is not None and file.count == len(block) else block
         problems |= dict.fromkeys(_problem(fault.code, fault.detail) for fault in file.faults)
         if file.unreadable:
             problems[_problem("capture-unreadable", file.unreadable)] = None
@@ -311,9 +317,9 @@ class Shard:
                 self._horizons.pop(name, None)
             self._remember(group.connections)
         self._touched.clear()
-        events, notices = (some[:] for some in self._told)
-        for some in self._told:
-            some.clear()
+        events, notices = self._told[0][:], self._told[1][:]
+        self._told[0].clear()
+        self._told[1].clear()
         if events or notices:
             octets, self._octets = self._octets, 0
             yield Events(self._staged(events, notices), octets=octets, origin=origin)
@@ -321,31 +327,6 @@ class Shard:
         self._put_aside()
         if len(self.conn_ids) > _MOST_IDS:
             self.conn_ids = dict(list(self.conn_ids.items())[_MOST_IDS // 2 :])
-
-    def _together(self, pieces: Sequence[tuple[int, FilePiece]]) -> Iterator[Events]:
-        """Take small pieces of several files."""
-        first = self.packets.count + 1
-        for file, piece in pieces:
-            self.packets.add(file, piece.number, piece.block)
-            self._now_ns = max(self._now_ns, piece.orders_ns[-1])
-        packets = [packet for _, piece in pieces for packet in piece.block.packets()]
-        self._dissect(self._decoder.segments_of(Block.of(packets), range(first, first + len(packets))))
-        yield from self._give()
-
-    def _settle(self, file: int, piece: FilePiece) -> Iterator[Events]:
-        """Take a large piece: packets of settled flows in columns, others as objects."""
-        block = piece.block
-        first = self.packets.add(file, piece.number, block)
-        self._now_ns = max(self._now_ns, piece.orders_ns[-1])
-        numbers = range(first, first + len(block))
-        if self._settled is None or block.odd:
-            self._dissect(self._decoder.segments_of(block, numbers))
-        else:
-            for begin, end in self._settled.others(block, numbers):
-                self._dissect(self._decoder.segments_of(block.part(begin, end), numbers[begin:end]))
-            self._end_settling()
-        of_file = array("q", range(piece.number, piece.number + piece.size))
-        yield from self._give(BatchOrigin(file, of_file.tobytes(), block.base))
 
     def _end_settling(self) -> None:
         """Go on from what the core took."""
