@@ -39,24 +39,13 @@ _PACKAGES = (
 )  # fmt: skip
 _OTHERS = {
     "builtins": {
-        "bool",
-        "bytearray",
-        "bytes",
-        "dict",
-        "float",
-        "frozenset",
-        "int",
-        "list",
-        "object",
-        "set",
-        "str",
-        "tuple",
+        "bool", "bytearray", "bytes", "dict", "float", "frozenset", "int", "list", "object", "set", "str", "tuple",
     },
     "collections": {"Counter", "OrderedDict", "defaultdict", "deque"},
     "copyreg": {"_reconstructor"},
     "functools": {"partial"},
     "re": {"_compile"},
-}
+}  # fmt: skip
 _SHARED: dict[str, Any] = {
     "no rules": NO_RULES,
     "nothing": NoneType,
@@ -163,9 +152,10 @@ class Stages:
             self.payloads = Payloads(built_in(), settings.decode_as, settings.limits.show_secrets)
 
     @property
-    def witness(self) -> Witness:
-        """Hears what connections show below their octets, for those stages that there are."""
-        return Witnesses(*(stage for stage in (self.diagnosis, self.ways) if stage is not None))
+    def witness(self) -> Witness | None:
+        """Hears what connections show below their octets, for those stages that there are; None for none."""
+        stages = [stage for stage in (self.diagnosis, self.ways) if stage is not None]
+        return Witnesses(*stages) if stages else None
 
     def take(
         self,

@@ -188,8 +188,8 @@ def _port(name: str) -> Column:
 
 _BODY_HASH = (
     "The first 16 octets of the SHA-256 of its last frame, if --max-bytes left only the beginning of that in frames. "
-    "Null with --no-bodies, if the capture lacks octets of the message, and for frames of more than 64 KiB that are in "
-    "a box of CURVE, over ws, or in the files of two runs."
+    "Null with --no-bodies, if the capture lacks octets of the message, and for frames of more than 64 KiB in a box of "
+    "CURVE, over ws, or in the files of two runs: of these only the first 64 KiB are opened, unmasked or carried over."
 )
 
 _ENDS = ("src", _port("src"), "dst", _port("dst"))
