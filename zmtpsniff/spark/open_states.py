@@ -3,9 +3,9 @@
 They are a table of Delta Lake, ``_states``, with a row for each group of packets that has open connections. A run
 replaces all rows of the series that it dissects.
 
-With 100,000 open connections, of which a run goes on with 1,000, that costs 0.6 s of 5.5 s of processors: to read
-13 MB, and to write them. A log to which each run adds what it changed costs 0.3 s, and must be merged; Delta's MERGE
-takes 2.3 s.
+With 100,000 open connections, of which a run goes on with 1,000, a run takes 5.4 s of processors, 3.3 s of them for the
+stages. It reads and writes 13 MB of states, and has 144 MB of them in memory. With a log, to which each run adds what
+it changed and which must be merged, it took 5.5 s. Delta's MERGE alone takes 2.3 s.
 """
 
 from collections.abc import Iterator, Sequence

@@ -168,6 +168,8 @@ class Stages:
         return self._diagnosed(self.patterns.take(events, horizon_ns, notices, horizons))
 
     def _diagnosed(self, events: list[AnyEvent]) -> list[AnyEvent]:
+        if self.diagnosis is None and self.ways is None:  # rows have no payloads
+            return events
         events = self.payloads.take(events)
         if self.diagnosis is not None:
             self.diagnosis.take(events)
