@@ -24,8 +24,10 @@ NAME = "two_brokers.pcap.gz"
 RULES = ("tcp.port==7702,zmtp/ROUTER", "tcp.port==6206,zmtp/ROUTER", "tcp.port==5469,zmtp/DEALER")
 
 
-@pytest.mark.parametrize(("share", "least"), [(0.0, 40), (0.05, 35), (0.5, 3)])
-def test_what_is_answered_is_never_said_to_be_unanswered(share: float, least: int) -> None:
+@pytest.mark.parametrize(
+    ("rules", "share", "least"), [(RULES, 0.0, 40), (RULES, 0.05, 35), (RULES, 0.5, 3), ((), 0.0, 40)]
+)
+def test_what_is_answered_is_never_said_to_be_unanswered(rules: tuple[str, ...], share: float, least: int) -> None:
     """Each connection is found at another time, and its messages wait until then: causes come behind their effects."""
     legs_of: defaultdict[str | None, int] = defaultdict(int)
     answered = set()
@@ -37,7 +39,7 @@ def test_what_is_answered_is_never_said_to_be_unanswered(share: float, least: in
             answered.add(identifier)
 
     events = events_of(
-        without_beginnings(BROKERS / NAME, share), RELATIONS._replace(decode_as=tuple(map(parse, RULES)))
+        without_beginnings(BROKERS / NAME, share), RELATIONS._replace(decode_as=tuple(map(parse, rules)))
     )
     late = {(event.place, event.src): event for event in events if isinstance(event, Message)}
     ways = Ways()

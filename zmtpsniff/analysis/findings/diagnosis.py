@@ -274,8 +274,10 @@ class Diagnosis:
                     hear(dossier)
         for hear in self._hearers["problem"]:
             hear(event)
-        if event.code == "no-greeting" and event.flow is not None:
-            self._begin_late(event.flow)
+        if event.code in BLINDING and event.flow is not None:
+            known = self._dossiers.get(event.flow)
+            if known is None or len(known.types) < 2:
+                self._begin_late(event.flow)
 
     def _begin_late(self, flow: int) -> None:
         """The capture lacks the handshake of a connection. Its messages may matter, and the first may tell that."""

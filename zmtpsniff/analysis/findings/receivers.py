@@ -18,7 +18,8 @@ from collections.abc import Callable, Generator, Iterable
 import msgspec
 
 from dissectors.address import host_of
-from dissectors.events import Connection
+from dissectors.events import Connection, Problem
+from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -79,6 +80,7 @@ class Receivers(Inquiry):
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
+        self._gaps: Ledger[int, None] = Ledger()  # connections of which octets are missing
         self._kinds: Ledger[tuple[int, str], str] = Ledger(str)  # socket types of receivers that stopped
         self._inferred: Ledger[tuple[int, str], None] = Ledger()  # those of them whose types were inferred
 
@@ -97,11 +99,17 @@ class Receivers(Inquiry):
         receiver.is_open = stall.is_open
         receiver.seen.add(stall.since_ns, stall.packet, stall.flow)
 
+    def problem(self, event: Problem) -> None:
+        """Learn what the capture lacks."""
+        if event.flow is not None and BLINDING.get(event.code) == "rest":
+            self._gaps[event.flow] = None
+
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Learn which types the sockets have that stopped."""
         for peer in (event.client, event.server):
             key = event.flow, peer.address
-            if dossier is None or dossier.blind or self._is_forgotten(event.flow):
+            lacks = event.flow in self._gaps if dossier is None else dossier.blind
+            if lacks or self._is_forgotten(event.flow):
                 self._unreached.pop(key, None)  # not its fault, or the capture lacks them
             if key in self._full or key in self._unreached or key in self._unheard:
                 self._kinds[key] = peer.type_name or "receiver"

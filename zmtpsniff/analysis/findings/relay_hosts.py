@@ -147,6 +147,8 @@ class RelayHosts:
 
     def begin(self, dossier: Dossier) -> bool:
         """Both sides of a connection have announced their types. Returns whether it is to be followed."""
+        if dossier.flow in self._open:  # octets before that are missing
+            return dossier.flow in self.followed
         self._open[dossier.flow] = dossier
         passes = self._add(dossier, [host_of(address) for address in dossier.types])
         if passes:
@@ -154,7 +156,7 @@ class RelayHosts:
         return passes
 
     def begin_late(self, flow: int, time_ns: int, packet: int, ends: tuple[str, str]) -> None:
-        """Messages between two sockets have come whose handshake the capture lacks.
+        """The capture lacks the handshake of two sockets, or a part of it, unless it was complete before.
 
         Programs that one address does not tell apart would all look like brokers, and each the asker of all.
         """

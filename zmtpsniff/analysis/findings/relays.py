@@ -27,6 +27,7 @@ import msgspec
 from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity, Subscription
+from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, is_of_worker, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
@@ -343,7 +344,7 @@ class Relays(Inquiry):
     def problem(self, event: Problem) -> None:
         """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
         self._ways.problem(event)
-        if event.code == "no-greeting" and event.src and event.dst and event.flow is not None:
+        if event.code in BLINDING and event.src and event.dst and event.flow is not None:
             self._hosts.begin_late(event.flow, event.time_ns or 0, event.packet or 0, (event.src, event.dst))
         if event.code == "no-delimiter" and event.flow is not None and event.packet is not None:
             self._undelimited.at((event.flow, event.packet))
@@ -547,6 +548,9 @@ class Relays(Inquiry):
         if all(one.ends in self._waited for one in slowest):
             severity = "note"
             known += "; the next one had no room"
+        if self._ways.endings.has_gap(place.at):
+            severity = "note"
+            known += "; octets are missing there, so it may have worked on others meanwhile"
         yield Claim(
             "replies-slow",
             f"{where}, up to {about(longest_ns)} {words}: {often}",

@@ -39,9 +39,9 @@ class Endings:
         """Whether the capture may lack what the receiver of a message sent."""
         return self._is_blind or host_of(hop.leg.dst) in self._blind
 
-    def _has_gap(self, hop: Hop) -> bool:
-        """The same, other than before the capture found its connections."""
-        return self._is_blind or host_of(hop.leg.dst) in self._gaps
+    def has_gap(self, address: str) -> bool:
+        """Whether the capture lacks octets of the host of a socket, other than before it found its connections."""
+        return self._is_blind or host_of(address) in self._gaps
 
     def hides(self, one: Passage) -> bool:
         """Whether a program answers what it would pass on, and the capture may lack those to whom it passed that.
@@ -51,7 +51,7 @@ class Endings:
         leg = one.taken.leg
         if leg.flow != one.passed.leg.flow or self._programs[leg.dst].longest_ns < 0:
             return False
-        return one.taken.line.is_late or self._has_gap(one.taken)
+        return one.taken.line.is_late or self.has_gap(leg.dst)
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""
@@ -93,7 +93,7 @@ class Endings:
         )
 
     def _hides(self, way: OpenWay) -> bool:
-        return (self._is_blind or bool(self._gaps)) and any(map(self.hides, passages(way)))
+        return (self._is_blind or bool(self._blind)) and any(map(self.hides, passages(way)))
 
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""
@@ -103,7 +103,7 @@ class Endings:
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
         first = way.first
-        if self._has_gap(first) or not first.may_ask or first.answered:
+        if self.has_gap(first.leg.dst) or not first.may_ask or first.answered:
             return True
         if (first.line.is_late and not first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
@@ -158,7 +158,7 @@ class Endings:
             and self.knows_acknowledged
             and hop.leg.seen_ns is None
             and hop.line.manners.closed_ns is None
-            and not self._has_gap(hop)
+            and not self.has_gap(hop.leg.dst)
             and sum(offset <= hop.offset and time_ns > hop.leg.time_ns for offset, time_ns in hop.line.resent)
             >= _COPIES
         )

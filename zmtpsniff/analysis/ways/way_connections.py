@@ -59,12 +59,12 @@ class WayConnection(msgspec.Struct, eq=False):
         """A request on a late connection has its reply."""
         self.in_step = self.in_step or self.last_asked is asked
 
-    def given(self, hop: Hop) -> Hop | None:
-        """The request that was passed on over the connection of a reply, if the numbers and ids in both tell which.
+    def given(self, hop: Hop) -> tuple[Hop, bool] | None:
+        """The request that was passed on over the connection of a reply, and whether that is certain.
 
-        If they do not, it is one of several with the same envelope, which get their replies in any order: the oldest
-        stands for it. Where the capture lacks the beginning, or octets, it may as well be the reply to a request that
-        nobody saw.
+        The numbers and ids in both tell which. If they do not, it is one of several with the same envelope, which get
+        their replies in any order: the oldest stands for it. Where the capture lacks octets, it may as well be the
+        reply to a request that nobody saw, and where it lacks the beginning, too, if several have the envelope.
         """
         asker = self.lines.get(hop.leg.dst)
         if asker is None:
@@ -81,8 +81,10 @@ class WayConnection(msgspec.Struct, eq=False):
                 one.is_doubtful = True
         shared = Counter({one: len(one.tokens & hop.tokens) for one in alike}).most_common(2)
         if shared and shared[0][1] > sum(count for _, count in shared[1:]):
-            return shared[0][0]
-        return None if is_late or not alike else alike[-1]
+            return shared[0][0], is_late or not shared[0][0].is_doubtful
+        if not alike or self.has_gap or (is_late and len(alike) > 1):
+            return None
+        return alike[-1], not (is_late or alike[-1].is_doubtful)
 
     def line(self, src: str, dst: str, socket_type: str | None, resent: list[tuple[int, int]]) -> Line:
         """The facts of the connection that hold for the messages of a sender, whose first one told its type."""

@@ -502,7 +502,7 @@ class Ways:
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
                 self._answer(hop, orphan)
             elif (given := self.connections[leg.flow].given(hop)) is not None:
-                self._answer(hop, given, is_certain=hop.line.is_late or not given.is_doubtful)
+                self._answer(hop, given[0], is_certain=given[1])
             elif (
                 job is not None
                 and not (hop.line.is_late or self.connections[leg.flow].has_gap)
