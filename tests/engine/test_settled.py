@@ -34,12 +34,14 @@ from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture import files, pcap, pcapng
+from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine import settled, sniffer
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.native import VARIABLE, WAY
 from zmtpsniff.net import packets as packets_module
+from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.render import batch_text, jsonl
 from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
@@ -133,6 +135,17 @@ def test_messages_between_brokers_are_paired_in_columns(both: BothCores, monkeyp
     found = [event for batch in Sniffer(open_captures([str(BROKERS)]), BATCHES).events() for event in batch]
     columns = [one for event in found if isinstance(event, MessageBatch) for one in event.messages()]
     assert sum(one.paired == "forwards" for one in columns) > 40
+
+
+def test_blocks_of_short_connections_are_hardly_ever_cut() -> None:
+    """The core looks for settled flows now and then, and a connection that such a look cuts does not come whole."""
+    visit = segments(Conversation("visit", (*greetings(3, b"REQ", b"REP"), Piece(0, message(3, b"", b"x" * 64)))))
+    times = range(10**18, 10**18 + 130 * 10**6, 10**6)
+    block = Block.of([one for time in times for one in packets(visit, (1, 2), (time // 10**6 % 1000, 5555), time)])
+    flows = settled.SettledFlows(built_core(), FlowTable(lambda *_: None), [])
+    pieces = [len(list(flows.others(block, range(1, 1 + len(block))))) for _ in range(40)]
+    assert max(pieces[:20]) > 2, "the block is worth a look"
+    assert sum(pieces[20:]) <= 20 + 20 * len(block) // 4000
 
 
 def test_large_packets_between_short_connections_are_read_in_columns(

@@ -135,8 +135,10 @@ class FlowEngine:
         if kind == BEGINS:
             key, facts = more
             whole = self.flows.add_whole(key, time_ns, facts)
-            connection = self._connect(whole.number, *addresses(key), (True, True))
-            assert connection is not None
+            client, server = addresses(key)
+            if self._begin is not None:
+                self._begin(whole.number, client.transport, client, server)
+            connection = UsualConnection(self.events, whole.number, client.text, server.text, self._open)
             sides += connection.client, connection.server, connection, whole
             return
         _, _, connection, whole = sides

@@ -26,8 +26,12 @@ from zmtpsniff.net.witness import Acknowledgment
 
 LEAST = 320
 """Octets of each direction, with headers, from which a block is worth it: some three packets of small messages."""
-LONGEST_RUN = 1024
-"""Packets that are passed over together, before another one is looked for that is boring."""
+LONGEST_RUN = 4096
+"""Packets that are passed over together, before another one is looked for that is boring.
+
+Each look cuts a block in two, and a connection that is cut does not come whole, which costs several times as much.
+"""
+_LONGEST_LARGE_RUN = 1024  # of large packets, likewise
 _LARGE = 4096  # octets of a packet: larger than those of most networks
 _MANY_BORING = 16  # packets in a row, or messages in them
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
@@ -108,7 +112,7 @@ class SettledFlows:
                 is_worth_it = max(place - begin, messages) >= _MANY_BORING
                 self._run = 1 if is_worth_it else min(2 * self._run, LONGEST_RUN)
                 if is_large:
-                    self._large_run = 0 if is_worth_it else min(2 * self._large_run + 1, LONGEST_RUN)
+                    self._large_run = 0 if is_worth_it else min(2 * self._large_run + 1, _LONGEST_LARGE_RUN)
                     self._large_left = self._large_run
                 self._left, tried = self._run, place
             end = min(place + self._left, size)
