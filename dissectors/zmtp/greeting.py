@@ -85,6 +85,7 @@ def parse_mechanism(field: bytes) -> tuple[str, bool]:
     return text(name), bool(name) and wire.MECHANISM_CHARACTERS.issuperset(name)
 
 
+@lru_cache(64)
 def negotiated_v3(one: tuple[int, int], other: tuple[int, int]) -> str:
     """The version that two 3.x peers use: the lower one of theirs, at most 3.1, the highest one specified."""
     major, minor = min(one, other, (3, 1))

@@ -34,6 +34,9 @@ class _Track(msgspec.Struct, eq=False):
     states: dict[str, dict[Any, Any]] = {}  # name of a dissector to its state
 
 
+_NEW = _Track(PayloadConnection(0, "", ""))  # stands for the view of a connection of which nothing is known yet
+
+
 class Payloads:
     """Takes all events of a capture, in order, and sets the payload of messages."""
 
@@ -82,11 +85,10 @@ class Payloads:
         for event in self._opened(events) if MessageBatch in map(type, events) else events:
             taken.append(event)
             if type(event) is Message:
-                try:
-                    track = tracks[event.flow]
-                except KeyError:
+                track = tracks.get(event.flow, _NEW)
+                if track is _NEW:
                     track = self._begin(event)
-                if track is None and not self._seen % _RARELY:  # its protocol may begin late
+                elif track is None and not self._seen % _RARELY:  # its protocol may begin late
                     track = self._begin(event)
                     track.unknown = _UNKNOWN - 1
                 if track is not None and not event.incomplete:

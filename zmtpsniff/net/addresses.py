@@ -37,6 +37,7 @@ def reverse(key: bytes) -> bytes:
     return layout.pack(destination, source, destination_port, source_port)
 
 
+@lru_cache(512)
 def _end(host: bytes, port: int) -> Address:
     return Address(f"{_host(host)}:{port}", port)
 

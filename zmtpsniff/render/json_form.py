@@ -6,7 +6,7 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
-from msgspec.structs import astuple, replace
+from msgspec.structs import astuple
 
 from dissectors.events import Octets, Payload
 from dissectors.records import record_fields, without_none
@@ -24,6 +24,8 @@ _Form = Callable[[Any], Any]
 
 def octets_json(octets: Octets, max_bytes: int) -> str:
     """The JSON text of octets_object()."""
+    if octets == b"":  # as delimiters are
+        return '{"length":0,"text":""}'
     if type(octets) is bytes and (not max_bytes or len(octets) <= max_bytes) and octets.isascii():  # most
         text = octets.decode()
         if text.isprintable() and '"' not in text and "\\" not in text:
@@ -48,19 +50,14 @@ def octets_object(octets: Octets, max_bytes: int = DEFAULT_MAX_BYTES) -> dict[st
     return shown
 
 
-class _Change(NamedTuple):
-    """A field that msgspec would encode in another form than records have."""
-
-    place: int  # among the fields of its struct
-    name: str
-    form: _Form
-
-
 class _Plan(NamedTuple):
-    """The differences between the fields of an event, or of a part of one, and those of its record."""
+    """The differences between the fields of an event, or of a part of one, and those of its record.
 
-    changes: tuple[_Change, ...]
-    lacking: dict[str, Any]  # fields that the record lacks, with the value that leaves them out
+    Fields are named by their places in the struct.
+    """
+
+    changes: tuple[tuple[int, _Form], ...]  # fields that msgspec would encode in another form than records have
+    lacking: tuple[tuple[int, Any], ...]  # fields that the record lacks, with the value that leaves them out
 
 
 class JsonForm:
@@ -77,14 +74,15 @@ class JsonForm:
         plan = self._plans.get(kind)
         if plan is None:
             plan = self._plans[kind] = self._make_plan(kind)
-        changed = plan.lacking.copy()
-        if plan.changes:
-            fields = astuple(value)  # quicker than to ask for each field
-            for place, name, form in plan.changes:
-                field = fields[place]
-                if field is not None:
-                    changed[name] = form(field)
-        return replace(value, **changed) if changed else value
+        if not (plan.changes or plan.lacking):
+            return value
+        fields = [*astuple(value)]  # and a struct of these: quicker than to ask for each field, and to replace some
+        for place, default in plan.lacking:
+            fields[place] = default
+        for place, form in plan.changes:
+            if fields[place] is not None:
+                fields[place] = form(fields[place])
+        return kind(*fields)
 
     def value(self, value: Any) -> Any:
         """The value of any field."""
@@ -110,14 +108,14 @@ class JsonForm:
 
     def _make_plan(self, struct: type[msgspec.Struct]) -> _Plan:
         types = {field.name: field.type for field in record_fields(struct)}
-        changes: list[_Change] = []
-        lacking: dict[str, Any] = {}
+        changes: list[tuple[int, _Form]] = []
+        lacking: list[tuple[int, Any]] = []
         for place, field in enumerate(msgspec.structs.fields(struct)):
             if field.name not in types:
-                lacking[field.name] = field.default
+                lacking.append((place, field.default))
             elif (form := self._form(types[field.name])) is not None:
-                changes.append(_Change(place, field.name, form))
-        return _Plan(tuple(changes), lacking)
+                changes.append((place, form))
+        return _Plan(tuple(changes), tuple(lacking))
 
     def _form(self, hint: Any) -> _Form | None:
         """The way to the form of values of a type; None if msgspec encodes them so already."""
