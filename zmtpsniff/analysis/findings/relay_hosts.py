@@ -156,7 +156,7 @@ class RelayHosts:
         return passes
 
     def begin_late(self, flow: int, time_ns: int, packet: int, ends: tuple[str, str]) -> None:
-        """The capture lacks the handshake of two sockets, or a part of it, unless it was complete before.
+        """The capture lacks all or some of the handshake of two sockets.
 
         Programs that one address does not tell apart would all look like brokers, and each the asker of all.
         """
