@@ -174,6 +174,30 @@ def test_what_is_said_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert done.exit_code == (2 if strict else 0)
 
 
+def test_a_file_that_comes_late_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first file of a connection, when the second one is in the tables and gone: it has two rows then."""
+    from click.testing import CliRunner
+
+    from zmtpsniff.cli.main import cli
+    from zmtpsniff.spark import session
+
+    monkeypatch.setattr(session, "LazySession", lambda master: local_session())
+    capture = FIXTURES / "m31_req_rep.pcap"
+    first, second = cut(capture, [len(load(capture)) // 2], tmp_path / "in")
+    aside, output = first.rename(tmp_path / "aside"), str(tmp_path / "out")
+    how = ["spark", "ingest", str(tmp_path / "in"), "--output", output, "--strict"]
+    assert CliRunner().invoke(cli, how).exit_code == 0
+    aside.rename(first)
+    second.unlink()
+    done = CliRunner().invoke(cli, how)
+    assert done.exit_code == 0
+    assert done.output.splitlines()[0] == (
+        f"1 of 1 file came late, when others of its series were gone, and was dissected by itself: {first}"
+    )
+    found = read_tables(output)["connections"]
+    assert sorted(row["shared_id"] for row in found) == [False, True]
+
+
 def test_a_file_that_has_changed_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others of its series are gone, so it cannot be read again; a run that follows does not begin with it for ever."""
     from click.testing import CliRunner

@@ -34,7 +34,8 @@ class IngestOutcome(NamedTuple):
     """The results of a run: new files, known files, rows of all tables.
 
     ``unreadable`` are the new files that could not be read, or not to their ends: path, condition, why. The condition
-    ``changed`` names a file that was read before, and cannot be read again, since others of its series are gone.
+    ``changed`` names a file that was read before, and cannot be read again, since others of its series are gone, and
+    ``late`` one that was read by itself for that reason.
     """
 
     files: int
@@ -91,6 +92,7 @@ def add(session: "SparkSession", listed: Sequence[FileInfo], run: IngestRun, mos
         rows = base.dissect(
             session, [part for task in tasks for part in task.parts(run.shards or counts[task.series])], run.options
         )
+        left += tuple((file.path, "late", "others of its series are gone") for task in tasks for file in task.alone)
         unreadable = base.store.unreadable([file.path for file in taken])
         return IngestOutcome(len(taken), count, rows, left + unreadable)
 
