@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TextIO
 
 from dissectors.address import host_of
@@ -17,6 +18,7 @@ from zmtpsniff.words.durations import brief
 from zmtpsniff.words.text import encodable, escape
 
 _NO_TERMINAL = 120  # columns
+_REMEMBERED = 4096  # texts of each kind: legs of other ways have the same ends, and often the same times
 _WHY = {
     "closed": "{at} closed the connection while it had the message",
     "not-forwarded": "{at} took it and passed nothing on",
@@ -44,6 +46,8 @@ class LadderRenderer:
         self._width = width or terminal_width(stream) or _NO_TERMINAL
         self._clock = Clock(utc, digits=6)
         self._change = encodable(getattr(stream, "encoding", None))
+        self._ends = lru_cache(_REMEMBERED)(self._make_ends)
+        self._since = lru_cache(_REMEMBERED)(self._make_since)
         self._is_first = True
         self._count: Counter[str] = Counter()  # of ways, by kind
         self._left_out: Counter[str] = Counter()
@@ -66,9 +70,10 @@ class LadderRenderer:
         self._write(["; ".join(told) or nothing])
 
     def _write(self, lines: Sequence[str]) -> None:
-        text = "\n".join([*([] if self._is_first else [""]), *(fitted(line, self._width) for line in lines)]) + "\n"
+        width = self._width
+        text = "\n".join([line if len(line) <= width else fitted(line, width) for line in lines])
+        self._stream.write(self._change(f"{text}\n" if self._is_first else f"\n{text}\n"))
         self._is_first = False
-        self._stream.write(self._change(text))
 
     def _lines(self, way: Way) -> list[str]:
         palette = self._palette
@@ -81,7 +86,7 @@ class LadderRenderer:
         if way.again is not None:
             head += f", asks again for {place_words(way.again.packet, way.again.part)}"
         lines = [head]
-        widest = max(max(len(leg.src), len(leg.dst)) for leg in way.legs)
+        widest = max(map(len, {leg.src for leg in way.legs} | {leg.dst for leg in way.legs}))
         taken: dict[str, Leg] = {}
         before: Leg | None = None
         for leg in way.legs:
@@ -95,18 +100,26 @@ class LadderRenderer:
         return lines
 
     def _leg(self, leg: Leg, before: Leg | None, start_ns: int, widest: int) -> str:
-        palette = self._palette
-        step_ns = 0 if before is None else leg.time_ns - before.time_ns
-        here = "" if before is None else f"{'+' if step_ns >= 0 else ''}{brief(step_ns)}"
-        arrow = "◀─" if leg.reply else "─▶"
-        ends = (leg.dst, leg.src) if leg.reply else (leg.src, leg.dst)
-        colour = palette.server if leg.reply else palette.client
-        doubt = "" if leg.certain else " ?"
+        here = " " * 9 if before is None else _step(leg.time_ns - before.time_ns)
         return (
-            f"{palette.paint(palette.time, f'{brief(leg.time_ns - start_ns):>9}')}  "
-            f"{palette.paint(colour, f'{escape(ends[0]):>{widest}} {arrow} {escape(ends[1]):<{widest}}')} "
-            f"{here:>9}  {place_words(leg.packet, leg.part)}{doubt}"
+            f"{self._since(leg.time_ns - start_ns)}  {self._ends(leg.src, leg.dst, leg.reply, widest)} {here}  "
+            f"{place_words(leg.packet, leg.part)}{'' if leg.certain else ' ?'}"
         )
+
+    def _make_since(self, length_ns: int) -> str:
+        return self._palette.paint(self._palette.time, f"{brief(length_ns):>9}")
+
+    def _make_ends(self, src: str, dst: str, is_reply: bool, widest: int) -> str:
+        palette = self._palette
+        left, arrow, right = (dst, "◀─", src) if is_reply else (src, "─▶", dst)
+        colour = palette.server if is_reply else palette.client
+        return palette.paint(colour, f"{escape(left):>{widest}} {arrow} {escape(right):<{widest}}")
+
+
+@lru_cache(_REMEMBERED)
+def _step(length_ns: int) -> str:
+    sign = "+" if length_ns >= 0 else ""
+    return f"{sign + brief(length_ns):>9}"
 
 
 def way_words(way: Way) -> list[str]:
