@@ -15,10 +15,10 @@ class Alike(Generic[_Thing]):
 
     __slots__ = ("_most", "taken", "waiting")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, *waiting: _Thing) -> None:
         """Remember at most so many: if there are more, it is never certain which is meant."""
         self._most = most
-        self.waiting: list[_Thing] = []
+        self.waiting = [*waiting]
         self.taken = 0  # so many of those that wait are taken in truth
 
     @property

@@ -8,8 +8,8 @@ frames from one peer, only one that is alone is certain.
 
 from collections import OrderedDict
 from collections.abc import Container, Sequence
-from functools import partial
-from typing import NamedTuple
+
+import msgspec
 
 from dissectors.events import Message, Octets, Place
 from zmtpsniff.analysis.ledger import Ledger
@@ -23,7 +23,7 @@ OWN_IDENTITY = 5
 """Octets of an identity that libzmq makes: a zero and a counter of four."""
 
 
-class RelayedReply(NamedTuple):
+class RelayedReply(msgspec.Struct, gc=False):
     """A reply on its way back."""
 
     place: Place
@@ -39,7 +39,7 @@ class Proxies:
         self._requests: OrderedDict[tuple[int, int], Alike[Place]] = OrderedDict()
         self._senders: dict[int, set[int]] = {}
         # By their next flow, and that hash.
-        self._replies: Ledger[tuple[int, int], Alike[RelayedReply]] = Ledger(partial(Alike, _ALIKE), _REMEMBERED)
+        self._replies: OrderedDict[tuple[int, int], Alike[RelayedReply]] = OrderedDict()
         # The flow of a peer, by the identity that it announced; and by the identity that a ROUTER gave to it, with the
         # address of the socket that sends on what the ROUTER got. The ROUTERs of two proxies may give the same ones.
         self._announced: Ledger[bytes, int] = Ledger(limit=_REMEMBERED)
@@ -61,7 +61,8 @@ class Proxies:
         return self._announced
 
     def _flow(self, proxy: str, identity: Octets) -> int | None:
-        return self._given.get((proxy, identity), self._announced.get(identity))  # type: ignore[arg-type]
+        flow = self._given.get((proxy, identity))
+        return self._announced.get(identity) if flow is None else flow  # type: ignore[arg-type]
 
     def is_relayed(self, frames: Sequence[Octets]) -> bool:
         """Whether a ROUTER put the first of these frames in front of the others."""
@@ -76,16 +77,18 @@ class Proxies:
 
     def begin_place(self, content: int, flow: int, packet: int, part: int, alone: bool = False) -> None:
         """Remember a request by the hash of its frames."""
-        what = (content, flow)
+        what, place = (content, flow), Place(flow, packet, part)
         alike = self._requests.get(what)
         if alike is None:
-            alike = self._requests[what] = Alike(_ALIKE)
-            self._senders.setdefault(content, set()).add(flow)
+            self._requests[what] = Alike(_ALIKE, place)
+            if content in self._senders:
+                self._senders[content].add(flow)
+            else:
+                self._senders[content] = {flow}
             if len(self._requests) > _REMEMBERED:
                 self._forget(next(iter(self._requests)))
-        else:
-            self._requests.move_to_end(what)
-        place = Place(flow, packet, part)
+            return
+        self._requests.move_to_end(what)
         if alone:
             alike.replace(place)
         else:
@@ -94,9 +97,10 @@ class Proxies:
     def _forget(self, what: tuple[int, int]) -> None:
         del self._requests[what]
         senders = self._senders[what[0]]
-        senders.remove(what[1])
-        if not senders:
+        if len(senders) == 1:
             del self._senders[what[0]]
+        else:
+            senders.remove(what[1])
 
     def forwarded(self, event: Message, frames: Sequence[Octets]) -> Place | None:
         """Where a request came from, if that is certain; ``frames`` are its own from the identity on."""
@@ -117,10 +121,11 @@ class Proxies:
                 return None
             flow = others.pop()
             self._given[src, identity] = flow
-        alike = self._requests[content, flow]
+        what = (content, flow)
+        alike = self._requests[what]
         place = alike.take(len(alike.waiting))
         if not alike.waiting:
-            self._forget((content, flow))
+            self._forget(what)
         return place
 
     def begin_reply(self, event: Message, frames: Sequence[Octets], answers: Place | None) -> None:
@@ -140,7 +145,15 @@ class Proxies:
         flow = self._flow(dst, identity)
         if flow is None or flow == reply.place.flow:
             return
-        self._replies.at((flow, content)).add(reply)
+        what = (flow, content)
+        alike = self._replies.get(what)
+        if alike is None:
+            self._replies[what] = Alike(_ALIKE, reply)
+            if len(self._replies) > _REMEMBERED:
+                self._replies.popitem(last=False)
+        else:
+            self._replies.move_to_end(what)
+            alike.add(reply)
 
     def forwarded_reply(self, event: Message) -> RelayedReply | None:
         """Where a reply of a ROUTER came from, if that is certain."""
@@ -161,8 +174,8 @@ class Proxies:
         alike = self._replies.get((flow, content))
         if alike is None:
             return None
-        leg = alike.waiting[0] if len(alike.waiting) == 1 and alike.is_certain else None
-        return _numbers(leg and leg.answers) or (0, 0, 0)
+        answers = alike.waiting[0].answers if len(alike.waiting) == 1 and not alike.taken else None
+        return (0, 0, 0) if answers is None else (answers.flow, answers.packet, answers.part)
 
     def _take_reply(self, flow: int, content: int) -> RelayedReply | None:
         what = (flow, content)
