@@ -12,6 +12,8 @@ MESSAGE = Struct("=IIIIIIIIIIqqqqq")
 1 more than the identities in its envelope (0: it has none), what pairs it with its request, part and flow of the
 message that it forwards, its stream offset, what its sender had seen, the packet of its request (0: none), its latency
 in nanoseconds, and the packet of the message that it forwards (0: none)."""
+PAIR = Struct("=IIIIII16xq8xq16x")
+"""Of a MESSAGE: row, sender, part, first frame, number of frames, the request's part, offset, the request's packet."""
 SENDER, FIRST, COUNT, REQUEST_PART, ENVELOPE, PAIRED_BY, VIA_PART, VIA_FLOW = 1, 3, 4, 5, 6, 7, 8, 9
 """Places among the numbers of 32 bits in a MESSAGE, which are also those of its fields."""
 REQUEST, LATENCY, VIA = 7, 8, 9

@@ -637,6 +637,7 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     assert reference.LATEST_ACK == reassembly.LATEST_ACK
     assert reference.MODULO == reassembly.MODULO
     assert reference.WAIT_LIMIT == buffer.WAIT_LIMIT
+    assert columns.PAIR.unpack(columns.MESSAGE.pack(*range(15))) == (0, 1, 2, 3, 4, 5, 10, 12)
     assert reference.MOST_FRAMES == session.MANY_FRAMES
     assert (reference.MORE, reference.LONG) == (wire.MORE, wire.LONG)
     flags = net_segment.FIN, net_segment.SYN, net_segment.RST, net_segment.PSH, net_segment.ACK

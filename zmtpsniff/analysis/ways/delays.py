@@ -40,28 +40,30 @@ class Passage(msgspec.Struct, gc=False):
 def passages(way: OpenWay) -> Iterator[Passage]:
     """The times that programs had the message of a way, in their order."""
     for hop in way.hops:
-        before = hop.before
-        if before is None or hop.is_aside:
-            continue
-        taken_ns = before.leg.time_ns
-        left_ns = hop.leg.time_ns - taken_ns
-        if left_ns <= 0:
-            yield Passage(before, hop, 0, 0, 0, 0)
-            continue
-        network_ns = resent_ns = away_ns = queue_ns = 0
-        line = hop.line
-        if before.line.round_trip_ns or before.line.resent:
-            resent_ns = _resent_ns(before, hop.leg.time_ns)
-            network_ns = min(before.line.round_trip_ns + resent_ns, left_ns)
-            left_ns -= network_ns
-        if line.connected_ns > taken_ns:
-            away_ns = min(max(line.connected_ns - taken_ns - network_ns, 0), left_ns)
-            left_ns -= away_ns
-        if hop.others_until_ns > taken_ns:
-            queue_ns = hop.others_until_ns - taken_ns - network_ns - away_ns
-            queue_ns = 0 if queue_ns < 0 else left_ns if queue_ns > left_ns else queue_ns
-            left_ns -= queue_ns
-        yield Passage(before, hop, queue_ns, left_ns, away_ns, network_ns, resent_ns)
+        if hop.before is not None and not hop.is_aside:
+            yield _passage(hop.before, hop)
+
+
+def _passage(before: Hop, hop: Hop) -> Passage:
+    """The time from a message until the one that comes of it."""
+    taken_ns = before.leg.time_ns
+    left_ns = hop.leg.time_ns - taken_ns
+    if left_ns <= 0:
+        return Passage(before, hop, 0, 0, 0, 0)
+    network_ns = resent_ns = away_ns = queue_ns = 0
+    line = before.line
+    if line.round_trip_ns or line.resent:
+        resent_ns = _resent_ns(before, hop.leg.time_ns)
+        network_ns = min(line.round_trip_ns + resent_ns, left_ns)
+        left_ns -= network_ns
+    if hop.line.connected_ns > taken_ns:
+        away_ns = min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
+        left_ns -= away_ns
+    if hop.others_until_ns > taken_ns:
+        queue_ns = hop.others_until_ns - taken_ns - network_ns - away_ns
+        queue_ns = 0 if queue_ns < 0 else left_ns if queue_ns > left_ns else queue_ns
+        left_ns -= queue_ns
+    return Passage(before, hop, queue_ns, left_ns, away_ns, network_ns, resent_ns)
 
 
 def _resent_ns(taken: Hop, until_ns: int) -> int:
@@ -77,20 +79,22 @@ def _resent_ns(taken: Hop, until_ns: int) -> int:
 
 def slowest(way: OpenWay, until_ns: int) -> Slowest | None:
     """Where most of the time of a way went, until it was answered; None if it has one leg."""
-    last: dict[int, Passage] = {}  # of each message that was passed on: until it went on for the last time
-    for one in passages(way):
-        if one.passed.leg.time_ns <= until_ns:
-            last[id(one.taken)] = one
-    places: dict[str, list[int]] = {}  # by address: inside, queue, network
-    for one in last.values():
-        place = places.get(one.at)
-        if place is None:
-            place = places[one.at] = [0, 0, 0]
-        place[0] += one.inside_ns
-        place[1] += one.queue_ns + one.away_ns
-        place[2] += one.network_ns
-    if not places:
+    last: dict[Hop, Hop] = {}  # by message that was passed on: the one as which it went on for the last time
+    for hop in way.hops:
+        if hop.before is not None and hop.leg.time_ns <= until_ns and not hop.is_aside:
+            last[hop.before] = hop
+    if not last:
         return None
-    at = max(places, key=lambda each: sum(places[each]))
-    parts = places[at]
-    return Slowest(at, sum(parts), _WHATS[parts.index(max(parts))])
+    spent: dict[str, int] = {}  # by address
+    for before, hop in last.items():
+        length_ns = hop.leg.time_ns - before.leg.time_ns
+        at = before.leg.dst
+        spent[at] = spent.get(at, 0) + (length_ns if length_ns > 0 else 0)
+    at = max(spent, key=spent.__getitem__)
+    there = [_passage(before, hop) for before, hop in last.items() if before.leg.dst == at]
+    parts = [
+        sum([one.inside_ns for one in there]),
+        sum([one.queue_ns + one.away_ns for one in there]),
+        sum([one.network_ns for one in there]),
+    ]
+    return Slowest(at, spent[at], _WHATS[parts.index(max(parts))])

@@ -23,6 +23,7 @@ class Endings:
         self._gaps: set[str] = set()  # those of them for which a connection has a hole
         self._is_blind = False  # packets of any host may be missing
         self._until_ns = 0
+        self.sees_all = True  # the capture lacks nothing
         self.knows_acknowledged = False  # whether legs say when they were acknowledged
 
     def blind(self, *hosts: str, has_gap: bool = True) -> None:
@@ -30,6 +31,7 @@ class Endings:
 
         Without ``has_gap`` it only lacks where a connection begins.
         """
+        self.sees_all = False
         self._blind.update(hosts)
         if has_gap:
             self._gaps.update(hosts)
@@ -37,7 +39,7 @@ class Endings:
 
     def is_blind(self, hop: Hop) -> bool:
         """Whether the capture may lack what the receiver of a message sent."""
-        return self._is_blind or host_of(hop.leg.dst) in self._blind
+        return not self.sees_all and (self._is_blind or host_of(hop.leg.dst) in self._blind)
 
     def has_gap(self, address: str) -> bool:
         """Whether the capture lacks octets of the host of a socket, other than before it found its connections."""

@@ -51,20 +51,20 @@ class _Piece(NamedTuple):
     options: list[Join]
 
 
-class Custody:
-    """Messages that hosts have taken and may pass on, by their last frame."""
+class Custody(dict[int, list[Hop]]):
+    """Messages that hosts have taken and may pass on, by the hash of their last frame; the oldest first."""
 
     def __init__(self) -> None:
         """Start without any."""
-        self._hops: dict[int, list[Hop]] = {}
+        super().__init__()
         self._mixed: set[int] = set()  # frames that came on several connections
 
     def add(self, hop: Hop) -> None:
         """A host has taken a message."""
         key = hop.held_as = hash(hop.frames[-1])
-        hops = self._hops.get(key)
+        hops = self.get(key)
         if hops is None:
-            self._hops[key] = [hop]
+            self[key] = [hop]
             return
         if hops[-1].leg.flow != hop.leg.flow:
             self._mixed.add(key)
@@ -72,14 +72,13 @@ class Custody:
         if len(hops) > _ALIKE:
             self.remove(hops[0])
 
-    def alike(self, last: Octets) -> Sequence[Hop]:
-        """The messages that end with this frame, the oldest first."""
-        return self._hops.get(hash(last), ())
-
     def elsewhere(self, last: Octets, flow: int) -> Iterator[Hop]:
-        """Those of them that came on other connections; it costs little where one sender says the same all the time."""
+        """Those with a last frame that came on other connections.
+
+        It costs little where one sender says the same all the time.
+        """
         key = hash(last)
-        hops = self._hops.get(key, ())
+        hops = self.get(key)
         if not hops or (hops[0].leg.flow == flow and key not in self._mixed):
             return iter(())
         return (hop for hop in hops if hop.leg.flow != flow)
@@ -89,20 +88,20 @@ class Custody:
         key, hop.held_as = hop.held_as, None
         if key is None:
             return
-        hops = self._hops[key]
+        hops = self[key]
         if len(hops) == 1:
-            del self._hops[key]
+            del self[key]
             self._mixed.discard(key)
         else:
             hops.remove(hop)
 
 
-class RoutingIds:
-    """Which connection has which id at the ROUTER that it leads to."""
+class RoutingIds(dict[int, Octets]):
+    """The id of each connection at the ROUTER that it leads to, as far as that is known."""
 
     def __init__(self) -> None:
         """Start without knowing any."""
-        self._of_flow: dict[int, Octets] = {}
+        super().__init__()
         self._flows: dict[tuple[str, Octets], int] = {}  # by the address of the ROUTER and the id
         self._keys: dict[int, tuple[str, Octets]] = {}
         self._missed: set[int] = set()  # the capture lacks what they announced
@@ -111,7 +110,7 @@ class RoutingIds:
 
     def learn(self, flow: int, router: str, routing_id: Octets) -> None:
         """A connection has this id at the ROUTER with this address."""
-        self._of_flow[flow] = routing_id
+        self[flow] = routing_id
         self._flows[router, routing_id] = flow
         self._keys[flow] = router, routing_id
 
@@ -122,7 +121,7 @@ class RoutingIds:
     def forget(self, flow: int) -> None:
         """The connection is over."""
         self._missed.discard(flow)
-        self._of_flow.pop(flow, None)
+        self.pop(flow, None)
         key = self._keys.pop(flow, None)
         if key is not None and self._flows.get(key) == flow:
             del self._flows[key]
@@ -134,15 +133,8 @@ class RoutingIds:
         self._possible[place] = left
         return left
 
-    def is_known(self, flow: int, routing_id: Octets) -> bool:
-        """Whether the connection is known to have this id."""
-        return self._of_flow.get(flow) == routing_id
-
     def among(self, ids: Sequence[Octets], flow: int, router: str) -> Octets | None:
-        """The first of some ids that the connection can have; None if it can have none of them."""
-        known = self._of_flow.get(flow)
-        if known is not None:
-            return known if known in ids else None
+        """The first of some ids that a connection can have whose id is not known; None if it can have none of them."""
         for routing_id in ids:
             is_own = isinstance(routing_id, bytes) and len(routing_id) == _OWN_ID and not routing_id[0]
             if (is_own or (flow in self._missed and len(ids) == 1)) and self._flows.get(
@@ -171,14 +163,14 @@ class Envelopes:
         """
         if hop.line.src_kind == "REP":
             return None
-        alike = self._held.alike(hop.frames[-1])
-        if not alike:
+        alike = self._held.get(hash(hop.frames[-1]))
+        if alike is None:
             return None
         if len(alike) == 1:  # as nearly always
             only = self._option(hop, alike[0])
             if only is None:
                 return None
-            if self.ids.is_known(only.flow, only.routing_id):
+            if self.ids.get(only.flow) == only.routing_id:
                 self._held.remove(only.before)
                 return only
             options = [only]
@@ -188,7 +180,7 @@ class Envelopes:
             return None
         if asked is not None and len(options) > 1:
             options = [one for one in options if not one.is_back or self._may_answer(one.before, asked)] or options
-        known = [one for one in options if self.ids.is_known(one.flow, one.routing_id)]
+        known = [one for one in options if self.ids.get(one.flow) == one.routing_id]
         if known:
             return self._settle(hop, known)
         flows = {one.flow for one in options}
@@ -223,21 +215,24 @@ class Envelopes:
         extra = len(frames) - len(before.frames)
         if not extra or of_before.flow == leg.flow or of_before.time_ns > leg.time_ns:
             return None
-        if extra < 0:
-            line, kind, flow, router, ids = (
-                hop.line,
-                hop.line.src_kind,
-                leg.flow,
-                leg.src,
-                _in_front(before.frames, frames),
-            )
+        is_back = extra < 0
+        if is_back:
+            line, kind, flow, router = hop.line, hop.line.src_kind, leg.flow, leg.src
+            extra, longer, shorter = -extra, before.frames, frames
         else:
-            line, kind = before.line, before.line.dst_kind
-            flow, router, ids = of_before.flow, of_before.dst, _in_front(frames, before.frames)
+            line, kind, flow, router = before.line, before.line.dst_kind, of_before.flow, of_before.dst
+            longer, shorter = frames, before.frames
         if kind != "ROUTER" and not (line.is_late and _may_be_router(kind, router, hop, before)):
             return None
-        routing_id = self.ids.among(ids, flow, router)
-        return None if routing_id is None else Join(before, routing_id, extra < 0, flow)
+        if longer[extra:] == shorter:
+            ids = longer[extra - 1 : extra]
+        elif all(frame in longer for frame in _envelope(shorter)):
+            ids = longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between
+        else:
+            return None  # another one has the same body
+        known = self.ids.get(flow)
+        routing_id = self.ids.among(ids, flow, router) if known is None else known if known in ids else None
+        return None if routing_id is None else Join(before, routing_id, is_back, flow)
 
     def _options(self, hop: Hop, alike: Sequence[Hop]) -> list[Join]:
         """The messages that this one may pass on, each with the id that the connection would have.
@@ -274,7 +269,7 @@ class Envelopes:
         if len(options) > 1:
             for one in options:
                 one.before.is_doubtful = True  # whichever is left
-        if proves_id and not self.ids.is_known(join.flow, join.routing_id):
+        if proves_id and self.ids.get(join.flow) != join.routing_id:
             self._learn(hop, join)
         self._held.remove(join.before)
         return join
@@ -327,7 +322,7 @@ class Envelopes:
             if piece.hop is not piece.hop.way.first:
                 continue  # its place was guessed
             left = [one for one in piece.options if not one.before.is_passed]
-            known = [one for one in left if self.ids.is_known(one.flow, piece.routing_id)]
+            known = [one for one in left if self.ids.get(one.flow) == piece.routing_id]
             if not known and len({one.flow for one in left}) == 1:
                 known = left
             if known:
@@ -345,16 +340,6 @@ def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
     may look like another one on its way back.
     """
     return not kind and port_of(address) < FIRST_CLIENT_PORT and before.line.dst_host == hop.line.src_host
-
-
-def _in_front(longer: Sequence[Octets], shorter: Sequence[Octets]) -> Sequence[Octets]:
-    """The frames of the longer message that may be the routing id of the sender of the shorter one."""
-    extra = len(longer) - len(shorter)
-    if longer[extra:] == shorter:
-        return longer[extra - 1 : extra]
-    if not all(frame in longer for frame in _envelope(shorter)):
-        return ()  # another one has the same body
-    return longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between
 
 
 def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:

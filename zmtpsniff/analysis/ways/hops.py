@@ -104,8 +104,10 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def shows_program(self) -> bool:
         """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
-        is_in_turn = self.leg.joined == "order" and is_loopback(self.leg.src)  # there all programs have one address
-        return not (self.is_aside or self.is_guess or is_in_turn)
+        leg = self.leg
+        if leg.joined == "order" and is_loopback(leg.src):  # there all programs have one address
+            return False
+        return (leg.certain or leg.joined not in GUESSES) and (self.line.sends != "publication" or not self.is_aside)
 
     @property
     def may_ask(self) -> bool:
@@ -157,7 +159,10 @@ class Hop(msgspec.Struct, eq=False):
 
     def measure(self) -> None:
         """Count the frames of its envelope."""
-        self.depth = self.frames.index(b"") + 1 if b"" in self.frames else 0
+        try:
+            self.depth = self.frames.index(b"") + 1
+        except ValueError:
+            self.depth = 0
 
     def may_come_of(self, before: "Hop") -> bool:
         """Whether it may be an earlier message, passed on.
@@ -256,7 +261,11 @@ class OpenWay(msgspec.Struct, eq=False):
     def add(self, hop: Hop, before: Hop, joined: Joined, *, certain: bool, reply: bool = False) -> None:
         """Go on with a message that comes of ``before``."""
         hop.way, hop.before, leg = self, before, hop.leg
-        leg.joined, leg.certain, leg.reply = joined, certain, reply
+        leg.joined = joined
+        if not certain:
+            leg.certain = False
+        if reply:
+            leg.reply = True
         self.hops.append(hop)
         if leg.time_ns > self.last_ns:
             self.last_ns = leg.time_ns

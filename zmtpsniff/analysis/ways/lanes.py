@@ -17,7 +17,7 @@ A service whose question gets no reply does not answer. Then the lane worked on 
 it asked, and that no other lane worked on.
 """
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from itertools import islice
 from typing import NamedTuple
 
@@ -67,7 +67,7 @@ class _Lane(msgspec.Struct, eq=False):
 class _Service(msgspec.Struct, eq=False):
     """A host with the requests that it has not answered, and the connections on which it asks."""
 
-    requests: Ledger[Hop, None] = msgspec.field(default_factory=lambda: Ledger(limit=_REQUESTS))
+    requests: OrderedDict[Hop, None] = msgspec.field(default_factory=OrderedDict)
     taken: int = 0
     lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
 
@@ -107,6 +107,8 @@ class Lanes:
         if service is None:
             return
         service.requests[hop] = None
+        if len(service.requests) > _REQUESTS:
+            service.requests.popitem(last=False)
         hop.number = service.taken
         service.taken += 1
         self._related.add(hop)

@@ -67,7 +67,7 @@ class WayConnection(msgspec.Struct, eq=False):
         reply to a request that nobody saw, and where it lacks the beginning, too, if several have the envelope.
         """
         asker = self.lines.get(hop.leg.dst)
-        if asker is None:
+        if asker is None or not asker.given:
             return None
         is_late = hop.line.is_late or self.has_gap
         envelope = envelope_of(hop)

@@ -22,7 +22,7 @@ from typing import Any
 
 from dissectors.address import host_of, is_loopback
 from dissectors.batches import MessageBatch
-from dissectors.columns import MESSAGE, ROW
+from dissectors.columns import PAIR, ROW
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, at_hand
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossiers, task_of
@@ -296,9 +296,9 @@ class Ways:
         kind = None if event.inferred else event.socket_type
         line = self.connections.line(event.flow, event.src, event.dst, kind)
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
-        hop = Hop(leg, line, frames)
+        hop = Hop(leg, line, frames, offset=event.offset, octets=sum(map(len, map(at_hand, frames))))
         is_idle = event.payload is not None and _is_housekeeping(event.payload)
-        self._follow(hop, event.request or 0, event.request_part, event.offset, is_idle=is_idle)
+        self._follow(hop, event.request or 0, event.request_part, is_idle=is_idle)
         if self._mark is not None:
             hop.mark = self._mark(event)
 
@@ -318,9 +318,7 @@ class Ways:
         base, bodies = batch.bodies()
         before = flow = -1
         packet = time_ns = 0
-        for row, sender, part, first, count, request_part, _, _, _, _, offset, _, request, _, _ in MESSAGE.iter_unpack(
-            batch.columns
-        ):
+        for row, sender, part, first, count, request_part, offset, request in PAIR.iter_unpack(batch.columns):
             side = sides[sender]
             if side is None:
                 continue
@@ -334,11 +332,13 @@ class Ways:
             if row != before:
                 before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
             leg = Leg(side.src, side.dst, flow, packet, time_ns, part)
-            self._follow(Hop(leg, line, bodies[first - base : first - base + count]), request, request_part, offset)
+            frames = bodies[first - base : first - base + count]
+            hop = Hop(leg, line, frames, offset=offset, octets=sum(map(len, frames)))
+            self._follow(hop, request, request_part)
         if tell is not None:
             tell(self.over())
 
-    def _follow(self, hop: Hop, request: int, request_part: int, offset: int, *, is_idle: bool = False) -> None:
+    def _follow(self, hop: Hop, request: int, request_part: int, *, is_idle: bool = False) -> None:
         """Find the way of a message, which answers the one of packet ``request`` if that is not 0.
 
         ``is_idle``: it is for a broker alone, and has no way.
@@ -348,7 +348,6 @@ class Ways:
             self._now_ns = leg.time_ns
         elif self._now_ns - leg.time_ns > SET_BACK_NS:
             self._set_back(leg.time_ns)
-        hop.offset = offset
         if self.endings.knows_acknowledged:
             line.unseen.append(hop)
         if sends == "request":
@@ -362,7 +361,6 @@ class Ways:
             self._job(hop)
         else:
             return  # a subscription in an odd form
-        hop.octets = sum(map(len, map(at_hand, hop.frames)))
         self._octets += hop.octets
         self.programs.send(hop)
         if leg.reply and not self._in_order:
@@ -528,7 +526,7 @@ class Ways:
     def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
         """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
         line = hop.line if join.is_back else join.before.line
-        is_whole = not self.endings.is_blind(join.before)
+        is_whole = self.endings.sees_all or not self.endings.is_blind(join.before)
         in_order = is_whole and (not line.is_late or self.connections[join.flow].in_step)
         return in_order or len(hop.tokens) > 0
 
@@ -550,7 +548,8 @@ class Ways:
             return
         manners = hop.line.manners
         hop.measure()
-        manners.depth = min(manners.depth, hop.depth) if manners.depth else hop.depth
+        if hop.depth < manners.depth or not manners.depth:
+            manners.depth = hop.depth
         hop.routing_id = join.routing_id
         hop.line.given[hop] = None
         self._jobs[hop.leg.flow] = hop
