@@ -45,7 +45,7 @@ def passages(way: OpenWay) -> Iterator[Passage]:
 
 
 def _passage(before: Hop, hop: Hop) -> Passage:
-    """The time from a message until the one that comes of it."""
+    """The time between a message and the next one of its way."""
     taken_ns = before.leg.time_ns
     left_ns = hop.leg.time_ns - taken_ns
     if left_ns <= 0:
