@@ -39,6 +39,7 @@ FAULTY = {
     "bad_http_on_zmq_port": ["protocol-violated"],
     "bad_ready_truncated": ["protocol-violated"],
     "bad_reserved_flags": ["protocol-violated"],
+    "draft_silent_server": ["request-unanswered", "request-unanswered"],
     "rec_closing_worker": ["worker-closed"],
     "rec_cut_message": ["message-cut"],
     "rec_dealer_without_delimiter": ["protocol-violated"],

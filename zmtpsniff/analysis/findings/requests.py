@@ -4,7 +4,7 @@ Theory
 ------
 
 For REQ and REP sockets the protocol says which message answers which, and the patterns have joined them already.
-DEALER and ROUTER may send whatever they like. Then only examples show whether a message wants an answer. A service
+DEALER and ROUTER, CLIENT and SERVER may send whatever they like. Then only examples show whether a message wants an answer. A service
 answers requests if it answers its other peers about as often as they ask, or if it took turns with this peer before.
 If nobody gets an answer, no finding says that a service is silent.
 
@@ -46,6 +46,7 @@ from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
+_DRAFTS = {"CLIENT", "SERVER"}
 _PAUSES = 256  # pauses to remember of each connection, for the replies that ended them
 _PAUSED = 500  # connections whose pauses are remembered
 UNREACHED = "; its host does not even acknowledge it"
@@ -102,7 +103,7 @@ class Requests(Inquiry):
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of request-reply sockets."""
         kinds = set(dossier.types.values())
-        if not kinds <= REQUEST_REPLY:
+        if not (kinds <= REQUEST_REPLY or kinds == _DRAFTS):
             return None
         exchange = self._exchanges[dossier.flow] = ExchangeCount(
             self._pauses.at(dossier.flow), strict=bool(kinds & {"REQ", "REP"})
