@@ -4,9 +4,9 @@ Theory
 ------
 
 For REQ and REP sockets the protocol says which message answers which, and the patterns have joined them already.
-DEALER and ROUTER, CLIENT and SERVER may send whatever they like. Then only examples show whether a message wants an answer. A service
-answers requests if it answers its other peers about as often as they ask, or if it took turns with this peer before.
-If nobody gets an answer, no finding says that a service is silent.
+DEALER and ROUTER, CLIENT and SERVER may send whatever they like. Then only examples show whether a message wants an
+answer. A service answers requests if it answers its other peers about as often as they ask, or if it took turns with
+this peer before. If nobody gets an answer, no finding says that a service is silent.
 
 The side that speaks first asks. There is one exception: in a queue that gives work to the least busy worker, a worker
 speaks first, to say that it is ready. Then the other side asks.
