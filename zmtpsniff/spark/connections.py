@@ -97,6 +97,7 @@ class Connections:
         self._sent: dict[bytes, int] = {}  # of Unix domain sockets: the sequence number that comes next
         self._datagram_ns: int | None = None  # time of the last datagram
         self.conn_ids: dict[int, ConnectionId] = {}  # of all flows so far, by their numbers
+        self.octets = 0  # that the group may hold, as whoever has it counts
         if state is not None:
             self._restore(state)
 

@@ -137,16 +137,12 @@ class Base:
         """The series with such rows of states."""
         return series_with(self.store.location, self._states, wanted)
 
-    def job(self, options: Options) -> Job:
-        """The orders for tasks that continue from these tables."""
-        return Job(self.store.location, self._states, options)
-
     def dissect(self, session: "SparkSession", shards: Sequence[ShardTask], options: Options) -> int:
         """Dissect shards and commit the results. Returns how many rows these have.
 
         Raises ConflictError and UnreadableStatesError.
         """
-        outcomes = job.run(session, self.job(options), shards)
+        outcomes = job.run(session, Job(self.store.location, self._states, options), shards)
         unreadable = {series for one in outcomes for series in one.unreadable} - self.lost
         if unreadable:
             raise UnreadableStatesError(unreadable)
