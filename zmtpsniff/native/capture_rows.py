@@ -4,6 +4,7 @@ They are the specification of the native core, and take its place where there is
 """
 
 import struct
+from array import array
 
 from dissectors.columns import ROW
 
@@ -19,14 +20,16 @@ def pcap_rows(
 
     The next record is not whole, or has more than ``most`` octets of a packet.
     """
-    record = struct.Struct(">4I" if is_big else "<4I")
+    unpack, pack = struct.Struct(">4I" if is_big else "<4I").unpack_from, ROW.pack
     rows = []
-    while place + header <= len(data):
-        seconds, fraction, captured, wire = record.unpack_from(data, place)
-        if captured > most or place + header + captured > len(data):
+    size, start = len(data), place + header
+    while start <= size:
+        seconds, fraction, captured, wire = unpack(data, place)
+        end = start + captured
+        if captured > most or end > size:
             break
-        rows.append(ROW.pack(seconds * 1_000_000_000 + fraction * unit_ns, place + header, captured, wire, link))
-        place += header + captured
+        rows.append(pack(seconds * 1_000_000_000 + fraction * unit_ns, start, captured, wire, link))
+        place, start = end, end + header
     return b"".join(rows), place
 
 
@@ -56,7 +59,7 @@ def pcapng_rows(data: bytes, place: int, is_big: bool, bases: bytes | bytearray)
 
 def time_span(rows: bytes) -> tuple[int, int]:
     """The least and the greatest time of one row or more, in nanoseconds; raises ValueError without a row."""
-    times_ns = [row[0] for row in ROW.iter_unpack(rows)]
+    times_ns = array("q", rows)[:: ROW.size // 8]
     return min(times_ns), max(times_ns)
 
 
