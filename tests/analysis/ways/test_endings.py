@@ -127,3 +127,19 @@ def test_a_dealer_to_whom_nobody_ever_answered(
         scene.say(2, ID, *asked.frames, by_server=True)
     for way in scene.ways(wait_ms=10_000):
         assert (len(way.legs), way.answered, way.ended) == (2, answered, ended)
+
+
+@pytest.mark.parametrize(("others", "answered"), [(3, False), (2, None)])
+def test_a_dealer_asks_if_others_of_its_kind_are_answered(others: int, answered: bool | None) -> None:
+    scene = Scene()
+    for flow in (1, 3):
+        scene.connect(flow, f"10.0.0.{flow}:40000", FRONT, types=("DEALER", "ROUTER"))
+    scene.connect(2, WORKER, BACK, types=("DEALER", "DEALER"))
+    for number in range(others):
+        asked = scene.say(3, b"%d?" % number)
+        passed = scene.say(2, b"\0wxyz", *asked.frames, by_server=True)
+        scene.say(2, b"\0wxyz", b"%d!" % number, answers=passed)
+        scene.say(3, b"%d!" % number, by_server=True, answers=asked)
+    scene.say(2, ID, *scene.say(1, b"and me?").frames, by_server=True)
+    way = scene.ways(wait_ms=10_000)[-1]
+    assert (len(way.legs), way.answered) == (2, answered)

@@ -23,16 +23,22 @@ TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
 GIVEN = 1024
 """Requests on one connection that are looked through, to find the one of a reply."""
+_ANSWERS = 3  # that others got, to show that a message of the same kind asks
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
 _DIGIT = re.compile(rb"\d")
 
 
 class Turns(msgspec.Struct):
-    """How often a side of a connection asked, and got an answer."""
+    """How often a side of a connection, or all peers of a socket, asked, and got an answer."""
 
     asked: int = 0
     answered: int = 0
+
+    def answer_others(self, mine: "Turns") -> bool:
+        """Whether other peers of a socket got answers to nearly all that they asked."""
+        asked, answered = self.asked - mine.asked, self.answered - mine.answered
+        return answered >= _ANSWERS and 5 * answered >= 4 * asked
 
 
 class Manners(msgspec.Struct):
@@ -69,6 +75,7 @@ class Line(msgspec.Struct):
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
     stray_ns: dict[int, int] = {}
+    service: Turns = msgspec.field(default_factory=Turns)  # of all peers of this type that the receiver has
 
 
 class Hop(msgspec.Struct, eq=False):
@@ -113,9 +120,13 @@ class Hop(msgspec.Struct, eq=False):
     def may_ask(self) -> bool:
         """Whether there is a sign that it asks: an answer on its connection, or the delimiter that requests have.
 
-        A DEALER may as well only tell its peer something, as peers of 36/ZRE do.
+        A DEALER may as well only tell its peer something, as peers of 36/ZRE do. If it was passed on, answers to other
+        peers of the same type are a sign, too.
         """
-        return self.asks or self.line.turns.answered > 0 or self.depth > 0
+        line = self.line
+        if self.asks or line.turns.answered > 0 or self.depth > 0:
+            return True
+        return self.is_passed and line.service.answer_others(line.turns)
 
     @property
     def may_be_answered(self) -> bool:
@@ -189,12 +200,14 @@ class Hop(msgspec.Struct, eq=False):
         always = line.src_kind == "REQ" and not line.is_late
         self.asks = always or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
         turns.asked += 1
+        line.service.asked += 1
 
     def note_answer(self) -> None:
         """Its receiver answered."""
         self.answered = True
         self.line.given.pop(self, None)
         self.line.turns.answered += 1
+        self.line.service.answered += 1
 
 
 @lru_cache(_FRAMES)  # each leg of a way has the same body

@@ -122,6 +122,7 @@ class WayConnections(dict[int, WayConnection]):
         self._dossiers = dossiers
         self._ids = ids
         self._lanes = lanes
+        self._services: Ledger[tuple[str, str], Turns] = Ledger(Turns)  # by a socket and its peers' type
         # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
 
@@ -178,6 +179,7 @@ class WayConnections(dict[int, WayConnection]):
         line = connection.lines.get(src)
         if line is None or (socket_type and line.src_kind != socket_type):
             line = connection.line(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))
+            line.service = self._services.at((dst, line.src_kind))
         if self.process_of is not None and not (line.knows_sender and line.knows_receiver):
             self._learn_processes(line, flow, src, dst, self.process_of)
         return line
