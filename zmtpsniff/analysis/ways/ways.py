@@ -216,8 +216,9 @@ class Ways:
         for way in self._told:
             way.earlier = None  # else each way of a client would keep all those before it
             for hop in way.hops:
-                self._correlation.forget(hop)
-                self._lanes.forget(hop)
+                if hop.tokens_:  # somebody asked for them
+                    self._correlation.forget(hop)
+                    self._lanes.forget(hop)
         self._told = found = self._answered
         self._answered = []
         for way in found:
