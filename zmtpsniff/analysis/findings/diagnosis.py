@@ -68,7 +68,7 @@ class Diagnosis:
         self._relays = relays
         self.know_processes = relays.know_processes
         self._numbering = Numbering(sequence)
-        self._requests = Requests(relays.passes_on, timeout_seconds)
+        self._requests = Requests(relays.may_pass_on, timeout_seconds)
         self._workload = Workload(self._requests.exchange)
         self.know_queues = self._workload.know_queues
         self.inquiries: list[Inquiry] = [
@@ -162,7 +162,9 @@ class Diagnosis:
             requests.take_columns(batch, counted)
         if followed:
             relays.take_columns(batch, followed)
-        taken = counted | {flow for flow in followed if not listeners[flow]}
+        # Of sockets that may turn out to ask and reply, replies must come as messages until they have.
+        unmet = {side.flow for side in batch.senders if side.socket_type is None and (side.in_step or side.in_pairs)}
+        taken = counted | {flow for flow in followed - unmet if not listeners[flow]}
         wanted = batch.split(
             lambda side: side.flow in taken or not (side.in_step or side.in_pairs or side.flow in on_message)
         )
@@ -191,7 +193,6 @@ class Diagnosis:
 
     def _take_each(self, events: Sequence[AnyEvent], followed: Container[int]) -> list[AnyEvent]:
         """Look at a batch for inquiries that listen to messages; the result is that of take()."""
-        on_message = self._on_message
         rare: list[AnyEvent] = []
         flow = -1
         run: list[Message] = []  # messages of one flow, one behind the other, that are wanted
@@ -202,16 +203,17 @@ class Diagnosis:
                     _tell(listeners, run)
                     run = []
                     flow = event.flow
-                    listeners = on_message.get(flow)
-                    if flow in followed:
-                        listeners = [one for one in listeners or () if one != self._relays.take]
-                if listeners is not None:
-                    run.append(event)
+                    listeners = self._listeners(flow, followed)
                 if event.latency_ns is not None:
                     rare.append(event)
-                    if listeners is None:
+                    if listeners is None or (event.inferred and not self._requests.hears(flow)):
+                        _tell(listeners, [*run, event])
+                        run = []
                         self._meet(event)
-                        listeners = on_message.get(flow)
+                        listeners = self._listeners(flow, followed)
+                        continue
+                if listeners is not None:
+                    run.append(event)
             else:
                 _tell(listeners, run)
                 run = []
@@ -220,6 +222,11 @@ class Diagnosis:
                 self._take_other(event)
         _tell(listeners, run)
         return rare
+
+    def _listeners(self, flow: int, followed: Container[int]) -> Sequence[Listener] | None:
+        """The listeners to the messages of a connection, but for relays if they have followed these already."""
+        listeners = self._on_message.get(flow)
+        return [one for one in listeners or () if one != self._relays.take] if flow in followed else listeners
 
     def _pass_time(self, events: Sequence[AnyEvent]) -> None:
         """Learn from a batch what time it is."""
@@ -294,7 +301,7 @@ class Diagnosis:
         for meet in self._hearers["meet"]:
             listener = meet(dossier, reply)
             if listener is not None:
-                self._on_message[dossier.flow] = (listener,)
+                self._on_message[dossier.flow] = (*self._on_message.get(dossier.flow, ()), listener)
                 listener([reply])
 
     def _learn(self, event: Greeting | Command) -> Dossier:
@@ -361,7 +368,9 @@ class Diagnosis:
         for one in self.inquiries:
             for claim in one.claims(self._now_ns):
                 # Two inquiries may find the same fault of the same socket: the first one knows it better.
-                claims.setdefault((claim.code, claim.subject or claim.summary), self._excused(claim))
+                first = claims.setdefault((claim.code, claim.subject or claim.summary), self._excused(claim))
+                if claim.waiting and not first.waiting:
+                    claims[claim.code, claim.subject or claim.summary] = first._replace(waiting=claim.waiting)
         found = by_harm(map(finding, _of_one_cause(claims.values())))
         concerned = [one for one in found if FINDINGS[one.code].of_peers]
         peers = worth_telling(self.peers()) if concerned else []

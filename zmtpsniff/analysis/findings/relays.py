@@ -122,7 +122,7 @@ class _Place:
 
     def __init__(self) -> None:
         self.at = ""  # the socket that took the first
-        self.passes_on = False
+        self.seems_to_pass_on = False  # of a late connection, messages go on, perhaps by equal octets alone
         self.giver = ""  # the socket that gave the first
         self.tasks: dict[Octets, None] = {}  # that its requests name, up to one more than are told apart
         self.forget_times()
@@ -393,6 +393,11 @@ class Relays(Inquiry):
         """Whether the program of this socket has passed on what it took, so that others may be to blame."""
         return self._ways.programs[address].longest_ns >= 0
 
+    def may_pass_on(self, address: str) -> bool:
+        """Whether it has, or seems to have."""
+        place = self._places.get(self._ways.programs[address].sockets[0])
+        return self.passes_on(address) or (place is not None and place.seems_to_pass_on)
+
     # ------------------------------------------------------------------ places
 
     def _take_ways(self, ways: Iterable[OpenWay]) -> None:
@@ -411,9 +416,9 @@ class Relays(Inquiry):
                 taker = self._place(leg.dst)
                 if leg.flow != next_leg.flow:
                     taker.queue.add(taken, passed)
-                    if taken.line.is_late and not taker.passes_on:
+                    if taken.line.is_late and not taker.seems_to_pass_on:
+                        taker.seems_to_pass_on = True
                         taker.forget_times()
-                    taker.passes_on = True
                 if (next_leg.certain or not passed.is_guess) and not self._ways.endings.hides(one):
                     taker.add(one)
         if way.kind == "publication":

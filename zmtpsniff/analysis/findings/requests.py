@@ -120,6 +120,10 @@ class Requests(Inquiry):
         exchange.asked = 1  # its request came before
         return exchange.take
 
+    def hears(self, flow: int) -> bool:
+        """Whether it takes the messages of a connection."""
+        return flow in self._exchanges
+
     def counts_columns(self, flow: int) -> bool:
         """Whether it takes messages of a connection in columns. Before its first request it is not known who asks."""
         exchange = self._exchanges.get(flow)

@@ -164,10 +164,14 @@ class WayConnections(dict[int, WayConnection]):
             if identity:
                 self._ids.learn(dossier.flow, address, identity)
 
-    def end(self, flow: int) -> WayConnection | None:
-        """A connection is over. Returns it; None if none of its messages came."""
+    def end(self, flow: int, client: str = "") -> WayConnection | None:
+        """A connection is over, of which this is the client. Returns it; None if none of its messages came."""
         self._resent.pop(flow, None)
-        return self.pop(flow, None)
+        connection = self.pop(flow, None)
+        if connection is not None:
+            for line in connection.lines.values():
+                self._services.pop((client, line.src_kind), None)  # nobody else talks to it
+        return connection
 
     def line(self, flow: int, src: str, dst: str, socket_type: str | None) -> Line:
         """The facts of a connection for the messages of a sender, with its processes once they are known."""

@@ -147,7 +147,7 @@ class Ways:
     def end(self, event: Connection) -> None:
         """A connection is over."""
         self.connections.acknowledge(self._acknowledgments.pop(event.flow, ()))
-        connection = self.connections.end(event.flow)
+        connection = self.connections.end(event.flow, event.client.address)
         self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
             connection.manners.closed_ns = event.end_ns
@@ -169,7 +169,7 @@ class Ways:
     def end_unheard(self, event: Connection) -> None:
         """A connection is over whose messages did not come here, or not all of them."""
         self.programs.end(event.client.address)
-        self.connections.end(event.flow)
+        self.connections.end(event.flow, event.client.address)
         self.endings.pass_time(event.end_ns)
 
     def _take_back(self, connection: WayConnection) -> None:
