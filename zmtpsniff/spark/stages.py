@@ -168,9 +168,7 @@ class Stages:
         return self._diagnosed(self.patterns.take(events, horizon_ns, notices, horizons))
 
     def _diagnosed(self, events: list[AnyEvent]) -> list[AnyEvent]:
-        if self.diagnosis is None and self.ways is None:  # rows have no payloads
-            return events
-        events = self.payloads.take(events)
+        events = self.payloads.take(events)  # also where nobody is told: they say which messages ask
         if self.diagnosis is not None:
             self.diagnosis.take(events)
         return events if self.ways is None else [*events, *self._told(self.ways.take(events))]
