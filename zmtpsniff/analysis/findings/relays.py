@@ -19,26 +19,22 @@ socket that takes messages and another one that sends them, to a third.
 
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
-from heapq import heappush, heappushpop
-from typing import NamedTuple
-
-import msgspec
 
 from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
 from dissectors.batches import MessageBatch
-from dissectors.events import Capture, Connection, Message, Octets, Problem, Severity, Subscription
+from dissectors.events import Capture, Connection, Message, Problem, Severity, Subscription
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier, is_of_worker, says_ready
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
-from zmtpsniff.analysis.findings.queues import QueueCount
 from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
+from zmtpsniff.analysis.findings.relay_places import LEAST_SLOW, TEAM_TIMES, Losses, RelayPlace
+from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, SLOW_MEDIAN_NS, SLOW_NS, SLOW_TIMES
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
-from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.ways.delays import Passage, passages
+from zmtpsniff.analysis.ways.delays import passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
 from zmtpsniff.analysis.ways.ways import Ways
@@ -46,27 +42,14 @@ from zmtpsniff.net.witness import Pause, Stall
 from zmtpsniff.words.counts import listed, plural
 from zmtpsniff.words.durations import about
 
-_SLOW_NS = 100_000_000
-_SLOW_TIMES = 20
-_SLOW_MEDIAN_NS = 1_000_000_000
-_FEW_SLOW = 0.02  # this part may be late on any busy machine
-_LEAST_SLOW = 3
 _LEAST = 5  # messages that a program has passed on, before anybody says that it passes on
 _PART = 0.25  # of what it passed on: a program that loses more does so on purpose
-_TEAM_TIMES = 5  # longer than others that do the same
-_LONG_NS = 50_000_000
-_TASKS = 8
 _WORKERS = frozenset({"DEALER", "REQ"})  # that say that they are ready, to a ROUTER
 _MAY_WORK = [{kind, "ROUTER"} for kind in sorted(_WORKERS)]
-_BY_CHANCE = 8  # where so many slow ones are expected, none is rarer than one case in a thousand
-_TOPICS = 1000
 _STOPPED = 3  # messages in a row that went no further
 _STOPPED_NS = 1_000_000_000
 _SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
-_BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
-_SLOWEST = 4
 _OWN = 1000
-_PEERS = 64  # to which a program passes requests on
 _GONE = 2000  # peers that closed connections
 
 _NOUNS = {"reply-not-forwarded": "reply"}
@@ -79,169 +62,6 @@ _LOST = {  # why a way ended: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
     "reply-not-forwarded": "took {count} and passed none of them back",
 }
-
-
-class _SlowPassage(NamedTuple):
-    """A message that a place had for long; the slower is the greater."""
-
-    own_ns: int
-    time_ns: int
-    packet: int
-    flow: int
-    waiting: str  # the host that waits for the program
-    words: str
-    ends: tuple[str, str]  # the sockets between which it went on
-
-
-class _Losses(msgspec.Struct, eq=False):
-    """Messages that went no further."""
-
-    seen: dict[tuple[str, str], Occurrences] = {}  # by kind of way, and why
-    waits: dict[str, None] = {}  # hosts that wait for them
-    questions: dict[str, int] = {}  # by socket: when the program asked it and got no answer for the first time
-
-    def add(self, kind: str, why: str, hop: Hop) -> None:
-        """A message went no further."""
-        leg = hop.leg
-        self.seen.setdefault((kind, why), Occurrences()).add(leg.time_ns, leg.packet, leg.flow)
-        self.waits[host_of(hop.way.first.leg.src if leg.reply else leg.src)] = None
-
-    def with_those(self, others: "_Losses") -> "_Losses":
-        """These and the others."""
-        both = _Losses()
-        for one in (self, others):
-            both.waits |= one.waits
-            both.questions = one.questions | both.questions
-            for key, seen in one.seen.items():
-                both.seen.setdefault(key, Occurrences()).merge(seen)
-        return both
-
-
-class _Place:
-    """A program that messages of ways came to."""
-
-    def __init__(self) -> None:
-        self.at = ""  # the socket that took the first
-        self.seems_to_pass_on = False  # of a late connection, messages go on, perhaps by equal octets alone
-        self.giver = ""  # the socket that gave the first
-        self.tasks: dict[Octets, None] = {}  # that its requests name, up to one more than are told apart
-        self.forget_times()
-        self.late = Occurrences()  # messages that the network lost: it got them when TCP sent them again
-        self.latest_ns = 0  # so long after they were sent first, at most
-        self.asks: dict[tuple[str, str], None] = {}  # its socket and its peer's, to which it passes requests on
-        self.queue = QueueCount()
-        self.passed = 0
-        self.first = 0  # of them those that are on their way there, not back
-        self.passed_ns = 0  # the last time
-        self.lost = _Losses()
-        self.stuck = _Losses()  # messages that it has had for long now, while their ways may go on
-        # Of publications, by topic: those that went no further since the last one of that topic that did.
-        self.missing: Ledger[Octets, list[Hop]] = Ledger(limit=_TOPICS)
-
-    def forget_times(self) -> None:
-        """Drop all times: a program that passes messages on may have done so when it seemed to answer."""
-        self.inside = Sketch()  # how long it worked on each message
-        # Of messages for which it worked on others, too: how long it worked on each, and the same with that time.
-        self.worked = Sketch()
-        self.queued = Sketch()
-        self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
-        self.slowest: list[_SlowPassage] = []  # a heap
-        self._least_slow_ns = -1  # of these, once there are enough
-
-    def add(self, one: Passage) -> None:
-        """The program passed a message on, or answered it."""
-        taken, passed = one.taken.leg, one.passed.leg
-        own_ns = one.inside_ns
-        self.inside.add(own_ns)
-        if one.queue_ns and (passed.joined not in _BY_SERVICES or one.taken.line.dst_kind == "PULL"):
-            self.worked.add(own_ns)
-            own_ns += one.queue_ns
-            self.queued.add(own_ns)
-        if one.network_ns:
-            self.network.add(one.network_ns)
-        if one.resent_ns:
-            self.late.add(taken.time_ns, taken.packet, taken.flow)
-            self.latest_ns = max(self.latest_ns, one.resent_ns)
-        if not self.passed:
-            self.giver = self.giver or taken.src
-        self.passed += 1
-        if not taken.reply:
-            self.first += 1
-            self._note_task(one.taken)
-        if not passed.reply and len(self.asks) < _PEERS:
-            self.asks[passed.src, passed.dst] = None
-        if passed.time_ns > self.passed_ns:
-            self.passed_ns = passed.time_ns
-        if own_ns > self._least_slow_ns:
-            waiting = host_of(passed.dst if taken.reply else taken.src)
-            slow = _SlowPassage(
-                own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one), (passed.src, passed.dst)
-            )
-            (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
-            if len(self.slowest) == _SLOWEST:
-                self._least_slow_ns = self.slowest[0].own_ns
-
-    def _note_task(self, hop: Hop) -> None:
-        """Learn which task a message is for; of a request that nobody saw before a broker sent it that is not known."""
-        way = hop.way
-        if len(self.tasks) <= _TASKS and (way.kind != "request" or hop is not way.first):
-            self.tasks[way.first.topic if way.kind == "request" else b""] = None
-
-    def does_the_same(self, other: "_Place") -> bool:
-        """Whether one socket gives both the same work: a PUSH or DEALER any, a ROUTER perhaps each another service."""
-        if self.giver != other.giver:
-            return False
-        return max(len(self.tasks), len(other.tasks)) > _TASKS or not self.tasks.keys().isdisjoint(other.tasks)
-
-    def rare_ns(self, team: Sequence["_Place"]) -> int:
-        """How long the others of a team have one message in a hundred, if this one is slow far more often; else 0.
-
-        They must have had so many messages that they would have been slow, too, if that were chance.
-        """
-        if not team:
-            return 0
-        rare_ns = max(1, *(one.inside.percentile(99) for one in team))
-        slow = self.inside.above(max(_SLOW_NS, _TEAM_TIMES * rare_ns))
-        expected = slow * sum(one.inside.count for one in team) / self.inside.count
-        return rare_ns if slow >= _LEAST_SLOW and expected >= _BY_CHANCE else 0
-
-    def slow(self, over_ns: int) -> int:
-        """How many messages it had for longer, with the time in which it worked on others; each counts once."""
-        return self.inside.above(over_ns) - self.worked.above(over_ns) + self.queued.above(over_ns)
-
-    def hurts(self, usual_ns: int) -> bool:
-        """Whether it matters that its work usually takes so long: others wait behind it, or it is long in itself."""
-        return usual_ns > _LONG_NS or self.slow(_SLOW_NS) >= max(_LEAST_SLOW, _FEW_SLOW * self.first)
-
-    @property
-    def usual_ns(self) -> int:
-        """How long it usually has a message, with the way to its host and back."""
-        return self.inside.percentile(50) + self.network_ns
-
-    @property
-    def network_ns(self) -> int:
-        """How long the packets usually are on their way to its host and back; 0 if that is not known of most."""
-        return self.network.percentile(50) if 2 * self.network.count > self.inside.count else 0
-
-    def publish(self, hop: Hop) -> None:
-        """The program took a publication. If it went on, those of its topic before it that did not are lost."""
-        topic = hop.topic
-        if hop.is_passed:
-            for missing in self.missing.pop(topic, ()):
-                self.giver = self.giver or missing.leg.src
-                self.lost.add("publication", "not-forwarded", missing)
-            self.missing[topic] = []
-        elif topic in self.missing and len(self.missing[topic]) < _TOPICS:
-            self.missing[topic].append(hop)
-
-
-def _doing(one: Passage) -> str:
-    """The work of a program on a message, in words."""
-    if one.taken.leg.flow == one.passed.leg.flow:
-        return "between taking a request and answering it"
-    if one.passed.leg.reply:
-        return "between taking a reply and passing it back"
-    return "between taking a message and passing it on"
 
 
 def _wait(hosts: Iterable[str]) -> str:
@@ -259,7 +79,7 @@ class Relays(Inquiry):
         self._timeout_ns = int(min(timeout_seconds, 1e9) * 1e9)
         self._ways = Ways(in_order=False)
         self._hosts = RelayHosts()
-        self._places: Ledger[str, _Place] = Ledger(_Place)
+        self._places: Ledger[str, RelayPlace] = Ledger(RelayPlace)
         # By a bound socket, or a client's host, and its peer: when the peer closed a connection, and when one began.
         self._gone: Ledger[tuple[str, str], int] = Ledger(int, _GONE)
         self._met: Ledger[tuple[str, str], int] = Ledger(int)  # also by a socket alone: when any peer connected
@@ -467,16 +287,16 @@ class Relays(Inquiry):
         place = self._place(last.leg.dst)
         return self._identities.has_returned(last.leg.flow) and place.passed_ns > last.leg.time_ns
 
-    def _awaited(self, way: OpenWay, place: _Place) -> str:
+    def _awaited(self, way: OpenWay, place: RelayPlace) -> str:
         """The reason to tell that a REQ behind a broker got no reply; empty if it waited hardly longer than usual."""
         if len(way.hops) == 1 or way.first.line.src_kind != "REQ":
             return ""
         waited_ns, gave_up = self._ways.endings.waited_ns(way)
         if waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns):
             return _UNANSWERED
-        return _GIVEN_UP if gave_up and waited_ns >= max(_SLOW_NS, _SLOW_TIMES * place.usual_ns) else ""
+        return _GIVEN_UP if gave_up and waited_ns >= max(SLOW_NS, SLOW_TIMES * place.usual_ns) else ""
 
-    def _place(self, address: str) -> _Place:
+    def _place(self, address: str) -> RelayPlace:
         place = self._places.at(self._ways.programs[address].sockets[0])
         if not place.at:
             place.at = address
@@ -488,12 +308,12 @@ class Relays(Inquiry):
         """Programs that are slow, or that lose messages."""
         self._take_ways(self._ways.over())
         for place in self._places.values():
-            place.stuck = _Losses()
+            place.stuck = Losses()
             place.queue.forget_open()
         for way in self._ways.going_on(now_ns):
             if way.kind != "publication" and not way.is_signal:
                 self._end_at(way, now_ns - _SETTLED_NS)
-        teams: dict[str, list[_Place]] = {}  # places that one socket gives messages to
+        teams: dict[str, list[RelayPlace]] = {}  # places that one socket gives messages to
         for place in self._places.values():
             teams.setdefault(place.giver, []).append(place)
         for place in self._places.values():
@@ -510,7 +330,7 @@ class Relays(Inquiry):
         queues = [place.queue for place in self._places.values()]
         return [queue.row() for queue in queues if queue.passed and (queue.is_certain or queue.grows)]
 
-    def _slow(self, place: _Place, team: list[_Place]) -> Iterable[Claim]:
+    def _slow(self, place: RelayPlace, team: list[RelayPlace]) -> Iterable[Claim]:
         """A place that takes long now and then, always, or longer than others that do the same work."""
         count = place.inside.count
         if count < _LEAST:
@@ -519,25 +339,25 @@ class Relays(Inquiry):
         median_ns, network_ns, usual_ns = place.inside.percentile(50), place.network_ns, place.usual_ns
         others = [one.usual_ns for one in team]
         longest_ns = max(place.inside.maximum, place.queued.maximum) + network_ns
-        slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
+        slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
         rare_ns = 0 if place.inside.maximum > slow_ns else place.rare_ns(team)
         slowest = sorted(place.slowest, reverse=True)
         where, words = f"messages wait inside {place.at}", slowest[0].words
-        if median_ns > _SLOW_MEDIAN_NS:
+        if median_ns > SLOW_MEDIAN_NS:
             often = f"half of its {plural(count, 'message')} took over {about(median_ns)}"
-        elif others and usual_ns > _TEAM_TIMES * max(others) and place.hurts(usual_ns):
+        elif others and usual_ns > TEAM_TIMES * max(others) and place.hurts(usual_ns):
             often = (
                 f"half of its {plural(count, 'message')} took over {about(usual_ns)}, those of "
                 f"others that do the same under {about(max(*others, 1))}"
             )
             if network_ns > median_ns:
                 where, words = f"messages wait in the network between {place.at} and its peers", "for each way and back"
-        elif network_ns > _SLOW_NS:
+        elif network_ns > SLOW_NS:
             where = f"messages wait in the network between {place.at} and its peers"
             words = "for each way and back"
             often = f"half of {plural(count, 'message')} took over {about(network_ns)}"
         elif place.inside.maximum > slow_ns or rare_ns:  # others may have waited behind that
-            slow_ns = max(_SLOW_NS, _TEAM_TIMES * rare_ns) if rare_ns else slow_ns
+            slow_ns = max(SLOW_NS, TEAM_TIMES * rare_ns) if rare_ns else slow_ns
             slowest = [one for one in slowest if one.own_ns > slow_ns]
             slow = max(place.slow(slow_ns), len(slowest))
             often = f"{slow:,} of {plural(count, 'message')} took over {about(slow_ns)}"
@@ -545,8 +365,8 @@ class Relays(Inquiry):
                 often += f", those of others that do the same hardly ever over {about(rare_ns)}"
             elif 2 * slow <= count:
                 often += f", half of them under {about(max(median_ns, 1))}"
-            few = slow < max(_LEAST_SLOW, _FEW_SLOW * place.first)
-            severity = "note" if few and longest_ns < _SLOW_MEDIAN_NS else None
+            few = slow < max(LEAST_SLOW, FEW_SLOW * place.first)
+            severity = "note" if few and longest_ns < SLOW_MEDIAN_NS else None
         else:
             return
         known = f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}"
@@ -567,13 +387,13 @@ class Relays(Inquiry):
             waiting={one.waiting for one in slowest},
         )
 
-    def _late(self, place: _Place) -> Iterable[Claim]:
+    def _late(self, place: RelayPlace) -> Iterable[Claim]:
         """A place that got messages late, since the network lost their packets."""
         seen = place.late
-        if seen.count < _LEAST_SLOW:
+        if seen.count < LEAST_SLOW:
             return
         late = f"{seen.count:,} of {plural(place.inside.count, 'message')}"
-        is_rare = seen.count < _FEW_SLOW * place.inside.count and place.latest_ns < _SLOW_MEDIAN_NS
+        is_rare = seen.count < FEW_SLOW * place.inside.count and place.latest_ns < SLOW_MEDIAN_NS
         yield Claim(
             "replies-slow",
             f"the network loses packets on the way to {place.at}: {late} arrived late, "
@@ -586,7 +406,7 @@ class Relays(Inquiry):
             advice="Look at the network in front of that host: `ip -s link` and `nstat` count what is dropped.",
         )
 
-    def _lost(self, place: _Place, now_ns: int) -> Iterable[Claim]:
+    def _lost(self, place: RelayPlace, now_ns: int) -> Iterable[Claim]:
         """A place that passed messages on, and then took some that went no further."""
         lost = place.lost.with_those(place.stuck)
         for hop in self._held_publications(place):
@@ -603,7 +423,7 @@ class Relays(Inquiry):
                     f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
                     seen,
                     [place.at],
-                    "note" if seen.count < _LEAST_SLOW else "warning",
+                    "note" if seen.count < LEAST_SLOW else "warning",
                     certainty="possible",
                     subject=place.at,
                 )
@@ -616,7 +436,7 @@ class Relays(Inquiry):
                     [place.at],
                 )
             begun_ns = seen.first_ns or 0
-            is_often = why == _GIVEN_UP and seen.count >= _LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen
+            is_often = why == _GIVEN_UP and seen.count >= LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen
             if why == _UNANSWERED or is_often:
                 # That one of them was awaited tells of the others, too.
                 yield from self._unanswered(place, lost.seen[kind, "not-answered"], lost)
@@ -657,12 +477,12 @@ class Relays(Inquiry):
                 subject=place.at,
             )
 
-    def _is_unreached(self, place: _Place, begun_ns: int) -> bool:
+    def _is_unreached(self, place: RelayPlace, begun_ns: int) -> bool:
         """Whether a program acknowledged nothing any more when it began to lose messages."""
         unreached_ns = map(self._unreached.get, self._ways.programs[place.at].sockets)
         return any(since_ns is not None and since_ns <= begun_ns + _STOPPED_NS for since_ns in unreached_ns)
 
-    def _held_publications(self, place: _Place) -> list[Hop]:
+    def _held_publications(self, place: RelayPlace) -> list[Hop]:
         """The publications that a proxy took since it passed anything on, if that is long ago."""
         held = [hop for hops in place.missing.values() for hop in hops]
         if len(held) < _STOPPED:
@@ -672,7 +492,7 @@ class Relays(Inquiry):
         has_stopped = place.passed_ns - _STOPPED_NS <= min(times_ns) <= max(times_ns) - _STOPPED_NS
         return held if has_stopped and max(cancelled_ns) < place.passed_ns - _STOPPED_NS else []
 
-    def _unanswered(self, place: _Place, seen: Occurrences, lost: _Losses) -> Iterable[Claim]:
+    def _unanswered(self, place: RelayPlace, seen: Occurrences, lost: Losses) -> Iterable[Claim]:
         """A place that does not answer, and somebody behind brokers waits for it."""
         if self._is_unreached(place, seen.first_ns or 0):
             return
@@ -687,7 +507,7 @@ class Relays(Inquiry):
             subject=place.at,
         )
 
-    def _gone_peers(self, place: _Place, begun_ns: int) -> list[str]:
+    def _gone_peers(self, place: RelayPlace, begun_ns: int) -> list[str]:
         """The addresses of the peers that a program asks, if all had gone when it began to lose messages."""
         for mine, peer in place.asks:
             closed_ns = max(self._gone.get((one, peer), 0) for one in (mine, host_of(mine)))
@@ -696,7 +516,7 @@ class Relays(Inquiry):
                 return []
         return list(dict.fromkeys(peer for _, peer in place.asks))
 
-    def _closed(self, place: _Place, seen: Occurrences) -> Iterable[Claim]:
+    def _closed(self, place: RelayPlace, seen: Occurrences) -> Iterable[Claim]:
         """A worker closed its connection while it had jobs, and its pusher kept sending to others."""
         pusher = place.giver
         if self._ways.programs[pusher].sent_ns - (seen.last_ns or 0) < _STOPPED_NS:

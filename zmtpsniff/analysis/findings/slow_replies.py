@@ -10,10 +10,13 @@ from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import about
 
 _LEAST_REPLIES = 3  # a median needs so many
-_SLOW_NS = 100_000_000
-_SLOW_TIMES = 20
-_SLOW_MEDIAN_NS = 1_000_000_000
-_FEW_SLOW = 0.02  # this part of the replies may be late on any busy machine
+SLOW_NS = 100_000_000
+SLOW_TIMES = 20
+"""A reply is slow if it takes longer than SLOW_NS, and than so many times the median."""
+SLOW_MEDIAN_NS = 1_000_000_000
+"""A service is slow if half of its replies take longer."""
+FEW_SLOW = 0.02
+"""This part of the replies may be late on any busy machine."""
 _DELAYED_NS = 250_000_000  # a host may delay an acknowledgment so long on an idle network
 _RESENT = (
     "; before the reply came, octets of the connection were sent again: the network loses packets, and that takes "
@@ -38,18 +41,18 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         return
     severity: Severity | None = None
     median_ns = latencies.percentile(50)
-    slow_ns = max(_SLOW_NS, _SLOW_TIMES * median_ns)
+    slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
     slowest = sorted(service.slowest, reverse=True)
     takes = slowest[0].takes if slowest else "service"
-    if median_ns > _SLOW_MEDIAN_NS:
+    if median_ns > SLOW_MEDIAN_NS:
         replies = plural(latencies.count, "reply")
         half = f"half of its {replies} took over {about(median_ns)}, the slowest {about(latencies.maximum)}"
         summary = f"{address} is slow: {half}" if takes == "service" else f"the way of {address} is slow: {half}"
     elif latencies.maximum > slow_ns:
         summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
         slowest = [one for one in slowest if one.latency_ns > slow_ns]
-        few = max(latencies.above(slow_ns), len(slowest)) < _FEW_SLOW * latencies.count
-        severity = "note" if few and latencies.maximum < _SLOW_MEDIAN_NS else None
+        few = max(latencies.above(slow_ns), len(slowest)) < FEW_SLOW * latencies.count
+        severity = "note" if few and latencies.maximum < SLOW_MEDIAN_NS else None
     else:
         return
     seen = Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest)
