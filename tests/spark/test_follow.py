@@ -74,7 +74,9 @@ def test_a_folder_that_is_empty_fills(tmp_path: Path) -> None:
     assert read_tables(tmp_path / "out")["messages"]
 
 
-@pytest.mark.parametrize("where", [local_session, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "where", [local_session, pytest.param(None, marks=[pytest.mark.slow, pytest.mark.xdist_group("spark")])]
+)
 def test_on_spark(where: Callable[[], SparkSession] | None, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """Once, in several shards, then again."""
     session = request.getfixturevalue("spark_session") if where is None else where()

@@ -2,7 +2,7 @@
 
 The files are merged by time as ``read`` merges them. Their packets go to ``Connections``, in order, and all events to
 the stages that ``read`` has. Packets of settled flows go to columns of messages at once. Pairs of messages may depend
-on all connections. So each shard dissects all of them, and makes the rows of its own: two shards take 1.3 times the
+on all connections. So each shard dissects all of them, and makes the rows of its own: two shards take 1.4 times the
 time of processors that one takes for few connections with many messages, 1.6 times for many short connections.
 Memory grows with the number of open connections, not with the files.
 """
