@@ -31,7 +31,9 @@ bodies = st.one_of(
     st.sampled_from([b"", b"x" * 31, b"x" * 32, b"x" * 65, b"x" * 1400, b"x" * 70_000]),
     st.sampled_from([b'{"a":1}', b" [1]", b'"', b"\\", b"a\nb", b"\0k\x8bEg", bytes(70), "é".encode(), b"\xff" * 40]),
 )
-latencies = st.sampled_from([0, 499, 1500, 999_499, 999_500, 999_999_999, NS, 59_999_500_000, 60 * NS, -1])
+latencies = st.sampled_from(
+    [0, 499, 999, 1500, 999_499, 999_500, 999_499_999, 999_500_000, 999_999_999, NS, 59_999_500_000, 60 * NS, -1]
+)
 messages = st.tuples(
     st.integers(0, len(SENDERS) - 1),
     st.lists(bodies, max_size=9),

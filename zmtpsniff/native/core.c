@@ -1693,14 +1693,13 @@ static bool put_brief(Output *out, int64_t length_ns)
 {
     double length = (double)length_ns;
     const char *unit = " ns";
-    if (length_ns >= NS)
+    if (length_ns >= NS - 500000)
         length /= NS, unit = " s";
-    else if (length_ns >= 1000000)
+    else if (length_ns >= 999500)
         length /= 1e6, unit = " ms";
     else if (length_ns >= 1000)
         length /= 1e3, unit = " us";
-    char *digits = length < 999.5 ? PyOS_double_to_string(length, 'g', 3, 0, NULL)
-                                  : PyOS_double_to_string(length, 'f', 0, 0, NULL);
+    char *digits = PyOS_double_to_string(length, 'g', 3, 0, NULL);
     bool is_put = digits != NULL && put_text(out, digits) && put_text(out, unit);
     PyMem_Free(digits);
     return is_put;
