@@ -41,10 +41,6 @@ SERIES = "one host with all of the traffic: `spark ingest --master local[2] --sh
 NOKIA = "`pcaptoparquet`"
 GROWTH = 10  # times as many hosts
 GROWN = f"{TWO}, {GROWTH} times as many hosts"
-HASHES = (
-    "Bodies of more than `--max-bytes` are hashed, which `read` does not: SHA-256 takes 0.6 s of a processor for each "
-    "GB in large pieces, 0.8 s in those of 1,460 octets. That is what a large body costs more than with `--no-bodies`."
-)
 MOST_ELAPSED = 0.65  # of the plain process, beyond starting Spark
 MOST_PROCESSORS = 1.3
 MOST_SERIES = 0.75
@@ -224,7 +220,6 @@ def _markdown(made: fleet.Fleet, measurements: Measurements, version: str, repea
             ),
             [_cells(row, measurements) for row in measurements.rows.values()],
         ),
-        HASHES,
     ]
     return "\n\n".join(parts) + "\n"
 

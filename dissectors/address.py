@@ -5,6 +5,11 @@ from functools import lru_cache
 FIRST_CLIENT_PORT = 32_768  # the first port that Linux chooses for a client; other systems begin later
 
 
+def has_bound_port(address: str) -> bool:
+    """Whether the port of an address is none that a system chooses for a client, so that a socket is bound there."""
+    return 0 < port_of(address) < FIRST_CLIENT_PORT
+
+
 @lru_cache(1024)
 def host_of(address: str) -> str:
     """The host of an address, without the port if it has one."""

@@ -172,7 +172,7 @@ def test_options_that_a_java_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert done.stdout.splitlines() == ["-Dname=of Spark", *([opened] if kept else []), "Main"]
 
 
-# What workers find of modules that the current folder has, too.
+# Whether workers find modules that the current folder has, too.
 IMPORT = """
 from zmtpsniff.spark import get_session
 

@@ -161,7 +161,7 @@ def is_of_worker(frames: Sequence[Octets]) -> bool:
 def task_of(frames: Sequence[Octets], depth: int) -> bytes:
     """The name in front of the body of a request, which may say what is asked for; empty if there is none.
 
-    ``depth`` is that of its envelope. A client of Majordomo names a service. Elsewhere it is a first frame of text.
+    ``depth`` is that of its envelope. A client of Majordomo names a service. Elsewhere it is a short first frame.
     """
     if is_of_client(frames):
         return at_hand(frames[2]) if len(frames) > 2 else b""

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
+from dissectors.address import has_bound_port, host_of
 from dissectors.events import (
     AnyEvent,
     Capture,
@@ -157,7 +157,7 @@ class ServiceProfile:
     @property
     def has_fixed_port(self) -> bool:
         """Whether its port is one that somebody chose, and not any that was free."""
-        return 0 < port_of(self.address) < FIRST_CLIENT_PORT
+        return has_bound_port(self.address)
 
     @property
     def working(self) -> int:

@@ -147,7 +147,7 @@ class Diagnosis:
         """The first messages of a connection of a ROUTER have come: perhaps its peer is a worker."""
         flow = messages[0].flow
         self._stop_hearing(flow, self._hear_first)
-        if not self._relays.follows(flow) and self._relays.is_from_worker(messages[0]):
+        if not self._relays.follows(flow) and self._relays.find_worker(messages[0]):
             self._hear_earlier()
             self._relays.take(messages)
 

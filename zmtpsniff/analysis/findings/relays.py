@@ -20,7 +20,7 @@ socket that takes messages and another one that sends them, to a third.
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 
-from dissectors.address import FIRST_CLIENT_PORT, host_of, port_of
+from dissectors.address import has_bound_port, host_of
 from dissectors.batches import MessageBatch
 from dissectors.events import Capture, Connection, Message, Problem, Severity, Subscription
 from dissectors.problems import BLINDING
@@ -110,11 +110,11 @@ class Relays(Inquiry):
         """Whether one side of a connection that is not followed may be a worker, and the other one its broker."""
         return not self.follows(dossier.flow) and {*dossier.types.values()} in _MAY_WORK
 
-    def is_from_worker(self, first: Message) -> bool:
-        """Whether the first message of such a connection says so. Then the broker's messages are followed."""
+    def find_worker(self, first: Message) -> bool:
+        """Follow a broker if the first message of such a connection is its worker's; returns whether it is."""
         broker = first.dst
         if first.socket_type is None:  # the capture lacks READY, but each message of Majordomo has a header
-            broker = next((end for end in (first.src, first.dst) if port_of(end) < FIRST_CLIENT_PORT), "")
+            broker = next(filter(has_bound_port, (first.src, first.dst)), "")
             if not (broker and is_of_worker(first.frames)):
                 return False
         elif first.socket_type not in _WORKERS or not says_ready(first.frames):

@@ -87,7 +87,7 @@ class ConnectionLog:
             elif kind == "ROUTER" and (identity := dossier.identity_of_other(address)):
                 mine = dossier.flow, event.time_ns
                 first, since_ns = self._identities.setdefault((address, identity), mine)
-                # What octets after a hole say may come here behind what was said later.
+                # Events behind a hole may come here after later ones.
                 if flows.get(first, peer) != peer and since_ns <= event.time_ns:
                     name = identity.decode(errors="backslashreplace")
                     detail = (

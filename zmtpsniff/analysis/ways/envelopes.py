@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.address import FIRST_CLIENT_PORT, port_of
+from dissectors.address import has_bound_port
 from dissectors.events import Octets
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
@@ -339,7 +339,7 @@ def _may_be_router(kind: str, address: str, hop: Hop, before: Hop) -> bool:
     It must be bound, and the program that took the message before must have the host that sends it on: else a request
     may look like another one on its way back.
     """
-    return not kind and port_of(address) < FIRST_CLIENT_PORT and before.line.dst_host == hop.line.src_host
+    return not kind and has_bound_port(address) and before.line.dst_host == hop.line.src_host
 
 
 def _envelope(frames: Sequence[Octets]) -> Sequence[Octets]:
