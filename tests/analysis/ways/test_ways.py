@@ -87,6 +87,18 @@ def test_requests_cross_majordomo(name: str) -> None:
         assert [leg.reply for leg in way.legs] == sorted(leg.reply for leg in way.legs)  # there, then back
 
 
+def test_the_session_of_a_jupyter_client_joins_none_of_its_messages() -> None:
+    """An engine registers, and later publishes under the same session."""
+    ways, messages = traced(FIXTURES / "healthy" / "app_ipyparallel.pcap.gz")
+    registrations = {
+        (one.flow, one.packet)
+        for one in messages.values()
+        if one.payload is not None and "registration_request" in one.payload.summary
+    }
+    assert registrations
+    assert [way for way in ways if (way.legs[0].flow, way.legs[0].packet) in registrations] == []
+
+
 def test_what_a_kernel_publishes_belongs_to_the_request() -> None:
     ways, messages = traced(FIXTURES / "app_jupyter.pcap")
     outputs = 0

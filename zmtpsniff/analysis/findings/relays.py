@@ -56,6 +56,7 @@ _NOUNS = {"reply-not-forwarded": "reply"}
 _TO_NOBODY = "reply-to-nobody"
 _UNANSWERED = "unanswered"  # not only not-answered: somebody waited in vain
 _GIVEN_UP = "given-up"  # the same, though not for long
+_ANSWERED_FOR = "answered-for"  # its worker closed with it in hand, and its broker answered in the worker's place
 _OUT_OF_SIGHT = "out-of-sight"  # it got no reply, and the capture may lack where it went
 _HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
 _LOST = {  # why a way ended: what the place did, in words
@@ -239,6 +240,10 @@ class Relays(Inquiry):
                     if taken.line.is_late and not taker.seems_to_pass_on:
                         taker.seems_to_pass_on = True
                         taker.forget_times()
+                if one.dropped is not None:
+                    worker = self._place(one.dropped.leg.dst)
+                    worker.giver = worker.giver or one.dropped.leg.src
+                    worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
                 if (next_leg.certain or not passed.is_guess) and not self._ways.endings.hides(one):
                     taker.add(one)
         if way.kind == "publication":
@@ -414,6 +419,17 @@ class Relays(Inquiry):
         for (kind, why), seen in lost.seen.items():
             if (kind, why) == ("job", "closed"):
                 yield from self._closed(place, seen)
+            if why == _ANSWERED_FOR:
+                yield Claim(
+                    "worker-closed",
+                    f"the worker {place.at} of {place.giver} closed its connection with "
+                    f"{plural(seen.count, 'request')} in hand",
+                    "it closes the connection first, before it replies, and another reply goes to who asked",
+                    seen,
+                    [place.at, place.giver],
+                    certainty="likely",
+                    subject=place.at,
+                )
             if why == _OUT_OF_SIGHT:
                 it = "it" if seen.count == 1 else "them"
                 yield Claim(

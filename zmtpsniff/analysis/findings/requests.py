@@ -245,6 +245,7 @@ class Requests(Inquiry):
                 self._seen(suspect, missing),
                 [suspect.replier, suspect.asker],
                 certainty="certain" if suspect.strict else "likely",
+                subject=suspect.replier,
             )
 
     def _silent_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:

@@ -7,12 +7,25 @@ remembered for a while, too.
 from collections import Counter, OrderedDict, deque
 from functools import partial
 
+from dissectors.events import Payload
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.hops import Hop
 
 _HELD = 4096  # messages at one host
 _TOKENS = 65_536  # of all hosts that are remembered
 _GONE = object()  # a message whose way is over, and which nobody has passed on
+
+
+def ids_of(payload: Payload) -> frozenset[bytes] | None:
+    """The ids of a message, and of the one that it speaks of, if its protocol names them; None if any word may be one.
+
+    Those of a session or a user are in all messages of a client, and join none of them (Jupyter's messaging, 5.4).
+    """
+    if payload.protocol != "jupyter":
+        return None
+    headers = [payload.fields.get(name) for name in ("header", "parent_header")]
+    ids = [header.get("msg_id") for header in headers if isinstance(header, dict)]
+    return frozenset(number.encode() for number in ids if isinstance(number, str))
 
 
 class Correlation:

@@ -2,8 +2,9 @@
 
 From the moment a message arrives at a program until the program passes it on, or answers it, three things can happen.
 The program works on it (*inside*). It works on others, which came before (*queue*): a program that has one thread sends
-the others first, so the last message of another way that it sent shows until when. Or the socket to which the message
-goes has no connection yet (*away*): its peer was away, and the program could do nothing.
+the others first, so the last message of another way that it sent shows until when. Or the peer to which the message
+goes is *away*: the socket has no connection yet, or the peer closed it with the message in hand. Until the program
+answers in its place, it waits for that peer.
 
 If the capture point is not on the program's host, the time also has the way of the packets to that host and back
 (*network*). The handshake of the connection shows how long that takes. If the network loses a message behind the
@@ -30,6 +31,7 @@ class Passage(msgspec.Struct, gc=False):
     away_ns: int
     network_ns: int
     resent_ns: int = 0  # of these, until TCP sent the message again
+    dropped: Hop | None = None  # a worker had closed its connection with this in hand, and the program answered for it
 
     @property
     def at(self) -> str:
@@ -56,14 +58,25 @@ def _passage(before: Hop, hop: Hop) -> Passage:
         resent_ns = _resent_ns(before, hop.leg.time_ns)
         network_ns = min(line.round_trip_ns + resent_ns, left_ns)
         left_ns -= network_ns
+    dropped = _dropped(before, hop) if hop.leg.flow == before.leg.flow else None
+    if dropped is not None:
+        away_ns, left_ns = left_ns, 0
     if hop.line.connected_ns > taken_ns:
-        away_ns = min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
+        away_ns += min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
         left_ns -= away_ns
     if hop.others_until_ns > taken_ns:
         queue_ns = hop.others_until_ns - taken_ns - network_ns - away_ns
         queue_ns = 0 if queue_ns < 0 else left_ns if queue_ns > left_ns else queue_ns
         left_ns -= queue_ns
-    return Passage(before, hop, queue_ns, left_ns, away_ns, network_ns, resent_ns)
+    return Passage(before, hop, queue_ns, left_ns, away_ns, network_ns, resent_ns, dropped)
+
+
+def _dropped(taken: Hop, answer: Hop) -> Hop | None:
+    """The message that a program had passed on to a peer that closed its connection before it replied, if any."""
+    for one in taken.way.hops:
+        if one.before is taken and one is not answer and one.is_dropped(answer.leg.time_ns):
+            return one
+    return None
 
 
 def _resent_ns(taken: Hop, until_ns: int) -> int:

@@ -191,6 +191,12 @@ class Hop(msgspec.Struct, eq=False):
             one = one.before
         return True
 
+    def is_dropped(self, by_ns: int) -> bool:
+        """Whether its receiver had closed the connection at ``by_ns``, and had not answered."""
+        manners = self.line.manners
+        is_closed = manners.closed_ns is not None and self.leg.time_ns <= manners.closed_ns <= by_ns
+        return is_closed and not self.answered and manners.closer == self.leg.dst
+
     def note_request(self) -> None:
         """It may ask for something: a REQ always does, other sockets if most of their messages were answered before.
 

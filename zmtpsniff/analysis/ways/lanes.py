@@ -144,9 +144,9 @@ class Lanes:
         hop.free_ns = lane.free_ns
         related = self.related(hop)
         if related is not None and related in service.requests:
-            return Inner(_last_at(related.way, related), "correlation", True)
+            return Inner(_last_at(related.way, related, hop.leg.time_ns), "correlation", True)
         if hop.line.knows_sender and (only := service.open_request()) is not None:
-            return Inner(_last_at(only.way, only), "process", True)
+            return Inner(_last_at(only.way, only, hop.leg.time_ns), "process", True)
         if not lane.pieces:
             lane.reason = service.only_request(hop.leg.src)
         lane.pieces.append(way)
@@ -158,7 +158,7 @@ class Lanes:
         self.drop(asked)
         if service is None:
             return None
-        last = _last_at(asked.way, asked)
+        last = _last_at(asked.way, asked, reply.leg.time_ns)
         if last is not asked:
             self._free(service, asked, reply)
             return Inner(last, "envelope", all(hop.leg.certain for hop in asked.way.hops))
@@ -241,17 +241,18 @@ def _give_up(service: _Service, lane: _Lane) -> None:
         and reason in service.requests
         and not reason.way.is_over
         and not any(piece.is_over for piece in lane.pieces)
-        and _last_at(reason.way, reason) is reason
+        and _last_at(reason.way, reason, lane.pieces[-1].last_ns) is reason
     ):
         _join(lane, reason)
 
 
-def _last_at(way: OpenWay, asked: Hop) -> Hop:
-    """The last message of a way that came to the host that has a request; the request itself if there is no later.
+def _last_at(way: OpenWay, asked: Hop, by_ns: int) -> Hop:
+    """The last message of a way by then that came to the host that has a request; the request if there is no later.
 
-    A message that it published meanwhile is no answer, even if a subscriber is on the same host.
+    A message that it published meanwhile is no answer, even if a subscriber is on the same host. Nor is a message that
+    it gave to a program there that has gone.
     """
     for hop in reversed(way.hops):
-        if hop.line.dst_host == asked.line.dst_host and hop.line.sends != "publication":
+        if hop.line.dst_host == asked.line.dst_host and hop.line.sends != "publication" and not hop.is_dropped(by_ns):
             return hop
     return asked

@@ -28,7 +28,7 @@ from dissectors.problems import BLINDING
 from zmtpsniff.analysis.dossier import Dossiers, task_of
 from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.correlation import Correlation
+from zmtpsniff.analysis.ways.correlation import Correlation, ids_of
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
@@ -298,7 +298,10 @@ class Ways:
         line = self.connections.line(event.flow, event.src, event.dst, kind)
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
         hop = Hop(leg, line, frames, offset=event.offset, octets=sum(map(len, map(at_hand, frames))))
-        is_idle = event.payload is not None and _is_housekeeping(event.payload)
+        is_idle = False
+        if event.payload is not None:
+            is_idle = _is_housekeeping(event.payload)
+            hop.tokens_ = ids_of(event.payload)
         self._follow(hop, event.request or 0, event.request_part, is_idle=is_idle)
         if self._mark is not None:
             hop.mark = self._mark(event)
