@@ -181,6 +181,22 @@ def test_a_syn_that_a_capture_point_sees_several_times_counts_once(copies: int, 
     assert [(one.outcome, one.syns) for one in attempts.seen] == [("refused" if is_answered else "silent", 3)]
 
 
+@pytest.mark.parametrize(
+    ("flags", "accepted"),
+    [(FIN | ACK, {"10.0.0.1:40000", "10.0.0.2:5555"}), (ACK, {"10.0.0.1:40000", "10.0.0.2:5555"}),
+     (RST, {"10.0.0.1:40000"})],
+)  # fmt: skip
+def test_a_connection_of_before_the_capture(flags: int, accepted: set[str]) -> None:
+    """A RST alone may come from a host that knows the connection no longer."""
+    attempts = Attempts()
+    wire = Wire(witness=attempts)
+    wire.send(False, 1001, b"request", ack=5001)
+    wire.send(True, 5001, flags=flags, ack=1008)
+    wire.table.finish()
+    assert {one.outcome for one in attempts.seen} == {"before"}
+    assert {one.server for one in attempts.seen} == accepted
+
+
 @pytest.mark.parametrize("is_its_answer", [True, False])
 def test_a_refusal_that_stands_before_its_syn(is_its_answer: bool) -> None:
     """As in captures of two hosts whose clocks differ."""

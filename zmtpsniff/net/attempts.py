@@ -72,6 +72,18 @@ class AttemptLog:
             )
         )  # fmt: skip
 
+    def tell_earlier(self, flow: Flow) -> None:
+        """Tell of a connection that ends, if it was made before the capture began."""
+        if self._witness is None or flow.client.isn is not None or flow.server.isn is not None:
+            return
+        for direction in flow.directions:
+            # A host where nobody listens sends RSTs, too, but nothing else.
+            has_spoken = direction.fin is not None or direction.offset > 0 or flow.closing != "rst"
+            if direction.seen and has_spoken:
+                at, other = addresses(direction.key)
+                times = flow.start_ns, flow.last_ns
+                self._witness.attempt(Attempt("before", flow.number, other.text, at.text, 0, *times, flow.last_packet))
+
     def finish(self) -> None:
         """Tell of the RSTs whose SYNs the capture does not have."""
         for refusal in self._refusals.values():

@@ -499,6 +499,7 @@ class FlowTable(Part):
         if not flow.ended:
             if self._waits is not None:
                 self._waits.end(flow)
+                self._attempts.tell_earlier(flow)
             flow.finish(end)
             self.waiting.forget(flow)
 

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.words.set_clocks import ForwardJumps
 
-Outcome = Literal["accepted", "refused", "silent"]
+Outcome = Literal["accepted", "refused", "silent", "before"]
 # Unheard: octets that the receiver acknowledged are sent again, so its acknowledgments do not reach the sender.
 Cause = Literal["window", "unacknowledged", "unheard"]
 
@@ -16,11 +16,13 @@ Cause = Literal["window", "unacknowledged", "unheard"]
 class Attempt(NamedTuple):
     """A TCP connection that somebody tried to make."""
 
-    outcome: Outcome  # refused: a RST answered the SYN; silent: nothing did
+    # Refused: a RST answered the SYN; silent: nothing did; before: it was accepted before the capture began. Then
+    # nobody knows which of the two sides connected.
+    outcome: Outcome
     flow: int  # 0: none, since the capture lacks the SYN
     client: str  # address and port
     server: str
-    syns: int  # SYNs of the client, at least; 0: the capture has only the RST that answers one
+    syns: int  # SYNs of the client, at least; 0: the capture has none
     first_ns: int  # when the first SYN, or that RST, was captured; below: the last packet of the attempt
     last_ns: int
     packet: int  # the number of that last packet

@@ -19,7 +19,8 @@ A service that goes away and comes back cuts its connections, refuses attempts, 
 what they had sent and what it had queued.
 
 A service that starts after its clients is refused at first. That is normal, and a note. A service that stops a moment
-before its clients is a note, too.
+before its clients is a note, too. That it was there may be known only from a connection of before the capture. Without
+its beginning nothing shows that it is ZMTP, but whoever sent more than a RST had accepted it.
 """
 
 from collections import Counter, deque
@@ -122,9 +123,13 @@ class Endpoints(Inquiry):
         self._endpoints: Ledger[str, _Endpoint] = Ledger(_Endpoint)
         self._servers: Ledger[str, None] = Ledger()  # addresses where ZMTP was spoken
         self._hosts: Ledger[str, None] = Ledger()  # hosts that spoke it
+        self._connected: Ledger[str, None] = Ledger()  # addresses with connections of before the capture
 
     def attempt(self, attempt: Attempt) -> None:
         """Count an attempt."""
+        if attempt.outcome == "before":
+            self._connected[attempt.server] = None
+            return
         endpoint = self._endpoints.at(attempt.server)
         if attempt.outcome == "accepted":
             endpoint.accept(attempt.last_ns)
@@ -188,7 +193,8 @@ class Endpoints(Inquiry):
         tries = endpoint.refused
         seen = tries.seen
         certainty, why = self._certainty(address, tries)
-        answered = endpoint.answers or address in self._servers  # before the capture, perhaps
+        # Before the capture, perhaps.
+        answered = endpoint.answers or address in self._servers or address in self._connected
         any_more = " any more" if answered else ""
         summary = f"nobody listens at {address}{any_more}: {_tries(tries)} by {listed(tries.hosts)}"
         # Programs that end together end one after the other.

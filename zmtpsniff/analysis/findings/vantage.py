@@ -89,7 +89,8 @@ class Vantage(Inquiry):
 
     def attempt(self, attempt: Attempt) -> None:
         """Remember who connected while the capture ran: a missing handshake then has other reasons."""
-        self._begun[attempt.flow] = None
+        if attempt.outcome != "before":
+            self._begun[attempt.flow] = None
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Count connections that were made before the capture began."""
