@@ -24,7 +24,9 @@ from tests.world.tap import Packets, load, save
 from tests.world.tap import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
+from zmtpsniff.analysis.findings.exchanges import ServiceCount
 from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.findings.slow_replies import slow_replies
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
@@ -39,7 +41,9 @@ FAULTY = {
     "bad_http_on_zmq_port": ["protocol-violated"],
     "bad_ready_truncated": ["protocol-violated"],
     "bad_reserved_flags": ["protocol-violated"],
+    "draft_silent_peer": ["request-unanswered", "request-unanswered", "request-unanswered"],
     "draft_silent_server": ["request-unanswered", "request-unanswered"],
+    "draft_slow_server": ["replies-slow"],
     "rec_closing_worker": ["worker-closed"],
     "rec_cut_message": ["message-cut"],
     "rec_dealer_without_delimiter": ["protocol-violated"],
@@ -145,6 +149,14 @@ def _heard(path: Path) -> tuple[list[tuple[str, Any]], list[AnyEvent]]:
             told.append(("pause", pause))
 
     return told, list(open_files([path], Settings(), Collaborators(witness=Recorder())))
+
+
+def test_turns_alone_show_no_slow_service() -> None:
+    """Two programs that tell each other something every three seconds take turns, too."""
+    service = ServiceCount(by_turns=True)
+    for _ in range(10):
+        service.latencies.add(2 * 10**9)
+    assert list(slow_replies("10.0.0.1:5555", service, None)) == []
 
 
 def test_every_faulty_capture_is_there() -> None:

@@ -75,10 +75,11 @@ def test_jobs_wait_at_a_slow_worker() -> None:
         (Worker(last=0.5), "3.0 s"),  # both times, to the end
         (Worker(last=4), "1.0 s"),
         (Worker(pauses=((0, 4.5),)), "2.5 s"),
+        (Worker(last=0.5, kinds=("GATHER", "SCATTER")), "3.0 s"),
     ],
 )
 def test_the_time_that_both_have_in_common_counts(idle: Worker, waited: str) -> None:
-    (claim,) = claimed(BUSY, idle)
+    (claim,) = claimed(BUSY._replace(kinds=idle.kinds), idle)
     assert claim.summary == (
         f"jobs of {PUSHER} waited {waited} at the worker 10.0.0.2:40001 while 1 other had nothing to do, such as "
         "10.0.0.2:40002"

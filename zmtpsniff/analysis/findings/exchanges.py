@@ -48,6 +48,8 @@ class ExchangeCount(msgspec.Struct, eq=False):
 
     pauses: deque[Pause]  # of its connection; those in a batch are known before its messages
     strict: bool  # patterns know which request is answered
+    by_turns: bool = False  # nothing but turns shows which request a reply answers
+    is_mutual: bool = False  # nor which side answers, if any does
     asker: str | None = None
     is_inferred: bool = False  # the sockets have not said what they are
     is_worker: bool = False  # the side that spoke first only said that it is ready
@@ -61,10 +63,19 @@ class ExchangeCount(msgspec.Struct, eq=False):
     last_ns: int = 0  # when its last message came
     blind: bool = False
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether each reply so far came when one request was open, and there were several."""
+        return self.in_turns == self.answered >= _TURNS
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether it is known that one side asks and the other one answers."""
+        return self.takes_turns or not self.is_mutual
+
     def take(self, messages: Sequence[Message]) -> None:
         """Count messages."""
         pending = self.pending
-        slowest = self.slowest
         for event in messages:
             if self.asker is None:
                 self._begin(event)
@@ -74,19 +85,26 @@ class ExchangeCount(msgspec.Struct, eq=False):
                 continue
             if not self.asked:
                 continue
+            latency = self._turn_ns(event) if self.by_turns else event.latency_ns
             self.answered += 1
             if pending:
                 self._take_off(event)
                 if not pending:
                     self.in_turns += 1
-            latency = event.latency_ns
             if latency is None or self.is_worker:
                 continue
             self.latencies.add(latency)
-            if len(slowest) < SLOWEST or latency > slowest[0].latency_ns:
+            if len(self.slowest) < SLOWEST or latency > self.slowest[0].latency_ns:
                 self._keep_slow(event, latency)
 
         self.last_ns = messages[-1].time_ns
+
+    def _turn_ns(self, reply: Message) -> int | None:
+        """How long a reply took, if both sides took turns so far; else nobody knows which request it answers."""
+        if self.in_turns == self.answered and len(self.pending) == 1:
+            return reply.time_ns - self.pending[0][0]
+        self.latencies, self.slowest = Sketch(), []
+        return None
 
     def _keep_slow(self, event: Message, latency: int) -> None:
         """Remember one of the slowest replies."""
@@ -168,7 +186,9 @@ class Suspect:
         self.replier = server if self.asker == client else client
         self.asked, self.answered = exchange.asked, exchange.answered
         self.oldest = exchange.pending[0]
-        self.took_turns = exchange.in_turns >= _TURNS
+        # Of two that may both ask, one message more may only tell something, and many more are no questions.
+        is_asked = not exchange.is_mutual or 1 < self.asked - self.answered <= self.answered
+        self.took_turns = exchange.in_turns >= _TURNS and is_asked
         self.strict = exchange.strict
         self.is_inferred = exchange.is_inferred
         # It closed the connection, and not its peer.
@@ -186,6 +206,7 @@ class ServiceCount(msgspec.Struct, eq=False):
     peers: int = 0
     last_ns: int = 0  # when the last message came or went
     is_inferred: bool = False  # at least one of these has sockets that have not announced their types
+    by_turns: bool = False  # likewise: nothing but turns shows which message answers which
     suspects: list[Suspect] = []
     latencies: Sketch = msgspec.field(default_factory=Sketch)
     slowest: list[SlowReply] = []

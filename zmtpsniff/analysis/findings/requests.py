@@ -6,7 +6,9 @@ Theory
 For REQ and REP sockets the protocol says which message answers which, and the patterns have joined them already.
 DEALER and ROUTER, CLIENT and SERVER may send whatever they like. Then only examples show whether a message wants an
 answer. A service answers requests if it answers its other peers about as often as they ask, or if it took turns with
-this peer before. If nobody gets an answer, no finding says that a service is silent.
+this peer before. If nobody gets an answer, no finding says that a service is silent. Of two PEERs, or CHANNELs, either
+may ask, so that turns alone count. Messages of drafts have no envelope: which request a reply answers, and how long it
+took, is known while both sides take turns.
 
 The side that speaks first asks. There is one exception: in a queue that gives work to the least busy worker, a worker
 speaks first, to say that it is ready. Then the other side asks.
@@ -46,7 +48,8 @@ from zmtpsniff.net.witness import Attempt, Pause, Stall
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import about
 
-_DRAFTS = {"CLIENT", "SERVER"}
+_MUTUAL = ({"PEER"}, {"CHANNEL"})  # each of the two may ask, or only tell something
+_BY_TURNS = ({"CLIENT", "SERVER"}, *_MUTUAL)  # their messages have no envelope
 _PAUSES = 256  # pauses to remember of each connection, for the replies that ended them
 _PAUSED = 500  # connections whose pauses are remembered
 UNREACHED = "; its host does not even acknowledge it"
@@ -103,10 +106,11 @@ class Requests(Inquiry):
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear the messages of request-reply sockets."""
         kinds = set(dossier.types.values())
-        if not (kinds <= REQUEST_REPLY or kinds == _DRAFTS):
+        by_turns = kinds in _BY_TURNS
+        if not (kinds <= REQUEST_REPLY or by_turns):
             return None
         exchange = self._exchanges[dossier.flow] = ExchangeCount(
-            self._pauses.at(dossier.flow), strict=bool(kinds & {"REQ", "REP"})
+            self._pauses.at(dossier.flow), bool(kinds & {"REQ", "REP"}), by_turns, is_mutual=kinds in _MUTUAL
         )
         exchange.blind = dossier.blind
         return exchange.take
@@ -158,7 +162,8 @@ class Requests(Inquiry):
 
     def exchange(self, flow: int) -> ExchangeCount | None:
         """The requests and replies of a connection that is not over."""
-        return self._exchanges.get(flow)
+        exchange = self._exchanges.get(flow)
+        return exchange if exchange is not None and exchange.has_roles else None
 
     def lose(self, dossier: Dossier) -> None:
         """The missing octets may be the replies."""
@@ -187,7 +192,7 @@ class Requests(Inquiry):
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Add a connection to what is known of its service."""
         exchange = self._exchanges.pop(event.flow, None)
-        if exchange is None or exchange.asker is None:
+        if exchange is None or exchange.asker is None or not exchange.has_roles:
             return
         self._ended[event.flow] = (until_ns, exchange.is_worker)
         server_asks = exchange.asker == event.server.address
@@ -198,10 +203,12 @@ class Requests(Inquiry):
             service.answered += exchange.answered
             service.peers += 1
         service.last_ns = max(service.last_ns, exchange.last_ns)
-        service.is_inferred |= exchange.is_inferred
-        service.latencies.join(exchange.latencies)
-        for slow in exchange.slowest:
-            (heappush if len(service.slowest) < SLOWEST else heappushpop)(service.slowest, slow)
+        service.is_inferred |= exchange.is_inferred or exchange.by_turns
+        service.by_turns |= exchange.by_turns
+        if exchange.takes_turns or not exchange.by_turns:
+            service.latencies.join(exchange.latencies)
+            for slow in exchange.slowest:
+                (heappush if len(service.slowest) < SLOWEST else heappushpop)(service.slowest, slow)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
             suspect = Suspect(exchange, event, until_ns)
             service.suspects.append(suspect)

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from dissectors.events import Severity
 from zmtpsniff.analysis.findings.exchanges import INFERRED, ServiceCount, SlowReply
-from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.words.counts import MANY, plural
 from zmtpsniff.words.durations import about
@@ -41,6 +41,8 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
         return
     severity: Severity | None = None
     median_ns = latencies.percentile(50)
+    if service.by_turns and median_ns > SLOW_NS:
+        return  # both may only tell something every few seconds; that takes turns, too
     slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
     slowest = sorted(service.slowest, reverse=True)
     takes = slowest[0].takes if slowest else "service"
@@ -63,7 +65,8 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
     else:
         where, advice = f"{_RESENT}{about(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
     known = f"from the request to its reply, as captured{where}{INFERRED if service.is_inferred else ''}"
-    yield Claim("replies-slow", summary, known, seen, [address], severity, advice=advice, subject=address)
+    certainty: Certainty = "likely" if service.by_turns else "certain"
+    yield Claim("replies-slow", summary, known, seen, [address], severity, certainty, advice=advice, subject=address)
 
 
 def _slowest(latencies: Sketch, slow_ns: int) -> str:

@@ -39,6 +39,8 @@ _TOGETHER_NS = 1_000_000_000  # between the SYNs of one socket
 _JOBS = 3  # of each worker, to tell that one socket feeds them
 _SHARE = 0.8  # of the jobs of the one that is behind, for one that is not
 _EVER = 1 << 62
+_PIPELINES = ({"PULL", "PUSH"}, {"GATHER", "SCATTER"})
+_PUSHERS = ("PUSH", "SCATTER")
 
 _Span = tuple[int, int]
 _latest_times: "partial[deque[Any]]" = partial(deque, (), _MOST)
@@ -88,12 +90,12 @@ class UnevenWork(Inquiry):
         stalls = [*self._stalls.pop(event.flow, ())]
         idle = [*self._pauses.pop(event.flow, ())]
         client, server = event.client, event.server
-        if dossier is None or dossier.blind or {client.socket_type, server.socket_type} != {"PULL", "PUSH"}:
+        if dossier is None or dossier.blind or {client.socket_type, server.socket_type} not in _PIPELINES:
             return
         quiet = [(0, event.start_ns), *idle, (event.end_ns, _EVER)]
         if event.end not in ("fin", "rst"):
             idle.append((event.end_ns, until_ns))
-        if server.socket_type == "PUSH":
+        if server.socket_type in _PUSHERS:
             workers = self._bound.at(server.address)
             worker, pusher, jobs = client, server, event.messages.server
         else:
