@@ -91,6 +91,11 @@ class Conversation:
         self.pings: Rules | None = None
         self.rules = NO_RULES
 
+    @property
+    def awaits_types(self) -> bool:
+        """Whether a side may still announce its type. Where the capture begins late, none does."""
+        return len(self.dossier.types) < 2 and self.inference is None
+
     def part(self) -> None:
         """Break the references back to this object, so that its memory is free at once."""
         for rules in (self.rules, self.pings):

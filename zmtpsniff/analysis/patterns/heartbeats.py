@@ -50,6 +50,7 @@ class Heartbeats(Rules):
         """Look at the connection from its first PING on."""
         self._dossier = dossier
         self._problems = problems
+        self._began_late = dossier.blind
         self._sides: dict[str, _Side] = {}
         self._slowest_ns = 0  # the longest time that a PONG took
         self.message = self._hear
@@ -114,6 +115,7 @@ class Heartbeats(Rules):
     def lose(self) -> None:
         """Octets are missing; they may be a PONG, or other signs of life."""
         self._sides.clear()
+        self._began_late = False
 
     def excuse(self, now_ns: int) -> None:
         """Octets are late; they may be any sign of life."""
@@ -122,7 +124,7 @@ class Heartbeats(Rules):
 
     def pass_time(self, now_ns: int) -> None:
         """Report a side that is silent for longer than its PING announced, or that answers no PING."""
-        if self._dossier.blind:
+        if self._is_blind:
             return
         for side in self._sides.values():
             promise = side.promise
@@ -133,11 +135,16 @@ class Heartbeats(Rules):
                 detail = f"silent for longer than the {promise.ttl_ms:,} ms that its last PING announced"
                 self._problems.report("heartbeat-late", promise, detail)
             if side.pending and not side.told_unanswered:
-                first = side.pending[0]
-                if self._is_overdue(first, now_ns) and not self._was_heard(first):
+                first = next((ping for ping in side.pending if not self._was_heard(ping)), None)
+                if first is not None and self._is_overdue(first, now_ns):
                     side.told_unanswered = True
                     detail = f"{first.dst} neither answers this PING nor says anything else"
                     self._problems.report("ping-unanswered", first, detail)
+
+    @property
+    def _is_blind(self) -> bool:
+        """Whether silence proves nothing. Where only the beginning is missing, it does once both sides were heard."""
+        return self._dossier.blind and not (self._began_late and all(side.heard_ns for side in self._sides.values()))
 
     @property
     def _patience_ns(self) -> int:
@@ -156,7 +163,7 @@ class Heartbeats(Rules):
         # A connection with a FIN or RST ended with its last packet, even if that is known only later.
         end_ns = event.end_ns if event.end in ("fin", "rst") else now_ns
         self.pass_time(end_ns)
-        if self._dossier.blind:
+        if self._is_blind:
             return
         for side in self._sides.values():
             if side.pending and not side.told_unanswered and self._is_overdue(side.pending[0], end_ns):

@@ -272,7 +272,7 @@ class Patterns:
                     self._meet(event.flow, event.src or "", event.dst or "")
                 else:
                     self._blinded.add(event.flow)
-            self._blind(event.flow, event.since_ns or event.time_ns)
+            self._blind(event.flow, event.since_ns or event.time_ns, only_beginning=BLINDING[event.code] == "beginning")
 
     def _doubt(self, notice: Doubt) -> None:
         self._connections.miss(notice.flow)
@@ -285,14 +285,14 @@ class Patterns:
             conversation.pings.pass_time(min(self._now_ns, notice.since_ns))
             conversation.pings.excuse(notice.time_ns)
 
-    def _blind(self, flow: int, since_ns: int | None) -> None:
-        """The capture may lack messages of a connection from ``since_ns`` on."""
+    def _blind(self, flow: int, since_ns: int | None, *, only_beginning: bool = False) -> None:
+        """The capture may lack messages of a connection from ``since_ns`` on, or only where it begins."""
         conversation = self._conversations.get(flow)
         if conversation is None:
             return
         # The result does not depend on where batches end.
         before_ns = self._now_ns if since_ns is None else min(self._now_ns, since_ns)
-        for rules in (conversation.rules, conversation.pings):
+        for rules in (conversation.rules, None if only_beginning else conversation.pings):
             if rules is not None:
                 rules.pass_time(before_ns)
                 rules.lose()
@@ -330,7 +330,7 @@ class Patterns:
                 self._learn(conversation, {bound: Guess(rule.socket_type), peer: Guess(usual)})
                 return
         conversation.inference = Inference((one, other), self._senders)
-        self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
+        self._listen(conversation)
 
     def _look_at(self, conversation: Conversation, event: Message) -> None:
         """Take a message of a connection whose socket types are unknown."""
@@ -339,7 +339,7 @@ class Patterns:
             return
         self._keep(conversation, event)
         if conversation.dossier.flow not in self._on_message:  # too much to be remembered: what comes next is enough
-            self._on_message[conversation.dossier.flow] = partial(self._look_at, conversation)
+            self._listen(conversation)
         guesses = self._remembered(conversation, event)
         if guesses is not None:
             conversation.dossier.is_declared = True
@@ -361,6 +361,7 @@ class Patterns:
         conversation.inference = None
         conversation.dossier.guesses = {}
         self._on_message.pop(conversation.dossier.flow, None)
+        self._listen(conversation)
         self._forget_early(conversation)
 
     def _remembered(self, conversation: Conversation, event: Message) -> Guesses | None:
@@ -403,14 +404,14 @@ class Patterns:
             self._announce(conversation, event)
         elif conversation.inference is not None:
             conversation.inference.command(event)
-        if event.name in ("PING", "PONG") and (len(conversation.dossier.types) == 2 or not conversation.dossier.blind):
+        if event.name in ("PING", "PONG") and not (conversation.awaits_types and conversation.dossier.blind):
             self._heartbeat(conversation, event)
         elif conversation.pings is not None:
             conversation.pings.command(event)
         conversation.rules.command(event)
 
     def _heartbeat(self, conversation: Conversation, event: Command) -> None:
-        if len(conversation.dossier.types) < 2:  # the capture point is late with what the other side said before
+        if conversation.awaits_types:  # the capture point is late with what the other side said before
             if conversation.early_octets < _EARLY_OCTETS // 2:
                 self._keep(conversation, event)
             else:
@@ -471,6 +472,8 @@ class Patterns:
         """Choose what takes the messages of the connection, and which rules must know that time passes."""
         calls: list[Callable[[Message], None]] = []
         waiting: list[Rules] = []
+        if conversation.inference is not None:
+            calls.append(partial(self._look_at, conversation))
         if conversation.dossier.guesses:
             calls.append(partial(_name_sender, conversation.dossier.sender_types))
         for rules in (conversation.rules, conversation.pings):
