@@ -17,6 +17,7 @@ from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
 from tests.support.footprint import reachable
 from tests.support.paths import FIXTURES
+from tests.world.tap import load, save
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.ways.hops import OpenWay
 from zmtpsniff.analysis.ways.records import Leg, Way
@@ -66,6 +67,16 @@ def test_requests_cross_brokers(name: str, legs: int) -> None:
         assert way.answered is (way.legs[-1].dst == way.legs[0].src)
         lengths[len(way.legs)] += 1
     assert lengths.most_common(1)[0][0] == legs
+
+
+def test_work_of_a_balancer_is_a_way_each_where_only_the_worker_is_seen(tmp_path: Path) -> None:
+    """The capture is of a worker's host alone. The worker is a REQ, and what it gets next is no answer to its reply."""
+    worker = bytes([10, 9, 0, 58])
+    packets = [packet for packet in load(BROKERS / "load_balancing.pcap.gz") if worker in packet[2][:34]]
+    save(tmp_path / "worker.pcap", packets)
+    ways, _ = traced(tmp_path / "worker.pcap")
+    assert [[leg.reply for leg in way.legs] for way in ways if len(way.legs) > 1] == [[False, True]] * 14
+    assert {way.slowest.at for way in ways if way.slowest is not None} == {"10.9.0.58:55316"}
 
 
 def test_a_request_that_a_broker_drops_ends_there() -> None:

@@ -31,6 +31,9 @@ _TRANSFER_ADVICE = (
 )
 
 
+_IN_SERVICE = "in the service, or in one that it asks"
+
+
 def slow_replies(address: str, service: ServiceCount, network: Sketch | None) -> Iterable[Claim]:
     """Tell whether replies of a service are slow, and where the time passes.
 
@@ -94,13 +97,13 @@ def _where(network: Sketch | None, slowest: list[SlowReply]) -> str:
             f"after {about(max(acked_ns, 1))}, and the reply came {about(latency_ns - acked_ns)} after that"
         )
         if 2 * acked_ns < latency_ns:
-            return f"{told}: the time passes in the service"
+            return f"{told}: the time passes {_IN_SERVICE}"
         # Else it may be an acknowledgment that was held back.
         is_far = acked_ns > _DELAYED_NS or (way_ns is not None and 2 * way_ns > acked_ns)
         return f"{told}: the time passes on the network, before the first acknowledgment" if is_far else told
     if way_ns is None:
         return ""
-    where = "in the service" if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
+    where = _IN_SERVICE if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
     return f"; its host answers a SYN after {about(max(way_ns, 1))}, so the time passes {where}"
 
 

@@ -23,6 +23,7 @@ TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
 GIVEN = 1024
 """Requests on one connection that are looked through, to find the one of a reply."""
+_WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _ANSWERS = 3  # that others got, to show that a message of the same kind asks
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
@@ -46,6 +47,7 @@ class Manners(msgspec.Struct):
 
     delimits: bool = False  # an empty frame stands in front of the bodies of requests
     depth: int = 0  # of the envelope of each request that is passed on here, at least; 0: none was
+    gives_work: bool = False  # a REQ said first that it is ready, so that its peer's messages are requests
     closed_ns: int | None = None  # when the connection was closed
     closer: str | None = None  # the address of who closed it; None if it is open, or nobody knows
 
@@ -137,6 +139,11 @@ class Hop(msgspec.Struct, eq=False):
     def is_aside(self) -> bool:
         """Whether it is published about a request: perhaps long after it, perhaps by the program that asked."""
         return self.line.sends == "publication" and self.before is not None and self.before.line.sends == "request"
+
+    @property
+    def is_work(self) -> bool:
+        """Whether a broker gives it to a REQ that works for it: behind the delimiter, the envelope of its request."""
+        return self.line.manners.gives_work and self.line.dst_kind == "REQ" and len(self.frames) > _WORK_FRAMES
 
     @property
     def is_signal(self) -> bool:

@@ -25,7 +25,7 @@ from dissectors.batches import MessageBatch
 from dissectors.columns import PAIR, ROW
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, at_hand
 from dissectors.problems import BLINDING
-from zmtpsniff.analysis.dossier import Dossiers, task_of
+from zmtpsniff.analysis.dossier import Dossiers, says_ready, task_of
 from zmtpsniff.analysis.event_times import retimed
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation, ids_of
@@ -494,7 +494,7 @@ class Ways:
                 self._join(hop, join, is_certain=is_certain)
                 if asked is not None and join.is_back and not asked.answered:
                     asked.note_answer()  # though nobody knows how the reply came about
-            elif hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop)):
+            elif hop.is_work or (hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))):
                 # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
                 hop.measure()
                 self._drop_ready(hop)
@@ -612,6 +612,8 @@ class Ways:
         """A request that nobody passes on: it begins a way, or a service needs it for another request."""
         way = OpenWay.begin("request", hop)
         hop.measure()
+        line = hop.line
+        line.manners.gives_work |= line.src_kind == "REQ" and not line.turns.asked and says_ready(hop.frames)
         if hop.is_signal:  # unless it is passed on
             self._begin(way)
             return
