@@ -1,16 +1,16 @@
 """Messages the way ``s_dump`` of the ZeroMQ guide's zhelpers prints them."""
 
-from collections.abc import Sequence
 from typing import TextIO
 
 from dissectors.events import AnyEvent, Message, Octets
 from zmtpsniff.render.payload import frames_to_show
+from zmtpsniff.render.renderer import TextRenderer
 from zmtpsniff.words.text import at_hand
 
 _RULE = "-" * 40
 
 
-class DumpRenderer:
+class DumpRenderer(TextRenderer):
     """Writes messages to a text stream: a rule, then a line for every frame; other events are left out."""
 
     def __init__(self, stream: TextIO, max_bytes: int = 0, show_secrets: bool = False) -> None:
@@ -18,24 +18,14 @@ class DumpRenderer:
 
         Frames that hold a password are left out unless ``show_secrets``.
         """
-        self._stream = stream
+        super().__init__(stream)
         self._show_secrets = show_secrets
         self._max_bytes = max_bytes
 
-    def write(self, events: Sequence[AnyEvent]) -> None:
-        """Write the messages of a batch."""
-        lines: list[str] = []
-        for event in events:
-            if type(event) is Message:
-                lines.append(_RULE)
-                lines += [self._line(frame) for frame in frames_to_show(event, self._show_secrets)]
-        if lines:
-            lines.append("")
-            self._stream.write("\n".join(lines))
-            self._stream.flush()
-
-    def finish(self) -> None:
-        """Write nothing more: nothing is held back."""
+    def _add(self, event: AnyEvent, lines: list[str]) -> None:
+        if type(event) is Message:
+            lines.append(_RULE)
+            lines += [self._line(frame) for frame in frames_to_show(event, self._show_secrets)]
 
     def _line(self, frame: Octets) -> str:
         data, length = at_hand(frame, self._max_bytes)

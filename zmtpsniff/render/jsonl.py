@@ -12,6 +12,7 @@ from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Command, Envelope, Message, WireEvent
 from zmtpsniff.native import core
 from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
+from zmtpsniff.render.renderer import Renderer
 from zmtpsniff.words.text import UNSEEN_IN_JSON
 
 _encode = msgspec.json.Encoder().encode
@@ -28,7 +29,7 @@ _LONGEST = 512  # of such a text
 _SHORT = 64  # of such octets
 
 
-class JsonlRenderer:
+class JsonlRenderer(Renderer):
     """Writes events as JSON Lines to a binary stream.
 
     A record has ``type`` first and then the fields of the event in their order; fields that do not apply are left out.
@@ -84,9 +85,6 @@ class JsonlRenderer:
     def _odd(self, octets: bytes) -> bytes:
         """The object for octets that are cut, or text with characters beyond ASCII."""
         return re.sub(UNSEEN_IN_JSON, _escaped, octets_json(octets, self._max_bytes)).encode()
-
-    def finish(self) -> None:
-        """Write nothing more: nothing is held back."""
 
     def _lines(self, events: Sequence[AnyEvent]) -> str:
         """The lines of events. Those of messages are put together here, since most events are such.

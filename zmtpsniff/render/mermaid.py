@@ -1,19 +1,19 @@
 """Events as a sequence diagram of Mermaid: for tickets and READMEs, where many sites draw it."""
 
-from collections.abc import Sequence
 from typing import TextIO
 
 from dissectors.events import AnyEvent, Beacon, Capture, Command, Connection, Greeting, Message, Problem, Subscription
+from zmtpsniff.render.renderer import TextRenderer
 from zmtpsniff.render.steps import step_words
 from zmtpsniff.render.wording import ENDS, connection_words
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import encodable, escape
+from zmtpsniff.words.text import escape
 
 DEFAULT_MAX_BYTES = 32
 _PLAIN = frozenset(" .,:_-/()'\"=+*!?|~^@[]")
 
 
-class MermaidRenderer:
+class MermaidRenderer(TextRenderer):
     """Writes a line for every event to a text stream: an arrow from its sender to its receiver, or a note.
 
     A socket becomes a participant when it first says something. What is left out: comments, shares of workers.
@@ -23,28 +23,15 @@ class MermaidRenderer:
         """Write to ``stream``, ``max_bytes`` of every frame at most (0: no limit); no passwords without
         ``show_secrets``.
         """
-        self._stream = stream
+        super().__init__(stream)
         self._max_bytes = max_bytes
         self._show_secrets = show_secrets
         self._participants: dict[str, str] = {}
         self._begun = False
-        self._encodable = encodable(getattr(stream, "encoding", None))
 
-    def write(self, events: Sequence[AnyEvent]) -> None:
-        """Write the lines of a batch."""
-        lines: list[str] = []
-        for event in events:
-            self._add(event, lines)
-        if not lines:
-            return
-        if not self._begun:
-            self._begun = True
-            lines.insert(0, "sequenceDiagram")
-        self._stream.write(self._encodable("\n".join([*lines, ""])))
-        self._stream.flush()
-
-    def finish(self) -> None:
-        """Write nothing more: nothing is held back."""
+    def _put(self, lines: list[str]) -> None:
+        super()._put(lines if self._begun else ["sequenceDiagram", *lines])
+        self._begun = True
 
     def _add(self, event: AnyEvent, lines: list[str]) -> None:
         if isinstance(event, Message | Command | Subscription | Greeting | Beacon):

@@ -1,6 +1,5 @@
 """One line a record, in the manner of tcpdump."""
 
-from collections.abc import Sequence
 from typing import Any, TextIO
 
 from dissectors.batches import MessageBatch
@@ -24,6 +23,7 @@ from zmtpsniff.render.fit import fitted
 from zmtpsniff.render.line_columns import COMPACT, Columns, Widths
 from zmtpsniff.render.palette import make_palette
 from zmtpsniff.render.payload import frames_to_show, payload_words
+from zmtpsniff.render.renderer import TextRenderer
 from zmtpsniff.render.wording import (
     beacon_words,
     connection_words,
@@ -38,18 +38,19 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural_noun
 from zmtpsniff.words.durations import brief
-from zmtpsniff.words.text import encodable, escape, length_on_wire, quote
+from zmtpsniff.words.text import escape, length_on_wire, quote
 
 DEFAULT_MAX_BYTES = 32
 _FRACTION = 6  # digits of a second, unless more is asked for
 _FRAMES = 8  # frames of a message, and topics of a connection, on one line, unless the user asks for all
 _NO_LIMIT = 1 << 63
-_BATCH = 1000  # lines put together at a time: larger strings leave the processor's cache
 _MORE = "..."  # ASCII, so that a line can be searched for from any terminal
 
 
-class SummaryRenderer:
+class SummaryRenderer(TextRenderer):
     """Writes one line for every event to a text stream, safe for any terminal, and one whenever the date changes."""
+
+    _together = 1000
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class SummaryRenderer:
         What zmtpsniff itself says only once, of a problem or of a whole connection, goes on in a second line instead.
         Columns are ``aligned``, or have one blank between them.
         """
-        self._stream = stream
+        super().__init__(stream)
         self._show_secrets = show_secrets
         self._max_bytes = max_bytes
         # The last frame has the content. The frames before it are mostly short, and must not take its room.
@@ -87,20 +88,6 @@ class SummaryRenderer:
         self._batches = self._batch_text(widths) if width is None and not verbosity and self._clock.begin else None
         self._same: tuple[Any, ...] | None = None  # the facts in the columns in front of the text made last, and these
         self._columns_before = ""
-        self._encodable = encodable(getattr(stream, "encoding", None))
-
-    def write(self, events: Sequence[AnyEvent]) -> None:
-        """Write the lines of a batch."""
-        for start in range(0, len(events), _BATCH):
-            lines: list[str] = []
-            for event in events[start : start + _BATCH]:
-                self._add(event, lines)
-            lines.append("")
-            self._stream.write(self._encodable("\n".join(lines)))
-        self._stream.flush()
-
-    def finish(self) -> None:
-        """Write nothing more: nothing is held back."""
 
     def _batch_text(self, widths: Widths) -> BatchText:
         """Makes the lines of batches of messages."""
@@ -123,7 +110,6 @@ class SummaryRenderer:
             self._add_message(message, lines)
 
     def _add(self, event: AnyEvent, lines: list[str]) -> None:
-        """Add the line of one event, or those of a batch of messages."""
         palette, kind = self._palette, self._columns.kind
         if isinstance(event, Message):
             self._add_message(event, lines)

@@ -26,6 +26,7 @@ from zmtpsniff.render.look import INDENT, Look
 from zmtpsniff.render.message import MessageTree, relations
 from zmtpsniff.render.origin import Origin
 from zmtpsniff.render.palette import make_palette, make_signs
+from zmtpsniff.render.renderer import TextRenderer
 from zmtpsniff.render.wording import (
     ENDS,
     beacon_words,
@@ -38,11 +39,10 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import brief
-from zmtpsniff.words.text import encodable, escape, length_on_wire, quote
+from zmtpsniff.words.text import escape, length_on_wire, quote
 
 DEFAULT_MAX_BYTES = 64
 _TOPICS = 8  # or workers, unless everything is asked for
-_BATCH = 200  # events put together at a time: larger strings leave the processor's cache
 _SEALED = frozenset({"box", "cookie", "token"})
 _BESIDE = 48  # columns of fields that go on the first line of their record, where there is no terminal
 _BELOW = 110  # columns of fields that go on one line below it, likewise
@@ -51,7 +51,7 @@ _HANDSHAKES = {"complete": "good", "failed": "error", "incomplete": "warning", "
 _ENDS = {"rst": "warning", "timeout": "warning"}
 
 
-class TreeRenderer:
+class TreeRenderer(TextRenderer):
     """Writes events as indented blocks to a text stream, coloured if its terminal takes colours.
 
     Nothing from the network reaches the stream as a control character, so all colours are those of this module.
@@ -74,30 +74,15 @@ class TreeRenderer:
         times are in nanoseconds, and text has its dump beside it. Times are local, or ``utc``. Text and fields are
         fitted to ``width`` columns; None: to no terminal.
         """
-        self._stream = stream
-        encoding = getattr(stream, "encoding", None)
-        self._encodable = encodable(encoding)
+        super().__init__(stream)
         self._palette = make_palette(stream, color)
         self._paint = self._palette.paint
-        self._look = Look(self._palette, make_signs(encoding), max_bytes, verbosity, width)
+        signs = make_signs(getattr(stream, "encoding", None))
+        self._look = Look(self._palette, signs, max_bytes, verbosity, width)
         self._origin = Origin(self._palette, self._look.signs, make_clock(times, utc, 9 if verbosity else 6), width)
         self._messages = MessageTree(self._look, self._origin, show_secrets)
 
-    def write(self, events: Sequence[AnyEvent]) -> None:
-        """Write the blocks of a batch."""
-        for start in range(0, len(events), _BATCH):
-            lines: list[str] = []
-            for event in events[start : start + _BATCH]:
-                self._add(event, lines)
-            lines.append("")
-            self._stream.write(self._encodable("\n".join(lines)))
-        self._stream.flush()
-
-    def finish(self) -> None:
-        """Write nothing more: nothing is held back."""
-
     def _add(self, event: AnyEvent, lines: list[str]) -> None:
-        """Add the lines of one event, or of a batch of messages."""
         if isinstance(event, Message):
             self._messages.add(event, lines)
         elif isinstance(event, MessageBatch):
