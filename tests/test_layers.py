@@ -237,6 +237,7 @@ ALLOWED = {
         "zmtpsniff.analysis.statistics.sketch",
         "zmtpsniff.analysis.bodies",
         "zmtpsniff.analysis.findings",
+        "zmtpsniff.errors",
         "zmtpsniff.filters",
         "zmtpsniff.render",
         "dissectors.events",

@@ -9,9 +9,10 @@ from dissectors.events import Cut, at_hand
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.record_view import RecordView
 from zmtpsniff.browse.row_words import record_words
-from zmtpsniff.browse.save import SaveError, json_line, save_octets, save_packets
+from zmtpsniff.browse.save import json_line, save_octets, save_packets
 from zmtpsniff.browse.selection import EveryRow, Selection
 from zmtpsniff.browse.status_bar import StatusBar
+from zmtpsniff.errors import Error
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.text import escape
 
@@ -75,7 +76,7 @@ class Exporter:
             else:
                 octets = at_hand(field.octets)
             save_octets(path, octets)
-        except SaveError as error:
+        except Error as error:
             self._status.say(escape(str(error)))
         else:
             part = ""
@@ -93,7 +94,7 @@ class Exporter:
         self._app.call_from_thread(self._status.say, "saving packets")
         try:
             saved = save_packets(path, self._reader.packets, pairs)
-        except SaveError as error:
+        except Error as error:
             said = str(error)
         else:
             said = f"{plural(saved, 'packet')} saved to {path}"

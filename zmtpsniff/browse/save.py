@@ -11,16 +11,11 @@ from zmtpsniff.browse.packet_store import PacketLog
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.saver import Saver
-from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.errors import Error
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.render.payload import frames_to_show
-
-
-class SaveError(Error):
-    """Octets, a record or packets cannot be saved; the text says why."""
 
 
 def json_line(event: AnyEvent, show_secrets: bool = False) -> str:
@@ -34,26 +29,23 @@ def json_line(event: AnyEvent, show_secrets: bool = False) -> str:
 
 
 def save_octets(path: Path, octets: bytes) -> None:
-    """Write octets to a new file; SaveError if there is one of that name, or it cannot be written."""
+    """Write octets to a new file; raises Error if there is one of that name, or it cannot be written."""
     try:
         with open(path, "xb") as file:
             file.write(octets)
     except OSError as error:
-        raise SaveError(f"{error.strerror or error}: {path}") from error  # the reason is seen on a narrow line
+        raise Error(f"{error.strerror or error}: {path}") from error  # the reason is seen on a narrow line
 
 
 def save_packets(path: Path, packets: PacketLog, pairs: set[frozenset[str]] | None) -> int:
     """Write packets to a new pcapng file: those between pairs of addresses, None for all. Returns how many.
 
     Whole conversations are saved, because a message can be read again only with the packets before it. Raises
-    SaveError as save_octets() does.
+    Error as save_octets() does.
     """
     if os.path.lexists(path):
-        raise SaveError(f"{os.strerror(errno.EEXIST)}: {path}")
-    try:
-        saver = Saver(str(path), Provenance(f"zmtpsniff {__version__}"))
-    except CaptureError as error:
-        raise SaveError(str(error)) from error
+        raise Error(f"{os.strerror(errno.EEXIST)}: {path}")
+    saver = Saver(str(path), Provenance(f"zmtpsniff {__version__}"))
     decoder = HeaderDecoder()
     for batch in packets.all():
         if pairs is None:
@@ -67,5 +59,5 @@ def save_packets(path: Path, packets: PacketLog, pairs: set[frozenset[str]] | No
         saver.write(Block.of(batch[number] for number in sorted(wanted)))
     saver.close()
     if saver.faults:
-        raise SaveError(saver.faults[0].detail)
+        raise Error(saver.faults[0].detail)
     return saver.packets

@@ -4,14 +4,12 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+from zmtpsniff.capture.source import CaptureError
+
 if TYPE_CHECKING:
     import pwd
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
-
-
-class NoPrivilegeDropError(Exception):
-    """The privileges could not be given up; its text is one line that says why."""
 
 
 def invoking_user() -> "pwd.struct_passwd | None":
@@ -36,7 +34,7 @@ def drop_privileges() -> str | None:
     """Become the invoking user, for good; returns the user's name, None if there is none to become.
 
     Afterwards this process has no capability, and neither it nor a program that it starts can gain one again.
-    Raises NoPrivilegeDropError if the system refuses.
+    Raises CaptureError if the system refuses.
     """
     user = invoking_user()
     if user is None:
@@ -49,7 +47,7 @@ def drop_privileges() -> str | None:
         # When the last user id stops being root's, the kernel takes all capabilities away (capabilities(7)).
         os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
     except OSError as error:
-        raise NoPrivilegeDropError(f"cannot become {user.pw_name} ({error.strerror})") from error
+        raise CaptureError(f"cannot become {user.pw_name} ({error.strerror})") from error
     # Programs started from now on must not look for their files in root's home.
     os.environ.update(HOME=user.pw_dir, USER=user.pw_name, LOGNAME=user.pw_name)
     for name in [name for name in os.environ if name.startswith("XDG_")]:
@@ -57,5 +55,5 @@ def drop_privileges() -> str | None:
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.geteuid() == 0 or os.getuid() == 0:
-        raise NoPrivilegeDropError(f"cannot become {user.pw_name}")
+        raise CaptureError(f"cannot become {user.pw_name}")
     return user.pw_name

@@ -13,6 +13,7 @@ from zmtpsniff.check.mistakes import listed, suggest
 from zmtpsniff.check.model import BY, LEVELS, PATTERNS, PER, Bounds, Filter, Latency, Rule, SequenceOf
 from zmtpsniff.check.numbers import number_reader
 from zmtpsniff.check.sight import Unseen, types_unknown, unseen_by
+from zmtpsniff.errors import Error
 
 TOP_KEYS = ("include", "rule", "endpoint", "only_endpoints")
 KINDS = ("expect", "forbid", "latency", "order", "sequence", "no_findings")
@@ -25,7 +26,7 @@ _MOST_RULES = 10_000
 _MOST_PARTS = 50  # parts of a key: the time and memory of tomllib grow with the square of their number
 
 
-class PolicyError(ValueError):
+class PolicyError(Error, ValueError):
     """The policy cannot be used. The message is one line: the file, the line in it, and what is wrong."""
 
 

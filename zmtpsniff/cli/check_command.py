@@ -182,7 +182,7 @@ def _fail_on_targets(settings: CheckSettings) -> None:
 
 
 def _rules(settings: CheckSettings) -> "list[Rule]":
-    """All rules asked for, each once."""
+    """All rules asked for, each once. Raises PolicyError."""
     from zmtpsniff.check.policy import PolicyError, built_in, fail_if_twice, read_policy
 
     try:
@@ -190,12 +190,9 @@ def _rules(settings: CheckSettings) -> "list[Rule]":
     except PolicyError as error:
         raise click.UsageError(f"--include: {error}") from error
     if settings.policy is not None:
-        try:
-            given = read_policy(settings.policy)
-            rules = [rule for rule in rules if rule not in given] + given
-            fail_if_twice(rules)
-        except PolicyError as error:
-            raise click.ClickException(str(error)) from error
+        given = read_policy(settings.policy)
+        rules = [rule for rule in rules if rule not in given] + given
+        fail_if_twice(rules)
     if not settings.capture.dissection.patterns and any(rule.needs_patterns for rule in rules):
         raise click.UsageError("--no-patterns: the policy has a rule that needs them, such as one on latency")
     return rules

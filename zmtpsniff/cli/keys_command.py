@@ -2,7 +2,6 @@
 
 import os
 import queue
-import signal
 import stat
 import time
 from itertools import chain
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
+from zmtpsniff.capture.privileges import drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import OUTPUT, PACKETS, CommandWithHelp
-from zmtpsniff.cli.live_capture import duration_of
+from zmtpsniff.cli.live_capture import duration_of, end_with_signals
 from zmtpsniff.cli.live_host import need_sodium
 from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.shared_options import FilePath, IntRange, curve_key_files, read_curve_keys
@@ -121,7 +120,7 @@ def _start_helper(*, watches: bool) -> "HelperClient":
         if watches:
             helper.watch()
         drop_privileges()
-    except (NoUprobesError, NoPrivilegeDropError) as error:
+    except (NoUprobesError, CaptureError) as error:
         helper.close()
         raise CaptureError(str(error)) from None
     return helper
@@ -129,9 +128,7 @@ def _start_helper(*, watches: bool) -> "HelperClient":
 
 def _follow(helper: "HelperClient", seconds: float | None) -> "Iterator[str]":
     """Yield keys as programs make them, until a signal comes or so many seconds have passed."""
-    for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(signal_number) is not signal.SIG_IGN:  # as under nohup
-            signal.signal(signal_number, lambda *_: helper.replies.put({"is": "stopped"}))
+    end_with_signals(lambda: helper.replies.put({"is": "stopped"}))
     tell("waiting for CURVE connections")
     deadline = None if seconds is None else time.monotonic() + seconds
     while True:

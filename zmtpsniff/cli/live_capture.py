@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from zmtpsniff.capture.engines.engine import ENGINES, EngineName, LiveOptions
-from zmtpsniff.capture.privileges import NoPrivilegeDropError, drop_privileges
+from zmtpsniff.capture.privileges import drop_privileges
 from zmtpsniff.capture.source import CaptureError
 from zmtpsniff.cli.help import PACKETS
 from zmtpsniff.cli.output import tell
@@ -155,11 +155,8 @@ def _trace(live: LiveSettings) -> LiveCapture:
     seconds = duration_of(live.autostop)
     engine = StraceEngine(live.command, live.pids)
     if live.command:
-        try:
-            drop_privileges()  # the command is its user's
-        except NoPrivilegeDropError as error:
-            raise CaptureError(str(error)) from None
-        _end_with_signals(engine.stop)  # from before its start: if a signal ended us, nobody would end the command
+        drop_privileges()  # the command is its user's
+        end_with_signals(engine.stop)  # from before its start: if a signal ended us, nobody would end the command
     engine.start()
     return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, None)
 
@@ -173,10 +170,7 @@ def _settle(
     verbosity: int,
 ) -> "Saver | None":
     """Give up the privileges that capturing took, then open what ``-w`` names."""
-    try:
-        user = drop_privileges()  # nothing that came from the network has been looked at so far
-    except NoPrivilegeDropError as error:
-        raise CaptureError(str(error)) from None
+    user = drop_privileges()  # nothing that came from the network has been looked at so far
     opened = make_saver(
         saver,
         records=records,
@@ -187,14 +181,14 @@ def _settle(
         keys=dissection.curve_keys,
         more_keys=dissection.host_keys,
     )
-    _end_with_signals(capture.source.stop)
+    end_with_signals(capture.source.stop)
     if verbosity:
         names = " ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)])
         tell(f"capturing on {names} with {capture.engine}{f' as {user}' if user else ''}")
     return opened
 
 
-def _end_with_signals(stop: Callable[[], None]) -> None:
+def end_with_signals(stop: Callable[[], None]) -> None:
     """A signal ends the capture, not the program: the packets so far and the totals are still given out."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
