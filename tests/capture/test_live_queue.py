@@ -11,22 +11,19 @@ from zmtpsniff.capture import live
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.engines.engine import Piece, piece_of
 from zmtpsniff.capture.live import LiveSource
-from zmtpsniff.capture.source import Fault
+from zmtpsniff.capture.source import SourceState
 
 PACKET: Packet = (1, 1, bytes(800), 800, None)
 
 
-class Burst:
+class Burst(SourceState):
     """An engine that has a burst of packets and then waits to be stopped."""
 
     name = "burst"
 
     def __init__(self, batches: int) -> None:
-        self.dropped = 0
+        super().__init__()
         self.failure: str | None = None
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
         self.all_out = threading.Event()
         self._stopped = threading.Event()
         self._batches = batches

@@ -13,7 +13,7 @@ from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import Fault
+from zmtpsniff.capture.source import SourceState
 from zmtpsniff.engine import clock_watch
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
@@ -27,14 +27,11 @@ WAITING = 144  # packets of capture_socket behind which a request waits for its 
 NAMES = ("paranoid_pirate", "ventilator", "capture_socket", "clone")
 
 
-class Given:
+class Given(SourceState):
     """A source of these packets, a few at a time."""
 
     def __init__(self, packets: Sequence[Packet], size: int) -> None:
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self._packets, self._size = packets, size
 
     def batches(self) -> Iterator[Block]:

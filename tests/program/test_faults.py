@@ -21,7 +21,7 @@ from tests.world.events import is_subsequence, sniff
 from tests.world.tap import load
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault
+from zmtpsniff.capture.source import CaptureError, SourceState
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
@@ -42,14 +42,11 @@ MOST_SECONDS_AN_OCTET = 0.001
 each_capture = pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.name.partition(".")[0])
 
 
-class Octets:
+class Octets(SourceState):
     """A capture file that is at hand, as a source of packets."""
 
     def __init__(self, data: bytes) -> None:
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self._packets = open_stream("capture", (data[at : at + 1000] for at in range(0, len(data), 1000)), self)
 
     def batches(self) -> Iterator[Block]:

@@ -21,7 +21,7 @@ from zmtpsniff.browse.packet_store import PacketLog, TappedSource
 from zmtpsniff.browse.reader import CaptureReader
 from zmtpsniff.browse.virtual_list import VirtualList
 from zmtpsniff.capture.block import Block, Packet
-from zmtpsniff.capture.source import Fault
+from zmtpsniff.capture.source import SourceState
 from zmtpsniff.dissection import Dissection, open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators
@@ -49,14 +49,11 @@ def read_index(path: Path, *, show_secrets: bool = False) -> tuple[RecordIndex, 
     return index, packets
 
 
-class PacketFeed:
+class PacketFeed(SourceState):
     """A source whose packets come when a test says so."""
 
     def __init__(self, packets: list[Packet]) -> None:
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self.allowed = 0
         self.is_over = False
         self._packets = packets

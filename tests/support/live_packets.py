@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dissectors.events import AnyEvent
 from tests.support.settings import RELATIONS
 from zmtpsniff.capture.block import NOTHING, Block, Packet
-from zmtpsniff.capture.source import Fault
+from zmtpsniff.capture.source import SourceState
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 
 _TICK_NS = 50_000_000  # a live capture says that no packet has come so often
@@ -23,15 +23,12 @@ class Stall(NamedTuple):
     of_capture: bool = False
 
 
-class LivePackets:
+class LivePackets(SourceState):
     """A source of packets in the order of time, each of which comes when it is captured, and its clock."""
 
     def __init__(self, given: Sequence[Packet], after_ns: int = 0, stalls: Sequence[Stall] = ()) -> None:
         """Go on for ``after_ns`` after the last packet."""
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self._given = given
         self._after_ns = after_ns
         self._stalls = stalls

@@ -7,7 +7,7 @@ from pathlib import Path
 from zmtpsniff.capture.block import NOTHING, Block, Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
-from zmtpsniff.capture.source import Fault
+from zmtpsniff.capture.source import SourceState
 
 RECORD = 1000
 """Octets from one record to the next in the file that is not there, from which Packets come."""
@@ -15,15 +15,12 @@ _TICK_NS = 300_000_000  # between two looks of a live capture at its clock
 _AWAKE_NS = 1_500_000_000  # so long before a packet it looks at all
 
 
-class Packets:
+class Packets(SourceState):
     """A source of packets that are at hand, as if they were from a file."""
 
     def __init__(self, given: Sequence[Packet], batch: int = 100, live: bool = False) -> None:
         """Give out the packets in batches of so many; ``live`` says whether time passes without packets, too."""
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self._now_ns = 0
         self._given = given
         self._batch = batch

@@ -6,20 +6,17 @@ from collections.abc import Callable, Iterator, Sequence
 
 from zmtpsniff.browse.blocks import BlockFile
 from zmtpsniff.capture.block import Block, Packet
-from zmtpsniff.capture.source import Source
+from zmtpsniff.capture.source import Source, SourceState
 
 _LEAST = 256  # packets that are written together
 
 
-class TappedSource:
+class TappedSource(SourceState):
     """A Source that shows its packets to somebody on their way."""
 
     def __init__(self, source: Source, tap: Callable[[Block], None]) -> None:
         """``tap`` is given each block of ``source`` just before it is given out."""
-        self.dropped = source.dropped
-        self.faults = source.faults  # lists that only grow
-        self.comments = source.comments
-        self.key_lines = source.key_lines
+        super().__init__(source)
         self._source = source
         self._tap = tap
 

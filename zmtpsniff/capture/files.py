@@ -11,7 +11,7 @@ from zmtpsniff.capture import compression, pcap, pcapng
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_octets import CUT_SHORT, DamageError, FileOctets
 from zmtpsniff.capture.merge import merged
-from zmtpsniff.capture.source import CaptureError, Fault, SourceState
+from zmtpsniff.capture.source import CaptureError, SourceState
 from zmtpsniff.capture.time_window import TimeWindow
 
 CHUNK = 256 << 10  # octets read at a time: enough to make calls cheap, little enough to stay in a processor's cache
@@ -38,16 +38,13 @@ LOOKALIKES: tuple[tuple[bytes, str], ...] = (
 )
 
 
-class Captures:
+class Captures(SourceState):
     """One or more capture files as one source of packets; made by open_captures()."""
 
     def __init__(self, window: TimeWindow | None = None) -> None:
         """Start without a file. Packets outside of ``window`` are left out."""
         self._window = window
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self._files: list[FileIO | IO[bytes]] = []
         self._captures: list[Iterator[Block]] = []
         self._ahead_ns: Sequence[int] = ()  # of the clock of each file

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from zmtpsniff.capture.block import NOTHING, Block
-from zmtpsniff.capture.source import Source
+from zmtpsniff.capture.source import Source, SourceState
 
 _MOST_SECONDS = 10.0  # so long a packet waits for a helper that does not answer, such as one without a processor
 _MOMENT_SECONDS = 0.05
@@ -23,7 +23,7 @@ class KeyTeller(Protocol):
         """Learn of the keys that programs have made by now, within so many seconds."""
 
 
-class KeyedSource:
+class KeyedSource(SourceState):
     """A Source that holds the packets of another one back until all keys are known that were made up to their time.
 
     A program makes the key of a connection before it sends what the key opens. So no packet needs a later key. Even
@@ -32,10 +32,7 @@ class KeyedSource:
 
     def __init__(self, source: Source, keys: KeyTeller) -> None:
         """``keys`` says up to when all are known."""
-        self.dropped = source.dropped
-        self.faults = source.faults
-        self.comments = source.comments
-        self.key_lines = source.key_lines
+        super().__init__(source)
         self._source = source
         self._keys = keys
 

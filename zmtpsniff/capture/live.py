@@ -14,7 +14,7 @@ from zmtpsniff.capture.block import NOTHING, Block
 from zmtpsniff.capture.engines.engine import Engine, Piece, piece_of
 from zmtpsniff.capture.memory_limit import memory_limit
 from zmtpsniff.capture.saver import Saver
-from zmtpsniff.capture.source import Fault, tick_seconds
+from zmtpsniff.capture.source import Fault, SourceState, tick_seconds
 
 _LOSS_SECONDS = 1.0  # between two looks at how many packets the kernel dropped
 _TELL_SECONDS = 60.0  # between two reports of that
@@ -28,7 +28,7 @@ def _room() -> int:
     return _QUEUE_OCTETS if limit is None else min(_QUEUE_OCTETS, limit // _QUEUE_SHARE)
 
 
-class LiveSource:
+class LiveSource(SourceState):
     """A Source over an engine.
 
     A thread of its own reads the engine, so a slow reader of the output does not make the kernel drop packets: up to
@@ -42,11 +42,8 @@ class LiveSource:
 
         Set ``saver`` before you ask for packets: it saves all of them, also those that are dropped here.
         """
+        super().__init__()  # comments of the engines are no news
         self.saver: Saver | None = None
-        self.comments: list[str] = []  # those of the engines are no news
-        self.key_lines: list[str] = []
-        self.faults: list[Fault] = []
-        self.dropped = 0  # packets, in the kernel and here
         self.overrun = 0  # packets dropped here
         self.error: Exception | None = None  # of the engine, or of reading it
         self._engine = engine

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, key_block, whole_blocks
 from zmtpsniff.capture.ring import FileRing, ring_name
-from zmtpsniff.capture.source import CaptureError, Fault, Source
+from zmtpsniff.capture.source import CaptureError, Fault, Source, SourceState
 
 ENDED = "saving-ended"  # the problem code
 STANDARD_OUTPUT = "-"
@@ -275,7 +275,7 @@ class Saver:
         return "standard output" if self._path == STANDARD_OUTPUT else self._name or self._path
 
 
-class SavingSource:
+class SavingSource(SourceState):
     """A Source that saves the packets of another, with the keys that come with them, as it gives them out."""
 
     def __init__(self, source: Source, saver: Saver, keys_only: bool = False) -> None:
@@ -283,10 +283,8 @@ class SavingSource:
 
         With ``keys_only`` somebody else saves packets, and closes it.
         """
-        self.dropped = source.dropped
-        self.faults = source.faults
-        self.comments = source.comments
-        self.key_lines: list[str] = []
+        super().__init__(source)
+        self.key_lines = []
         self._source = source
         self._saver = saver
         self._keys_only = keys_only

@@ -27,6 +27,13 @@ class SourceState(Protocol):
     # keys that came with the packets, as lines of a key file; a reader that takes lines removes them
     key_lines: list[str]
 
+    def __init__(self, inner: "SourceState | None" = None) -> None:
+        """Begin with nothing, or share the lists of the source ``inner``, whose packets this one passes on."""
+        self.dropped = 0 if inner is None else inner.dropped
+        self.faults = [] if inner is None else inner.faults
+        self.comments = [] if inner is None else inner.comments
+        self.key_lines = [] if inner is None else inner.key_lines
+
 
 def tick_seconds(quiet: float) -> float:
     """How long a live source waits for packets before it gives an empty block; ``quiet`` seconds ago there was one.

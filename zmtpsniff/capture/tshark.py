@@ -212,15 +212,12 @@ class TsharkRun:
         self._source.faults.append(Fault(CUT_SHORT if cut else CORRUPT, f"{self._title}: {what}"))
 
 
-class TsharkFiles:
+class TsharkFiles(SourceState):
     """Capture files of every format that tshark knows, as one source of packets; made by open_with_tshark()."""
 
     def __init__(self, names: Sequence[str], options: Sequence[str], decrypted: Plaintexts | None = None) -> None:
         """``options`` are arguments of tshark; what it decrypts of TLS goes to ``decrypted``."""
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self._runs = [
             TsharkRun(
                 _title(name),

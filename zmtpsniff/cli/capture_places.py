@@ -6,22 +6,19 @@ from collections.abc import Iterator, Sequence
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.merge import merged_runs
-from zmtpsniff.capture.source import CaptureError, Fault
+from zmtpsniff.capture.source import CaptureError, SourceState
 
 _RUNS = 200_000  # runs of packets from one capture to remember; if captures take turns, a run is short
 
 
-class Places:
+class Places(SourceState):
     """A Source over capture files, merged by time. It remembers from which file each packet comes."""
 
     def __init__(self, names: Sequence[str]) -> None:
         """Open all of them; raises CaptureError for the first that is no capture."""
         if list(names).count("-") > 1:
             raise CaptureError("standard input: given more than once, but it can be read only once")
-        self.dropped = 0
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
+        super().__init__()
         self._names = names
         self._sources = [open_captures([name]) for name in names]
         self._read = [0] * len(names)

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow_dissection import End
 from zmtpsniff.net.limits import FlowLimits
-from zmtpsniff.net.pgm import Order, parse_pgm
+from zmtpsniff.net.pgm import Order, Taker, parse_pgm
 from zmtpsniff.net.segment import UDP, Datagram
 from zmtpsniff.words.set_clocks import is_due
 
@@ -20,19 +20,13 @@ Transport = Literal["udp", "pgm", "epgm"]
 Kind = Transport | Literal["beacon"]
 
 
-class DatagramDissection(Protocol):
+class DatagramDissection(Taker, Protocol):
     """The dissector of a flow of datagrams."""
 
     rejected: bool
 
     def datagram(self, payload: bytes, missing: int, time_ns: int, packet: int, /) -> None:
         """Take a datagram of UDP; the capture lacks ``missing`` octets at its end."""
-
-    def feed(self, tsdu: bytes, begins: bool, time_ns: int, packet: int, /) -> None:
-        """Take the data of the next packet of PGM."""
-
-    def lost(self, packets: int, time_ns: int, packet: int, /) -> None:
-        """Learn that packets of PGM are lost."""
 
     def cut(self, time_ns: int, packet: int, /) -> None:
         """Learn that the capture has only a part of a packet of PGM, so the packet is lost."""

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.plaintexts import Plaintexts
-from zmtpsniff.capture.source import CaptureError, Fault
+from zmtpsniff.capture.source import CaptureError, SourceState
 
 EngineName = Literal["auto", "dumpcap", "tcpdump", "scapy", "tshark"]
 ENGINES: tuple[EngineName, ...] = get_args(EngineName)
@@ -52,17 +52,14 @@ class PrivilegeError(CaptureError):
     """The user may not capture with this engine; another engine may work."""
 
 
-class Engine(Protocol):
+class Engine(SourceState, Protocol):
     """Captures packets until it is stopped or the interface goes away.
 
     pieces() is read in a thread of its own, packets() by whoever dissects them.
     """
 
     name: str
-    dropped: int  # packets by the kernel, as far as is known yet
     failure: str | None  # why the capture ended although nobody had asked it to
-    faults: list[Fault]
-    comments: list[str]
 
     def start(self) -> None:
         """Open what needs privileges, and begin to capture.

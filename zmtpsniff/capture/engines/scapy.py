@@ -17,7 +17,7 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.bpf import program
 from zmtpsniff.capture.engines.engine import HOW_TO_BE_ALLOWED, EngineMissingError, LiveOptions, Piece, PrivilegeError
 from zmtpsniff.capture.engines.packet_ring import RETIRE_MS, PacketRing, block_of
-from zmtpsniff.capture.source import CaptureError, Fault
+from zmtpsniff.capture.source import CaptureError, Fault, SourceState
 
 if TYPE_CHECKING:
     from scapy.arch.linux import L2ListenSocket
@@ -31,18 +31,15 @@ _STATISTICS_SECONDS = 0.5
 ANY = "any"
 
 
-class ScapyEngine:
+class ScapyEngine(SourceState):
     """Reads scapy's sockets. The packets come through a ring, since a call for each would cost too much."""
 
     name = "scapy"
 
     def __init__(self, options: LiveOptions) -> None:
         """Nothing is opened before start()."""
-        self.dropped = 0
+        super().__init__()
         self.failure: str | None = None
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
         self._options = options
         self._rings: dict[str, PacketRing] = {}
         self._numbers: dict[str, int] = {}  # the kernel's numbers of the interfaces; another may get the same name

@@ -17,7 +17,7 @@ from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.engines.engine import EngineMissingError, Piece
 from zmtpsniff.capture.engines.guard import GuardedProcess
 from zmtpsniff.capture.files import open_stream
-from zmtpsniff.capture.source import CaptureError, Fault
+from zmtpsniff.capture.source import CaptureError, SourceState
 
 # execve, so that the log of a command begins with its start.
 _CALLS = "execve,sendto,recvfrom,sendmsg,recvmsg,read,write,readv,writev,connect,accept,accept4,close"
@@ -155,18 +155,15 @@ class TracedProcesses:
         return self._said.read().decode(errors="replace")
 
 
-class StraceEngine:
+class StraceEngine(SourceState):
     """Reads what strace writes about a command, or about processes that run already, until they end."""
 
     name = "strace"
 
     def __init__(self, command: Sequence[str], pids: Sequence[int]) -> None:
         """Either a command or the numbers of processes. Nothing runs before start()."""
-        self.dropped = 0
+        super().__init__()
         self.failure: str | None = None
-        self.faults: list[Fault] = []
-        self.comments: list[str] = []
-        self.key_lines: list[str] = []
         self.said = ""  # how it ended, in one line, once it has
         self._command = command
         self._pids = pids
