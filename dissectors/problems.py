@@ -124,6 +124,12 @@ PROBLEMS: dict[str, Kind] = {
         "you read the files of two hosts whose clocks differ.",
         about="capture",
     ),
+    "addresses-translated": _note(
+        "The capture has connections before and after NAT changed their addresses, so that each packet is in it twice. "
+        "`detail` says how many, and names one address and what it became.",
+        "Nothing: zmtpsniff follows such a connection once, with the addresses that the client used.",
+        about="capture",
+    ),
     "clocks-differ": _note(
         "Two capture points saw the same packets, and their clocks differ. `detail` says by how much.",
         "Nothing is lost, but times on one side of the two points cannot be compared with those on the other. Shift "

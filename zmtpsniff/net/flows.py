@@ -32,6 +32,7 @@ from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.notices import Delay
 from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, SEGMENT_COST, TELLING_FLAGS, WINDOW, Holdings
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
+from zmtpsniff.net.translation import TranslationLog
 from zmtpsniff.net.waiting_flows import LONGEST_NS, WaitingFlows
 from zmtpsniff.net.waits import PAUSE_NS, WaitWatch
 from zmtpsniff.net.witness import Witness
@@ -75,6 +76,7 @@ class FlowTable(Part):
     _attempts: Live[AttemptLog] = LATER
     _waits: Live[WaitWatch | None] = None
     _silence: Live[SilenceLimits] = LATER
+    _translations: Live[TranslationLog] = field(default_factory=TranslationLog)
     _again: Live[deque[Segment]] = field(default_factory=deque)  # segments that turned out to be of another connection
 
     def __post_init__(self) -> None:
@@ -91,7 +93,7 @@ class FlowTable(Part):
 
     def problems(self) -> list[tuple[str, str]]:
         """The problems of the capture as a whole: a code and a sentence each."""
-        return [*self.patience.problems(), *self.holdings.clocks.problems()]
+        return [*self.patience.problems(), *self.holdings.clocks.problems(), *self._translations.problems()]
 
     # ------------------------------------------------------------------ the hot loop
 
@@ -199,9 +201,12 @@ class FlowTable(Part):
     def is_new(self, room: int, key: bytes, isn: int, time_ns: int) -> bool:
         """Whether a connection, by its client's key and initial number, and its time, is of no known flow.
 
-        False also if something may wait for its SYN, or if there is no room for so many flows.
+        False also if something may wait for its SYN, if there is no room for so many flows, or if another connection
+        may be the same before NAT.
         """
         register = self.register
+        if self._translations.begin(key, isn, time_ns):
+            return False
         has_room = register.size + room < self.limits.flows
         if key in register.retired or self._attempts.has_refusals or not has_room:
             return False
@@ -409,6 +414,7 @@ class FlowTable(Part):
             self._retake(separate(direction, seq, ack - 1 if answers else None))
             direction = self._open(key, time_ns, answers)
         if direction.isn is None and not answers:
+            self._translations.begin(key, seq, time_ns)
             self._retake(self._attempts.refusal(direction.other.key, seq))
         direction.flow.synchronise(direction, segment)
         return direction
@@ -469,6 +475,11 @@ class FlowTable(Part):
 
     def _dissect(self, flow: Flow) -> bool:
         """Find somebody who takes the octets of a flow, now that the first ones come."""
+        before_nat = self._before_nat(flow)
+        if before_nat is not None:
+            self._translations.count(before_nat, flow)
+            self._drop(flow)
+            return False
         client, server = addresses(flow.client.key)
         from_start = (flow.client.isn is not None, flow.server.isn is not None)
         dissection = self.connect(flow.number, client, server, from_start)
@@ -478,11 +489,24 @@ class FlowTable(Part):
         flow.dissect(dissection)
         return True
 
+    def _before_nat(self, flow: Flow) -> Flow | None:
+        """The same connection before NAT translated its addresses, if that was captured, too."""
+        client, server = flow.client, flow.server
+        if client.isn is None or server.isn is None:
+            return None
+        for key in self._translations.before(client.key, client.isn):
+            direction = self.register.find(key)
+            if direction is not None and direction.other.isn == server.isn and direction.flow.number != flow.number:
+                return direction.flow
+        return None
+
     # ------------------------------------------------------------------ ending
 
     def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
         """Take a RST."""
-        self._attempts.refuse(direction, segment)
+        client = direction.flow.client
+        if client.isn is None or not self._translations.before(client.key, client.isn):
+            self._attempts.refuse(direction, segment)
         if direction.flow.reset(direction, segment):
             self._close_if_over(direction.flow)
 
@@ -625,6 +649,7 @@ class FlowTable(Part):
                     self._discard(flow, "timeout" if self._silence.is_too_long(flow, self._now_ns) else "open")
             self.forget()  # nothing more is to be said of these
             self._take_again()
+        self._translations.forget()
 
     def forget(self) -> None:
         """Forget all flows without a word, and leave no cycles of them."""

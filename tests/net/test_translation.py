@@ -1,0 +1,60 @@
+"""Connections that a capture has before and after NAT are followed once."""
+
+from collections import Counter
+
+import pytest
+
+from dissectors.events import Capture, Connection, Message, Problem
+from tests.support.paths import FIXTURES
+from zmtpsniff.dissection import open_files
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.net.translation import TranslationLog
+
+NAT = FIXTURES / "rec_translated.pcap.gz"
+SECOND = 1_000_000_000
+NUMBER = 0x8765_4321
+
+
+def test_each_connection_and_each_refusal_is_told_once() -> None:
+    """Two long connections, and six short ones that come whole; then the publisher's port is closed."""
+    events = [event for batch in open_files([NAT], Settings()).batches() for event in batch]
+    servers = Counter(event.server.address for event in events if isinstance(event, Connection))
+    assert servers == {"10.1.0.1:5555": 7, "10.1.0.1:5556": 1}
+    assert sum(isinstance(event, Message) for event in events) == 2 * 26 + 20
+    problems = {event.code: event.detail for event in events if isinstance(event, Problem)}
+    assert problems["addresses-translated"] == (
+        "8 connections were captured before and after NAT: 10.1.0.1:5555 is 10.2.0.2:5555"
+    )
+    assert "10.1.0.1:5556" in problems["connection-refused"]
+    assert isinstance(events[-1], Capture)
+
+
+def _key(client: str, port: int, server: str) -> bytes:
+    return bytes(map(int, f"{client}.{server}".split("."))) + port.to_bytes(2, "big") + b"\x15\xb3"
+
+
+@pytest.mark.parametrize(
+    ("port", "number", "after_ns", "is_same"),
+    [
+        (40000, NUMBER, 20_000, True),
+        (40001, NUMBER, 20_000, False),  # NAT keeps the port where it can
+        (40000, NUMBER + 1, 20_000, False),
+        (40000, NUMBER, SECOND, False),  # nothing takes a SYN so long to pass on
+        (40000, 1000, 20_000, False),  # a program that makes up captures gives all connections such a number
+    ],
+)
+def test_a_connection_is_known_by_its_number(port: int, number: int, after_ns: int, is_same: bool) -> None:
+    log = TranslationLog()
+    first, other = _key("10.1.0.2", 40000, "10.1.0.1"), _key("10.2.0.1", port, "10.2.0.2")
+    assert not log.begin(first, NUMBER if number > 1000 else number, 0)
+    assert log.begin(other, number, after_ns) is is_same
+    assert not log.before(first, NUMBER)
+    assert log.before(other, number) == [first] * is_same
+
+
+def test_few_beginnings_are_remembered() -> None:
+    log = TranslationLog()
+    for number in range(100_000):
+        log.begin(_key("10.1.0.2", 40000, "10.1.0.1"), NUMBER + number, number)
+    assert not log.begin(_key("10.2.0.1", 40000, "10.2.0.2"), NUMBER, 100_000)
+    assert log.begin(_key("10.2.0.1", 40000, "10.2.0.2"), NUMBER + 99_999, 100_000)

@@ -1,0 +1,78 @@
+"""Connections that were captured twice, before and after NAT.
+
+Theory
+------
+
+NAT changes addresses and keeps TCP's numbers. Both ends draw their first numbers at random (RFC 6528). So two
+connections that begin with the same two numbers at nearly the same time are one: a capture of all interfaces of a
+router, or of a host with containers, has each packet before and after its addresses are translated. The connection
+whose SYN was captured first has the addresses that the client used, and is the only one that is followed.
+
+A program that makes up a capture may give all connections the same small numbers, which prove nothing. So the client's
+port must be the same, too, which NAT keeps where it can.
+"""
+
+from collections.abc import Iterator
+
+from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.flow import Flow
+from zmtpsniff.words.counts import plural
+
+_WITHIN_NS = 100_000_000  # a router, or the kernel, passes a SYN on much sooner
+_LEAST_NUMBER = 1 << 16
+_MOST = 4096  # SYNs that are remembered
+
+
+class TranslationLog:
+    """Connections that began lately, by their numbers, and how many of them were others with translated addresses."""
+
+    def __init__(self) -> None:
+        """Start without any."""
+        # By the client's number and port: when each connection began, by its client's key.
+        self._begun: dict[tuple[int, bytes], dict[bytes, int]] = {}
+        self._count = 0
+        self._example: tuple[str, str] | None = None  # an address of a connection, and what it was translated to
+
+    def begin(self, key: bytes, isn: int, time_ns: int) -> bool:
+        """A client sends a SYN; returns whether another connection has begun so."""
+        if isn < _LEAST_NUMBER:
+            return False
+        number_and_port = isn, key[-4:-2]
+        begun = self._begun.get(number_and_port)
+        if begun is None:
+            if len(self._begun) >= _MOST:
+                del self._begun[next(iter(self._begun))]
+            begun = self._begun[number_and_port] = {}
+        begun.setdefault(key, time_ns)
+        return any(self._others(begun, key))
+
+    def before(self, key: bytes, isn: int) -> list[bytes]:
+        """The clients' keys of connections that began with the same number, shortly before the one with this key."""
+        begun = self._begun.get((isn, key[-4:-2]), {})
+        return [other for other in self._others(begun, key) if begun[other] <= begun[key]]
+
+    @staticmethod
+    def _others(begun: dict[bytes, int], key: bytes) -> Iterator[bytes]:
+        time_ns = begun.get(key)
+        if time_ns is not None:
+            yield from (other for other, at in begun.items() if other != key and abs(at - time_ns) <= _WITHIN_NS)
+
+    def count(self, first: Flow, translated: Flow) -> None:
+        """A connection is another one, behind NAT."""
+        self._count += 1
+        (client, server), (other_client, other_server) = (addresses(one.client.key) for one in (first, translated))
+        one, other = (server, other_server) if server != other_server else (client, other_client)
+        self._example = self._example or (one.text, other.text)
+
+    def forget(self) -> None:
+        """The capture is over."""
+        self._begun.clear()
+
+    def problems(self) -> list[tuple[str, str]]:
+        """The problem to tell at the end of the capture."""
+        if self._example is None:
+            return []
+        was = "was" if self._count == 1 else "were"
+        one, other = self._example
+        detail = f"{plural(self._count, 'connection')} {was} captured before and after NAT: {one} is {other}"
+        return [("addresses-translated", detail)]
