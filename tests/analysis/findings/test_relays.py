@@ -29,6 +29,8 @@ FAULTS = {  # the finding, and the socket where the fault is
     "broker_sleeps": ("replies-slow", "10.9.0.35:8274"),
     "database_dies": ("endpoint-refused", "10.9.0.22:7323"),
     "engine_dies": ("worker-closed", "127.0.0.1:59302"),
+    "engine_slow": ("replies-slow", "10.9.1.6:34939"),
+    "engine_stops": ("request-unanswered", "10.9.1.6:43417"),
     "far_worker": ("replies-slow", "10.9.0.15:51378"),
     "head_of_line": ("replies-slow", "10.9.0.23:41400"),
     "slow_database": ("replies-slow", "10.9.0.21:7320"),

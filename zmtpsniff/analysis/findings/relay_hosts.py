@@ -22,12 +22,12 @@ _ENDED = 500  # likewise: a program may do its work in turns, over connections o
 _IDLE = 500  # hosts without open connections; live, each short-lived process is one
 _PATIENCE_NS = 10_000_000_000  # a process that is not known so long after its connection began will never be
 
-_TAKES = {"ROUTER": "request", "REP": "request", "PULL": "job", "SUB": "publication", "XSUB": "publication"}
-_SENDS = {"DEALER": "request", "REQ": "request", "ROUTER": "request", "PUSH": "job", "PUB": "publication"}
-_SENDS |= {"XPUB": "publication"}
+# By type, the kinds of messages that it takes or sends; pushed: requests that a PUSH answers, or these answers.
 _UNKNOWN = ""
-for _kinds in (_TAKES, _SENDS):
-    _kinds[_UNKNOWN] = "request"
+_TAKES = {"ROUTER": ("request", "pushed"), "DEALER": ("pushed",), "REP": ("request",), "PULL": ("job",)}
+_TAKES |= {"SUB": ("publication",), "XSUB": ("publication",), _UNKNOWN: ("request",)}
+_SENDS = {"DEALER": ("request",), "REQ": ("request",), "ROUTER": ("request",), "PUSH": ("job", "pushed")}
+_SENDS |= {"PUB": ("publication",), "XPUB": ("publication",), _UNKNOWN: ("request",)}
 
 
 class SocketEnd(NamedTuple):
@@ -83,21 +83,19 @@ class RelayHost:
         self.passes = False
         self._open: dict[int, list[SocketEnd]] = {}  # by flow
         self._ended: dict[int, list[SocketEnd]] = {}
-        self._takers: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)  # by kind of message
-        self._senders: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)
+        takers: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)  # by kind of message
+        senders: defaultdict[str, _SocketEnds] = defaultdict(_SocketEnds)
+        self._sides = ((_TAKES, takers, senders), (_SENDS, senders, takers))
 
     def add(self, socket: SocketEnd, flow: int) -> bool:
         """One more end of a connection; returns whether the host may pass something on from now on."""
         if self.passes:
             return False
         self._open.setdefault(flow, []).append(socket)
-        takes, sends = _TAKES.get(socket.kind), _SENDS.get(socket.kind)
-        if takes is not None:
-            self._takers[takes].count(socket, 1)
-            self.passes = self._senders[takes].has_third(socket)
-        if sends is not None:
-            self._senders[sends].count(socket, 1)
-            self.passes = self.passes or self._takers[sends].has_third(socket)
+        for kinds, own, others in self._sides:
+            for kind in kinds.get(socket.kind, ()):
+                own[kind].count(socket, 1)
+                self.passes = self.passes or others[kind].has_third(socket)
         if self.passes:
             self.pass_on()
         elif len(self._open) > _OPEN:
@@ -109,8 +107,8 @@ class RelayHost:
         self.passes = True
         self.flows = [*self._open]
         self._open, self._ended = {}, {}
-        self._takers.clear()
-        self._senders.clear()
+        for _, ends, _ in self._sides:
+            ends.clear()
 
     def end(self, flow: int) -> bool:
         """A connection is over. Returns whether it was the last one of a host that passes nothing on so far."""
@@ -124,9 +122,9 @@ class RelayHost:
 
     def _forget_oldest(self, table: dict[int, list[SocketEnd]]) -> None:
         for socket in table.pop(next(iter(table))):
-            for kinds, ends in ((_TAKES, self._takers), (_SENDS, self._senders)):
-                if socket.kind in kinds:
-                    ends[kinds[socket.kind]].count(socket, -1)
+            for kinds, ends, _ in self._sides:
+                for kind in kinds.get(socket.kind, ()):
+                    ends[kind].count(socket, -1)
 
 
 class RelayHosts:

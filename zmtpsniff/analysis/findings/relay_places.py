@@ -20,6 +20,9 @@ LEAST_SLOW = 3
 """So many slow messages are no accident."""
 TEAM_TIMES = 5
 """So many times as long as others that do the same is slow."""
+STOPPED = 3
+"""Messages in a row that went no further."""
+STOPPED_NS = 1_000_000_000
 _LONG_NS = 50_000_000
 _TASKS = 8
 _BY_CHANCE = 8  # where so many slow ones are expected, none is rarer than one case in a thousand
@@ -71,6 +74,7 @@ class RelayPlace:
     def __init__(self) -> None:
         """Start without any messages."""
         self.at = ""  # the socket that took the first
+        self.pushes_replies = False  # its replies come on another connection
         self.seems_to_pass_on = False  # of a late connection, messages go on, perhaps by equal octets alone
         self.giver = ""  # the socket that gave the first
         self.tasks: dict[Octets, None] = {}  # that its requests name, up to one more than are told apart
@@ -114,6 +118,7 @@ class RelayPlace:
         if not self.passed:
             self.giver = self.giver or taken.src
         self.passed += 1
+        self.pushes_replies = self.pushes_replies or one.taken.line.pushed_forms is not None
         if not taken.reply:
             self.first += 1
             self._note_task(one.taken)
@@ -135,6 +140,11 @@ class RelayPlace:
         way = hop.way
         if len(self.tasks) <= _TASKS and (way.kind != "request" or hop is not way.first):
             self.tasks[way.first.topic if way.kind == "request" else b""] = None
+
+    def has_stopped(self, seen: Occurrences, now_ns: int) -> bool:
+        """Whether it passed nothing on since it took these messages, which went no further."""
+        begun_ns = seen.first_ns or 0
+        return seen.count >= STOPPED and begun_ns >= self.passed_ns - STOPPED_NS <= now_ns - 2 * STOPPED_NS
 
     def does_the_same(self, other: "RelayPlace") -> bool:
         """Whether one socket gives both the same work: a PUSH or DEALER any, a ROUTER perhaps each another service."""
@@ -186,7 +196,7 @@ class RelayPlace:
 
 def _doing(one: Passage) -> str:
     """The work of a program on a message, in words."""
-    if one.taken.leg.flow == one.passed.leg.flow:
+    if one.passed.leg.reply and not one.taken.leg.reply:
         return "between taking a request and answering it"
     if one.passed.leg.reply:
         return "between taking a reply and passing it back"

@@ -30,7 +30,14 @@ from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
-from zmtpsniff.analysis.findings.relay_places import LEAST_SLOW, TEAM_TIMES, Losses, RelayPlace
+from zmtpsniff.analysis.findings.relay_places import (
+    LEAST_SLOW,
+    STOPPED,
+    STOPPED_NS,
+    TEAM_TIMES,
+    Losses,
+    RelayPlace,
+)
 from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, SLOW_MEDIAN_NS, SLOW_NS, SLOW_TIMES
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
@@ -46,8 +53,6 @@ _LEAST = 5  # messages that a program has passed on, before anybody says that it
 _PART = 0.25  # of what it passed on: a program that loses more does so on purpose
 _WORKERS = frozenset({"DEALER", "REQ"})  # that say that they are ready, to a ROUTER
 _MAY_WORK = [{kind, "ROUTER"} for kind in sorted(_WORKERS)]
-_STOPPED = 3  # messages in a row that went no further
-_STOPPED_NS = 1_000_000_000
 _SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
 _OWN = 1000
 _GONE = 2000  # peers that closed connections
@@ -294,7 +299,8 @@ class Relays(Inquiry):
 
     def _awaited(self, way: OpenWay, place: RelayPlace) -> str:
         """The reason to tell that a REQ behind a broker got no reply; empty if it waited hardly longer than usual."""
-        if len(way.hops) == 1 or way.first.line.src_kind != "REQ":
+        line = way.first.line
+        if not (way.first.asks if line.pushed_forms is not None else len(way.hops) > 1 and line.src_kind == "REQ"):
             return ""
         waited_ns, gave_up = self._ways.endings.waited_ns(way)
         if waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns):
@@ -455,12 +461,15 @@ class Relays(Inquiry):
             is_often = why == _GIVEN_UP and seen.count >= LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen
             if why == _UNANSWERED or is_often:
                 # That one of them was awaited tells of the others, too.
-                yield from self._unanswered(place, lost.seen[kind, "not-answered"], lost)
+                taken = lost.seen[kind, "not-answered"]
+                # Not all that has an id asks for something. So one whose replies are pushed is silent once none comes.
+                if not place.pushes_replies or place.has_stopped(taken, now_ns):
+                    yield from self._unanswered(place, taken, lost)
             if why not in _LOST or place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
                 continue
             count = plural(seen.count, _NOUNS.get(why, kind))
             severity: Severity | None = None
-            if seen.count >= _STOPPED and begun_ns >= place.passed_ns - _STOPPED_NS <= now_ns - 2 * _STOPPED_NS:
+            if place.has_stopped(seen, now_ns):
                 words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
             elif seen.count <= _PART * place.passed:
                 words = _LOST[why].format(count=count) + f", while it passed on {place.passed:,}"
@@ -471,7 +480,7 @@ class Relays(Inquiry):
             asked = [
                 one
                 for one, time_ns in lost.questions.items()
-                if place.passed_ns - _STOPPED_NS <= time_ns <= begun_ns + _STOPPED_NS
+                if place.passed_ns - STOPPED_NS <= time_ns <= begun_ns + STOPPED_NS
             ]
             if asked and kind == "request":
                 severity = "note"
@@ -496,17 +505,17 @@ class Relays(Inquiry):
     def _is_unreached(self, place: RelayPlace, begun_ns: int) -> bool:
         """Whether a program acknowledged nothing any more when it began to lose messages."""
         unreached_ns = map(self._unreached.get, self._ways.programs[place.at].sockets)
-        return any(since_ns is not None and since_ns <= begun_ns + _STOPPED_NS for since_ns in unreached_ns)
+        return any(since_ns is not None and since_ns <= begun_ns + STOPPED_NS for since_ns in unreached_ns)
 
     def _held_publications(self, place: RelayPlace) -> list[Hop]:
         """The publications that a proxy took since it passed anything on, if that is long ago."""
         held = [hop for hops in place.missing.values() for hop in hops]
-        if len(held) < _STOPPED:
+        if len(held) < STOPPED:
             return []
         times_ns = [hop.leg.time_ns for hop in held]
         cancelled_ns = [self._cancelled.get(one, 0) for one in self._ways.programs[place.at].sockets]
-        has_stopped = place.passed_ns - _STOPPED_NS <= min(times_ns) <= max(times_ns) - _STOPPED_NS
-        return held if has_stopped and max(cancelled_ns) < place.passed_ns - _STOPPED_NS else []
+        has_stopped = place.passed_ns - STOPPED_NS <= min(times_ns) <= max(times_ns) - STOPPED_NS
+        return held if has_stopped and max(cancelled_ns) < place.passed_ns - STOPPED_NS else []
 
     def _unanswered(self, place: RelayPlace, seen: Occurrences, lost: Losses) -> Iterable[Claim]:
         """A place that does not answer, and somebody behind brokers waits for it."""
@@ -528,14 +537,14 @@ class Relays(Inquiry):
         for mine, peer in place.asks:
             closed_ns = max(self._gone.get((one, peer), 0) for one in (mine, host_of(mine)))
             again_ns = max(self._met.get(key, 0) for key in ((mine, ""), (host_of(mine), peer)))
-            if not closed_ns or closed_ns > begun_ns + _STOPPED_NS or again_ns > closed_ns:
+            if not closed_ns or closed_ns > begun_ns + STOPPED_NS or again_ns > closed_ns:
                 return []
         return list(dict.fromkeys(peer for _, peer in place.asks))
 
     def _closed(self, place: RelayPlace, seen: Occurrences) -> Iterable[Claim]:
         """A worker closed its connection while it had jobs, and its pusher kept sending to others."""
         pusher = place.giver
-        if self._ways.programs[pusher].sent_ns - (seen.last_ns or 0) < _STOPPED_NS:
+        if self._ways.programs[pusher].sent_ns - (seen.last_ns or 0) < STOPPED_NS:
             return
         yield Claim(
             "worker-closed",

@@ -205,7 +205,7 @@ class Requests(Inquiry):
         service.last_ns = max(service.last_ns, exchange.last_ns)
         service.is_inferred |= exchange.is_inferred or exchange.by_turns
         service.by_turns |= exchange.by_turns
-        if exchange.takes_turns or not exchange.by_turns:
+        if not exchange.by_turns or (exchange.takes_turns and not exchange.blind):
             service.latencies.join(exchange.latencies)
             for slow in exchange.slowest:
                 (heappush if len(service.slowest) < SLOWEST else heappushpop)(service.slowest, slow)

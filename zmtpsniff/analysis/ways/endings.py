@@ -141,7 +141,8 @@ class Endings:
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
-        if way.kind == "request" and not first.may_ask and last.line.src_kind == "DEALER":
+        may_tell = last.line.src_kind == "DEALER" or first.line.pushed_forms is not None
+        if way.kind == "request" and not first.may_ask and may_tell:
             return None  # it may have told something, and be where it was to go
         if last.leg.reply and way.hops[1].leg.reply:
             return None  # it goes back to who asked before the capture

@@ -74,6 +74,7 @@ class Line(msgspec.Struct):
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
+    pushed_forms: set[tuple[int, bytes]] | None = None  # if a PUSH gives replies: the forms of messages that got some
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
     stray_ns: dict[int, int] = {}
@@ -126,6 +127,8 @@ class Hop(msgspec.Struct, eq=False):
         peers of the same type are a sign, too.
         """
         line = self.line
+        if line.pushed_forms is not None:
+            return self.asks
         if self.asks or line.turns.answered > 0 or self.depth > 0:
             return True
         return self.is_passed and line.service.answer_others(line.turns)
@@ -174,6 +177,11 @@ class Hop(msgspec.Struct, eq=False):
         """Of a request that was passed on: whether no other one that waits came over the same two connections."""
         given = islice(reversed(self.line.given), GIVEN)
         return not any(one is not self and one.routing_id == self.routing_id for one in given)
+
+    def copy(self) -> "Hop":
+        """The same message, as a leg of another way."""
+        leg = msgspec.structs.replace(self.leg, joined=None, certain=True)
+        return Hop(leg, self.line, self.frames, offset=self.offset, mark=self.mark)
 
     def measure(self) -> None:
         """Count the frames of its envelope."""
@@ -268,7 +276,8 @@ class OpenWay(msgspec.Struct, eq=False):
         first = self.hops[0]
         for hop in self.hops:
             leg = hop.leg
-            if leg.reply and (leg.flow == first.leg.flow or (first.line.identity and _goes_to(hop, first))):
+            is_back = leg.flow == first.leg.flow or (hop.before is first and hop.line.sends == "job")
+            if leg.reply and (is_back or (first.line.identity and _goes_to(hop, first))):
                 return hop
         return None
 

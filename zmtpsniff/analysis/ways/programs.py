@@ -64,6 +64,7 @@ class Programs(dict[str, Node]):
                 return
         elif (other := self[leg.src]) is not program:
             self._merge(program, other)
+        program.answers |= line.pushed_forms is not None
         if length_ns > program.longest_ns:
             program.longest_ns = length_ns
 

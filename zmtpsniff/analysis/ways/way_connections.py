@@ -18,6 +18,7 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
 from zmtpsniff.analysis.ways.hops import GIVEN, Hop, Line, Manners, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
+from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
@@ -115,13 +116,14 @@ class WayConnection(msgspec.Struct, eq=False):
 class WayConnections(dict[int, WayConnection]):
     """The connections that last, by flow."""
 
-    def __init__(self, dossiers: Dossiers, ids: RoutingIds, lanes: Lanes) -> None:
-        """``ids`` learn which identities peers announce, ``lanes`` which hosts ask."""
+    def __init__(self, dossiers: Dossiers, ids: RoutingIds, lanes: Lanes, pushed: PushedReplies) -> None:
+        """``ids`` learn which identities peers announce, ``lanes`` which hosts ask, ``pushed`` which push."""
         super().__init__()
         self.process_of: ProcessOf | None = None  # live, if this machine's processes are known
         self._dossiers = dossiers
         self._ids = ids
         self._lanes = lanes
+        self._pushed = pushed
         self._services: Ledger[tuple[str, str], Turns] = Ledger(Turns)  # by a socket and its peers' type
         # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
@@ -160,6 +162,8 @@ class WayConnections(dict[int, WayConnection]):
         for address, kind in dossier.types.items():
             if kind == "REQ":
                 self._lanes.expect(host_of(address))
+            elif kind == "PUSH":
+                self._pushed.expect(host_of(address))
             identity = dossier.identity_of_other(address)
             if identity:
                 self._ids.learn(dossier.flow, address, identity)

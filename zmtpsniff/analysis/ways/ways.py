@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
-from dissectors.address import host_of, is_loopback
+from dissectors.address import host_of
 from dissectors.batches import MessageBatch
 from dissectors.columns import PAIR, ROW
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Payload, Problem, at_hand
@@ -31,10 +31,12 @@ from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation, ids_of
 from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
+from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
 from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
+from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Joined, Leg, Way, moved
 from zmtpsniff.analysis.ways.way_connections import WayConnection, WayConnections, envelope_of
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
@@ -60,9 +62,11 @@ class Ways:
         self._dossiers = Dossiers()
         self._held = Custody()
         self._envelopes = Envelopes(self._held)
+        self._equal = EqualMessages(self._held)
         self._correlation = Correlation()
         self._lanes = Lanes()
-        self.connections = WayConnections(self._dossiers, self._envelopes.ids, self._lanes)
+        self._pushed = PushedReplies()
+        self.connections = WayConnections(self._dossiers, self._envelopes.ids, self._lanes, self._pushed)
         self.programs = Programs()
         self.endings = Endings(self.programs)
         # By flow, packet and part: those that may be answered on their connection.
@@ -219,6 +223,7 @@ class Ways:
                 if hop.tokens_:  # somebody asked for them
                     self._correlation.forget(hop)
                     self._lanes.forget(hop)
+                    self._pushed.forget(hop)
         self._told = found = self._answered
         self._answered = []
         for way in found:
@@ -302,9 +307,9 @@ class Ways:
         if event.payload is not None:
             is_idle = _is_housekeeping(event.payload)
             hop.tokens_ = ids_of(event.payload)
-        self._follow(hop, event.request or 0, event.request_part, is_idle=is_idle)
         if self._mark is not None:
             hop.mark = self._mark(event)
+        self._follow(hop, event.request or 0, event.request_part, is_idle=is_idle)
 
     def messages(
         self,
@@ -381,65 +386,15 @@ class Ways:
     def _publication(self, hop: Hop) -> None:
         """A publication, or a copy that a proxy passes on."""
         flow = hop.leg.flow
-        options = [one for one in self._equal(hop) if one.copied is None or flow not in one.copied]
+        options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
         if options:
             before = options[0]
             before.copied = (before.copied or set()) | {flow}
             before.is_passed = True
-            before.way.add(hop, before, "body", certain=len(options) == 1 and self._proves(before, hop))
+            before.way.add(hop, before, "body", certain=len(options) == 1 and self._equal.proves(before, hop))
         else:
             self._publish(hop)
         self._held.add(hop)
-
-    def _equal(self, hop: Hop) -> list[Hop]:
-        """The messages with the same octets that the sender's host has taken, and may pass on to this receiver."""
-        frames, host = list(hop.frames), hop.line.src_host
-        return [
-            one
-            for one in self._held.elsewhere(frames[-1], hop.leg.flow)
-            if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == frames
-        ]
-
-    def _proves(self, before: Hop, hop: Hop) -> bool:
-        """Equal octets prove that one program took and sent them.
-
-        They do on a host, or where the process is known. They do not on the loopback interface, where all programs have
-        one address: two publishers that say the same are no proxy there, unless one of the sockets is of a type that
-        proxies have. Octets that are cut off may differ, and nothing distinguishes those of an empty message. A request
-        with the same octets may be what the message comes of.
-        """
-        is_one_program = hop.line.knows_sender and before.line.knows_receiver
-        if (
-            is_loopback(hop.leg.src)
-            and not is_one_program
-            and hop.line.src_kind != "XPUB"
-            and before.line.dst_kind != "XSUB"
-        ):
-            return False
-        if not any(hop.frames) or not all(type(frame) is bytes for frame in hop.frames):
-            return False
-        return not any(
-            one.line.sends == "request" and one.line.dst_host == hop.line.src_host
-            for one in self._held.elsewhere(hop.frames[-1], hop.leg.flow)
-        )
-
-    def _readdressed(self, hop: Hop) -> Hop | None:
-        """The reply that a broker passes back to who asked, but for its first frame; None if it may be several.
-
-        So do schedulers that put the name of the worker where that of the client stood.
-        """
-        leg, rest = hop.leg, list(hop.frames[1:])
-        if not rest:
-            return None
-        alike = [
-            one
-            for one in self._held.elsewhere(rest[-1], leg.flow)
-            if one.leg.reply and hop.may_come_of(one) and list(one.frames[1:]) == rest
-        ]
-        (reply,) = alike if len(alike) == 1 else (None,)
-        if reply is None or reply.way.first.answered or reply.way.first.leg.flow != leg.flow:
-            return None
-        return reply
 
     def _publish(self, hop: Hop) -> None:
         """A publication of its publisher. What it sent to another subscriber before is the same publication."""
@@ -455,11 +410,13 @@ class Ways:
 
     def _job(self, hop: Hop) -> None:
         """A job that is pushed, or the result of one."""
-        alike = [one for one in self._equal(hop) if one.line.dst_kind == "PULL"]
+        alike = [one for one in self._equal.before(hop) if one.line.dst_kind == "PULL"]
         if alike:
-            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and self._proves(alike[0], hop))
+            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and self._equal.proves(alike[0], hop))
         elif (related := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, related, "correlation", is_certain=True)
+        elif asked := self._pushed.answered_by(hop):
+            self._answer_pushed(hop, asked)
         else:
             self._begin(OpenWay.begin("job", hop))
         self.programs.take_job(hop)
@@ -472,6 +429,18 @@ class Ways:
         before.is_passed = True
         self._held.remove(before)
         before.way.add(hop, before, joined, certain=is_certain)
+
+    def _answer_pushed(self, hop: Hop, asked: dict[Hop, bool]) -> None:
+        """A pushed message has the replies to requests: it is a leg of the way of each."""
+        for place, (request, is_certain) in enumerate(asked.items()):
+            way = request.way
+            self.programs[request.leg.dst].is_parallel |= len(asked) > 1
+            request.note_answer()
+            self._held.remove(request)
+            way.add(hop if not place else hop.copy(), request, "correlation", certain=is_certain, reply=True)
+            if not self._in_order and request is way.first and not way.is_over:
+                way.is_over = True
+                self._answered.append(way)
 
     def _request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
         leg, jobs = hop.leg, self._jobs
@@ -513,7 +482,7 @@ class Ways:
             ):
                 # One more part of the answer, or the answer to a request before with the same envelope.
                 job.way.add(hop, job, "envelope", certain=job.is_alone, reply=True)
-            elif (reply := self._readdressed(hop)) is not None:
+            elif (reply := self._equal.readdressed(hop)) is not None:
                 reply.is_passed = True
                 reply.way.add(hop, reply, "body", certain=False, reply=True)
                 self._mark_answered(hop)
@@ -525,6 +494,7 @@ class Ways:
         self._held.add(hop)  # its receiver may pass it on
         if not leg.reply and not hop.is_signal:
             self._lanes.receive(hop)
+            self._pushed.receive(hop)
         self._hops[leg.flow, leg.packet, leg.part] = hop
 
     def _excludes_earlier(self, hop: Hop, join: Join) -> bool:

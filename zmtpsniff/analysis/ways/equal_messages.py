@@ -1,0 +1,63 @@
+"""Messages with the same octets as those that the sender's host has taken: one program may have passed them on."""
+
+from dissectors.address import is_loopback
+from zmtpsniff.analysis.ways.envelopes import Custody
+from zmtpsniff.analysis.ways.hops import Hop
+
+
+class EqualMessages:
+    """Messages of publishers, pushers and schedulers, by the messages that hosts hold."""
+
+    def __init__(self, held: Custody) -> None:
+        """``held`` has what hosts may pass on."""
+        self._held = held
+
+    def before(self, hop: Hop) -> list[Hop]:
+        """The messages with the same octets that the sender's host has taken, and may pass on to this receiver."""
+        frames, host = list(hop.frames), hop.line.src_host
+        return [
+            one
+            for one in self._held.elsewhere(frames[-1], hop.leg.flow)
+            if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == frames
+        ]
+
+    def proves(self, before: Hop, hop: Hop) -> bool:
+        """Equal octets prove that one program took and sent them.
+
+        They do on a host, or where the process is known. They do not on the loopback interface, where all programs have
+        one address: two publishers that say the same are no proxy there, unless one of the sockets is of a type that
+        proxies have. Octets that are cut off may differ, and nothing distinguishes those of an empty message. A request
+        with the same octets may be what the message comes of.
+        """
+        is_one_program = hop.line.knows_sender and before.line.knows_receiver
+        if (
+            is_loopback(hop.leg.src)
+            and not is_one_program
+            and hop.line.src_kind != "XPUB"
+            and before.line.dst_kind != "XSUB"
+        ):
+            return False
+        if not any(hop.frames) or not all(type(frame) is bytes for frame in hop.frames):
+            return False
+        return not any(
+            one.line.sends == "request" and one.line.dst_host == hop.line.src_host
+            for one in self._held.elsewhere(hop.frames[-1], hop.leg.flow)
+        )
+
+    def readdressed(self, hop: Hop) -> Hop | None:
+        """The reply that a broker passes back to who asked, but for its first frame; None if it may be several.
+
+        So do schedulers that put the name of the worker where that of the client stood.
+        """
+        leg, rest = hop.leg, list(hop.frames[1:])
+        if not rest:
+            return None
+        alike = [
+            one
+            for one in self._held.elsewhere(rest[-1], leg.flow)
+            if one.leg.reply and hop.may_come_of(one) and list(one.frames[1:]) == rest
+        ]
+        (reply,) = alike if len(alike) == 1 else (None,)
+        if reply is None or reply.way.first.answered or reply.way.first.leg.flow != leg.flow:
+            return None
+        return reply
