@@ -4,7 +4,7 @@ import pytest
 from msgspec import structs
 
 import zmtpsniff
-from dissectors.events import Message, Subscription
+from dissectors.events import Command, Message, Subscription
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.topics import nearest
@@ -63,3 +63,21 @@ def test_what_is_published_is_named_where_no_topic_is_near() -> None:
     assert [one.severity for one in found] == ["note"]
     assert found[0].suggestion is None
     assert found[0].known.endswith('none of which begins with "rates.EUR"; they got "prices.GBP"')
+
+
+@pytest.mark.parametrize(
+    ("group", "suggestion", "summary"),
+    [
+        (b"waether", "weather", 'no message matches its group "waether"; did you mean "weather"?'),
+        (b"weath", None, 'no message matches its group "weath"'),  # others get what begins so, but a group is whole
+        (b"news", None, 'no message matches its group "news"'),
+    ],
+)
+def test_groups_match_as_a_whole(group: bytes, suggestion: str | None, summary: str) -> None:
+    diagnosis = Diagnosis()
+    for event in zmtpsniff.open(FIXTURES / "draft_wrong_group.pcap.gz"):
+        is_wrong = isinstance(event, Command) and event.group == b"waether"
+        diagnosis.take([structs.replace(event, group=group) if is_wrong else event])
+    (found,) = [one for one in diagnosis.findings() if one.code == "subscription-unmatched"]
+    assert (found.suggestion, found.severity) == (suggestion, "warning" if suggestion else "note")
+    assert found.summary == f"10.9.1.3:43983 got nothing: {summary}"

@@ -16,6 +16,9 @@ a part of two letters or less, are near, too, but most likely no typos.
 A publisher knows a subscription only when it has come, and a copy may come after the end of the capture. So messages
 are missed only if they are some time after the one and before the other, and only if they matched a subscription of
 the one who got them: a publisher with ZMQ_INVERT_MATCHING sends the others.
+
+A RADIO sends to groups that a DISH has joined. A group is a topic that must match as a whole. So here an octet stands
+behind each group that none has in it.
 """
 
 import re
@@ -25,7 +28,7 @@ from typing import Literal
 
 import msgspec
 
-from dissectors.events import Connection, Message, Severity, Subscription, at_hand
+from dissectors.events import Command, Connection, Message, Octets, Severity, Subscription, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -42,6 +45,7 @@ _LEAST_MESSAGES = 3
 _LEAST_NS = 300_000_000
 _IDLE_NS = 5_000_000_000  # so long a subscriber may be without any subscription
 _SEPARATOR = re.compile(rb"[\s./:_\0-]")
+_END = b"\0"  # of a group
 _WORDS = re.compile(rb"[^\s,;|=\0]+")  # the first frame may be the topic; so may the beginning of the only frame
 _TOKENS = re.compile(rb"[A-Za-z0-9]+|[^A-Za-z0-9]")
 
@@ -51,7 +55,7 @@ class _Wish:
 
     __slots__ = ("before", "first_missed_ns", "flow", "is_old", "missed", "missed_flow", "packet", "since_ns")
 
-    def __init__(self, topic: bytes, event: Subscription, publisher: "_Publisher") -> None:
+    def __init__(self, topic: bytes, event: Subscription | Command, publisher: "_Publisher") -> None:
         self.flow = event.flow
         self.since_ns = event.time_ns
         self.packet = event.packet
@@ -73,10 +77,15 @@ class _Wish:
 class _Publisher(msgspec.Struct, eq=False):
     """The topics of one publisher, and of all its subscribers."""
 
+    has_groups: bool = False  # it is a RADIO
     copies: int = 0
     published: OrderedDict[bytes, None] = msgspec.field(default_factory=OrderedDict)
     matched: dict[bytes, None] = {}  # subscriptions that matched
     open: dict[int, dict[bytes, list[_Wish]]] = {}  # by the length of the topic: wishes that got nothing yet
+
+    def name(self, topic: bytes) -> bytes:
+        """A topic as it is shown."""
+        return topic.removesuffix(_END) if self.has_groups else topic
 
     def publish(self, first: bytes) -> None:
         """It sent a message that begins so."""
@@ -108,8 +117,8 @@ class _Publisher(msgspec.Struct, eq=False):
     def look(self, messages: Sequence[Message], server: str) -> None:
         """Tell the wishes that got nothing which messages others get."""
         for event in messages:
-            if event.src == server and event.matched is not None:
-                first = at_hand(event.frames[0])
+            if event.src == server and (self.has_groups or event.matched is not None):
+                first = at_hand(event.frames[0]) + (_END if self.has_groups else b"")
                 for length, wishes in self.open.items():
                     for wish in wishes.get(first[:length], ()):
                         wish.miss(event)
@@ -137,12 +146,13 @@ class _Subscriber(msgspec.Struct, eq=False):
             if event.src != server:
                 continue
             got += 1
-            topic = event.matched
-            if topic is not None and topic is not self.last:
-                self._match(at_hand(topic))
-            first = event.frames[0]
+            topic, first = event.matched, event.frames[0]
             if type(first) is not bytes:
                 first = at_hand(first)
+            if publisher.has_groups:
+                topic = first = first + _END
+            if topic is not None and topic is not self.last:
+                self._match(at_hand(topic))
             if first[:_LONGEST] not in published:
                 publisher.publish(first)
         self.got += got
@@ -160,9 +170,8 @@ class _Subscriber(msgspec.Struct, eq=False):
                 if wanted.startswith(topic):
                     self.publisher.forget(wanted, wish)
 
-    def want(self, event: Subscription) -> None:
+    def want(self, topic: Octets | None, event: Subscription | Command) -> None:
         """Subscribe to a topic."""
-        topic = event.topic
         if isinstance(topic, bytes) and topic not in self.topics and len(self.topics) < _TOPICS:
             wish = self.topics[topic] = _Wish(topic, event, self.publisher)
             if not self.has(topic):
@@ -213,7 +222,9 @@ class _Suspect:
             return None
         if wish.is_old or wish.first_missed_ns is not None or self.publisher.has_sent(self.topic):
             return ("before", None) if self.waited_ns >= _IDLE_NS else None
-        near = nearest(self.topic, [*self.publisher.matched, *self.publisher.published])
+        publisher = self.publisher
+        sent = [*publisher.matched, *publisher.published]
+        near = nearest(self.topic, sent, are_whole=publisher.has_groups)
         return ("never", None) if near is None else ("typo", near)
 
 
@@ -229,10 +240,13 @@ class Topics(Inquiry):
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends."""
-        ends = dossier.publication
+        of_kinds = {kind: address for address, kind in dossier.types.items()}
+        has_groups = of_kinds.keys() == {"RADIO", "DISH"}
+        ends = (of_kinds["RADIO"], of_kinds["DISH"]) if has_groups else dossier.publication
         if ends is None:
             return None
         made = self._subscribers[dossier.flow] = _Subscriber(self._publishers.at(ends[0]), *ends)
+        made.publisher.has_groups = has_groups
         made.blind = dossier.blind
         return made.take
 
@@ -250,7 +264,17 @@ class Topics(Inquiry):
         if event.action == "cancel":
             subscriber.cancel(at_hand(event.topic))
         else:
-            subscriber.want(event)
+            subscriber.want(event.topic, event)
+
+    def command(self, dossier: Dossier, event: Command) -> None:
+        """Remember a group, and when it was joined."""
+        subscriber = self._subscribers.get(dossier.flow)
+        if subscriber is None or event.src != subscriber.address or not isinstance(event.group, bytes):
+            return
+        if event.name == "LEAVE":
+            subscriber.cancel(event.group + _END)
+        elif event.name == "JOIN":
+            subscriber.want(event.group + _END, event)
 
     def end(self, dossier: Dossier | None, event: Connection, until_ns: int) -> None:
         """Look for topics of which nothing came."""
@@ -308,11 +332,12 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     wishes = [suspect.wish for suspect in suspects]
     addresses = dict.fromkeys(suspect.address for suspect in suspects)
     publisher = suspects[0].publisher
-    topics = list(dict.fromkeys(suspect.topic for suspect in suspects))
-    named = f"the topic{'s' if len(topics) > 1 else ''} {listed(quoted(topic) for topic in topics)}"
+    topics = list(dict.fromkeys(publisher.name(suspect.topic) for suspect in suspects))
+    noun = "group" if publisher.has_groups else "topic"
+    named = f"the {noun}{'s' if len(topics) > 1 else ''} {listed(quoted(topic) for topic in topics)}"
     waited = about(max(suspect.waited_ns for suspect in suspects))
     who = f"{listed(addresses)} got nothing"
-    what = f"{who} of {named} in {waited}{'' if got_nothing else ', though others of its topics match'}"
+    what = f"{who} of {named} in {waited}{'' if got_nothing else f', though others of its {noun}s match'}"
     copies = plural(max(suspect.sent for suspect in suspects), "message")
     suggestion = None
     certainty: Certainty = "certain"
@@ -326,16 +351,17 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     elif reason == "silence":
         known = f"{server} sent nothing, or nearly nothing, to others meanwhile"
     elif reason == "before":
-        known = f"{server} sent {copies} to others meanwhile, none of them of this topic; it may have sent some before"
+        known = f"{server} sent {copies} to others meanwhile, none of them of this {noun}; it may have sent some before"
     else:
         if got_nothing and len(topics) == 1:
-            what = f"{who}: no message matches its topic {quoted(topics[0])}"
+            what = f"{who}: no message matches its {noun} {quoted(topics[0])}"
         certainty, advice = "possible", None
         known = (
             f"{server} sent {copies} to others meanwhile, none of which begins with "
             f"{listed((quoted(topic) for topic in topics), 1)}; they got {listed(_examples(publisher))}"
         )
         if near is not None:
+            near = publisher.name(near)
             what += f"; did you mean {quoted(near)}?"
             certainty, suggestion = "likely", near.decode(errors="backslashreplace")
             severity = None if got_nothing else "note"
@@ -352,14 +378,14 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     )
 
 
-def nearest(topic: bytes, published: Iterable[bytes]) -> bytes | None:
+def nearest(topic: bytes, published: Iterable[bytes], *, are_whole: bool = False) -> bytes | None:
     """The published topic that the subscriber most likely meant; None if none is near enough.
 
-    ``published`` are topics, or messages that begin with their topics.
+    ``published`` are topics, or messages that begin with their topics, unless they ``are_whole``.
     """
     best: tuple[int, bytes] | None = None
     for one in published:
-        for candidate in _beginnings(one, len(topic)):
+        for candidate in (one,) if are_whole else _beginnings(one, len(topic)):
             distance = _typo(topic, candidate)
             if distance is not None and (best is None or distance < best[0]):
                 best = distance, candidate
@@ -368,7 +394,7 @@ def nearest(topic: bytes, published: Iterable[bytes]) -> bytes | None:
 
 def _examples(publisher: _Publisher) -> list[str]:
     """The published topics: those of subscriptions that matched, otherwise the first words of messages."""
-    topics = [topic for topic in publisher.matched if topic]
+    topics = [publisher.name(topic) for topic in publisher.matched if topic]
     if not topics:
         found = (_WORDS.match(one) for one in publisher.published)
         topics = list(dict.fromkeys(one[0] for one in found if one))
