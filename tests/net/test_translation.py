@@ -10,7 +10,7 @@ from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.translation import TranslationLog
 
-NAT = FIXTURES / "rec_translated.pcap.gz"
+NAT = FIXTURES / "nat" / "translated.pcap.gz"
 SECOND = 1_000_000_000
 NUMBER = 0x8765_4321
 

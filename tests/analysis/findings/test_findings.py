@@ -44,7 +44,6 @@ FAULTY = {
     "draft_silent_peer": ["request-unanswered", "request-unanswered", "request-unanswered"],
     "draft_silent_server": ["request-unanswered", "request-unanswered"],
     "draft_slow_server": ["replies-slow"],
-    "draft_wrong_group": ["subscription-unmatched"],
     "rec_closing_worker": ["worker-closed"],
     "rec_cut_message": ["message-cut"],
     "rec_dealer_without_delimiter": ["protocol-violated"],

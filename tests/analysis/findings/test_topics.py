@@ -75,7 +75,7 @@ def test_what_is_published_is_named_where_no_topic_is_near() -> None:
 )
 def test_groups_match_as_a_whole(group: bytes, suggestion: str | None, summary: str) -> None:
     diagnosis = Diagnosis()
-    for event in zmtpsniff.open(FIXTURES / "draft_wrong_group.pcap.gz"):
+    for event in zmtpsniff.open(FIXTURES / "systems" / "wrong_group.pcap.gz"):
         is_wrong = isinstance(event, Command) and event.group == b"waether"
         diagnosis.take([structs.replace(event, group=group) if is_wrong else event])
     (found,) = [one for one in diagnosis.findings() if one.code == "subscription-unmatched"]

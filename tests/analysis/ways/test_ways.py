@@ -69,6 +69,17 @@ def test_requests_cross_brokers(name: str, legs: int) -> None:
     assert lengths.most_common(1)[0][0] == legs
 
 
+def test_a_tcp_proxy_passes_requests_on_as_they_are() -> None:
+    """It has a connection to the server for each of a client. Two clients send the same requests at the same time."""
+    ways, _ = traced(FIXTURES / "systems" / "tcp_proxy.pcap.gz")
+    whole = [way for way in ways if len(way.legs) == 4]
+    assert len(whole) >= 78  # the first request of a client may come before the proxy's other side is known
+    partners = {(way.legs[0].flow, way.legs[1].flow) for way in whole}
+    assert len(partners) == len({flow for pair in partners for flow in pair}) // 2 == 2
+    slow = [way.slowest.at for way in whole if way.slowest is not None and way.slowest.ns > 100_000_000]
+    assert slow == ["10.3.0.3:5555"] * 2
+
+
 def test_work_of_a_balancer_is_a_way_each_where_only_the_worker_is_seen(tmp_path: Path) -> None:
     """The capture is of a worker's host alone. The worker is a REQ, and what it gets next is no answer to its reply."""
     worker = bytes([10, 9, 0, 58])

@@ -50,6 +50,8 @@ class Endings:
 
         If the capture lacks the beginning of the connection, a leg in between may not have been recognised.
         """
+        if one.passed.is_unsure:
+            return True
         leg = one.taken.leg
         if leg.flow != one.passed.leg.flow or self._programs[leg.dst].longest_ns < 0:
             return False

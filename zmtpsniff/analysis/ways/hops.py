@@ -97,6 +97,7 @@ class Hop(msgspec.Struct, eq=False):
     depth: int = 0  # of its envelope: the frames up to the delimiter; 0 if it has none
     answered: bool = False  # its receiver answered on the same connection
     is_doubtful: bool = False  # another message may be the one that was passed on in its place
+    is_unsure: bool = False  # of an answer: meanwhile its sender asked others, and nobody knows for which request
     is_passed: bool = False  # its receiver sent it, or what came of it, to another socket
     mark: Any = None  # that of Ways
     routing_id: Octets = b""  # of a request that a broker passed on: of the connection that it came on

@@ -33,6 +33,7 @@ _REQUESTS = 4096  # at one host
 _LANES = 1024
 _LOOKED_AT = 8  # requests, to find one of somebody else
 _ALONE = 10  # a service asks at most once in so many times for no request
+_SURE = 3  # different requests in a row that a connection repeats are no accident
 _CLEAR = 5  # times that a lane had its turn, with no other
 
 
@@ -53,6 +54,8 @@ class _Lane(msgspec.Struct, eq=False):
     asked: int = 0
     alone: int = 0  # how often while the host had no request of somebody else
     is_client: bool = False  # it asks on its own account
+    repeated: Hop | None = None  # the last request that it passed on as it was, as a TCP proxy does
+    repeats: int = 0  # how many such requests in a row were of that connection, each other than the one before
     turns: Counter[int] = msgspec.field(default_factory=Counter)  # how often each turn was its
 
     def ask(self, has_reason: bool) -> bool:
@@ -62,6 +65,27 @@ class _Lane(msgspec.Struct, eq=False):
             self.alone += 1
             self.is_client = self.is_client or self.alone == self.asked or _ALONE * self.alone > self.asked
         return has_reason and not self.is_client
+
+    def repeat(self, service: "_Service", hop: Hop) -> Hop | None:
+        """The request that it passes on as it is, without an id in front; None if it may be one of several.
+
+        So does a TCP proxy, which has a connection to the server for each of a client.
+        """
+        if not hop.line.knows_sender and is_loopback(hop.leg.src):  # there all programs have one address
+            return None
+        last = islice(reversed(service.requests), _LOOKED_AT)
+        found = [one for one in last if one.frames == hop.frames and not one.is_passed and hop.may_come_of(one)]
+        before = self.repeated
+        if len(found) > 1 and before is not None:
+            found = [one for one in found if one.leg.flow == before.leg.flow]
+        if len(found) != 1:
+            return None
+        request = self.repeated = found[0]
+        if before is None or before.leg.flow != request.leg.flow:
+            self.repeats = 0
+        self.repeats += before is None or before.frames != request.frames
+        request.is_passed = True
+        return request
 
 
 class _Service(msgspec.Struct, eq=False):
@@ -139,6 +163,8 @@ class Lanes:
         lane = service.lanes[hop.leg.flow]
         if hop.line.knows_sender and not service.taken:
             return None  # the process is not known for long: nobody noted what it took before
+        if (repeated := lane.repeat(service, hop)) is not None:
+            return Inner(repeated, "body", lane.repeats >= _SURE)
         if not lane.ask(service.has_request(hop.leg.src)):
             return None
         hop.free_ns = lane.free_ns
@@ -164,6 +190,7 @@ class Lanes:
             return Inner(last, "envelope", all(hop.leg.certain for hop in asked.way.hops))
         lane = _lane(service, asked, reply)
         if lane is None:
+            reply.is_unsure = any(one.pieces and not one.is_client for one in service.lanes.values())
             return None
         before = _join(lane, asked)
         self._free(service, asked, reply)
