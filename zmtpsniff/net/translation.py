@@ -12,6 +12,7 @@ A program that makes up a capture may give all connections the same small number
 port must be the same, too, which NAT keeps where it can.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from zmtpsniff.net.addresses import addresses
@@ -29,7 +30,7 @@ class TranslationLog:
     def __init__(self) -> None:
         """Start without any."""
         # By the client's number and port: when each connection began, by its client's key.
-        self._begun: dict[tuple[int, bytes], dict[bytes, int]] = {}
+        self._begun: OrderedDict[tuple[int, bytes], dict[bytes, int]] = OrderedDict()
         self._count = 0
         self._example: tuple[str, str] | None = None  # an address of a connection, and what it was translated to
 
@@ -41,8 +42,9 @@ class TranslationLog:
         begun = self._begun.get(number_and_port)
         if begun is None:
             if len(self._begun) >= _MOST:
-                del self._begun[next(iter(self._begun))]
-            begun = self._begun[number_and_port] = {}
+                self._begun.popitem(last=False)
+            self._begun[number_and_port] = {key: time_ns}
+            return False
         begun.setdefault(key, time_ns)
         return any(self._others(begun, key))
 
