@@ -335,12 +335,10 @@ class OctetView(VirtualList):
     def on_focus(self) -> None:
         """Begin at the field that is lit."""
         self._octets.cursor = self._octets.lit.start
-        self.refresh()
 
     def on_blur(self) -> None:
         """Leave only the field lit."""
         self._octets.cursor = None
-        self.refresh()
 
     def on_click(self, event: events.Click) -> None:
         """Put the cursor on the octet under the mouse."""

@@ -25,9 +25,10 @@ class Selection(Protocol):
 
     def advance(self) -> bool:
         """Look at some rows that came since; False if there are none. One thread at a time."""
+        return False
 
 
-class EveryRow:
+class EveryRow(Selection):
     """All rows."""
 
     def __init__(self, index: RecordIndex) -> None:
@@ -46,12 +47,8 @@ class EveryRow:
         """Where a row is."""
         return row
 
-    def advance(self) -> bool:
-        """There is nothing to look at."""
-        return False
 
-
-class SomeRows:
+class SomeRows(Selection):
     """Rows that were found in some way."""
 
     def __init__(self, rows: Sequence[int] = ()) -> None:
@@ -69,10 +66,6 @@ class SomeRows:
     def place(self, row: int) -> int:
         """The place of a row, or of the next row that is there; len() if there is none."""
         return bisect_left(self.rows, row)
-
-    def advance(self) -> bool:
-        """There is nothing to look at."""
-        return False
 
 
 class FoundRows(SomeRows):

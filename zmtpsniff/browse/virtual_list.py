@@ -187,11 +187,3 @@ class VirtualList(ScrollView, can_focus=True):
             self.move_to(place)
             if event.chain == 2:
                 self.action_choose()
-
-    def on_focus(self) -> None:
-        """Show that the cursor is alive."""
-        self.refresh()
-
-    def on_blur(self) -> None:
-        """Show that it is not."""
-        self.refresh()
