@@ -26,7 +26,7 @@ class LastLine:
         """Whether it is time to draw it: it is not shown, or was drawn some time ago."""
         return not self._is_shown or time.monotonic() - self._drawn_at >= _REDRAW_SECONDS
 
-    def draw(self, text: str) -> None:
+    def show(self, text: str) -> None:
         """Show a text, cut to the width of the terminal."""
         self._terminal.write(f"{_ERASE}{text[: self._columns() - 1]}")
         self._terminal.flush()

@@ -19,7 +19,7 @@ _TELLING = 0.01  # after so great a part of the files, the time that the rest ta
 _BAR = 30  # columns
 
 
-class ProgressLine:
+class ProgressLine(LastLine):
     """How much has been read, of how much, and about how long the rest will take."""
 
     def __init__(
@@ -29,7 +29,7 @@ class ProgressLine:
 
         With ``shares_terminal`` records may show there, too. Then the line is drawn only while no records come.
         """
-        self._line = LastLine(terminal)
+        super().__init__(terminal)
         self._position = position
         self._shares_terminal = shares_terminal
         self._done, self._left, self._dot = shown_by(terminal.encoding or "ascii", ("━", "─", " · "), ("#", "-", ", "))
@@ -39,13 +39,13 @@ class ProgressLine:
     def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[AnyEvent]") -> None:
         """Make room for events that are about to be shown."""
         if shown and self._shares_terminal:
-            self._line.erase()
+            self.erase()
             self._draw_from = time.monotonic() + QUIET_SECONDS
 
     def draw(self) -> None:
         """Draw the line anew, unless that was done a moment ago."""
         now = time.monotonic()
-        if now < self._draw_from or not self._line.is_due:
+        if now < self._draw_from or not self.is_due:
             return
         position = self._position()
         if position is None:
@@ -58,11 +58,7 @@ class ProgressLine:
         if part >= _TELLING:
             seconds = round((now - self._began) * (1 - part) / part)
             words.append(f"about {_span(seconds)} left")
-        self._line.draw(self._dot.join(words))
-
-    def erase(self) -> None:
-        """Leave nothing behind."""
-        self._line.erase()
+        self.show(self._dot.join(words))
 
 
 def make_progress_line(capture: "Dissection", file: str | None = None) -> ProgressLine | None:

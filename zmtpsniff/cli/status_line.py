@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _RATE_SECONDS = 1.0
 
 
-class StatusLine:
+class StatusLine(LastLine):
     """Packets, ZMTP connections, messages and their rate, and what was dropped, on the last line of a terminal."""
 
     def __init__(self, stream: TextIO, capture: "Dissection", visible: bool, yields: bool = False) -> None:
@@ -24,21 +24,17 @@ class StatusLine:
         If it ``yields``, another program may show the records on the same terminal a moment after they are written.
         Then the line is drawn only while no records come.
         """
+        super().__init__(stream)
         self._visible = visible
         self._yields = yields
         self._draw_from = 0.0
         self._is_written = False  # records have been written since it was to be drawn
-        self._line = LastLine(stream)
         self._capture = capture
         self._open: set[int] = set()  # flows
         self._messages = 0
         self._rate = 0.0
         self._rate_since = time.monotonic()
         self._rate_messages = 0
-
-    def erase(self) -> None:
-        """Make room for other lines."""
-        self._line.erase()
 
     def see(self, events: "Sequence[AnyEvent]", shown: "Sequence[object]") -> None:
         """Count events, and make room for what is about to be shown."""
@@ -65,7 +61,7 @@ class StatusLine:
 
     def draw(self) -> None:
         """Draw the line anew, unless that was done a moment ago."""
-        if not self._visible or not self._line.is_due:
+        if not self._visible or not self.is_due:
             return
         now = time.monotonic()
         if self._yields and self._is_written:  # its reader may be slow: the time counts from when it has read them all
@@ -77,7 +73,7 @@ class StatusLine:
         if elapsed >= _RATE_SECONDS:
             self._rate = (self._messages - self._rate_messages) / elapsed
             self._rate_since, self._rate_messages = now, self._messages
-        self._line.draw(
+        self.show(
             f"{plural(self._capture.packets, 'packet')} · {plural(len(self._open), 'ZMTP connection')} · "
             f"{plural(self._messages, 'message')}, {self._rate:,.0f}/s · {self._capture.dropped:,} dropped"
         )

@@ -30,7 +30,7 @@ class Origin:
         self._width = width
         self._hosts = Hosts()
         # The same few peers send all the time.
-        self._sender = lru_cache(_SENDERS)(self._make_sender)
+        self.side = lru_cache(_SENDERS)(self._make_side)
 
     def time(self, time_ns: int, lines: list[str]) -> str:
         """The time of day; a new date is added to the lines."""
@@ -47,14 +47,10 @@ class Origin:
         begin = self._clock.begin
         return None if begin is None else f"{self._palette.time}{begin}"
 
-    def side(self, flow: int, src: str, dst: str) -> str:
-        """The part of the first line between the number of the packet and the title."""
-        return self._sender(flow, src, dst)
-
     def of_wire(self, event: Greeting | Command | Subscription | Message | Beacon, lines: list[str]) -> str:
         """The begin of the first line of a record from the wire; a new date is added to the lines."""
         number = f"#{event.packet}"
-        sender = self._sender(event.flow, event.src, event.dst)
+        sender = self.side(event.flow, event.src, event.dst)
         return f"{self.time(event.time_ns, lines)}  {self._palette.place}{number:>{NUMBER}}{sender}"
 
     def of_any(self, event: Problem | Comment, lines: list[str]) -> str:
@@ -70,8 +66,8 @@ class Origin:
         words += [direction] if direction else []
         return "  ".join([*words, ""])
 
-    def _make_sender(self, flow: int, src: str, dst: str) -> str:
-        """The text after the packet's number. It is the same for all records of one side of a connection."""
+    def _make_side(self, flow: int, src: str, dst: str) -> str:
+        """The text between the packet's number and the title, the same for all records of one side of a connection."""
         connection, direction = self._shown(flow, src, dst)
         return f"{connection and ' '}{connection}{self._palette.reset}  {direction}  "
 
@@ -83,7 +79,7 @@ class Origin:
         arrow, ends = f" {self._signs.arrow} ", [escape(src), escape(dst)]
         if self._width is not None:
             if self._hosts.add(*ends):
-                self._sender.cache_clear()
+                self.side.cache_clear()
             room = self._width - _TITLE - _TIME - NUMBER - len(f"  {arrow.join(ends)}  ")
             connection = connection if room > len(connection) else ""
             ends = ends if room >= 0 or self._hosts.are_many else [port(end) for end in ends]

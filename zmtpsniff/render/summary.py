@@ -121,7 +121,8 @@ class SummaryRenderer(TextRenderer):
             case Greeting():
                 self._add_line(event, kind("greeting", palette.label), self._greeting(event), lines)
             case Command():
-                self._add_line(event, kind(escape(event.name), palette.label), self._command(event), lines)
+                words = field_words(event, self._max_bytes, _MORE, bool(self._verbosity))
+                self._add_line(event, kind(escape(event.name), palette.label), words, lines)
             case Subscription():
                 self._add_line(event, kind(event.action, palette.good), self._subscription(event), lines)
             case Beacon():
@@ -235,9 +236,6 @@ class SummaryRenderer(TextRenderer):
             if value is not None:
                 words += f" {name}={quote(value, self._max_bytes, _MORE)}"
         return words
-
-    def _command(self, event: Command) -> str:
-        return field_words(event, self._max_bytes, _MORE, bool(self._verbosity))
 
     def _work(self, event: Work) -> str:
         shown = event.workers[: self._most]

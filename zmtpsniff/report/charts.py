@@ -1,7 +1,7 @@
 """The data that the page's scripts draw, as plain lists: numbers, and text that is safe to show."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -222,8 +222,10 @@ def _joined(one: ReportPair, other: ReportPair) -> ReportPair:
 # ------------------------------------------------------------------ by time
 
 
-def _time_axis(results: Results, rows: Sequence[ReportTimeline | ReportReplies | ReportVersion]) -> tuple[int, Chart]:
-    """The begin of the first interval that the page shows, for its scripts, too: intervals from there to the end.
+def _time_axis(
+    results: Results, rows: Sequence[ReportTimeline | ReportReplies | ReportVersion]
+) -> tuple[Callable[[int], int], Chart]:
+    """The number of the interval that begins at a time; the intervals from the first to the last for page scripts.
 
     All charts show the whole time, so that they can be compared.
     """
@@ -233,19 +235,18 @@ def _time_axis(results: Results, rows: Sequence[ReportTimeline | ReportReplies |
     if results.total.start_ns is not None and results.total.end_ns is not None:
         first = min(first, results.total.start_ns // length_ns * length_ns)
         last = max(last, results.total.end_ns // length_ns * length_ns)
-    return first, {"start": first / _MS, "interval": length_ns / _MS, "count": (last - first) // length_ns + 1}
+    axis = {"start": first / _MS, "interval": length_ns / _MS, "count": (last - first) // length_ns + 1}
+    return lambda start_ns: (start_ns - first) // length_ns, axis
 
 
 def _rates(results: Results) -> Chart:
     rows = results.timeline
     if not rows:
         return {}
-    first, axis = _time_axis(results, rows)
-    length_ns = rows[0].interval_ns
+    number, axis = _time_axis(results, rows)
     by_service: dict[str | None, list[list[int]]] = {}
     for row in rows:
-        place = (row.start_ns - first) // length_ns
-        by_service.setdefault(row.service, []).append([place, row.messages, row.octets])
+        by_service.setdefault(row.service, []).append([number(row.start_ns), row.messages, row.octets])
     return {
         **axis,
         "stacked": _STACKED,
@@ -258,13 +259,12 @@ def _replies(results: Results) -> Chart:
     rows = results.replies
     if not rows:
         return {}
-    first, axis = _time_axis(results, rows)
-    length_ns = rows[0].interval_ns
+    number, axis = _time_axis(results, rows)
     steps = {(row.least_ns, row.below_ns) for row in rows}
     places = {step: place for place, step in enumerate(sorted(steps))}
     by_service: dict[str | None, list[int]] = {}
     for row in rows:
-        cell = ((row.start_ns - first) // length_ns, places[row.least_ns, row.below_ns], row.count)
+        cell = (number(row.start_ns), places[row.least_ns, row.below_ns], row.count)
         by_service.setdefault(row.service, []).extend(cell)
     times = {
         row.service: [row.count, row.min_ns, row.p50_ns, row.p95_ns, row.p99_ns, row.max_ns]
@@ -284,12 +284,11 @@ def _versions(results: Results) -> Chart:
     rows = results.versions
     if not rows:
         return {}
-    first, axis = _time_axis(results, rows)
-    length_ns = rows[0].interval_ns
+    number, axis = _time_axis(results, rows)
     return {
         **axis,
         "kinds": [
-            {"name": name, "rows": [[(row.start_ns - first) // length_ns, row.connections] for row in found]}
+            {"name": name, "rows": [[number(row.start_ns), row.connections] for row in found]}
             for name, found in agreements(rows).items()
         ],
     }
