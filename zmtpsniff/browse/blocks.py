@@ -35,11 +35,6 @@ class BlockFile:
         """How many blocks there are."""
         return len(self._offsets) - 1
 
-    @property
-    def octets(self) -> int:
-        """How many octets of the disk they take."""
-        return self._offsets[-1]
-
     def append(self, objects: list[Any]) -> None:
         """Add a block; OSError if the disk is full, and the block is not there then."""
         data = zstd.compress(pickle.dumps(objects, pickle.HIGHEST_PROTOCOL), _LEVEL)

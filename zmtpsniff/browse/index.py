@@ -88,11 +88,6 @@ class RecordIndex:
         """How many records there are."""
         return self._count
 
-    @property
-    def octets(self) -> int:
-        """How many octets of the disk the records take."""
-        return self._blocks.octets
-
     def take(self, events: Sequence[AnyEvent]) -> None:
         """Add records; OSError if there is no more room on the disk."""
         begin = 0

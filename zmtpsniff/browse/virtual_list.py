@@ -29,20 +29,6 @@ class LineSource(Protocol):
         """How many columns the widest line may have, 0 if each fits the list."""
 
 
-class NoLines:
-    """An empty list."""
-
-    columns = 0
-
-    def __len__(self) -> int:
-        """Always zero."""
-        return 0
-
-    def line(self, place: int, width: int) -> Text:
-        """An empty line."""
-        return Text("")
-
-
 class VirtualList(ScrollView, can_focus=True):
     """Lines with a cursor, moved by the keys of less and vim, and by the mouse."""
 
@@ -71,20 +57,15 @@ class VirtualList(ScrollView, can_focus=True):
             self.view = view
             self.place = place
 
-        @property
-        def control(self) -> "VirtualList":
-            """The list."""
-            return self.view
-
     class Choice(CursorMove):
         """Posted when the user opens the line with the cursor."""
 
     marks_line = True  # whether the line with the cursor is marked as a whole
 
-    def __init__(self, lines: LineSource | None = None, *, id: str | None = None) -> None:  # noqa: A002  # as Textual has it
+    def __init__(self, lines: LineSource, *, id: str | None = None) -> None:  # noqa: A002  # as Textual has it
         """Show these lines."""
         super().__init__(id=id)
-        self.lines: LineSource = NoLines() if lines is None else lines
+        self.lines = lines
         self.cursor = 0
         self.is_live = False  # lines come as long as somebody looks
         self.follows = False  # the end, when lines come

@@ -90,7 +90,7 @@ def _of_structure(value: Value, relation: Relation, constant: Any, source: Sourc
         return f"{source.constant(constant)}(searched({value.code}))"
     if isinstance(constant, Range):
         ends = f"{source.constant(constant.first)}, {source.constant(constant.last)}"
-        return f"{'is_outside' if relation == '!=' else 'is_between'}({value.code}, {ends})"
+        return f"is_between({value.code}, {ends})"
     return f"{source.constant(RELATIONS[relation])}({value.code}, {source.constant(constant)})"
 
 
@@ -106,8 +106,6 @@ def with_value(left: Value, relation: Relation, right: Value, quantifier: Quanti
     """The expression of a comparison of two values."""
     one, other = _known(left), _known(right)
     first, second = source.name(), source.name()
-    if relation == "matches":
-        raise TypeError("matches takes a regular expression")
     if {"value", "octets"} & {one.kind, other.kind}:
         test = (
             f"(({first} := {one.code}) is not None and ({second} := {other.code}) is not None"

@@ -190,11 +190,8 @@ def _in_list(node: _Node, step: Step, source: SourceCode) -> _Node | str:
     hint = typing.get_args(node.hint)[0]
     if step.kind == "place":
         place, name = step.start, source.name()
-        if node.optional:
-            code = f"item({node.code}, {place})"
-        else:
-            enough = f"> {place}" if place >= 0 else f">= {-place}"
-            code = f"({name}[{place}] if len({name} := {node.code}) {enough} else None)"
+        enough = f"> {place}" if place >= 0 else f">= {-place}"
+        code = f"({name}[{place}] if len({name} := {node.code} or ()) {enough} else None)"
         return _Node(hint, code, True, node.loops)
     if step.kind == "range":
         return replace(node, code=f"items({node.code}, {step.start}, {step.length})", optional=False)

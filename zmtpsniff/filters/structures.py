@@ -167,11 +167,6 @@ def is_between(value: Any, first: Any, last: Any) -> bool:
     return is_at_least(value, first) and is_at_most(value, last)
 
 
-def is_outside(value: Any, first: Any, last: Any) -> bool:
-    """Whether a value is certain not to be in a range."""
-    return is_less(value, first) or is_greater(value, last)
-
-
 def holds(value: Any, part: Any) -> bool:
     """Whether a value, as it is written, holds another one."""
     return contains(_as_octets(value), _as_octets(part))

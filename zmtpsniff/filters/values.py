@@ -112,11 +112,6 @@ def recased(octets: Octets, upper: bool) -> Octets:
     return Cut(data, octets.length) if isinstance(octets, Cut) else data
 
 
-def item(items: list[object] | None, place: int) -> object:
-    """The item at a place (negative: from the end), None where there is none."""
-    return items[place] if items is not None and -len(items) <= place < len(items) else None
-
-
 def items(items: list[object] | None, start: int, length: int | None) -> list[object]:
     """Up to ``length`` items from ``start`` on (negative: from the end); all from there without a length."""
     if not items:

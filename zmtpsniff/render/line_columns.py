@@ -2,6 +2,7 @@
 
 import unicodedata
 from functools import lru_cache
+from itertools import accumulate
 from typing import NamedTuple
 
 from zmtpsniff.render.fit import Hosts, port
@@ -15,6 +16,7 @@ _LEAST = 24  # of a text, before remarks on it give way
 _SOME = 8  # of a text, however much is remarked on it
 _KEPT = 512  # senders, sizes of messages
 _INDENT = " " * 4  # of a text below its columns
+_MORE = "..."
 
 
 class Widths(NamedTuple):
@@ -174,16 +176,13 @@ class Columns:
         )
 
 
-def cut(text: str, columns: int, more: str = "...") -> str:
-    """A text in at most so many columns of a terminal. ``more`` ends it if it was cut."""
+def cut(text: str, columns: int) -> str:
+    """A text in at most so many columns of a terminal; it ends with three dots if it was cut."""
     if columns_of(text) <= columns:
         return text
-    room = columns - len(more)
-    for place, char in enumerate(text):
-        room -= _columns_of_character(char)
-        if room < 0:
-            return text[:place] + more[:columns]
-    return text
+    taken = accumulate(map(_columns_of_character, text))
+    place = next(place for place, end in enumerate(taken) if end > columns - len(_MORE))
+    return text[:place] + _MORE[:columns]
 
 
 def columns_of(text: str) -> int:
