@@ -245,6 +245,44 @@ async def test_a_request_is_followed_through_the_proxy() -> None:
 
 
 @in_terminal
+async def test_octets_have_the_keys_of_lists() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        await shown.press("j", "j", "j", "j", "tab", "tab", "g")
+        lines = shown.app.view.octet_lines
+        last = len(lines.octets) - 1
+        assert lines.cursor == 0
+        for key, place in (("j", 16), ("l", 17), ("k", 1), ("G", last), ("b", last % 16), ("space", last), ("home", 0)):
+            await shown.press(key)
+            assert lines.cursor == place, key
+
+
+@in_terminal
+async def test_a_wide_view_scrolls_with_its_heading_and_tells_other_times() -> None:
+    async with browsing(make_reader(PROXY), (40, 24)) as shown:
+        await shown.press("G", *["k"] * 10, "L")
+        titles, heading, *lines = shown.lines()
+        await shown.press("l")
+        assert shown.lines()[1].startswith(heading[8:])
+        await shown.press("h", "t")
+        assert shown.lines()[:2] == [titles, heading]
+        assert shown.lines()[2:] != lines
+
+
+@in_terminal
+async def test_a_prompt_has_what_was_typed_before() -> None:
+    async with browsing(make_reader(REQ_REP)) as shown:
+        prompt = shown.app.filter_prompt
+        for text in ("packet > 5", "packet > 6"):
+            await shown.press("f")
+            prompt.value = text
+            await shown.press("enter")
+        await shown.press("f", "up", "up", "up")
+        assert prompt.value == "packet > 5"
+        await shown.press("down", "down", "down")
+        assert prompt.value == ""
+
+
+@in_terminal
 async def test_a_pane_alone_takes_all_the_room() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         await shown.press("j", "j", "tab", "z")
