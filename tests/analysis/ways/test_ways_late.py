@@ -112,3 +112,18 @@ def test_no_type_is_needed_to_follow_requests_over_brokers(share: float, least: 
         assert len({number(message_of(leg, messages)) for leg in way.legs}) == 1
         whole += len(way.legs) == 6  # over two brokers and back
     assert whole >= least
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_jobs_are_followed_once_it_shows_that_a_push_deals_them_out(share: float) -> None:
+    """What a worker sends after that is the result of the job that alone has its id, whatever socket sends it."""
+    events = events_of(without_beginnings(FIXTURES / "systems" / "worker_stops.pcap.gz", share), RELATIONS)
+    late = {(event.place, event.src): event for event in events if isinstance(event, Message)}
+    ways = Ways()
+    found = [ways.record(way) for way in [*ways.take(events), *ways.finish()]]
+    passed_on = [way for way in found if way is not None and len(way.legs) > 1]
+    jobs = sum(event.socket_type == "PUSH" for event in late.values())
+    assert len(passed_on) > jobs / 3 > 20  # one worker of three stops
+    for way in passed_on:
+        assert len({number(message_of(leg, late)) for leg in way.legs}) == 1
+        assert (way.kind, way.ended, all(leg.certain for leg in way.legs)) == ("job", None, False)

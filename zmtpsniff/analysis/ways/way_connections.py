@@ -96,7 +96,7 @@ class WayConnection(msgspec.Struct, eq=False):
             back.dst_kind = back.dst_kind or kind
         line = self.lines[src] = Line(
             kind,
-            dossier.types.get(dst) or (back.src_kind if back is not None else ""),
+            dossier.types.get(dst) or (back.src_kind if back is not None else "PULL" if kind == "PUSH" else ""),
             host_of(src),
             host_of(dst),
             Turns(),

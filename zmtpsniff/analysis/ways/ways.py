@@ -299,7 +299,9 @@ class Ways:
         frames = event.frames
         if not frames:
             return  # the capture lacks all of it
-        kind = None if event.inferred else event.socket_type
+        # That a PUSH deals out its jobs is sure; other types that are inferred may be guesses.
+        is_known = not event.inferred or (event.socket_type == "PUSH" and event.lookalike is None)
+        kind = event.socket_type if is_known else None
         line = self.connections.line(event.flow, event.src, event.dst, kind)
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
         hop = Hop(leg, line, frames, offset=event.offset, octets=sum(map(len, map(at_hand, frames))))
@@ -586,6 +588,9 @@ class Ways:
         line.manners.gives_work |= line.src_kind == "REQ" and not line.turns.asked and says_ready(hop.frames)
         if hop.is_signal:  # unless it is passed on
             self._begin(way)
+            return
+        if not hop.line.src_kind and (job := self._correlation.find(hop)) is not None:
+            self._pass_job_on(hop, job, "correlation", is_certain=False)  # the PUSH that sends it is not known as one
             return
         self.connections[hop.leg.flow].see_request(hop)
         if hop.line.src_kind == "DEALER":
