@@ -5,6 +5,7 @@ The captures are of real systems, every program on a host of its own, with one f
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ from tests.analysis.findings.diagnoses import diagnose
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
-from tests.world.tap import Packets, load
+from tests.world.tap import Packets, load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture import files
@@ -39,6 +40,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "worker_freezes": ("request-unanswered", "10.9.0.43:34292"),
     "worker_vanishes": ("host-silent", "10.5.0.2:41028"),
     "worker_stops": ("not-passed-on", "10.9.0.62:45334"),
+    "replies_dropped": ("not-passed-on", "10.9.0.45:6663"),
     "proxy_drops": ("not-passed-on", "10.9.0.42:41008"),
     "worker_dies": ("worker-closed", "10.9.0.31:33278"),
     "wrong_group": ("subscription-unmatched", "10.9.1.3:43983"),
@@ -67,6 +69,15 @@ def test_the_place_of_the_fault_is_named_and_no_other_meanwhile(name: str, monke
         now = {(one.code, one.endpoints[0]) for one in diagnosis.findings() if one.severity != "note"}
         told |= now
     assert told == now == ({FAULTS[name]} if name in FAULTS else set())
+
+
+@pytest.mark.parametrize("share", [0.1, 0.25])
+def test_replies_that_a_broker_drops_are_told_without_its_handshakes(share: float, tmp_path: Path) -> None:
+    """A reply goes back on the connection of its request, which the capture has."""
+    packets, late = load(SYSTEMS / "replies_dropped.pcap.gz"), tmp_path / "late.pcap"
+    save(late, packets[int(share * len(packets)) :])
+    (found,) = [one for one in diagnose(late) if one.severity != "note"]
+    assert (found.code, found.endpoints) == ("not-passed-on", ["10.9.0.45:6663"])
 
 
 def test_a_service_whose_database_has_gone_waits_and_is_not_accused() -> None:

@@ -148,10 +148,21 @@ class Endings:
             return None  # it may have told something, and be where it was to go
         if last.leg.reply and way.hops[1].leg.reply:
             return None  # it goes back to who asked before the capture
-        if last.is_guess or last.may_be_answered or self.is_blind(last):
+        if last.is_guess or last.may_be_answered or self._may_go_unseen(way, last):
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.leg.dst, why)
+
+    def _may_go_unseen(self, way: OpenWay, last: Hop) -> bool:
+        """Whether the capture may lack where a message went on.
+
+        A reply goes back on the connection of its request. So the capture has it if it has others of that connection,
+        and if the frames of that were not found before those of the reply.
+        """
+        if not last.leg.reply or last.is_overtaken or not self.is_blind(last):
+            return self.is_blind(last)
+        waiting = self._waiting_for(way, last)
+        return self.has_gap(last.leg.dst) or not waiting or not waiting[-1].line.turns.answered
 
     def _is_unreached(self, hop: Hop | None) -> bool:
         """Whether a message never arrived: its sender sent it again and again, and nobody acknowledged it.
@@ -187,13 +198,15 @@ class Endings:
             return "capture-ended"
         return "not-answered" if longest_ns is None or program.answers else "not-forwarded"
 
+    @staticmethod
+    def _waiting_for(way: OpenWay, reply: Hop) -> list[Hop]:
+        """The messages that its receiver has taken for a reply, and not answered."""
+        host = reply.line.dst_host
+        return [hop for hop in way.hops if not (hop.leg.reply or hop.answered) and hop.line.dst_host == host]
+
     def _why_not_back(self, way: OpenWay, reply: Hop, patience_ns: int) -> Why:
         """Why a broker did not pass a reply on."""
-        waiting = [
-            hop
-            for hop in way.hops
-            if not hop.leg.reply and not hop.answered and hop.line.dst_host == reply.line.dst_host
-        ]
+        waiting = self._waiting_for(way, reply)
         closed_ns = waiting[-1].line.manners.closed_ns if waiting else None
         if closed_ns is not None and closed_ns <= reply.leg.time_ns + _AT_ONCE_NS:
             return "reply-to-nobody"

@@ -96,6 +96,7 @@ class Hop(msgspec.Struct, eq=False):
     asks: bool = False  # as far as it is known when it is sent, it waits for an answer
     depth: int = 0  # of its envelope: the frames up to the delimiter; 0 if it has none
     answered: bool = False  # its receiver answered on the same connection
+    is_overtaken: bool = False  # later messages came here before it, perhaps what its receiver did with it
     is_doubtful: bool = False  # another message may be the one that was passed on in its place
     is_unsure: bool = False  # of an answer: meanwhile its sender asked others, and nobody knows for which request
     is_passed: bool = False  # its receiver sent it, or what came of it, to another socket

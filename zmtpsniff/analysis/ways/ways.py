@@ -357,8 +357,10 @@ class Ways:
         leg, line, sends = hop.leg, hop.line, hop.line.sends
         if leg.time_ns > self._now_ns:
             self._now_ns = leg.time_ns
-        elif self._now_ns - leg.time_ns > SET_BACK_NS:
-            self._set_back(leg.time_ns)
+        elif self._now_ns > leg.time_ns:
+            hop.is_overtaken = True
+            if self._now_ns - leg.time_ns > SET_BACK_NS:
+                self._set_back(leg.time_ns)
         if self.endings.knows_acknowledged:
             line.unseen.append(hop)
         if sends == "request":
