@@ -95,4 +95,5 @@ class UnopenedBoxes:
             connection = self._connections[event.flow] = UnopenedConnection(event.flow, event.src, event.dst)
             if len(self._connections) > MOST_CONNECTIONS:
                 self._connections.popitem(last=False)
+        self._connections.move_to_end(event.flow)
         return connection
