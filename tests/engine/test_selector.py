@@ -20,6 +20,7 @@ from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.capture.saver import Saver, SavingSource
 from zmtpsniff.capture.source import Source
+from zmtpsniff.engine import selector as selector_module
 from zmtpsniff.engine.selector import HELD_OCTETS, PacketSelector
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
@@ -163,6 +164,22 @@ def test_what_is_no_zmtp_is_given_up_first(tmp_path: Path) -> None:
     assert len(found) == 1
     assert selector.missing == 0
     assert read(tmp_path / "saved.pcapng")[0] == wanted
+
+
+def test_of_many_conversations_those_without_held_packets_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selector_module, "_CONVERSATIONS", 4)
+    given = [
+        _connection(40_000 + number, 3, START_NS + number * 10**9, marked=number % 20 == 19) for number in range(40)
+    ]
+    found, selector = select(
+        Packets([packet for one in given for packet in one], batch=20), tmp_path / "saved.pcapng", WANTED
+    )
+    assert len(found) == 2
+    assert selector.missing == 0
+    assert read(tmp_path / "saved.pcapng")[0] == [*given[19], *given[39]]
+    assert len(vars(selector)["_by_ends"]) < 20
 
 
 def test_packets_only(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
+from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.pgm import ODATA, RDATA, SPM, parse_pgm
 
 ETHERNET = 1
@@ -299,6 +300,23 @@ def test_a_datagram_in_fragments() -> None:
         for at in range(0, len(datagram), 800)
     ]
     assert messages(radio(packets)) == [[b"group", body]]
+
+
+def test_senders_that_are_idle_end_and_the_oldest_make_room() -> None:
+    def ends(limits: FlowLimits, ports: Sequence[int], step: int = 1) -> list[tuple[str, str]]:
+        sent = [udp(b"\x05group%d" % port, number * step, port) for number, port in enumerate(ports)]
+        chosen = WIRE._replace(
+            flow_limits=limits, decode_as=tuple(parse(f"udp.port=={port},zmtp") for port in {*ports})
+        )
+        events = [event for some in Sniffer(Packets(sent), chosen).events() for event in some]
+        assert len(messages(events)) == len(ports)
+        return [(event.server.address[-1], event.end) for event in events if isinstance(event, Connection)]
+
+    timeout, last = "timeout", "open"
+    assert ends(FlowLimits(flows=2), [1, 2, 1, 3]) == [("2", timeout), ("1", last), ("3", last)]
+    idle = FlowLimits(idle_seconds=2)
+    assert ends(idle, [1, 2, 2, 2], SECOND // 1000) == [("1", timeout), ("2", last)]
+    assert ends(idle, [1, 1], 3 * SECOND // 1000) == [("1", timeout), ("1", last)]
 
 
 @pytest.mark.parametrize("rule", ["udp.port==5,zmtp2", "udp.port==5,http", "sctp.port==5,zmtp"])
