@@ -69,11 +69,11 @@ class Part(msgspec.Struct, eq=False):
         """
 
 
-P = TypeVar("P", bound=type[Part])
+S = TypeVar("S", bound=type[msgspec.Struct])
 
 
-def quick(kind: P) -> P:
-    """Decorate a class of parts whose fields are set for each packet: setting one takes no longer than with slots.
+def quick(kind: S) -> S:
+    """Decorate a class whose fields are set for each packet: setting one takes no longer than with slots.
 
     A struct of msgspec takes four times as long, since it looks after the garbage collector: that tracks a struct from
     the first container on that the struct gets. So this is for classes with ``gc=False``, and for those whose parts get

@@ -60,6 +60,7 @@ ALLOWED = {
         "dissectors.events",
         "dissectors.problems",
         "dissectors.records",
+        "dissectors.snapshots",  # quick structs
     },
     "zmtpsniff/analysis/findings": {
         "zmtpsniff.analysis.findings",

@@ -11,6 +11,7 @@ import msgspec
 
 from dissectors.address import is_loopback
 from dissectors.events import Octets, at_hand
+from dissectors.snapshots import quick
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
 _TOKENS_OCTETS = 4096  # of a message that are searched for tokens
@@ -30,7 +31,8 @@ GUESSES = frozenset({"body", "envelope"})
 _DIGIT = re.compile(rb"\d")
 
 
-class Turns(msgspec.Struct):
+@quick
+class Turns(msgspec.Struct, gc=False):
     """How often a side of a connection, or all peers of a socket, asked, and got an answer."""
 
     asked: int = 0
@@ -52,6 +54,7 @@ class Manners(msgspec.Struct):
     closer: str | None = None  # the address of who closed it; None if it is open, or nobody knows
 
 
+@quick
 class Line(msgspec.Struct):
     """The facts of a connection that hold for each message of one of its sides."""
 
@@ -81,6 +84,7 @@ class Line(msgspec.Struct):
     service: Turns = msgspec.field(default_factory=Turns)  # of all peers of this type that the receiver has
 
 
+@quick
 class Hop(msgspec.Struct, eq=False):
     """A message that arrives at a socket."""
 
@@ -245,6 +249,7 @@ def _goes_to(reply: Hop, first: Hop) -> bool:
     return reply.leg.src == first.leg.dst and reply.line.dst_identity == first.line.identity
 
 
+@quick
 class OpenWay(msgspec.Struct, eq=False):
     """A way of which more may come."""
 

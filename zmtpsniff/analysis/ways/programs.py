@@ -6,6 +6,7 @@ sockets belong together. A socket is the address that it is bound to, or the add
 
 import msgspec
 
+from dissectors.snapshots import quick
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 
 _SOCKETS = 65_536
@@ -13,6 +14,7 @@ _ENDED = 1000  # sockets of programs with several: what ends there is told some 
 _PART = 0.75  # of its jobs: a program that passes fewer on does so on purpose
 
 
+@quick
 class Node(msgspec.Struct, eq=False):
     """The sockets of one program, and how it works."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from dissectors.records import meaning, moment
+from dissectors.snapshots import quick
 
 Kind = Literal["request", "job", "publication"]
 Joined = Literal["envelope", "correlation", "body", "process", "order"]
@@ -20,6 +21,7 @@ Why = Literal[
 ]
 
 
+@quick
 class Leg(msgspec.Struct, omit_defaults=True, repr_omit_defaults=True, gc=False):
     """One message of a way: from one socket to the next one."""
 
