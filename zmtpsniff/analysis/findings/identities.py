@@ -91,9 +91,11 @@ class Identities(Inquiry):
         """Whether a peer came back on this connection, and the ROUTER may ignore it."""
         return flow in self._returns
 
-    def hear(self, flow: int) -> None:
-        """The ROUTER took a message of a connection."""
-        self._returns.pop(flow, None)
+    def hear(self, flows: Iterable[int]) -> None:
+        """The ROUTERs took messages of these connections."""
+        if self._returns:
+            for flow in flows:
+                self._returns.pop(flow, None)
 
     def ignore(self, flow: int, time_ns: int, packet: int) -> None:
         """The ROUTER did not take a message of a connection of one that came back."""

@@ -79,7 +79,8 @@ class QueueCount:
         """The program took a message, and passed it on."""
         leg = taken.leg
         taken_ns = leg.time_ns
-        self._note(taken)
+        if not self.asks:
+            self._note(taken)
         next_leg, taken_in, passed_in = passed.leg, self._in, self._out
         passed_ns = next_leg.time_ns
         if passed_ns - taken_ns >= _WAIT_NS:

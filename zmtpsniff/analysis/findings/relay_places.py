@@ -94,9 +94,7 @@ class RelayPlace:
     def forget_times(self) -> None:
         """Drop all times: a program that passes messages on may have done so when it seemed to answer."""
         self.inside = Sketch()  # how long it worked on each message
-        # Of messages for which it worked on others, too: how long it worked on each, and the same with that time.
-        self.worked = Sketch()
-        self.queued = Sketch()
+        self.held = Sketch()  # the same with the time in which it worked on others
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
         self.slowest: list[SlowPassage] = []  # a heap
         self._least_slow_ns = -1  # of these, once there are enough
@@ -107,9 +105,8 @@ class RelayPlace:
         own_ns = one.inside_ns
         self.inside.add(own_ns)
         if one.queue_ns and (passed.joined not in _BY_SERVICES or one.taken.line.dst_kind == "PULL"):
-            self.worked.add(own_ns)
             own_ns += one.queue_ns
-            self.queued.add(own_ns)
+        self.held.add(own_ns)
         if one.network_ns:
             self.network.add(one.network_ns)
         if one.resent_ns:
@@ -166,7 +163,7 @@ class RelayPlace:
 
     def slow(self, over_ns: int) -> int:
         """How many messages it had for longer, with the time in which it worked on others; each counts once."""
-        return self.inside.above(over_ns) - self.worked.above(over_ns) + self.queued.above(over_ns)
+        return self.held.above(over_ns)
 
     def hurts(self, usual_ns: int) -> bool:
         """Whether it matters that its work usually takes so long: others wait behind it, or it is long in itself."""

@@ -234,23 +234,22 @@ class Relays(Inquiry):
     def _take_way(self, way: OpenWay) -> None:
         if way.is_signal:
             return
-        if len(way.hops) > 1:
-            for one in passages(way):
-                taken, passed = one.taken, one.passed
-                leg, next_leg = taken.leg, passed.leg
-                self._identities.hear(leg.flow)
-                taker = self._place(leg.dst)
-                if leg.flow != next_leg.flow:
-                    taker.queue.add(taken, passed)
-                    if taken.line.is_late and not taker.seems_to_pass_on:
-                        taker.seems_to_pass_on = True
-                        taker.forget_times()
-                if one.dropped is not None:
-                    worker = self._place(one.dropped.leg.dst)
-                    worker.giver = worker.giver or one.dropped.leg.src
-                    worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
-                if (next_leg.certain or not passed.is_guess) and not self._ways.endings.hides(one):
-                    taker.add(one)
+        self._identities.hear(one.taken.leg.flow for one in passages(way))
+        for one in passages(way):
+            taken, passed = one.taken, one.passed
+            place = self._place(taken.leg.dst)
+            goes_on = taken.leg.flow != passed.leg.flow
+            if goes_on:
+                place.queue.add(taken, passed)
+                if taken.line.is_late and not place.seems_to_pass_on:
+                    place.seems_to_pass_on = True
+                    place.forget_times()
+            if one.dropped is not None:
+                worker = self._place(one.dropped.leg.dst)
+                worker.giver = worker.giver or one.dropped.leg.src
+                worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
+            if (passed.leg.certain or not passed.is_guess) and (goes_on or not self._ways.endings.hides(one)):
+                place.add(one)
         if way.kind == "publication":
             for hop in way.hops:
                 if self.passes_on(hop.leg.dst) and not self._ways.endings.is_blind(hop):
@@ -349,7 +348,7 @@ class Relays(Inquiry):
         severity: Severity | None = None
         median_ns, network_ns, usual_ns = place.inside.percentile(50), place.network_ns, place.usual_ns
         others = [one.usual_ns for one in team]
-        longest_ns = max(place.inside.maximum, place.queued.maximum) + network_ns
+        longest_ns = place.held.maximum + network_ns
         slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
         rare_ns = 0 if place.inside.maximum > slow_ns else place.rare_ns(team)
         slowest = sorted(place.slowest, reverse=True)

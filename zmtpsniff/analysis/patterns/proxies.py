@@ -8,8 +8,7 @@ frames from one peer, only one that is alone is certain.
 
 from collections import OrderedDict
 from collections.abc import Container, Sequence
-
-import msgspec
+from typing import NamedTuple
 
 from dissectors.events import Message, Octets, Place
 from zmtpsniff.analysis.ledger import Ledger
@@ -23,11 +22,14 @@ OWN_IDENTITY = 5
 """Octets of an identity that libzmq makes: a zero and a counter of four."""
 
 
-class RelayedReply(msgspec.Struct, gc=False):
+class RelayedReply(NamedTuple):
     """A reply on its way back."""
 
     place: Place
     answers: Place | None  # the request that it answers, one connection nearer to the requester
+
+
+_Numbers = tuple[int, int, int]  # those of a Place
 
 
 class Proxies:
@@ -36,10 +38,10 @@ class Proxies:
     def __init__(self) -> None:
         """Start without any."""
         # By the hash of the frames, and the flow that they came on; and those flows by that hash.
-        self._requests: OrderedDict[tuple[int, int], Alike[Place]] = OrderedDict()
+        self._requests: OrderedDict[tuple[int, int], Alike[_Numbers]] = OrderedDict()
         self._senders: dict[int, set[int]] = {}
         # By their next flow, and that hash.
-        self._replies: OrderedDict[tuple[int, int], Alike[RelayedReply]] = OrderedDict()
+        self._replies: OrderedDict[tuple[int, int], Alike[tuple[_Numbers, _Numbers | None]]] = OrderedDict()
         # The flow of a peer, by the identity that it announced; and by the identity that a ROUTER gave to it, with the
         # address of the socket that sends on what the ROUTER got. The ROUTERs of two proxies may give the same ones.
         self._announced: Ledger[bytes, int] = Ledger(limit=_REMEMBERED)
@@ -77,7 +79,7 @@ class Proxies:
 
     def begin_place(self, content: int, flow: int, packet: int, part: int, alone: bool = False) -> None:
         """Remember a request by the hash of its frames."""
-        what, place = (content, flow), Place(flow, packet, part)
+        what, place = (content, flow), (flow, packet, part)
         alike = self._requests.get(what)
         if alike is None:
             self._requests[what] = Alike(_ALIKE, place)
@@ -104,13 +106,11 @@ class Proxies:
 
     def forwarded(self, event: Message, frames: Sequence[Octets]) -> Place | None:
         """Where a request came from, if that is certain; ``frames`` are its own from the identity on."""
-        return self._forwarded(event.src, frames[0], hash(tuple(frames[1:])), event.flow)
+        place = self.forwarded_place(event.src, frames[0], hash(tuple(frames[1:])), event.flow)
+        return None if place is None else Place(*place)
 
-    def forwarded_place(self, src: str, identity: bytes, content: int, on: int) -> tuple[int, int, int] | None:
+    def forwarded_place(self, src: str, identity: Octets, content: int, on: int) -> _Numbers | None:
         """The same by the identity in front, the hash of the other frames, and the flow that it is on: in numbers."""
-        return _numbers(self._forwarded(src, identity, content, on))
-
-    def _forwarded(self, src: str, identity: Octets, content: int, on: int) -> Place | None:
         senders = self._senders.get(content)
         if senders is None:
             return None
@@ -130,21 +130,19 @@ class Proxies:
 
     def begin_reply(self, event: Message, frames: Sequence[Octets], answers: Place | None) -> None:
         """Remember a reply, whose own ``frames`` have an identity in front: a ROUTER may send it to that peer."""
-        place = Place(event.flow, event.packet, event.part)
-        self._begin_reply(event.dst, frames[0], hash(tuple(frames[1:])), RelayedReply(place, answers))
+        request = (0, 0, 0) if answers is None else (answers.flow, answers.packet, answers.part)
+        content = hash(tuple(frames[1:]))
+        self.begin_reply_place(event.dst, frames[0], content, event.flow, event.packet, event.part, *request)
 
     def begin_reply_place(
-        self, dst: str, identity: bytes, content: int, flow: int, packet: int, part: int, answers_flow: int,
+        self, dst: str, identity: Octets, content: int, on: int, packet: int, part: int, answers_flow: int,
         answers: int, answers_part: int,
     ) -> None:  # fmt: skip
         """The same in numbers; ``answers`` is the packet of the request, 0 if it is not known."""
-        request = Place(answers_flow, answers, answers_part) if answers else None
-        self._begin_reply(dst, identity, content, RelayedReply(Place(flow, packet, part), request))
-
-    def _begin_reply(self, dst: str, identity: Octets, content: int, reply: RelayedReply) -> None:
         flow = self._flow(dst, identity)
-        if flow is None or flow == reply.place.flow:
+        if flow is None or flow == on:
             return
+        reply = (on, packet, part), (answers_flow, answers, answers_part) if answers else None
         what = (flow, content)
         alike = self._replies.get(what)
         if alike is None:
@@ -159,14 +157,18 @@ class Proxies:
         """Where a reply of a ROUTER came from, if that is certain."""
         if not self._replies:
             return None
-        return self._take_reply(event.flow, hash(tuple(event.frames)))
+        leg = self._take_reply(event.flow, hash(tuple(event.frames)))
+        if leg is None:
+            return None
+        place, answers = leg
+        return RelayedReply(Place(*place), None if answers is None else Place(*answers))
 
-    def forwarded_reply_place(self, flow: int, content: int) -> tuple[int, int, int] | None:
+    def forwarded_reply_place(self, flow: int, content: int) -> _Numbers | None:
         """The same by the flow, and the hash of its frames: the place alone, in numbers."""
         leg = self._take_reply(flow, content)
-        return None if leg is None else _numbers(leg.place)
+        return None if leg is None else leg[0]
 
-    def expected_reply(self, flow: int, content: int) -> tuple[int, int, int] | None:
+    def expected_reply(self, flow: int, content: int) -> _Numbers | None:
         """Where the request is that a reply answers which may come from elsewhere, in numbers: 0 if that is not known.
 
         The reply is on this flow, and its frames have this hash. None: it comes from nowhere else.
@@ -174,10 +176,10 @@ class Proxies:
         alike = self._replies.get((flow, content))
         if alike is None:
             return None
-        answers = alike.waiting[0].answers if len(alike.waiting) == 1 and not alike.taken else None
-        return (0, 0, 0) if answers is None else (answers.flow, answers.packet, answers.part)
+        answers = alike.waiting[0][1] if len(alike.waiting) == 1 and not alike.taken else None
+        return answers or (0, 0, 0)
 
-    def _take_reply(self, flow: int, content: int) -> RelayedReply | None:
+    def _take_reply(self, flow: int, content: int) -> tuple[_Numbers, _Numbers | None] | None:
         what = (flow, content)
         alike = self._replies.get(what)
         if alike is None:
@@ -186,7 +188,3 @@ class Proxies:
         if not alike.waiting:
             del self._replies[what]
         return leg
-
-
-def _numbers(place: Place | None) -> tuple[int, int, int] | None:
-    return None if place is None else (place.flow, place.packet, place.part)
