@@ -11,7 +11,7 @@ from zmtpsniff.browse.wire_image import WireImage
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import brief
-from zmtpsniff.words.text import escape, length_on_wire, quote
+from zmtpsniff.words.text import escape, quote
 
 _SHOWN = 240  # octets of a value on its line
 _MOST = 100_000  # frames, properties or items of a record that have lines
@@ -106,7 +106,7 @@ class _SheetMaker:
         identities = 0 if event.envelope is None else event.envelope.identities
         for place, frame in enumerate(frames[:_MOST]):
             name = (f"frames[{place}]",)
-            words = f"{plural(length_on_wire(frame), 'octet')}  " + quote(frame, _SHOWN, "…")
+            words = f"{plural(len(frame), 'octet')}  " + quote(frame, _SHOWN, "…")
             if place < identities:
                 words += "  identity"
             elif event.envelope is not None and event.envelope.delimiter and place == identities:
@@ -122,9 +122,7 @@ class _SheetMaker:
     def _add(self, depth: int, label: str, value: Any, name: Name) -> None:
         """Add a value with what is in it."""
         if isinstance(value, bytes | Cut | Hidden):
-            self._line(
-                depth, label, f"{plural(length_on_wire(value), 'octet')}  " + quote(value, _SHOWN, "…"), name, value
-            )
+            self._line(depth, label, f"{plural(len(value), 'octet')}  " + quote(value, _SHOWN, "…"), name, value)
             for part in [part for part in self._left if part[:-1] == name]:
                 self._add_header(depth + 1, part)
         elif isinstance(value, Payload):

@@ -8,7 +8,6 @@ from dissectors.events import Cut, Hidden, Message, at_hand
 from zmtpsniff.analysis.bodies import bodies_of
 from zmtpsniff.filters.paths import Step
 from zmtpsniff.filters.structures import inside, payload_fields
-from zmtpsniff.words.text import length_on_wire
 
 _FRAME = re.compile(r"frames\[(-?\d{1,4})\](\[(\d{1,4}):(\d{1,2})\])?(\.uint(_le)?)?")
 _FIELD = re.compile(r"(payload|body)((\.[A-Za-z_][\w-]*|\[\d{1,4}\])+)")
@@ -55,7 +54,7 @@ def _in_frame(message: Message, place: int, part: slice | None, order: Any) -> i
         return None
     frame = message.frames[place]
     if part is not None:
-        if length_on_wire(frame) < part.stop:
+        if len(frame) < part.stop:
             return None
         octets = at_hand(frame)[part]
         frame = octets if len(octets) == part.stop - part.start else Hidden(len(octets))

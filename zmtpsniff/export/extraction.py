@@ -12,7 +12,7 @@ from dissectors.payloads import body_start
 from zmtpsniff.analysis.bodies import decode, unpack
 from zmtpsniff.errors import Error
 from zmtpsniff.render.payload import frames_to_show
-from zmtpsniff.words.text import as_text, length_on_wire
+from zmtpsniff.words.text import as_text
 
 INDEX = "index.jsonl"
 UNPACKED_OCTETS = 64 << 20  # of a body that was compressed: more of it stays compressed
@@ -109,7 +109,7 @@ class Extractor:
             yield self._entry(message, [frame], place)
 
     def _entry(self, message: Message, frames: Sequence[Octets], place: int | None) -> IndexEntry:
-        length = sum(map(length_on_wire, frames))
+        length = sum(map(len, frames))
         entry = IndexEntry(
             None, length, message.packet, message.flow, message.time_ns, message.src, message.dst, place,
             incomplete=message.incomplete, hidden=any(isinstance(frame, Hidden) for frame in frames),

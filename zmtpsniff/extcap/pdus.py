@@ -30,7 +30,6 @@ from dissectors.zmtp.wire import MORE
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.render.payload import frames_to_show
 from zmtpsniff.words.link_types import WIRESHARK_UPPER_PDU
-from zmtpsniff.words.text import length_on_wire
 
 # the most octets of a packet, with its tags, that Wireshark reads (WTAP_MAX_PACKET_SIZE_STANDARD)
 LARGEST_PDU = 262_144
@@ -80,7 +79,7 @@ class PduEncoder:
             if self._dissector == ZMTP:
                 yield _framed(frames)
             else:
-                yield from ((at_hand(frame), length_on_wire(frame)) for frame in frames if at_hand(frame))
+                yield from ((at_hand(frame), len(frame)) for frame in frames if at_hand(frame))
         elif self._dissector == ZMTP and isinstance(event, Subscription | Command):
             if isinstance(event, Command):
                 if event.properties is None and any(getattr(event, name) is not None for name in _ENCRYPTION):
@@ -98,7 +97,7 @@ def _framed(frames: Sequence[Octets]) -> tuple[bytes, int]:
     total = 0
     is_whole = True
     for place, frame in enumerate(frames):
-        length = length_on_wire(frame)
+        length = len(frame)
         head = frame_head(length, MORE if place < len(frames) - 1 else 0)
         total += len(head) + length
         if is_whole:

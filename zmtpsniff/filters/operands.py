@@ -144,8 +144,7 @@ def _len(value: Value, source: SourceCode) -> Value | None:
         return Value("number", f"size_of({name})", True, ((name, value.found),))
     if value.kind not in ("text", "octets"):
         return None
-    template = "length_on_wire({})" if value.kind == "octets" else "len({})"
-    return replace(value, kind="number", code=lifted(source, value.code, value.optional, template))
+    return replace(value, kind="number", code=lifted(source, value.code, value.optional, "len({})"))
 
 
 def _count(value: Value, source: SourceCode) -> Value | None:

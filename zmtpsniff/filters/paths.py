@@ -22,7 +22,7 @@ Kind = Literal["text", "number", "boolean", "octets", "ip", "ipv6", "time", "obj
 PARTS: dict[str, tuple[Kind, str]] = {
     "text": ("text", "text_of({})"),
     "hex": ("text", "hex_of({})"),
-    "length": ("number", "length_on_wire({})"),
+    "length": ("number", "len({})"),
     "truncated": ("boolean", "is_cut({})"),
 }
 

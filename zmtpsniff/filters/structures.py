@@ -21,7 +21,6 @@ from zmtpsniff.filters.values import (
     text_of,
     text_slice,
 )
-from zmtpsniff.words.text import length_on_wire
 
 
 class _Null:
@@ -85,7 +84,7 @@ def _after(value: Any, step: _Step) -> Iterator[Any]:
 _PARTS: dict[str, Callable[[Any], Any]] = {
     "text": lambda value: value if isinstance(value, str) else text_of(value),
     "hex": lambda value: value.hex() if type(value) is bytes and text_of(value) is None else None,
-    "length": lambda value: len(_encoded(value)) if isinstance(value, str) else length_on_wire(value),
+    "length": lambda value: len(_encoded(value)) if isinstance(value, str) else len(value),
     "truncated": lambda value: True if not isinstance(value, str) and is_cut(value) else None,
 }
 
@@ -107,7 +106,7 @@ def size_of(value: Any) -> int | None:
     """The number of items, characters or octets of a value; None for a value without a size."""
     if isinstance(value, str | list | tuple | dict):
         return len(value)
-    return length_on_wire(value) if isinstance(value, bytes | Cut | Hidden) else None
+    return len(value) if isinstance(value, bytes | Cut | Hidden) else None
 
 
 def recased_value(value: Any, upper: bool) -> Any:

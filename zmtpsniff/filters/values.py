@@ -8,7 +8,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from dissectors.events import Command, Cut, Hidden, Octets, at_hand
-from zmtpsniff.words.text import as_text, length_on_wire
+from zmtpsniff.words.text import as_text
 
 
 def text_of(octets: Octets | None) -> str | None:
@@ -46,9 +46,9 @@ def order(octets: Octets | None, other: Octets | None) -> int | None:
     if left[:common] != right[:common]:
         return 1 if left > right else -1
     # All octets at hand are the same. So only a value that is whole, and ends here, is known to be less.
-    if len(left) == common and type(octets) is bytes and length_on_wire(other) > common:
+    if len(left) == common and type(octets) is bytes and len(other) > common:
         return -1
-    if len(right) == common and type(other) is bytes and length_on_wire(octets) > common:
+    if len(right) == common and type(other) is bytes and len(octets) > common:
         return 1
     return None
 
@@ -64,11 +64,7 @@ def differ(octets: Octets | None, other: Octets | None) -> bool:
         return octets != other
     ordered = order(octets, other)
     if ordered is None:
-        return (
-            isinstance(octets, bytes | Cut)
-            and isinstance(other, bytes | Cut)
-            and length_on_wire(octets) != length_on_wire(other)
-        )
+        return isinstance(octets, bytes | Cut) and isinstance(other, bytes | Cut) and len(octets) != len(other)
     return ordered != 0
 
 
@@ -86,7 +82,7 @@ def octets_slice(octets: Octets, start: int, length: int | None) -> Octets | Non
 
     Without a length it is all from ``start`` on.
     """
-    whole = length_on_wire(octets)
+    whole = len(octets)
     start += whole if start < 0 else 0
     end = whole if length is None else start + length
     if not 0 <= start <= end <= whole or isinstance(octets, Hidden):

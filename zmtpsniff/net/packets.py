@@ -253,7 +253,7 @@ class HeaderDecoder:
         begin = start + ((offset & 0xF0) >> 2)
         if begin < start + 20 or begin > stop:
             return self._short(True)
-        missing = stop - max(begin, have)
+        missing = stop - (begin if begin > have else have)
         if not window:
             flags |= CLOSED
         return time, number, addresses + ports, sequence, acknowledgment, flags, data[begin:have], missing

@@ -1,7 +1,8 @@
 """How the tree looks: its colours and signs, and how much it shows."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from dissectors.events import Octets
 from zmtpsniff.render.fit import columns, fitted
@@ -42,9 +43,10 @@ class Look:
         """The sign for things left out, with ``{}`` for their number."""
         return f"{self.signs.more} {{}} more"
 
-    def fitted(self, line: str) -> str:
-        """A line, as several where the terminal is narrower."""
-        return fitted(line, self.width)
+    @cached_property
+    def fitted(self) -> Callable[[str], str]:
+        """Gives a line, as several where the terminal is narrower."""
+        return str if self.width is None else partial(fitted, width=self.width)
 
     def is_too_long(self, line: str, start: int) -> bool:
         """Whether a line that begins in a column is longer than the terminal is wide."""

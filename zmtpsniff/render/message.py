@@ -14,7 +14,7 @@ from zmtpsniff.render.origin import NUMBER, Origin
 from zmtpsniff.render.payload import body_text, frames_to_show, payload_fields, payload_words
 from zmtpsniff.render.wording import has_relations, message_kind, message_words, relation_words, shown_type
 from zmtpsniff.words.counts import plural
-from zmtpsniff.words.text import escape, length_on_wire
+from zmtpsniff.words.text import escape
 
 _FRAMES = 32  # of a message, unless everything is asked for
 _IDENTITY = "  identity"
@@ -95,7 +95,7 @@ class MessageTree:
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, relations and payload."""
         frames = event.frames
-        octets = sum([len(frame) if type(frame) is bytes else length_on_wire(frame) for frame in frames])
+        octets = sum(map(len, frames))
         line = self._first_line(event, len(frames), octets, lines)
         if event.incomplete:
             line += self._paint(self._look.palette.warning, ", incomplete")
@@ -141,7 +141,7 @@ class MessageTree:
         paint, palette = self._paint, self._look.palette
         frames = frames_to_show(event, self._show_secrets)
         shown = frames if self._look.everything else frames[:_FRAMES]
-        lengths = [length_on_wire(frame) for frame in shown]
+        lengths = [*map(len, shown)]
         width = len(f"{max(lengths, default=0):,}")
         digits = len(str(len(shown)))
         radio = event.socket_type == "RADIO"

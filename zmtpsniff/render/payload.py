@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from dissectors.events import Body, Cut, Hidden, Message, Octets, Payload
-from zmtpsniff.words.text import escape, length_on_wire, quote
+from zmtpsniff.words.text import escape, quote
 
 _ITEMS = 32  # of a list or of all fields, unless everything is asked for
 _DEEP = 12
@@ -19,7 +19,7 @@ def frames_to_show(event: Message, show_secrets: bool = False) -> list[Octets]:
         secrets = [len(event.frames) - 1]
     if not secrets:
         return event.frames
-    return [Hidden(length_on_wire(frame)) if place in secrets else frame for place, frame in enumerate(event.frames)]
+    return [Hidden(len(frame)) if place in secrets else frame for place, frame in enumerate(event.frames)]
 
 
 def _ends_with_password(event: Message) -> bool:

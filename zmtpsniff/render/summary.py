@@ -38,7 +38,7 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural_noun
 from zmtpsniff.words.durations import brief
-from zmtpsniff.words.text import escape, length_on_wire, quote
+from zmtpsniff.words.text import escape, quote
 
 DEFAULT_MAX_BYTES = 32
 _FRACTION = 6  # digits of a second, unless more is asked for
@@ -172,7 +172,7 @@ class SummaryRenderer(TextRenderer):
         """Add a message with its frames, payload and relations."""
         frames = event.frames
         count = len(frames)
-        octets = sum([len(frame) if type(frame) is bytes else length_on_wire(frame) for frame in frames])
+        octets = sum(map(len, frames))
         same = (
             event.time_ns, event.packet, event.flow, event.src, event.dst, event.socket_type, event.inferred, count,
             octets,

@@ -39,7 +39,7 @@ from zmtpsniff.render.wording import (
 )
 from zmtpsniff.words.counts import plural
 from zmtpsniff.words.durations import brief
-from zmtpsniff.words.text import escape, length_on_wire, quote
+from zmtpsniff.words.text import escape, quote
 
 DEFAULT_MAX_BYTES = 64
 _TOPICS = 8  # or workers, unless everything is asked for
@@ -176,7 +176,7 @@ class TreeRenderer(TextRenderer):
             ]
             # Nobody reads what is encrypted; its length tells something.
             fields = [
-                (name, f"{length_on_wire(value)} octets" if name in _SEALED and not isinstance(value, str) else value)
+                (name, f"{len(value)} octets" if name in _SEALED and not isinstance(value, str) else value)
                 for name, value in fields
             ]
         self._add_fields(fields, lines)

@@ -1,7 +1,10 @@
 """Lengths of time in words."""
 
+from functools import lru_cache
+
 NS = 1_000_000_000  # nanoseconds of a second
 _UNITS = ((NS, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns"))
+_REMEMBERED = 4096  # lengths: many are the same, or are told twice
 
 
 def duration(length_ns: int) -> str:
@@ -16,6 +19,7 @@ def duration(length_ns: int) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
 
 
+@lru_cache(_REMEMBERED)
 def brief(length_ns: int) -> str:
     """A length of time with three digits: ``551 ms``, ``1.97 s``, ``2 min 5 s``."""
     if length_ns >= 60 * NS:

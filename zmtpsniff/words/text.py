@@ -61,11 +61,6 @@ def at_hand(octets: Octets, max_bytes: int) -> tuple[bytes | None, int]:
     return (data[:max_bytes] if max_bytes else data), length
 
 
-def length_on_wire(octets: Octets) -> int:
-    """How many octets there were on the wire."""
-    return len(octets) if isinstance(octets, bytes) else octets.length
-
-
 def common_start(one: bytes, other: bytes) -> bytes:
     """The octets with which both begin."""
     length = next((place for place, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), None)
