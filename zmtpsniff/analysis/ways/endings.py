@@ -102,6 +102,8 @@ class Endings:
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""
         last = way.hops[-1]
+        if len(way.hops) == 1 and not way.first.asks:
+            return False
         return way.answer is None and not last.leg.reply and self.is_blind(last) and not self._may_have_reply(way)
 
     def _may_have_reply(self, way: OpenWay) -> bool:
