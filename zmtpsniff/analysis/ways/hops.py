@@ -77,7 +77,8 @@ class Line(msgspec.Struct):
     knows_sender: bool = False  # src_host is one process, not a host with several
     knows_receiver: bool = False
     is_late: bool = False  # the capture lacks the beginning of the connection
-    pushed_forms: set[tuple[int, bytes]] | None = None  # if a PUSH gives replies: the forms of messages that got some
+    # If a PUSH gives the replies: the forms of messages that got some, and how many asked since, and got one.
+    pushed_forms: dict[tuple[int, bytes], Turns] | None = None
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
     stray_ns: dict[int, int] = {}

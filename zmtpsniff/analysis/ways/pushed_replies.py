@@ -2,8 +2,8 @@
 
 So do the engines of vLLM. Nothing of an envelope comes back, but an id of the request does, which no other request has.
 One message may have the replies to several requests. A service that is told more about a request may be told to drop
-it, so nobody knows whether that one gets a reply. Nor is each message with an id a request: it is one if others of its
-form got replies, that is with as many frames, and the same first one in front of others.
+it, so nobody knows whether that one gets a reply. Nor is each message with an id a request: it is one if most others of
+its form got replies, that is with as many frames, and the same first one in front of others.
 """
 
 import re
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dissectors.address import is_loopback
 from dissectors.events import at_hand
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.hops import Hop
+from zmtpsniff.analysis.ways.hops import Hop, Turns
 
 _IDS = 65_536
 _FORMS = 64
@@ -49,8 +49,11 @@ class PushedReplies:
             owners[key] = hop if is_new else None
             is_named = is_named or is_new
         self._pushers[hop.line.dst_host] |= is_named
-        if (forms := hop.line.pushed_forms) is not None:
-            hop.asks = hop.asks and is_named and _form(hop) in forms
+        if hop.line.pushed_forms is not None:
+            turns = hop.line.pushed_forms.get(_form(hop)) if is_named else None
+            hop.asks = turns is not None and 2 * turns.answered >= turns.asked
+            if turns is not None:
+                turns.asked += 1
         while len(owners) > _IDS:
             owners.popitem(last=False)
 
@@ -72,9 +75,10 @@ class PushedReplies:
             if asked is not None and not asked.answered and asked.line.src_host == line.dst_host:
                 found[asked] = found.get(asked, False) or len(key[1]) >= _RANDOM
         for asked in found:
-            forms = asked.line.pushed_forms = asked.line.pushed_forms or set()
-            if len(forms) < _FORMS:
-                forms.add(_form(asked))
+            forms = asked.line.pushed_forms = asked.line.pushed_forms or {}
+            form = _form(asked)
+            if form in forms or len(forms) < _FORMS:
+                forms.setdefault(form, Turns()).answered += 1
         return dict(sorted(found.items(), key=lambda one: (one[0].leg.packet, one[0].leg.part)))
 
 
