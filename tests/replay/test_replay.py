@@ -402,6 +402,35 @@ def test_drafts() -> None:
         make_plan([talk("RADIO", "DISH", ("client", [b"group", b"a"]))], None, None, False)
 
 
+PUSHED = talk("PUSH", "PULL", ("client", [b"a"]))
+
+
+@pytest.mark.parametrize(
+    ("events", "as_whom", "bound", "said"),
+    [
+        (talk("PUSH", "PULL"), None, False, "nothing to replay: there is no message$"),
+        (talk("PUSH", "PULL"), "servers", False, "nothing to replay: there is no message of servers$"),
+        (PUSHED, "PUB", False, "nothing to replay: no message of PUB passes$"),
+        (PUSHED, "servers", False, "nothing to replay: no message of servers passes$"),
+        (talk("PULL", "PUSH", ("client", [b"a"])), "clients", False, "PULL sockets cannot be replayed$"),
+        (PUSHED + talk("PAIR", "PAIR", ("client", [b"a"]), flow=2), None, True, "--bind: one socket cannot be PAIR and "
+         "PUSH; choose with --as$"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_replayed(events: list[AnyEvent], as_whom: str | None, bound: bool, said: str) -> None:
+    with pytest.raises(Error, match=said):
+        make_plan([events], None, as_whom, bound)
+
+
+def test_servers_are_played_by_one_socket_for_each_of_their_addresses() -> None:
+    both = talk("REQ", "REP", *REQUESTS) + talk("REQ", "REP", *REQUESTS, flow=2)
+    servers = make_plan([both], None, "servers", False)
+    clients = make_plan([both], None, "clients", False)
+    assert [role.key for role in servers.senders.values()] == [("server REP", SERVER)] * 2
+    assert [role.key for role in clients.senders.values()] == [("flow", 1), ("flow", 2)]
+    assert servers.messages == clients.messages == 4
+
+
 def test_unknown_types_need_a_name(peers: Peers) -> None:
     events = talk("PUSH", "PULL", ("client", [b"a"]))
     events[-1].client.socket_type = None  # type: ignore[union-attr]
