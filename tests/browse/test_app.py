@@ -245,6 +245,23 @@ async def test_a_request_is_followed_through_the_proxy() -> None:
 
 
 @in_terminal
+async def test_lines_of_views_lead_to_ladders_and_ways() -> None:
+    async with browsing(make_reader(PROXY), (160, 24)) as shown:
+        await shown.press("2", "j", "L")
+        assert shown.lines()[0].startswith("ladder")
+        await shown.press("r")  # the first record is a greeting
+        assert shown.lines()[0].startswith("ladder")
+        await shown.press("escape")
+        assert "only a message has a way over brokers and services" in shown.text()
+        messages = [row for row in range(len(shown.app.reader.index)) if shown.app.reader.index.is_message(row)]
+        shown.app.go_to_row(messages[1])
+        await shown.press("c", "r")
+        assert "request answered after 301 us" in shown.lines()[0]
+        await shown.press("escape", "g", "r")
+        assert "only a message has a way" in shown.text()
+
+
+@in_terminal
 async def test_octets_have_the_keys_of_lists() -> None:
     async with browsing(make_reader(REQ_REP)) as shown:
         await shown.press("j", "j", "j", "j", "tab", "tab", "g")

@@ -79,9 +79,9 @@ class Views:
             ),
             "statistics": lambda: self._with_statistics(self._show_statistics),
             "problems": self._show_problems,
-            "follow": self._follow_record,
-            "record-ladder": self._show_ladder_of_record,
-            "way": self._trace_record,
+            "follow": lambda: self._go(Target(self._view.row), "c"),
+            "record-ladder": lambda: self._go(Target(self._view.row), "L"),
+            "way": lambda: self._go(Target(self._view.row), "r"),
         }
 
     def open(self, name: str) -> None:
@@ -146,13 +146,7 @@ class Views:
 
     # ------------------------------------------------------------------ of some records
 
-    def _follow_record(self) -> None:
-        """Follow the conversation of the record under the cursor."""
-        row = self._view.row
-        if row is not None and (flow := self._index.flows[row]):
-            self._follow((flow,), row)
-
-    def _follow(self, flows: tuple[int, ...], row: int | None = None) -> None:
+    def _follow(self, flows: tuple[int, ...], row: int | None) -> None:
         """Show some flows from beginning to end, both sides in turn."""
         selection = rows_of_flows(self._index, flows)
         lines = ConversationLines(self._index, selection, self._clock, self._options.show_secrets)
@@ -175,13 +169,7 @@ class Views:
 
         self._prepare(make, lambda lines: self._show_rows("ladder", lines, selection, self._view.row))
 
-    def _show_ladder_of_record(self) -> None:
-        """Show the conversation of the record under the cursor as a ladder."""
-        row = self._view.row
-        if row is not None and (flow := self._index.flows[row]):
-            self._show_ladder((flow,), row)
-
-    def _show_ladder(self, flows: tuple[int, ...], row: int | None = None) -> None:
+    def _show_ladder(self, flows: tuple[int, ...], row: int | None) -> None:
         selection = rows_of_flows(self._index, flows)
         self._show_rows("ladder", self._ladder_of_flows(selection, flows), selection, row)
 
@@ -196,16 +184,11 @@ class Views:
         secrets, width = self._options.show_secrets, self._app.size.width
         return LadderLines(self._index, selection, clock or self._clock, secrets, ends, width)
 
-    def _trace_record(self) -> None:
-        """Show the way of the message under the cursor."""
-        row = self._view.row
+    def _show_trace(self, row: int | None) -> None:
         if row is not None and isinstance(self._index.event(row), Message):
-            self._show_trace(row)
+            self._prepare(lambda: trace(self._index, row), lambda traced: self._show_way(row, traced))
         else:
             self._status.say("only a message has a way over brokers and services")
-
-    def _show_trace(self, row: int) -> None:
-        self._prepare(lambda: trace(self._index, row), lambda traced: self._show_way(row, traced))
 
     def _show_way(self, row: int, traced: Traced) -> None:
         """Show a way as a ladder, with the times since its first message."""
@@ -261,16 +244,17 @@ class Views:
 
     def _go(self, target: Target, key: str) -> None:
         """Go where a line of a view leads, by the key that was pressed on it."""
-        flows = target.flows or (() if target.row is None else (self._index.flows[target.row],))
+        row = target.row
+        flows = target.flows or (() if row is None or not self._index.flows[row] else (self._index.flows[row],))
         if key == "c" and flows:
-            self._follow(flows)
+            self._follow(flows, row)
         elif key == "L" and flows:
-            self._show_ladder(flows)
-        elif key == "r" and target.row is not None:
-            self._show_trace(target.row)
-        elif key == "enter" and target.row is not None:
+            self._show_ladder(flows, row)
+        elif key == "r":
+            self._show_trace(row)
+        elif key == "enter" and row is not None:
             self.close()
-            self._go_to_row(target.row)
+            self._go_to_row(row)
         elif key in ("f", "enter"):
             condition = target.condition
             if not condition and flows:
