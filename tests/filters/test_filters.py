@@ -79,6 +79,7 @@ def _passes(text: str, event: AnyEvent) -> bool:
         ('ip.dst > 10.0.0.1 && ip.src == "10.0.0.1" && ip.src != ip.dst', ORDER),
         ("tcp.port == 5555 && tcp.srcport == 5555 && tcp.dstport == 40000 && tcp.port > 5555", ORDER),
         ("tcp.stream == 2 && frame.number == packet", ORDER),
+        ("frames[2].text < frames[0].text && src < frames[2].text", ORDER),
         ('zmtp.data.text == "orders" && zmtp.length == 6 && zmtp.data[1] == 00:ff', ORDER),
         ("ipv6.src == fe80::/10 && ipv6.addr == ::1 && tcp.port == 6", IPV6),
         ('topic == "abc" && topic.text == "abc" && topic[0:2] == "ab"', IPV6),

@@ -29,8 +29,10 @@ from dissectors.events import (
     Message,
     Peer,
     Problem,
+    Share,
     Sides,
     Subscription,
+    Work,
 )
 from zmtpsniff.render import FORMATS, Format, make_renderer
 from zmtpsniff.render.color import Color
@@ -107,6 +109,9 @@ events = st.one_of(
         maybe_names,
         st.sampled_from([None, "complete", "failed", "incomplete", "not-seen"]),
         st.lists(octets, max_size=12),
+    ),
+    st.builds(
+        Work, names, place[2], st.lists(st.builds(Share, names, place[2], st.floats(0, 1)), min_size=1, max_size=12)
     ),
     st.builds(Capture, *[st.integers(0, 2**40)] * 7),
 )
@@ -399,6 +404,14 @@ def test_tree_says_everything_when_asked() -> None:
         "    }",
         "    0000  7b 22 61 22 3a 5b 31 2c  7b 7d 5d 7d" + " " * 12 + '  |{"a":[1,{}]}|',
     ]
+
+
+def test_tree_of_work() -> None:
+    shares = [Share(f"10.0.0.{number}:5", 2, 0.1) for number in range(1, 11)]
+    lines = tree(Work(SERVER, 20, [Share(CLIENT, 1, 0.05), *shares]))
+    assert lines[:2] == [f"work of {SERVER}  11 workers, 20 messages", f"      5.0%  {CLIENT}  1 message"]
+    assert lines[-1] == "    … 3 more"
+    assert len(lines) == 1 + 8 + 1
 
 
 def test_tree_tells_a_change_of_date() -> None:

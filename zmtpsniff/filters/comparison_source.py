@@ -104,7 +104,7 @@ def _of_octets(value: Value, relation: Relation, other: str, source: SourceCode)
 
 def with_value(left: Value, relation: Relation, right: Value, quantifier: Quantifier, source: SourceCode) -> str:
     """The expression of a comparison of two values."""
-    one, other = _known(left), _known(right)
+    one, other = whole(left), whole(right)
     first, second = source.name(), source.name()
     if {"value", "octets"} & {one.kind, other.kind}:
         test = (
@@ -117,11 +117,11 @@ def with_value(left: Value, relation: Relation, right: Value, quantifier: Quanti
     return quantified([one, other], test, quantifier, source)
 
 
-def _known(value: Value) -> Value:
+def whole(value: Value) -> Value:
     """The text of octets only if all are at hand. Otherwise it could equal a text that differs later."""
     if value.octets is None:
         return value
-    return replace(value, code=f"whole_text_of({value.octets})", optional=True)
+    return replace(value, code=f"whole_text_of({value.octets})", optional=True, octets=None)
 
 
 def quantified(values: list[Value], test: str, quantifier: Quantifier, source: SourceCode) -> str:

@@ -9,6 +9,7 @@ from lark import Token, Tree
 
 from dissectors.events import AnyEvent, Event
 from zmtpsniff.filters.aliases import ALIASES, DERIVED, MISSING
+from zmtpsniff.filters.comparison_source import whole
 from zmtpsniff.filters.filter_fields import names
 from zmtpsniff.filters.function_source import SourceCode
 from zmtpsniff.filters.literals import KINDS, fail, string
@@ -120,20 +121,13 @@ def _call(tree: Tree[Token], source: SourceCode) -> Field:
     inner = field(argument, source)
     values: dict[type[Event], Value] = {}
     for record, value in inner.values.items():
-        made = _FUNCTIONS[function](_whole(value), source)
+        made = _FUNCTIONS[function](whole(value), source)
         if made is not None:
             values[record] = made
     if not values:
         kind = KINDS[next(iter(inner.values.values())).kind]
         fail(function, f"{function}() takes no such field: {inner.name} is {kind}")
     return Field(f"{function}({inner.name})", function, values)
-
-
-def _whole(value: Value) -> Value:
-    """A text that is that of octets, only where those are all at hand."""
-    if value.octets is None:
-        return value
-    return replace(value, code=f"whole_text_of({value.octets})", optional=True, octets=None)
 
 
 def _len(value: Value, source: SourceCode) -> Value | None:
