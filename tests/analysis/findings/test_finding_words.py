@@ -10,6 +10,10 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, Peer, Problem, Sides
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
+from tests.world.conversation import Conversation, Piece, greetings
+from tests.world.events import sniff
+from tests.world.network import packets, segments
+from tests.world.octets import message
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
@@ -184,3 +188,22 @@ def test_what_shows_it_goes_on_with_packets(name: str) -> None:
     findings = diagnose(FIXTURES / f"{name}.pcap")
     assert findings
     assert not any(one.known.endswith(".") or ".;" in one.known for one in findings)
+
+
+def test_sockets_that_do_not_fit_are_told_where_nothing_stops_them() -> None:
+    """ZMTP 2.0 leaves that to programs: the handshake is complete."""
+    pieces = (*greetings(2, b"PUSH", b"PUB"), Piece(0, message(2, b"in vain")))
+    diagnosis = Diagnosis()
+    diagnosis.take(sniff(packets(segments(Conversation("wrong port", pieces)))))
+    (finding,) = (one for one in diagnosis.findings() if one.code == "sockets-mismatched")
+    assert "PUSH may not talk to PUB" in finding.summary + finding.known
+    assert finding.certainty == "certain"
+
+
+def test_what_each_peer_of_a_socket_did_is_told() -> None:
+    (uneven,) = (one for one in diagnose(FIXTURES / "work" / "rec_waiting_work.pcap") if len(one.peers) > 1)
+    out = io.StringIO()
+    draw([uneven], None, out, width=1000)
+    (line,) = (line.strip() for line in out.getvalue().splitlines() if "by peer: " in line)
+    one, other = uneven.peers
+    assert line == (f"by peer: {one.peer} taken 8, share 50 %, no room 2.24 s; {other.peer} taken 8, share 50 %")
