@@ -171,8 +171,8 @@ class MessageBatch:
                 if request:
                     message.request, message.request_part, message.latency_ns = request, request_part, latency
                     message.paired = PAIRED[paired]
-                if via:
-                    message.forwards = Place(via_flow, via, via_part)
+            if via:
+                message.forwards = Place(via_flow, via, via_part)
             found.append(message)
         return found
 

@@ -173,13 +173,15 @@ def ways(path: Path) -> list[Way | None]:
 
 
 @pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.name)
-def test_ways_are_the_same_in_columns(path: Path, both: BothCores, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With their legs, and when those were acknowledged."""
+def test_ways_and_messages_are_the_same_in_columns(
+    path: Path, both: BothCores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ways with their legs, and when those were acknowledged; each message as an object."""
     monkeypatch.setattr(files, "CHUNK", 4000)
-    found = ways(path)
+    found = ways(path), records(open_captures([str(path)]), batches=False)
     assert both.messages > 30  # some systems stop early
     monkeypatch.setattr(sniffer, "core", None)
-    assert found == ways(path)
+    assert found == (ways(path), records(open_captures([str(path)]), batches=False))
 
 
 @pytest.mark.parametrize("size", [1, 7, 40])

@@ -1708,7 +1708,7 @@ static bool put_brief(Output *out, int64_t length_ns)
 /* As relation_words() in render/wording.py. */
 static bool put_relation_words(Output *out, const Layout *layout, const Message *message)
 {
-    if (!message->envelope || (!message->request && !message->forwards))
+    if (!message->request && !message->forwards)
         return true;
     bool is_put = put_span(out, layout->texts[RELATIONS]);
     if (message->request)
