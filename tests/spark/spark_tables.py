@@ -2,23 +2,22 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from io import BytesIO
-from itertools import accumulate, pairwise
+from itertools import accumulate, cycle, pairwise
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 from deltalake import DeltaTable
-from msgspec.structs import asdict
 
 from dissectors.events import Cut, Hidden
 from tests.support import records
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.world.tap import load, save_pcapng
 from zmtpsniff.analysis.findings import Diagnosis
-from zmtpsniff.analysis.ways.records import Leg
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.files import open_captures
@@ -27,6 +26,7 @@ from zmtpsniff.decode_as import DecodeAs
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
+from zmtpsniff.net.witness import Witnesses
 from zmtpsniff.render.json_form import octets_object
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.spark.connections import local_id
@@ -40,6 +40,7 @@ _OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ", "addresses-transla
 # Counted in a sentence, a file each.
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
 _SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
+_AHEAD_NS = (0, -7_000_000, 12_000_000, 3_600_000_000_000, 250_000)  # clocks of hosts
 _SIDE = ("address", "version", "socket_type", "identity", "inferred", "lookalike", "beacon", "beacon_file")
 
 
@@ -56,8 +57,21 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
 
 def captures() -> list[Path]:
     """All captures of the fixtures, and those that are beside the checkout."""
-    folders = [FIXTURES, *([CAPTURES] if CAPTURES.is_dir() else [])]
-    return [path for folder in folders for path in sorted(folder.iterdir()) if path.name.endswith(_SUFFIXES)]
+    folders = [FIXTURES, CAPTURES, CAPTURES.parent / "systems"]
+    return [path for folder in folders for path in sorted(folder.rglob("*")) if path.name.endswith(_SUFFIXES)]
+
+
+def of_hosts(path: Path, folder: Path, most: int | None = None) -> list[Path]:
+    """A capture as its hosts have it, each by a clock of its own: a folder each, or a file each of the busiest ones."""
+    found = load(path)
+    hosts = Counter(packet[2][at : at + 4] for packet in found for at in (26, 30) if packet[2][12:14] == b"\x08\0")
+    files = []
+    for number, ((host, _), ahead_ns) in enumerate(zip(hosts.most_common(most), cycle(_AHEAD_NS))):
+        seen = [(packet[0] + ahead_ns, *packet[1:]) for packet in found if host in (packet[2][26:30], packet[2][30:34])]
+        target = folder / f"{number}.pcapng" if most else folder / f"{number}" / "0.pcapng"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        files.append(save_pcapng(target, seen))
+    return files
 
 
 def cut_anywhere(path: Path, number: int, folder: Path, places: Random) -> list[Path]:
@@ -75,22 +89,29 @@ def expected(
     files: "Sequence[Path] | Sequence[str]",
     decode_as: tuple[DecodeAs, ...] = (),
     copies: Sequence[Path] | None = None,
+    ways: bool = False,
 ) -> Counter[str]:
     """The records of `read -T json` on files without payloads, and the findings on them, as comparable() has them.
 
-    ``copies`` are the same files here, if those are elsewhere.
+    ``copies`` are the same files here, if those are elsewhere. With ``ways`` it has those of `trace -T json`, too, all
+    by the clocks of the files.
     """
     stream = BytesIO()
     renderer = JsonlRenderer(stream)
     for events in open_files(files, Settings(decode_as=decode_as)).batches():
         renderer.write(events)
     settings = Settings(decode_as=decode_as, batches=True)
-    diagnosis = Diagnosis(decode_as)
-    sniffer = Sniffer(open_captures(list(map(str, files))), settings, Collaborators(witness=diagnosis))
-    for events in sniffer.events():
+    diagnosis, follower = Diagnosis(decode_as), Ways()
+    hears = Collaborators(witness=Witnesses(diagnosis, follower), acknowledge=follower.acknowledge)
+    over: list[Any] = []
+    for events in Sniffer(open_captures(list(map(str, files))), settings, hears).events():
         diagnosis.take(events)
+        over += map(follower.record, follower.take(events))
     renderer.write(diagnosis.findings())  # type: ignore[arg-type]
-    return comparable([json.loads(line) for line in stream.getvalue().splitlines()], _packets(files, copies))
+    records = [json.loads(line) for line in stream.getvalue().splitlines()]
+    if ways:
+        records += msgspec.to_builtins([*filter(None, [*over, *map(follower.record, follower.finish())])])
+    return comparable(records, _packets(files, copies))
 
 
 def _packets(files: Sequence[Path | str], copies: Sequence[Path] | None) -> list[tuple[str, int]]:
@@ -130,6 +151,9 @@ def comparable(records: list[dict[str, Any]], packets: Sequence[tuple[str, int]]
         for one in record.get("evidence", ()):
             one["file"], one["packet"] = packets[one["packet"] - 1]
             del one["flow"]
+        for leg in _legs(record):
+            leg["file"], leg["packet"] = packets[leg["packet"] - 1]
+            leg["conn_id"] = ids[leg.pop("flow")]
         if peers := record.pop("peers", None):
             record["peers"] = [_said(peer) for peer in peers]
         record.pop("payload", None)
@@ -182,6 +206,11 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
     out: dict[str, Counter[str]] = {}
     ids: dict[tuple[str, str, frozenset[str]], list[tuple[int, str]]] = {}  # each with when its connection began
     by_name: dict[tuple[str, str], str] = {}
+
+    def id_at(series: str, name: str, ends: frozenset[str], time_ns: int) -> str:
+        known = sorted(ids.get((series, name, ends), [(0, name)]))
+        return [found for start_ns, found in known if start_ns <= max(time_ns, known[0][0])][-1]
+
     for row in tables["connections"]:
         transport = "tcp" if row["transport"] == "ws" else row["transport"]
         ends = row["client"], row["server"]
@@ -198,13 +227,14 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
                 found = out.setdefault(row["series"], Counter())
                 for one in row.get("evidence", ()):
                     del one["conn_id"]
+                for leg in _legs(row):
+                    between = frozenset((leg["src"], leg["dst"]))
+                    leg["conn_id"] = id_at(row["series"], leg["conn_id"], between, leg["time_ns"])
                 found[json.dumps(_record(table, row), sort_keys=True)] += 1
                 continue
             names = ("client", "server") if table == "connections" else ("src", "dst")
-            key = row["series"], row["conn_id"], frozenset(row[name] for name in names)
-            known = sorted(ids.get(key, [(0, row["conn_id"])]))
             time_ns = row.get("start_ns") or row.get("time_ns") or 0
-            id_here = [name for start_ns, name in known if start_ns <= max(time_ns, known[0][0])][-1]
+            id_here = id_at(row["series"], row["conn_id"], frozenset(row[name] for name in names), time_ns)
             if via := row.get("forwards"):
                 row = {**row, "forwards": {**via, "conn_id": by_name[row["series"], via["conn_id"]]}}
             record = json.dumps(_record(table, {**row, "conn_id": id_here}), sort_keys=True)
@@ -228,12 +258,26 @@ _LEFT_OUT = {
 
 def _is_on_order(record: dict[str, Any]) -> bool:
     """Whether a finding only says what one of _OF_A_RUN does."""
-    return record.get("summary") == "the capture is out of order, or its clocks differ"
+    summary = record.get("summary", "")
+    return summary == "the capture is out of order, or its clocks differ" or "whose clocks differ by about" in summary
 
 
 def _said(peer: dict[str, Any]) -> dict[str, Any]:
     """The fields of a peer in a finding that say something."""
     return {name: value for name, value in peer.items() if value and name != "type"}
+
+
+def _legs(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The legs that a way names."""
+    yield from record.get("legs", ())
+    if again := record.get("again"):
+        yield again
+
+
+def _leg(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A leg of a way as its record has it."""
+    left_out = {"part": 1, "reply": False, "certain": True}
+    return row and {name: value for name, value in row.items() if value is not None and value != left_out.get(name)}
 
 
 def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
@@ -243,6 +287,10 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
         record["conn_id"] = row["conn_id"]
     if table == "connections":
         return record | _connection(row)
+    if table == "ways":
+        record["kind"] = row["kind"]
+        row = {name: value for name, value in row.items() if name not in ("src", "dst", "file", "packet", "part")}
+        row |= {"legs": [_leg(one) for one in row["legs"]], "again": _leg(row["again"])}
     if table == "findings":
         peers = [_said(peer) for peer in row["peers"]]
         row = {**row, "first": None, "last": None, "peers": peers or None}
@@ -283,39 +331,3 @@ def _octets(value: dict[str, Any] | None) -> dict[str, Any] | None:
     if value["data"] is None:
         return octets_object(Hidden(value["length"]))
     return octets_object(Cut(value["data"], value["length"]) if len(value["data"]) < value["length"] else value["data"])
-
-
-def expected_ways(files: Sequence[Path]) -> Counter[str]:
-    """The records of `trace -T json` on files without acknowledgments, as ways_in() has rows."""
-    packets = _packets(files, None)
-
-    def leg(one: Leg) -> dict[str, Any]:
-        file, number = packets[one.packet - 1]
-        fields = {name: value for name, value in asdict(one).items() if name not in ("flow", "seen_ns")}
-        return fields | {"file": file, "packet": number}
-
-    found: Counter[str] = Counter()
-    ways = Ways()
-    over = [
-        ways.record(one)
-        for events in open_files(files, Settings(), Collaborators(witness=ways)).batches()
-        for one in ways.take(events)
-    ]
-    for way in filter(None, [*over, *map(ways.record, ways.finish())]):
-        record = asdict(way) | {"legs": list(map(leg, way.legs))}
-        record |= {name: one and asdict(one) for name, one in (("slowest", way.slowest), ("ended", way.ended))}
-        record["again"] = way.again and leg(way.again)
-        found[json.dumps(record, sort_keys=True)] += 1
-    return found
-
-
-def ways_in(output: Path) -> Counter[str]:
-    """The rows of the table of ways."""
-    found: Counter[str] = Counter()
-    for row in read_tables(output)["ways"]:
-        assert (row["src"], row["dst"]) == (row["legs"][0]["src"], row["legs"][0]["dst"])
-        for leg in [*row["legs"], *filter(None, [row["again"]])]:
-            assert leg.pop("conn_id")
-        names = ("kind", "time_ns", "duration_ns", "answered", "legs", "slowest", "ended", "again")
-        found[json.dumps({name: row[name] for name in names}, sort_keys=True)] += 1
-    return found

@@ -1,4 +1,4 @@
-"""The tables say of every capture what `read` says, whole and cut: on Spark, and the stages of a job alone."""
+"""The tables say of every capture what `read`, `diagnose` and `trace` say, whole, cut and of several hosts."""
 
 import random
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tests.spark.local_job import local_session, take
-from tests.spark.spark_tables import assert_places, by_series, captures, cut_anywhere, expected, read_tables
+from tests.spark.spark_tables import assert_places, by_series, captures, cut_anywhere, expected, of_hosts, read_tables
 from tests.support.paths import FIXTURES
 from zmtpsniff.decode_as import parse
 from zmtpsniff.spark.tables import TABLES, arrow_schema
@@ -20,14 +20,23 @@ from zmtpsniff.spark.tables import TABLES, arrow_schema
 RULES = tuple(map(parse, ("udp.port==5556,zmtp", "udp.port==5557,zmtp")))
 
 
-def series(folder: Path, pieces: Sequence[int], share: int) -> dict[str, list[Path]]:
-    """Every so many-th capture, whole and cut into so many files at random places: a folder each, with its files."""
+HOSTS = 0  # in place of a number of pieces
+TOGETHER = 40  # captures in the tables of one run
+
+
+def series(folder: Path, pieces: Sequence[int], paths: Sequence[Path]) -> dict[str, list[Path]]:
+    """Captures, each cut into so many files at random places or by hosts: a folder each, with its files."""
     places = random.Random(6)
     found: dict[str, list[Path]] = {}
-    for path in captures()[::share]:
+    for path in paths:
         for number in pieces:
+            if number == HOSTS and path.parent.name != "systems":
+                continue
             target = folder / f"{path.parent.name}-{path.name}-{number}"
-            files = [path] if number == 1 else cut_anywhere(path, number, target, places)
+            if number == HOSTS:
+                files = of_hosts(path, target, 3)
+            else:
+                files = [path] if number == 1 else cut_anywhere(path, number, target, places)
             if files == [path]:
                 target.mkdir(parents=True)
                 files = [target / path.name]
@@ -39,26 +48,37 @@ def series(folder: Path, pieces: Sequence[int], share: int) -> dict[str, list[Pa
 def assert_tables_equal_read(
     session: Any, folder: Path, pieces: Sequence[int], shards: int | None = None, share: int = 1
 ) -> None:
-    wanted = series(folder / "in", pieces, share)
-    take([folder / "in"], folder / "out", session, rules=RULES, shards=shards)
+    """Of every so many-th capture, some of them together."""
+    chosen = captures()[::share]
+    wrong = []
+    for at in range(0, len(chosen), TOGETHER):
+        wrong += differences(session, folder / f"{at}", pieces, shards, chosen[at : at + TOGETHER])
+    assert not wrong, "\n".join(wrong)
+
+
+def differences(
+    session: Any, folder: Path, pieces: Sequence[int], shards: int | None, paths: Sequence[Path]
+) -> list[str]:
+    wanted = series(folder / "in", pieces, paths)
+    take([folder / "in"], folder / "out", session, rules=RULES, shards=shards, ways=True)
     tables = read_tables(folder / "out")
     assert_places(tables)
     found = by_series(tables)
     assert found.keys() == wanted.keys()
     wrong = []
     for name, files in wanted.items():
-        records = expected(files, decode_as=RULES)
+        records = expected(files, decode_as=RULES, ways=True)
         if records != found[name]:
             missing, many = [*(records - found[name]).elements()], [*(found[name] - records).elements()]
             wrong.append(f"{Path(name).name}: missing {len(missing)} {missing[:2]}, too many {len(many)} {many[:2]}")
-    assert not wrong, "\n".join(wrong)
+    return wrong
 
 
 @pytest.mark.parametrize(
     ("pieces", "shards", "share"),
     [
-        ((5,), None, 4),
-        *(pytest.param(*case, 1, marks=pytest.mark.slow) for case in (((1, 2, 5), None), ((5, 20), 3))),
+        ((HOSTS, 5), None, 8),
+        *(pytest.param(*case, 1, marks=pytest.mark.slow) for case in (((HOSTS, 1, 2, 5), None), ((HOSTS, 5, 20), 3))),
     ],
 )
 def test_tasks_equal_read(tmp_path: Path, pieces: Sequence[int], shards: int | None, share: int) -> None:

@@ -52,17 +52,17 @@ def follow(files: Sequence[Path], output: Path, **how: Any) -> int:
 WAYS: list[Callable[..., Any]] = [take, follow]
 
 
-def quiet(output: Path, files: Sequence[Path]) -> int:
+def quiet(output: Path, files: Sequence[Path], ways: bool = False) -> int:
     """Have it told what is open where no file comes any more."""
     now_ns = max(file.stat().st_mtime_ns for file in files) + IDLE_NS + 1
-    return tell_quiet(local_session(), asked(output), now_ns)
+    return tell_quiet(local_session(), asked(output, ways=ways), now_ns)
 
 
-def assert_all_told(output: Path, files: Sequence[Path], **options: Any) -> None:
+def assert_all_told(output: Path, files: Sequence[Path], ways: bool = False) -> None:
     """The tables say what `read` says; of what is open once no file comes any more."""
     assert len(read_tables(output)["captures"]) == len({*files})
-    quiet(output, files)
-    assert rows(output, files[0].parent) == expected(sorted(files), **options)
+    quiet(output, files, ways)
+    assert rows(output, files[0].parent) == expected(sorted(files), ways=ways)
 
 
 def pieces_of(name: str, parts: int, folder: Path) -> list[Path]:
@@ -87,8 +87,9 @@ def test_any_cut_any_shards_any_order(capture: str, parts: int, data: st.DataObj
             some, order = order[:count], order[count:]
             again = data.draw(st.booleans())
             take_some = data.draw(st.sampled_from(WAYS))
-            take_some([*some, *(files[:0] if not again else some)], output, shards=data.draw(st.integers(1, 4)))
-        assert_all_told(output, files)
+            shards = data.draw(st.integers(1, 4))
+            take_some([*some, *(files[:0] if not again else some)], output, shards=shards, ways=True)
+        assert_all_told(output, files, ways=True)
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -99,8 +100,8 @@ def test_file_by_file(tmp_path: Path, capture: str) -> None:
     """Each in a run of its own, with as little in memory as there can be, and another number of shards each time."""
     files = pieces_of(capture, 5, tmp_path / "in")
     for at, file in enumerate(files):
-        assert follow([file], tmp_path / "out", shards=1 + at % 3) == 1
-    assert_all_told(tmp_path / "out", files)
+        assert follow([file], tmp_path / "out", shards=1 + at % 3, ways=True) == 1
+    assert_all_told(tmp_path / "out", files, ways=True)
 
 
 @pytest.mark.usefixtures("little_memory")
@@ -111,8 +112,13 @@ def test_what_is_made_to_mislead(tmp_path: Path, seed: int) -> None:
         return
     files = cut(save_pcapng(tmp_path / "whole.pcapng", found), adversary.places(seed, len(found)), tmp_path / "in")
     for file in files:
-        follow([file], tmp_path / "out", shards=1 + seed % 3)
-    assert_all_told(tmp_path / "out", files)
+        follow([file], tmp_path / "out", shards=1 + seed % 3, ways=True)
+    assert_all_told(tmp_path / "out", files, ways=True)
+
+
+def test_nobody_has_to_wait_for_ways(tmp_path: Path) -> None:
+    take([FIXTURES / "rec_proxy.pcap"], tmp_path)
+    assert not read_tables(tmp_path)["ways"]
 
 
 def test_files_of_several_series(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ run from a state. It must tell connections that are over from those that only la
 that ``read`` gives them: all groups count them together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from typing import Literal, NamedTuple
 
@@ -21,7 +21,7 @@ from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow import FlowDirection
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.segment import Datagram, Segment
-from zmtpsniff.net.witness import Witness
+from zmtpsniff.net.witness import Acknowledgment, Witness
 from zmtpsniff.spark.groups import is_unix
 
 
@@ -120,6 +120,11 @@ class Connections:
         return time_ns, packet, key, seq, ack, flags, payload, missing
 
     @property
+    def first_flow(self) -> int:
+        """The number of the first of the known flows; 0 if there are none."""
+        return next(iter(self._engine.flows.register.flows), 0)
+
+    @property
     def pause_ns(self) -> int:
         """A flow needs a closer look after a longer pause."""
         return self._engine.flows.pause_ns
@@ -127,6 +132,10 @@ class Connections:
     def settled(self, key: bytes) -> FlowDirection | None:
         """The direction with this key, if its flow is settled."""
         return self._engine.flows.settled(key)
+
+    def acknowledgments(self, segments: Sequence[Segment]) -> Iterator[Acknowledgment]:
+        """The acknowledgments in these segments, which have been taken."""
+        return self._engine.flows.register.acknowledgments(segments)
 
     def end_batch(self) -> None:
         """All segments of a batch have been taken, perhaps by others: take what follows from the time."""

@@ -257,11 +257,11 @@ def _of_ways(events: list[Way], _: Sequence[PacketName], origin: RowOrigin) -> d
     def part(one: Slowest | Terminus | None) -> dict[str, Any] | None:
         return None if one is None else msgspec.structs.asdict(one)
 
+    legs = [[_leg(one, origin) for one in event.legs] for event in events]
     return {
         **time_columns(number_column([event.time_ns for event in events]), origin),
-        "src": [event.legs[0].src for event in events],
-        "dst": [event.legs[0].dst for event in events],
-        "legs": [[_leg(one, origin) for one in event.legs] for event in events],
+        **{name: [some[0][name] for some in legs] for name in ("src", "dst", "file", "packet", "part")},
+        "legs": legs,
         "slowest": [part(event.slowest) for event in events],
         "ended": [part(event.ended) for event in events],
         "again": [None if event.again is None else _leg(event.again, origin) for event in events],

@@ -131,7 +131,7 @@ class Shard:
         self._settled = None
         if core is not None:
             stages = self.stages
-            self._settled = SettledFlows(core, self._settling, self._told[0], stages.patterns)
+            self._settled = SettledFlows(core, self._settling, self._told[0], stages.patterns, stages.acknowledge)
         self._groups: dict[bytes, Connections] = {}  # the one with the latest packet is the last one
         self._held_octets = 0
         self._octets = 0
@@ -194,8 +194,10 @@ class Shard:
         provisional: list[Last] = []
         final: list[Last] = []
         told = set(self._groups)
-        for name in [*self._groups]:
-            self._end(name, self._groups.pop(name), final, provisional)
+        # Stalls are told in the order of their flows, as in `read`.
+        for name, group in sorted(self._groups.items(), key=lambda item: item[1].first_flow):
+            self._end(name, group, final, provisional)
+        self._groups.clear()
         over = dict.fromkeys(self._states.over(self.end_ns))
         # All open connections have rows, or only those that may be over.
         for name in self._states.over(NEVER - 1) if self._options.tells_open else over:
@@ -316,7 +318,7 @@ class Shard:
         events, notices = self._told[0][:], self._told[1][:]
         self._told[0].clear()
         self._told[1].clear()
-        if events or notices:
+        if events or notices or self.stages.acknowledge is not None:
             octets, self._octets = self._octets, 0
             yield Events(self._staged(events, notices), octets=octets, origin=origin)
         yield from self._sweep()
@@ -340,19 +342,26 @@ class Shard:
         if segments:
             self.end_ns = max(self.end_ns, segments[-1][0])
         begin = 0
+        taken: list[tuple[Connections, list[Segment]]] = []
         for datagram in self._decoder.datagrams:
             end = bisect(segments, datagram[1], begin, key=_packet)
-            self._take_segments(segments[begin:end])
+            taken += self._take_segments(segments[begin:end])
             begin = end
             self._take_datagram(datagram)
-        self._take_segments(segments[begin:] if begin else segments)
+        taken += self._take_segments(segments[begin:] if begin else segments)
+        if self.stages.acknowledge is not None:
+            for group, mine in taken:
+                self.stages.acknowledge(group.acknowledgments(mine))
 
-    def _take_segments(self, segments: Sequence[Segment]) -> None:
+    def _take_segments(self, segments: Sequence[Segment]) -> Iterator[tuple[Connections, list[Segment]]]:
+        """Take segments. Yields them by their groups."""
         of = self._sorted.of
         for name, run in groupby(segments, lambda segment: of(segment[2])):
             if name is not None:
                 mine = list(run)
-                self._touch(name, sum(map(len, map(_payload, mine)))).take(mine)
+                group = self._touch(name, sum(map(len, map(_payload, mine))))
+                group.take(mine)
+                yield group, mine
 
     def _take_datagram(self, datagram: Datagram) -> None:
         _, _, protocol, key, payload, missing = datagram

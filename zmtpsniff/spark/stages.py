@@ -6,7 +6,7 @@ but classes and a few functions of analysis, and methods of its objects: whoever
 
 import io
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from types import FunctionType, MethodType, NoneType
 from typing import Any
@@ -29,7 +29,7 @@ from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error, one_line
 from zmtpsniff.net.notices import Notice
-from zmtpsniff.net.witness import Witness, Witnesses
+from zmtpsniff.net.witness import Acknowledgment, Witness, Witnesses
 
 _PACKAGES = (
     "zmtpsniff.analysis.patterns.", "zmtpsniff.analysis.findings.", "zmtpsniff.analysis.ways.",
@@ -156,6 +156,11 @@ class Stages:
         """Hears what connections show below their octets, for those stages that there are; None for none."""
         stages = [stage for stage in (self.diagnosis, self.ways) if stage is not None]
         return Witnesses(*stages) if stages else None
+
+    @property
+    def acknowledge(self) -> Callable[[Iterable[Acknowledgment]], None] | None:
+        """Hears what receivers acknowledge, before the events of the same packets come; None if nothing needs it."""
+        return None if self.ways is None else self.ways.acknowledge
 
     def take(
         self,

@@ -75,7 +75,6 @@ _SQL: Mapping[Any, str] = {
 PACKET_FIELDS = ("request", "beacon")
 """Fields that name another packet."""
 _NO_COLUMNS = frozenset({"flow", "payload", "bodies", "process"})
-_NO_MEMBERS = _NO_COLUMNS | {"seen_ns"}  # of a structure, in which a packet has its connection and its file
 _SMALL = frozenset({"port"})  # numbers of 16 bits
 
 
@@ -98,7 +97,7 @@ def _sql(hint: Any) -> str:
     for field in record_fields(hint):
         if field.name == "packet":
             members |= {"conn_id": "STRING", "file": "STRING"}
-        if field.name not in _NO_MEMBERS:
+        if field.name not in _NO_COLUMNS:
             members[field.name] = _sql(field.type)
     return f"STRUCT<{', '.join(f'{name}: {sql}' for name, sql in members.items())}>"
 
@@ -284,6 +283,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         "kind",
         Column("src", "STRING", False, "The address and port of the socket that sent its first message."),
         Column("dst", "STRING", False, "Those of the socket that got it: of a request, the service."),
+        Column("file", "STRING", True, "The file with the packet that completed its first message."),
+        Column("packet", "BIGINT", True, "The number of that packet in the file, from 1."),
+        Column("part", "BIGINT", False, "Which of the messages of its sender that end in that packet."),
         _time("time_ns"),
         "time_ns",
         "duration_ns",
