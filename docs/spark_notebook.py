@@ -162,18 +162,25 @@ by_host = (
 by_host.show(truncate=False)
 
 # %% [markdown]
-# ## The way of the slowest request
+# ## The way of the slowest request, over all hosts
 #
-# `ingest --ways` follows each message over brokers and services.
+# `ingest --ways` follows each message over brokers and services, `way_legs` over the hosts that captured it.
 
 # %%
 way_sql = spark.sql("""
-    SELECT inline(legs)
-    FROM (SELECT legs FROM ways WHERE kind = 'request' ORDER BY duration_ns DESC LIMIT 1)
+    SELECT series, src, dst, time_ns, reply, joined
+    FROM way_legs
+    WHERE way = (
+        SELECT way FROM way_legs WHERE kind = 'request'
+        GROUP BY way ORDER BY max(time_ns) - min(time_ns) DESC, way LIMIT 1
+    )
+    ORDER BY time_ns
 """)
 way_sql.show(truncate=False)
 
 # %%
-slowest = tables["ways"].where("kind = 'request'").orderBy(sql.col("duration_ns").desc()).limit(1)
-way = slowest.select(sql.inline("legs"))
+legs = spark.table("way_legs")
+lasted = legs.where("kind = 'request'").groupBy("way").agg(sql.expr("max(time_ns) - min(time_ns)").alias("ns"))
+slowest = lasted.orderBy(sql.col("ns").desc(), "way").limit(1).select("way")
+way = legs.join(slowest, "way").select("series", "src", "dst", "time_ns", "reply", "joined").orderBy("time_ns")
 way.show(truncate=False)

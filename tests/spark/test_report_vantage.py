@@ -1,6 +1,9 @@
 """Five hosts that capture each other, whose clocks differ, also through NAT: each connection counts once."""
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -13,8 +16,10 @@ from pyspark.sql import SparkSession
 
 from tests.spark.hosts import BEGIN_NS, Host, talk
 from tests.spark.local_job import take
-from tests.spark.spark_tables import expected, read_tables
-from tests.support.paths import FIXTURES
+from tests.spark.spark_tables import expected, of_hosts, read_tables
+from tests.support.examples import sampled
+from tests.support.paths import CAPTURES, FIXTURES, PROJECT
+from tests.support.shown_commands import blocks
 from tests.world.tap import load
 from zmtpsniff.spark.connections import shared_id
 from zmtpsniff.spark.report.vantage import views
@@ -311,8 +316,29 @@ def test_polars_counts_the_same(network: tuple[Network, Path]) -> None:
     made, folder = network
     context = polars.SQLContext({f"all_{table}": polars.scan_delta(f"{folder}/{table}") for table in TABLES})
     for name, query in views().items():
-        if name == "seen_twice":
+        if name == "numbered":
             break
         context.register(name, context.execute(query))
     assert context.execute("SELECT count(*) AS count FROM messages").collect()["count"][0] == made.messages
     assert context.execute("SELECT count(*) AS count FROM connections").collect()["count"][0] == made.connections
+
+
+PAGE = PROJECT / "docs" / "spark-report.md"
+# In systems of b a REQ worker says that it is ready, which its host alone takes for a request.
+SYSTEMS = [FIXTURES / "brokers/two_brokers.pcap.gz", *sorted((CAPTURES.parent / "systems").glob("[!b]-*.pcap.gz"))]
+
+
+@pytest.mark.parametrize("path", sampled(SYSTEMS, len(SYSTEMS)), ids=lambda path: path.name)
+def test_ways_over_the_hosts_are_those_of_one_capture(tmp_path: Path, path: Path) -> None:
+    of_hosts(path, tmp_path / "in")
+    take([tmp_path / "in"], tmp_path / "out", ways=True)
+    take([path], tmp_path / "whole", ways=True)
+    wanted = [[(leg["src"], leg["dst"]) for leg in row["legs"]] for row in read_tables(tmp_path / "whole")["ways"]]
+    for database in opened(tmp_path / "out"):
+        found = database.execute("SELECT way, began_in, src, dst FROM way_legs ORDER BY way, began_in, time_ns")
+        rows = groupby(found.fetchall(), key=itemgetter(0, 1))
+        assert Counter(tuple(leg[2:] for leg in legs) for _, legs in rows) == Counter(map(tuple, wanted))
+        (asked,) = (
+            block.text for block in blocks(PAGE) if str(block.mark("run by")) == "tests/spark/test_report_vantage.py"
+        )
+        assert [leg[1:3] for leg in database.execute(asked).fetchall()] in wanted

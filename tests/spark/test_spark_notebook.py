@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.local_job import take
+from tests.spark.spark_tables import of_hosts
 from tests.support.paths import FIXTURES, PROJECT
 
 
@@ -32,7 +33,8 @@ def test_notebook_runs(
     spark_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """All cells, and each question has the same answer in SQL and with data frames."""
-    captures = [FIXTURES / f"{name}.pcap" for name in ("m31_req_rep", "m31_pub_sub", "rec_reconnect_storm")]
+    captures = [FIXTURES / f"{name}.pcap" for name in ("m31_pub_sub", "rec_reconnect_storm")]
+    captures += of_hosts(FIXTURES / "brokers" / "two_brokers.pcap.gz", tmp_path / "hosts", 3)
     take(captures, tmp_path / "tables", series="file", ways=True)
     monkeypatch.setenv("ZMTPSNIFF_TABLES", str(tmp_path / "tables"))
     master = spark_session.sparkContext.master

@@ -20,7 +20,10 @@ from dissectors.problems import BLINDING
 from zmtpsniff.spark.tables import TABLES, WHOLE
 
 ELSEWHERE = "elsewhere"
-"""The name of the view with the vantage points that are not counted, on which most others rest: it is worth keeping."""
+"""The name of the view with the vantage points that are not counted, on which most others rest."""
+
+WORTH_KEEPING = (ELSEWHERE, "placed_legs", "joined_ways")
+"""Views that others ask several times."""
 
 _ENDS = {"connections": ("client", "server")}  # of rows; else src and dst
 _LONGEST_WAIT_NS = 60_000_000_000  # of a message for octets that are lost
@@ -63,10 +66,11 @@ WHERE elsewhere.conn_id IS NULL
 """
 
 
-def _twice(since_ns: int) -> str:
-    """Records as two vantage points in two series saw each."""
+def _numbered(since_ns: int) -> str:
+    """Records of connections that several series have, numbered in each direction."""
     rows = " UNION ALL ".join(
-        f"SELECT conn_id, series, src, dst, time_ns, file, packet, incomplete, '{table}' AS kind FROM all_{table}"
+        f"SELECT conn_id, series, src, dst, time_ns, file, packet, {'part' if table == 'messages' else '1 AS part'}, "
+        f"incomplete, '{table}' AS kind FROM all_{table}"
         for table in _RECORDS
     )
     return f"""
@@ -88,15 +92,20 @@ WITH begun AS (
         SELECT conn_id, series, time_ns FROM all_problems WHERE code IN {tuple(BLINDING)}
     ) AS lost
     GROUP BY conn_id, series
-), numbered AS (
-    SELECT shared.*, kind, src = client AS forth, time_ns, row_number() OVER (
-        PARTITION BY shared.conn_id, shared.series, client, server, kind, src ORDER BY time_ns, file, packet) AS number
-    FROM shared
-        JOIN records ON records.conn_id = shared.conn_id AND records.series = shared.series
-            AND (src = client AND dst = server OR src = server AND dst = client)
-        LEFT JOIN losses ON losses.conn_id = shared.conn_id AND losses.series = shared.series
-    WHERE lost_ns IS NULL OR time_ns < lost_ns
-), pairs AS (
+)
+SELECT shared.*, kind, src = client AS forth, time_ns, file, packet, part, row_number() OVER (
+    PARTITION BY shared.conn_id, shared.series, client, server, kind, src
+    ORDER BY time_ns, file, packet, part) AS number
+FROM shared
+    JOIN records ON records.conn_id = shared.conn_id AND records.series = shared.series
+        AND (src = client AND dst = server OR src = server AND dst = client)
+    LEFT JOIN losses ON losses.conn_id = shared.conn_id AND losses.series = shared.series
+WHERE lost_ns IS NULL OR time_ns < lost_ns
+"""
+
+
+_TWICE = """
+WITH pairs AS (
     SELECT one.conn_id, one.series AS one, other.series AS other, one.client, one.server, one.client_type,
         one.server_type, one.kind, one.forth, one.number, one.time_ns AS one_ns, other.time_ns AS other_ns,
         other.client AS other_client
@@ -114,6 +123,82 @@ SELECT pairs.*, client_is_at_one
 FROM pairs JOIN sides ON pairs.conn_id = sides.conn_id AND pairs.one = sides.one AND pairs.other = sides.other
     AND pairs.client = sides.client AND pairs.other_client = sides.other_client
 WHERE client_is_at_one IS NOT NULL
+"""
+
+_PLACE = "{0}.file || ' ' || {0}.packet || ' ' || {0}.part"
+_DOUBLINGS = 2  # so that one way may go over 5 series in turn; each one more doubles the plan
+
+
+def _placed_legs(unnest: str) -> str:
+    """The legs of ways, each with the first series' name of its message; ``unnest`` makes rows of a list."""
+    return f"""
+WITH same AS (
+    SELECT {_PLACE.format("numbered")} AS place, first_value({_PLACE.format("numbered")}) OVER (
+        PARTITION BY conn_id, forth, number ORDER BY series, client) AS message
+    FROM numbered
+    WHERE kind = 'messages'
+), said AS (
+    SELECT series, kind, {_PLACE.format("all_ways")} AS begun, {unnest}(legs) AS leg FROM all_ways
+), placed AS (
+    SELECT *, {_PLACE.format("leg")} AS place FROM said
+), named AS (
+    SELECT placed.*, coalesce(same.message, placed.place) AS message
+    FROM placed LEFT JOIN same ON same.place = placed.place
+)
+SELECT *, max(CASE WHEN place = begun THEN message END) OVER (PARTITION BY series, begun) AS way FROM named
+"""
+
+
+_JOINED_WAYS = """
+WITH shared AS (
+    SELECT part.series, part.way, whole.series AS root_series, whole.way AS root,
+        avg(part.leg.time_ns - whole.leg.time_ns) AS ahead_ns,
+        max(CASE WHEN part.message = part.way THEN 1 END) AS begins
+    FROM placed_legs AS part JOIN placed_legs AS whole
+        ON whole.message = part.message AND whole.series <> part.series
+    GROUP BY part.series, part.way, whole.series, whole.way
+), ranked AS (
+    SELECT *, row_number() OVER (PARTITION BY series, way ORDER BY root = way, root_series, root) AS rank
+    FROM shared
+    WHERE begins = 1 AND (root <> way OR root_series < series)
+), known AS (
+    SELECT DISTINCT series, way, kind FROM placed_legs
+)
+SELECT known.*, coalesce(root_series, known.series) AS root_series, coalesce(root, known.way) AS root,
+    coalesce(ahead_ns, 0) AS ahead_ns
+FROM known LEFT JOIN ranked ON ranked.series = known.series AND ranked.way = known.way AND rank = 1
+"""
+"""The ways of each series, each with the way in another series that it is a part of, else itself.
+
+A way that begins with a message in the midst of a way in another series is a part of that. So is, of two that begin
+with the same message, that of the later series. Both series have the messages that join them, which say by how much
+the one clock is ahead of the other, as in the theory above.
+"""
+
+
+def _way_legs() -> str:
+    """The legs of the ways of all series, by the clock of the series in which a way begins."""
+    climbs = ", ".join(
+        f"""up{at} AS (
+    SELECT low.series, low.way, high.root_series, high.root, low.ahead_ns + high.ahead_ns AS ahead_ns
+    FROM {f"up{at - 1}" if at else "joined_ways"} AS low JOIN {f"up{at - 1}" if at else "joined_ways"} AS high
+        ON high.series = low.root_series AND high.way = low.root
+)"""
+        for at in range(_DOUBLINGS)
+    )
+    return f"""
+WITH {climbs}, told AS (
+    SELECT up.root AS way, up.root_series AS began_in, known.kind, legs.series, leg,
+        CAST(round(up.ahead_ns) AS BIGINT) AS ahead_ns, row_number() OVER (
+            PARTITION BY up.root_series, up.root, message ORDER BY abs(up.ahead_ns), legs.series) AS rank
+    FROM placed_legs AS legs
+        JOIN up{_DOUBLINGS - 1} AS up ON up.series = legs.series AND up.way = legs.way
+        JOIN joined_ways AS known ON known.series = up.root_series AND known.way = up.root
+)
+SELECT way, began_in, kind, series, leg.src, leg.dst, leg.conn_id, leg.file, leg.packet, leg.part,
+    leg.time_ns - ahead_ns AS time_ns, leg.seen_ns - ahead_ns AS seen_ns, leg.reply, leg.joined, leg.certain
+FROM told
+WHERE rank = 1
 """
 
 
@@ -205,7 +290,7 @@ WHERE problems.code = 'request-unanswered' AND messages.conn_id IS NULL
 """
 
 
-def views(since_ns: int = 0) -> dict[str, str]:
+def views(since_ns: int = 0, unnest: str = "unnest") -> dict[str, str]:
     """The queries by the names of the views that they make, in the order in which they need each other.
 
     ``elsewhere`` has the vantage points that are not counted: all of a connection but the one that has most messages,
@@ -219,13 +304,19 @@ def views(since_ns: int = 0) -> dict[str, str]:
     for each request with its reply between REQ or DEALER and REP or ROUTER that both ends have: when it left, came, and
     the reply left and came, each by the clock there, and how long it took on the network there, in the service, and
     back, all in nanoseconds. Between DEALER and ROUTER the side that speaks first asks, and nobody knows which reply is
-    whose while several requests are under way.
+    whose while several requests are under way. ``way_legs`` has the legs of ways over all series, each message once:
+    the way, the series ``began_in`` where it begins, by whose clock the times are, and the series that has the leg.
+    ``unnest`` is the function of the engine that makes rows of a list, ``explode`` for Spark.
     """
     return {
         ELSEWHERE: _POINTS_ELSEWHERE,
         **{table: f"SELECT * FROM all_{table}" if table in WHOLE else _once(table) for table in TABLES},
         "requests": _REQUESTS,
-        "seen_twice": _twice(since_ns),
+        "numbered": _numbered(since_ns),
+        "seen_twice": _TWICE,
         "clocks": _CLOCKS,
         "exchanges": _EXCHANGES,
+        "placed_legs": _placed_legs(unnest),
+        "joined_ways": _JOINED_WAYS,
+        "way_legs": _way_legs(),
     }

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from zmtpsniff.spark.report.vantage import ELSEWHERE, views
+from zmtpsniff.spark.report.vantage import WORTH_KEEPING, views
 from zmtpsniff.spark.session import NoTablesError, SparkError, first_line
 from zmtpsniff.spark.tables import PARTITION, TABLES, ddl
 
@@ -38,9 +38,10 @@ def make_views(
         for condition in conditions(table, since_ns, until_ns):
             frame = frame.where(condition)
         frame.createOrReplaceTempView(f"all_{table}")
-    for name, query in views(since_ns or 0).items():
+    for name, query in views(since_ns or 0, "explode").items():
         session.sql(query).createOrReplaceTempView(name)
-    session.catalog.cacheTable(ELSEWHERE)  # which nearly all others ask
+    for name in WORTH_KEEPING:
+        session.catalog.cacheTable(name)  # once it is asked for
     return {table: session.table(table) for table in TABLES}
 
 
