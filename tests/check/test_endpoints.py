@@ -252,6 +252,7 @@ def test_a_service_that_is_gone() -> None:
     elsewhere = _connection(1)
     elsewhere.server.address = "10.0.0.98:5561"
     assert _judged("min_clients = 1", elsewhere).found == "10.0.0.99:5561 had at least 1 client, has none"
+    assert _judged("server_rate = { min = 100 }", elsewhere).found == "10.0.0.99:5561 sends no messages"
     assert _judged('subscriptions = "x"', elsewhere).failed
     assert _judged('mechanism = "NULL"', elsewhere).found == (
         "not checked: nothing of 10.0.0.99:5561 is in the capture"

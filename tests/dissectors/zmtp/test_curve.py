@@ -459,6 +459,15 @@ def test_a_key_that_comes_late_shows_the_same_where_octets_are_missing(skip: int
             assert by_sides(events) == by_sides(wanted), (gap, late)
 
 
+def test_a_key_that_comes_late_counts_what_is_in_clear_between_boxes_too() -> None:
+    curve = Curve()
+    sent = [*curve.handshake(), (0, curve.message(0, b"a") + frame(b"clear") + curve.message(0, b"b"))]
+    sent.append((1, frame(b"c")))
+    events = dissect(sent, [], late={len(sent): curve.ways()["k"]}, patience_ns=60 * SECOND)
+    parts = [(event.frames, event.part) for event in events if isinstance(event, Message)]
+    assert parts == [([b"a"], 1), ([b"clear"], 2), ([b"b"], 3), ([b"c"], 1)]
+
+
 def test_patience_ends() -> None:
     curve = Curve()
     sent = conversation(curve)
