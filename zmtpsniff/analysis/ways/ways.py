@@ -471,6 +471,7 @@ class Ways:
                 # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
                 hop.measure()
                 self._drop_ready(hop)
+                self._jobs[leg.flow] = hop
                 self._begin(OpenWay.begin("request", hop))
             elif asked is not None and not asked.answered:
                 self._answer(hop, asked)
