@@ -69,6 +69,13 @@ def test_what_is_answered_is_never_said_to_be_unanswered(rules: tuple[str, ...],
     begin=6,
     brokers=1,
 )
+@example(  # the id of one whose first request nobody saw may be that of another one, by all that is seen
+    clients=["correlate"] * 3,
+    workers=["REP"],
+    script=[*[("ask", client, 0) for client in (0, 2, 0, 1, 1)], *[("forward", 0, 1)] * 3],
+    begin=1,
+    brokers=1,
+)
 def test_messages_before_the_capture_make_no_certain_leg_wrong(
     clients: list[str], workers: list[str], script: list[Any], begin: int, brokers: int
 ) -> None:

@@ -506,7 +506,8 @@ class Ways:
         """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
         line = hop.line if join.is_back else join.before.line
         is_whole = self.endings.sees_all or not self.endings.is_blind(join.before)
-        in_order = is_whole and (not line.is_late or self.connections[join.flow].in_step)
+        connection = self.connections.get(join.flow)  # None once it has ended
+        in_order = is_whole and (not line.is_late or (connection is not None and connection.in_step))
         return in_order or len(hop.tokens) > 0
 
     def _orphan(self, hop: Hop) -> Hop | None:
@@ -539,7 +540,8 @@ class Ways:
         """The way that begins with this message is a piece of another one."""
         join.before.is_passed = True
         if hop.way is not join.before.way and hop is hop.way.first:
-            join.before.way.take_over(hop.way, join.before, "envelope", certain=not join.before.is_doubtful)
+            is_certain = not join.before.is_doubtful and self._excludes_earlier(hop, join)
+            join.before.way.take_over(hop.way, join.before, "envelope", certain=is_certain)
             hop.leg.reply = join.is_back
 
     def _put_before(self, asked: Hop, way: OpenWay) -> None:
