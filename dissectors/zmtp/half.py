@@ -419,6 +419,8 @@ class Half(Part):
     def gap(self, length: int, cut: bool, time_ns: int, packet: int) -> None:
         """``length`` octets of the stream are not in the capture; ``cut`` if the snaplen cost them."""
         journal, buffer = self.journal, self.buffer
+        if self.opening.hurry():
+            self._pair.wake(self)
         self.search_now(length if cut else 0, before_gap=True)
         since_ns = journal.time_ns
         journal.go_on_at(time_ns, packet)

@@ -76,6 +76,7 @@ class Opening(Part):
     proven: bool = False  # the connection is known to be ZMTP
     ended: bool = False  # no more octets will come
     silent: bool = False  # the capture lacks what it says about versions
+    hurries: bool = False  # a hole follows, so it does not wait for the other side if its own octets show the version
     greeted: bool = False  # its greeting is over, so that frames follow
     segments: list[Segment] = field(default_factory=list)  # whose octets wait in "perhaps start"
     beginning: bytes = b""  # the first octets, to name the protocol if it is not ZMTP
@@ -162,6 +163,11 @@ class Opening(Part):
                 self._identified(b"", 1)
             else:
                 self._refuse()
+
+    def hurry(self) -> bool:
+        """A hole follows the octets at hand. Returns whether they wait for the other side."""
+        self.hurries = True
+        return self.state in ("after signature", "after revision") and self._buffer.held > 0
 
     def end_with(self, octets: bytes) -> bool:
         """Note what the last ``octets`` of a cut greeting say. Returns whether any part of the greeting is known."""
@@ -346,7 +352,7 @@ class Opening(Part):
         if self.other.will_not_tell or held > _PATIENCE:
             return False
         patience = _PATIENCE
-        if self.other.state == "absent":
+        if self.other.state == "absent" or self.hurries:
             if is_sure or self._shown(revision + data[position:]) is not None:
                 return False
             if held < wire.GREETING_SIZE:
