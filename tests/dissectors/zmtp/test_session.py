@@ -2,8 +2,8 @@
 
 import pytest
 
-from dissectors.events import AnyEvent, Command, Cut, Message, Octets, Subscription
-from dissectors.zmtp import wire
+from dissectors.events import AnyEvent, Command, Cut, Message, Octets, Problem, Subscription
+from dissectors.zmtp import session, wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
@@ -46,6 +46,24 @@ def test_messages_need_a_look_until_the_handshake_is_done() -> None:
     other.frame(LAST, b"early", True)
     assert problems(out) == ["message-before-ready"]
     assert one.security.failed
+
+
+def test_a_message_of_a_great_many_frames_takes_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_MOST_FRAMES", 1030)
+    monkeypatch.setattr(session, "_MESSAGE_OCTETS", 102_500)
+    one, other, out = pair()
+    shake(one, other, b"PUSH", b"PULL")
+    for _ in range(1040):
+        one.frame(MORE, bytes(100), True)
+    one.frame(LAST, b"end", True)
+    *_, problem, told = out
+    assert isinstance(problem, Problem)
+    assert isinstance(told, Message)
+    assert (problem.code, problem.detail) == ("message-too-large", "only the first 1030 frames of a message are shown")
+    assert told.incomplete
+    assert told.frames == [bytes(100)] * 1025 + [Cut(b"", 100)] * 5 + [b"end"]
+    one.frame(LAST, b"next", True)
+    assert [event.frames for event in out[-2:] if isinstance(event, Message)] == [told.frames, [b"next"]]
 
 
 def test_frames_become_a_message() -> None:
