@@ -302,6 +302,17 @@ def test_a_datagram_in_fragments() -> None:
     assert messages(radio(packets)) == [[b"group", body]]
 
 
+@pytest.mark.parametrize(
+    ("limits", "told_at"), [(FlowLimits(waiting_octets_per_direction=1000), 6), (FlowLimits(), 19)]
+)
+def test_what_waits_for_a_repair_is_bounded(limits: FlowLimits, told_at: int) -> None:
+    sent = [raw(pgm(ODATA, number, b"\0\0" + frame_v1(bytes(200))), number) for number in range(20) if number != 1]
+    events = [event for some in Sniffer(Packets(sent), WIRE._replace(flow_limits=limits)).events() for event in some]
+    assert len(messages(events)) == len(sent)
+    (lost,) = (event for event in events if isinstance(event, Problem))
+    assert (lost.code, lost.packet) == ("multicast-lost", told_at)
+
+
 def test_senders_that_are_idle_end_and_the_oldest_make_room() -> None:
     def ends(limits: FlowLimits, ports: Sequence[int], step: int = 1) -> list[tuple[str, str]]:
         sent = [udp(b"\x05group%d" % port, number * step, port) for number, port in enumerate(ports)]
