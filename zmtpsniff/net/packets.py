@@ -41,6 +41,19 @@ IsNew = Callable[[bytes, int, int], bool]
 """Called with the key and the initial number of a connection's client, and its time; see FlowTable."""
 
 
+class _Transports(dict[int, Transport]):
+    """The takers of ``data[start:have]`` behind IP, by protocol; on the wire it was ``data[start:stop]``."""
+
+    def __init__(self, other: Callable[..., Segment | None], known: dict[int, Transport]) -> None:
+        """``other`` takes all other protocols, with their number."""
+        super().__init__(known)
+        self._other = other
+
+    def __missing__(self, protocol: int) -> Transport:
+        """The taker of a protocol that is not known, which stays unknown."""
+        return partial(self._other, protocol)
+
+
 class HeaderDecoder:
     """Makes segments of packets. It holds the fragments of datagrams that are not whole yet.
 
@@ -63,11 +76,8 @@ class HeaderDecoder:
         self.fragments: list[tuple[Hashable, int]] = []
         self._sent: dict[bytes, int] = {}  # the sequence number that follows in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
-        self._transports: dict[int, Transport] = {
-            TCP: tcp or self._tcp,
-            UDP: self._udp,
-            PGM: self._pgm,
-        } | {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}
+        self._transports = _Transports(self._other, {TCP: tcp or self._tcp, UDP: self._udp, PGM: self._pgm})
+        self._transports |= {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}
 
     def segments(self, packets: Iterable[Packet], numbers: int | Iterable[int]) -> list[Segment]:
         """Return the TCP segments in ``packets``.
@@ -176,7 +186,8 @@ class HeaderDecoder:
         start, stop = ip + header, ip + total
         addresses = data[ip + 12 : ip + 20]
         if not fragment & 0x3FFF:
-            return self._transport(time, number, protocol, addresses, data, start, stop if stop < size else size, stop)
+            have = stop if stop < size else size
+            return self._transports[protocol](time, number, addresses, data, start, have, stop)
         key, offset, more = (addresses, protocol, identification), (fragment & 0x1FFF) * 8, bool(fragment & 0x2000)
         part = Fragment(key, time, protocol, offset, data[start:stop], stop - start, more)
         return self._fragment(number, addresses, part)
@@ -216,7 +227,7 @@ class HeaderDecoder:
             else:
                 self._tally.add(IP_PROTOCOL | protocol)
                 return None
-        return self._transport(time, number, protocol, addresses, data, start, have, stop)
+        return self._transports[protocol](time, number, addresses, data, start, have, stop)
 
     def _fragment(self, number: int, addresses: bytes, part: Fragment) -> Segment | None:
         """Keep a fragment; take the datagram if it is whole now."""
@@ -230,15 +241,12 @@ class HeaderDecoder:
         time = part.time_ns
         if len(addresses) == 32:
             return self._extensions(time, number, protocol, addresses, payload, 0, len(payload), length)
-        return self._transport(time, number, protocol, addresses, payload, 0, len(payload), length)
+        return self._transports[protocol](time, number, addresses, payload, 0, len(payload), length)
 
-    def _transport(
-        self, time: int, number: int, protocol: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
+    def _other(
+        self, protocol: int, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
     ) -> Segment | None:
-        """Give ``data[start:have]`` to its transport; on the wire it was ``data[start:stop]``."""
-        transport = self._transports.get(protocol)
-        if transport is not None:
-            return transport(time, number, addresses, data, start, have, stop)
+        """A protocol in IP that carries nothing to take apart, or with a header of IPv6 in front of that."""
         if protocol == AUTHENTICATION:
             return self._extensions(time, number, protocol, addresses, data, start, have, stop)
         self._tally.add(IP_PROTOCOL | protocol)
