@@ -2266,12 +2266,17 @@ typedef struct {
     Step step;
 } Requests;
 
+/* The methods of the proxies, which are looked up once. */
+enum { EXPECTED_REPLY, BEGIN_PLACE, FORWARDED_PLACE, BEGIN_REPLY_PLACE, FORWARDED_REPLY_PLACE, PROXY_METHODS };
+static const char *const proxy_methods[PROXY_METHODS] = {"expected_reply", "begin_place", "forwarded_place",
+                                                         "begin_reply_place", "forwarded_reply_place"};
+
 /* The state of pair() for all flows. */
 typedef struct {
     Columns columns;
     Requests *flows;
     uint64_t count;
-    PyObject *announced, *proxies;
+    PyObject *announced, *proxies[PROXY_METHODS];
     bool has_replies; /* some are on their way back through proxies */
 } Pairing;
 
@@ -2478,9 +2483,8 @@ static bool enter_place(PyObject *place, Message *message)
 /* Take the place from which a ROUTER sends a reply on. */
 static bool take_reply_place(const Pairing *pairing, const Requests *flow, const Event *event, Py_hash_t content)
 {
-    PyObject *place = PyObject_CallMethod(pairing->proxies, "forwarded_reply_place", "Ln", (long long)flow->flow,
-                                          (Py_ssize_t)content);
-    return enter_place(place, event->message);
+    PyObject *method = pairing->proxies[FORWARDED_REPLY_PLACE];
+    return enter_place(PyObject_CallFunction(method, "Ln", (long long)flow->flow, (Py_ssize_t)content), event->message);
 }
 
 /*
@@ -2494,8 +2498,8 @@ static int pair_sent_on(const Pairing *pairing, Requests *flow, Event *event, bo
     Place request = {0};
     Py_hash_t content = hash_of(&pairing->columns, event->message, 0, event->message->frames);
     PyObject *found = content == -1 ? NULL
-                                    : PyObject_CallMethod(pairing->proxies, "expected_reply", "Ln", (long long)flow->flow,
-                                                          (Py_ssize_t)content);
+                                    : PyObject_CallFunction(pairing->proxies[EXPECTED_REPLY], "Ln",
+                                                            (long long)flow->flow, (Py_ssize_t)content);
     bool is_none = found == Py_None;
     bool is_read = is_none || (found != NULL && PyTuple_Check(found) &&
                                PyArg_ParseTuple(found, "LLI", &request.flow, &request.packet, &request.part));
@@ -2512,22 +2516,11 @@ static bool begin(const Pairing *pairing, const Requests *flow, const Event *eve
 {
     Py_hash_t content = hash_of(&pairing->columns, event->message, 0, event->message->frames);
     PyObject *done = content == -1 ? NULL
-                                   : PyObject_CallMethod(pairing->proxies, "begin_place", "nLLIi", (Py_ssize_t)content,
-                                                         (long long)flow->flow, (long long)event->packet,
-                                                         event->message->part, alone);
+                                   : PyObject_CallFunction(pairing->proxies[BEGIN_PLACE], "nLLIi", (Py_ssize_t)content,
+                                                           (long long)flow->flow, (long long)event->packet,
+                                                           event->message->part, alone);
     Py_XDECREF(done);
     return done != NULL;
-}
-
-/* Call a method of the proxies for a message with an identity in front: with an address, it, and the hash of the rest. */
-static PyObject *of_relayed(const Pairing *pairing, const char *method, const Requests *flow, const Event *event,
-                            PyObject *address)
-{
-    Py_hash_t content = hash_of(&pairing->columns, event->message, 1, event->message->frames - 1);
-    if (content == -1)
-        return NULL;
-    return PyObject_CallMethod(pairing->proxies, method, "Oy#nL", address, (const char *)event->first.data,
-                               (Py_ssize_t)event->first.size, (Py_ssize_t)content, (long long)flow->flow);
 }
 
 /* Tell the proxies of a reply with an identity in front: a ROUTER may send it to that peer. */
@@ -2537,11 +2530,11 @@ static bool begin_reply(Pairing *pairing, const Requests *flow, const Event *eve
     Py_hash_t content = hash_of(&pairing->columns, event->message, 1, event->message->frames - 1);
     if (content == -1)
         return false;
-    PyObject *done = PyObject_CallMethod(pairing->proxies, "begin_reply_place", "Oy#nLLILLI", flow->addresses[!event->side],
-                                         (const char *)event->first.data, (Py_ssize_t)event->first.size,
-                                         (Py_ssize_t)content, (long long)flow->flow, (long long)event->packet,
-                                         event->message->part, (long long)request->forwards_flow,
-                                         (long long)request->forwards, request->forwards_part);
+    PyObject *done = PyObject_CallFunction(
+        pairing->proxies[BEGIN_REPLY_PLACE], "Oy#nLLILLI", flow->addresses[!event->side],
+        (const char *)event->first.data, (Py_ssize_t)event->first.size, (Py_ssize_t)content, (long long)flow->flow,
+        (long long)event->packet, event->message->part, (long long)request->forwards_flow, (long long)request->forwards,
+        request->forwards_part);
     Py_XDECREF(done);
     pairing->has_replies = true;
     return done != NULL;
@@ -2550,7 +2543,14 @@ static bool begin_reply(Pairing *pairing, const Requests *flow, const Event *eve
 /* Take where a request with an identity in front came from, if the proxies know it. */
 static bool follow_request(const Pairing *pairing, const Requests *flow, const Event *event)
 {
-    return enter_place(of_relayed(pairing, "forwarded_place", flow, event, flow->addresses[event->side]), event->message);
+    Py_hash_t content = hash_of(&pairing->columns, event->message, 1, event->message->frames - 1);
+    PyObject *place = content == -1 ? NULL
+                                    : PyObject_CallFunction(pairing->proxies[FORWARDED_PLACE], "Oy#nL",
+                                                            flow->addresses[event->side],
+                                                            (const char *)event->first.data,
+                                                            (Py_ssize_t)event->first.size, (Py_ssize_t)content,
+                                                            (long long)flow->flow);
+    return enter_place(place, event->message);
 }
 
 /* The role of a message of DEALER and ROUTER: 1: it asks; 0: it replies; NEITHER: that is not known. */
@@ -2748,6 +2748,21 @@ static uint64_t pair_messages(Pairing *pairing, uint64_t place, PyObject *facts,
     return place;
 }
 
+/* Look the methods of the proxies up, and whether replies are on their way back. */
+static bool enter_proxies(PyObject *proxies, Pairing *pairing)
+{
+    PyObject *replies = PyObject_GetAttrString(proxies, "has_replies");
+    int truth = replies == NULL ? -1 : PyObject_IsTrue(replies);
+    Py_XDECREF(replies);
+    pairing->has_replies = truth > 0;
+    bool is_entered = truth >= 0;
+    for (int i = 0; i < PROXY_METHODS && is_entered; i++) {
+        pairing->proxies[i] = PyObject_GetAttrString(proxies, proxy_methods[i]);
+        is_entered = pairing->proxies[i] != NULL;
+    }
+    return is_entered;
+}
+
 PyDoc_STRVAR(pair_doc,
 "pair(octets, carried, rows, number, messages, frames, place, flows, announced, proxies) -> (stop, messages, facts)\n\n"
 "Pair the requests and replies from messages[place] on. `flows` has of each flow its facts; () if Python takes all its\n"
@@ -2756,11 +2771,11 @@ PyDoc_STRVAR(pair_doc,
 
 static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    PyObject *bodies[5], *given, *found = NULL, *all = NULL;
+    PyObject *bodies[5], *given, *proxies, *found = NULL, *all = NULL;
     unsigned long long first, place;
     Pairing pairing = {0};
     if (!PyArg_ParseTuple(arguments, "SSSKSSKO!OO", &bodies[0], &bodies[1], &bodies[2], &first, &bodies[3], &bodies[4],
-                          &place, &PyTuple_Type, &given, &pairing.announced, &pairing.proxies))
+                          &place, &PyTuple_Type, &given, &pairing.announced, &proxies))
         return NULL;
     pairing.columns = (Columns){span_of(bodies[0]), span_of(bodies[1]), span_of(bodies[2]), span_of(bodies[3]),
                                 span_of(bodies[4]), first, 0, NULL};
@@ -2769,17 +2784,11 @@ static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
         is_nonsense("packets have numbers, and messages places");
         return NULL;
     }
-    PyObject *replies = PyObject_GetAttrString(pairing.proxies, "has_replies");
-    int truth = replies == NULL ? -1 : PyObject_IsTrue(replies);
-    Py_XDECREF(replies);
-    if (truth < 0)
-        return NULL;
-    pairing.has_replies = truth;
     pairing.flows = PyMem_Calloc(pairing.count + 1, sizeof *pairing.flows);
     if (pairing.flows == NULL)
         return PyErr_NoMemory();
     Output out = {0};
-    uint64_t stop = pair_messages(&pairing, place, given, &out);
+    uint64_t stop = enter_proxies(proxies, &pairing) ? pair_messages(&pairing, place, given, &out) : NOWHERE;
     if (stop != NOWHERE)
         all = PyList_New(0);
     for (uint64_t i = 0; i < pairing.count; i++) {
@@ -2790,6 +2799,8 @@ static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
     }
     if (all != NULL)
         found = Py_BuildValue("(KNN)", (unsigned long long)stop, as_bytes(&out), all);
+    for (int i = 0; i < PROXY_METHODS; i++)
+        Py_XDECREF(pairing.proxies[i]);
     PyMem_Free(out.data);
     PyMem_Free(pairing.flows);
     if (found == NULL && !PyErr_Occurred())
