@@ -92,10 +92,10 @@ class Hop(msgspec.Struct, eq=False):
     leg: Leg
     line: Line
     frames: Sequence[Octets]
-    way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
-    before: "Hop | None" = None
     offset: int = 0  # in the stream of its sender, where the octets begin that completed it
     octets: int = 0  # that are kept of its frames, until its way is over
+    way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
+    before: "Hop | None" = None
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
     number: int = 0  # of a request, in which order they came to its receiver's host
     asks: bool = False  # as far as it is known when it is sent, it waits for an answer
@@ -255,6 +255,7 @@ class OpenWay(msgspec.Struct, eq=False):
     """A way of which more may come."""
 
     kind: Kind
+    first: Hop  # its first message
     hops: list[Hop]
     last_ns: int
     is_over: bool = False  # it has been told, is a part of another way, or is none
@@ -264,24 +265,19 @@ class OpenWay(msgspec.Struct, eq=False):
     @classmethod
     def begin(cls, kind: Kind, first: Hop) -> "OpenWay":
         """Begin with the first message."""
-        way = first.way = cls(kind, [first], first.leg.time_ns)
+        way = first.way = cls(kind, first, [first], first.leg.time_ns)
         return way
-
-    @property
-    def first(self) -> Hop:
-        """Its first message."""
-        return self.hops[0]
 
     @property
     def is_signal(self) -> bool:
         """Whether it is no request: two programs only show each other that they are there."""
-        first = self.hops[0]
+        first = self.first
         return first.is_signal and all(hop.leg.flow == first.leg.flow for hop in self.hops)
 
     @property
     def answer(self) -> Hop | None:
         """The reply to the first sender, perhaps on another connection that it came back on with its identity."""
-        first = self.hops[0]
+        first = self.first
         for hop in self.hops:
             leg = hop.leg
             is_back = leg.flow == first.leg.flow or (hop.before is first and hop.line.sends == "job")

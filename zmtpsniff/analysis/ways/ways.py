@@ -304,7 +304,7 @@ class Ways:
         kind = event.socket_type if is_known else None
         line = self.connections.line(event.flow, event.src, event.dst, kind)
         leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
-        hop = Hop(leg, line, frames, offset=event.offset, octets=sum(map(len, map(at_hand, frames))))
+        hop = Hop(leg, line, frames, event.offset, sum(map(len, map(at_hand, frames))))
         is_idle = False
         if event.payload is not None:
             is_idle = _is_housekeeping(event.payload)
@@ -344,7 +344,7 @@ class Ways:
                 before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
             leg = Leg(side.src, side.dst, flow, packet, time_ns, part)
             frames = bodies[first - base : first - base + count]
-            hop = Hop(leg, line, frames, offset=offset, octets=sum(map(len, frames)))
+            hop = Hop(leg, line, frames, offset, sum(map(len, frames)))
             self._follow(hop, request, request_part)
         if tell is not None:
             tell(self.over())
@@ -378,7 +378,7 @@ class Ways:
         self.programs.send(hop)
         if leg.reply and not self._in_order:
             way = hop.way
-            if leg.flow == way.hops[0].leg.flow and not way.is_over and not self._goes_back(way.first):
+            if leg.flow == way.first.leg.flow and not way.is_over and not self._goes_back(way.first):
                 way.is_over = True
                 self._answered.append(way)
 
