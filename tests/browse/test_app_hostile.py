@@ -9,8 +9,8 @@ from dissectors.events import AnyEvent
 from tests.render.test_output_safety import NASTY, conversations
 from tests.support.browse_terminal import browsing
 from zmtpsniff.analysis.findings import Diagnosis
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.ladder_lines import LadderLines

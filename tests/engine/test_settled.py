@@ -28,9 +28,9 @@ from tests.world.tap import Packets
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings import requests as requests_module
 from zmtpsniff.analysis.patterns import patterns as patterns_module
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics import statistics as statistics_module
 from zmtpsniff.analysis.statistics.record_maker import report
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture import files, pcap, pcapng

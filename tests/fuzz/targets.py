@@ -19,8 +19,8 @@ from tests.world.tap import Packets
 from zmtpsniff.analysis import protobuf as proto
 from zmtpsniff.analysis.bodies import decode
 from zmtpsniff.analysis.payloads import Payloads
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.check.policy import PolicyError, parse_policy
 from zmtpsniff.engine.settings import Settings

@@ -18,8 +18,8 @@ from tests.world.octets import command, frame, greeting, peers, prop, ready
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.analysis.plugins import load_dissectors
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.check.check_report import Report
 from zmtpsniff.check.formats import FORMATS, make_report
 from zmtpsniff.check.policy import parse_policy

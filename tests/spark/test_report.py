@@ -17,8 +17,8 @@ from tests.spark.local_job import take
 from tests.spark.spark_tables import later, read_tables
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report as report_of
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.cli.spark_command import spark as command
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.report.capture_report import CaptureReport

@@ -12,9 +12,9 @@ from textual.app import App
 from textual.worker import get_current_worker
 
 from dissectors.events import Message
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.statistics.records import AnyRecord
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.browse.browse_options import BrowseOptions
 from zmtpsniff.browse.ladder_lines import LadderLines
 from zmtpsniff.browse.panes import ConversationLines, RecordClock

@@ -82,9 +82,8 @@ def stats(
     """
     fail_if_overwritten(captures, file)
     from zmtpsniff.analysis.findings import Diagnosis
-    from zmtpsniff.analysis.statistics import Statistics
     from zmtpsniff.analysis.statistics.record_maker import report
-    from zmtpsniff.analysis.statistics.statistics import ROWS
+    from zmtpsniff.analysis.statistics.statistics import ROWS, Statistics
     from zmtpsniff.dissection import open_files
     from zmtpsniff.engine.sniffer import Collaborators
 

@@ -14,8 +14,8 @@ from dissectors.events import AnyEvent, Connection
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, fixtures
 from tests.support.stats_events import ALL, as_json, check_percentile
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.render.chart import Blocks, bar, columns, make_blocks
 from zmtpsniff.render.statistics_tables import draw
 

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 
 from dissectors.events import Command, Connection, Cut, Message, Sides, Subscription
 from tests.support.stats_events import ALL, as_json, check_percentile, connection, nearest_rank, published, rows
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.statistics.records import ConnectionRow, TopicRow
 from zmtpsniff.analysis.statistics.rows import Topic
 from zmtpsniff.analysis.statistics.sketch import ACCURACY, Sketch
-from zmtpsniff.analysis.statistics.statistics import ROWS
+from zmtpsniff.analysis.statistics.statistics import ROWS, Statistics
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
 

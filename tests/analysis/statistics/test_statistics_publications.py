@@ -1,9 +1,9 @@
 """Topics as they are published, and how long idle connections lasted."""
 
 from dissectors.events import Capture, Connection, Message, Peer, Sides
-from zmtpsniff.analysis.statistics import Statistics
 from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.statistics.records import ConnectionRow, PublicationRow, SocketRow
+from zmtpsniff.analysis.statistics.statistics import Statistics
 
 SECOND = 1_000_000_000
 

@@ -2,7 +2,3 @@
 
 `Statistics` counts, `report` makes records of the counts, `draw` makes tables of the records.
 """
-
-from zmtpsniff.analysis.statistics.statistics import Statistics
-
-__all__ = ["Statistics"]
