@@ -61,8 +61,8 @@ def _passage(before: Hop, hop: Hop) -> Passage:
     dropped = _dropped(before, hop) if hop.leg.flow == before.leg.flow else None
     if dropped is not None:
         away_ns, left_ns = left_ns, 0
-    if hop.line.connected_ns > taken_ns:
-        away_ns += min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
+    elif hop.line.connected_ns > taken_ns:
+        away_ns = min(max(hop.line.connected_ns - taken_ns - network_ns, 0), left_ns)
         left_ns -= away_ns
     if hop.others_until_ns > taken_ns:
         queue_ns = hop.others_until_ns - taken_ns - network_ns - away_ns

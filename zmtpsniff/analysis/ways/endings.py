@@ -46,9 +46,10 @@ class Endings:
         return self._is_blind or host_of(address) in self._gaps
 
     def hides(self, one: Passage) -> bool:
-        """Whether a program answers what it would pass on, and the capture may lack those to whom it passed that.
+        """Whether a program answers what it would pass on, and nobody knows whether it passed that on.
 
-        If the capture lacks the beginning of the connection, a leg in between may not have been recognised.
+        It asked others meanwhile, perhaps for this; or the capture may lack those whom it asked. If the capture lacks
+        the beginning of the connection, a leg in between may not have been recognised.
         """
         if one.passed.is_unsure:
             return True
