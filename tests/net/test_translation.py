@@ -52,6 +52,14 @@ def test_a_connection_is_known_by_its_number(port: int, number: int, after_ns: i
     assert log.before(other, number) == [first] * is_same
 
 
+def test_forged_beginnings_with_one_number_are_few() -> None:
+    log = TranslationLog()
+    keys = [_key(f"10.1.{place >> 8}.{place & 255}", 40000, "10.1.0.1") for place in range(1000)]
+    for key in keys:
+        log.begin(key, NUMBER, 0)
+    assert [len(log.before(key, NUMBER)) for key in keys] == [7] * 8 + [0] * 992
+
+
 def test_few_beginnings_are_remembered() -> None:
     log = TranslationLog()
     for number in range(100_000):

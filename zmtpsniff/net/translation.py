@@ -22,6 +22,7 @@ from zmtpsniff.words.counts import plural
 _WITHIN_NS = 100_000_000  # a router, or the kernel, passes a SYN on much sooner
 _LEAST_NUMBER = 1 << 16
 _MOST = 4096  # SYNs that are remembered
+_TRANSLATIONS = 8  # of each; anybody can forge more
 
 
 class TranslationLog:
@@ -45,7 +46,8 @@ class TranslationLog:
                 self._begun.popitem(last=False)
             self._begun[number_and_port] = {key: time_ns}
             return False
-        begun.setdefault(key, time_ns)
+        if len(begun) < _TRANSLATIONS:
+            begun.setdefault(key, time_ns)
         return any(self._others(begun, key))
 
     def before(self, key: bytes, isn: int) -> list[bytes]:
