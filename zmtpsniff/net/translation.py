@@ -14,6 +14,7 @@ port must be the same, too, which NAT keeps where it can.
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from itertools import takewhile
 
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.flow import Flow
@@ -53,7 +54,8 @@ class TranslationLog:
     def before(self, key: bytes, isn: int) -> list[bytes]:
         """The clients' keys of connections that began with the same number, shortly before the one with this key."""
         begun = self._begun.get((isn, key[-4:-2]), {})
-        return [other for other in self._others(begun, key) if begun[other] <= begun[key]]
+        earlier = set(takewhile(lambda other: other != key, begun))  # in the order of the capture: times may be equal
+        return [other for other in self._others(begun, key) if other in earlier]
 
     @staticmethod
     def _others(begun: dict[bytes, int], key: bytes) -> Iterator[bytes]:
