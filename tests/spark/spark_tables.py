@@ -221,7 +221,7 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
         ids.setdefault((row["series"], row["conn_id"], frozenset(ends)), []).append(found_id)
         by_name[row["series"], row["conn_id"]] = found_id[1]
     gaps = {
-        id_at(row["series"], row["conn_id"], frozenset((row["src"], row["dst"])), row["time_ns"])
+        (row["series"], id_at(row["series"], row["conn_id"], frozenset((row["src"], row["dst"])), row["time_ns"]))
         for row in tables.get("problems", ())
         if row["code"] in BLINDING and row["conn_id"] is not None
     }
@@ -238,7 +238,7 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
                 for leg in _legs(row):
                     between = frozenset((leg["src"], leg["dst"]))
                     leg["conn_id"] = id_at(row["series"], leg["conn_id"], between, leg["time_ns"])
-                _leave_out_of_gaps(row, gaps)
+                _leave_out_of_gaps(row, {name for series, name in gaps if series == row["series"]})
                 found[json.dumps(_record(table, row), sort_keys=True)] += 1
                 continue
             names = ("client", "server") if table == "connections" else ("src", "dst")
