@@ -1708,10 +1708,11 @@ static bool put_brief(Output *out, int64_t length_ns)
 /* As relation_words() in render/wording.py. */
 static bool put_relation_words(Output *out, const Layout *layout, const Message *message)
 {
-    if (!message->request && !message->forwards)
+    bool answers = message->envelope && message->request;
+    if (!answers && !message->forwards)
         return true;
     bool is_put = put_span(out, layout->texts[RELATIONS]);
-    if (message->request)
+    if (answers)
         is_put = is_put && put_brief(out, message->latency) && put_text(out, " after ") &&
                  put_place(out, message->request, message->request_part) &&
                  (message->paired != BY_ORDER || put_text(out, " by order")) &&
