@@ -333,7 +333,9 @@ def test_ways_over_the_hosts_are_those_of_one_capture(tmp_path: Path, path: Path
     of_hosts(path, tmp_path / "in")
     take([tmp_path / "in"], tmp_path / "out", ways=True)
     take([path], tmp_path / "whole", ways=True)
-    wanted = [[(leg["src"], leg["dst"]) for leg in row["legs"]] for row in read_tables(tmp_path / "whole")["ways"]]
+    whole = read_tables(tmp_path / "whole")["ways"]
+    wanted = [[(leg["src"], leg["dst"]) for leg in row["legs"]] for row in whole]
+    requests = any(row["kind"] == "request" for row in whole)
     for database in opened(tmp_path / "out"):
         found = database.execute("SELECT way, began_in, src, dst FROM way_legs ORDER BY way, began_in, time_ns")
         rows = groupby(found.fetchall(), key=itemgetter(0, 1))
@@ -341,4 +343,4 @@ def test_ways_over_the_hosts_are_those_of_one_capture(tmp_path: Path, path: Path
         (asked,) = (
             block.text for block in blocks(PAGE) if str(block.mark("run by")) == "tests/spark/test_report_vantage.py"
         )
-        assert [leg[1:3] for leg in database.execute(asked).fetchall()] in wanted
+        assert [leg[1:3] for leg in database.execute(asked).fetchall()] in (wanted if requests else [[]])
