@@ -25,6 +25,9 @@ UNBOUNDED = 1 << 62
 """A stream offset for a sender of whom nobody knows what it had received."""
 
 
+_LONGEST = (1 << 63) - 1  # len() gives no more
+
+
 class Cut(msgspec.Struct, frozen=True, gc=False):
     """Octets of which only the first are at hand: the rest was over a limit or is not in the capture."""
 
@@ -32,8 +35,8 @@ class Cut(msgspec.Struct, frozen=True, gc=False):
     length: int  # octets on the wire, len(data) or more
 
     def __len__(self) -> int:
-        """The octets on the wire."""
-        return self.length
+        """The octets on the wire, within what Python takes for a length: a sender may claim any."""
+        return min(max(self.length, 0), _LONGEST)
 
     def __bool__(self) -> bool:
         """They are there, however many."""
