@@ -504,7 +504,7 @@ class FlowTable(Part):
 
     def _take_reset(self, direction: FlowDirection, segment: Segment) -> None:
         """Take a RST."""
-        client = direction.flow.client
+        client = direction.flow.client  # behind NAT, it is the refusal of a SYN that was refused before NAT, too
         if client.isn is None or not self._translations.before(client.key, client.isn):
             self._attempts.refuse(direction, segment)
         if direction.flow.reset(direction, segment):

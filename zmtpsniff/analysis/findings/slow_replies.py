@@ -29,8 +29,6 @@ _TRANSFER_ADVICE = (
     "The service had begun to reply by then. Look at the link between the two (its rate, who else uses it), and at how "
     "fast the requester takes octets; smaller or compressed replies help."
 )
-
-
 _IN_SERVICE = "in the service, or in one that it asks"
 
 

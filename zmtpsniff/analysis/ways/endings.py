@@ -98,7 +98,8 @@ class Endings:
         )
 
     def _hides(self, way: OpenWay) -> bool:
-        return (self._is_blind or bool(self._blind)) and any(map(self.hides, passages(way)))
+        may_hide = not self.sees_all or any(hop.is_unsure for hop in way.hops)
+        return may_hide and any(map(self.hides, passages(way)))
 
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""

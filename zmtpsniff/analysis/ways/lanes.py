@@ -18,6 +18,7 @@ it asked, and that no other lane worked on.
 """
 
 from collections import Counter, OrderedDict
+from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ import msgspec
 from dissectors.address import is_loopback
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
+from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.records import Joined
 
@@ -66,24 +68,21 @@ class _Lane(msgspec.Struct, eq=False):
             self.is_client = self.is_client or self.alone == self.asked or _ALONE * self.alone > self.asked
         return has_reason and not self.is_client
 
-    def repeat(self, service: "_Service", hop: Hop) -> Hop | None:
-        """The request that it passes on as it is, without an id in front; None if it may be one of several.
+    def repeat(self, alike: Sequence[Hop], hop: Hop) -> Hop | None:
+        """The request with the same octets that it passes on; None if it may be one of several, as those ``alike``.
 
         So does a TCP proxy, which has a connection to the server for each of a client.
         """
-        if not hop.line.knows_sender and is_loopback(hop.leg.src):  # there all programs have one address
-            return None
-        last = islice(reversed(service.requests), _LOOKED_AT)
-        found = [one for one in last if one.frames == hop.frames and not one.is_passed and hop.may_come_of(one)]
         before = self.repeated
-        if len(found) > 1 and before is not None:
-            found = [one for one in found if one.leg.flow == before.leg.flow]
-        if len(found) != 1:
+        if len(alike) > 1 and before is not None:
+            alike = [one for one in alike if one.leg.flow == before.leg.flow]
+        if len(alike) != 1:
             return None
-        request = self.repeated = found[0]
+        request = self.repeated = alike[0]
         if before is None or before.leg.flow != request.leg.flow:
             self.repeats = 0
-        self.repeats += before is None or before.frames != request.frames
+        is_whole = all(type(frame) is bytes for frame in hop.frames)  # octets that are cut off may differ
+        self.repeats += is_whole and (before is None or before.frames != request.frames)
         request.is_passed = True
         return request
 
@@ -115,8 +114,9 @@ class _Service(msgspec.Struct, eq=False):
 class Lanes:
     """Requests of services for the requests that they work on."""
 
-    def __init__(self) -> None:
-        """Start without any."""
+    def __init__(self, equal: EqualMessages) -> None:
+        """``equal`` finds messages with the same octets."""
+        self._equal = equal
         self._services: Ledger[str, _Service] = Ledger()  # by host
         self._related = Correlation()
 
@@ -163,8 +163,11 @@ class Lanes:
         lane = service.lanes[hop.leg.flow]
         if hop.line.knows_sender and not service.taken:
             return None  # the process is not known for long: nobody noted what it took before
-        if (repeated := lane.repeat(service, hop)) is not None:
-            return Inner(repeated, "body", lane.repeats >= _SURE)
+        if hop.line.knows_sender or not is_loopback(hop.leg.src):  # there all programs have one address
+            alike = [one for one in self._equal.before(hop) if one in service.requests and not one.is_passed]
+            repeated = lane.repeat(alike, hop)
+            if repeated is not None:
+                return Inner(repeated, "body", lane.repeats >= _SURE)
         if not lane.ask(service.has_request(hop.leg.src)):
             return None
         hop.free_ns = lane.free_ns

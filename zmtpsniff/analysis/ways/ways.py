@@ -64,7 +64,7 @@ class Ways:
         self._envelopes = Envelopes(self._held)
         self._equal = EqualMessages(self._held)
         self._correlation = Correlation()
-        self._lanes = Lanes()
+        self._lanes = Lanes(self._equal)
         self._pushed = PushedReplies()
         self.connections = WayConnections(self._dossiers, self._envelopes.ids, self._lanes, self._pushed)
         self.programs = Programs()
