@@ -1,5 +1,6 @@
 """Finding frames again behind holes: nothing is shown as whole that is not, and no octets take long."""
 
+import math
 import os
 import struct
 import time
@@ -258,7 +259,12 @@ def test_no_octets_take_long(kind: str) -> None:
     random = Random(kind)
     for size in (8 << 10, 128 << 10):
         other, some = random.randbytes(size), DENSE[kind](random, size)
-        assert min(seconds(some) for _ in range(5)) < 4 * min(seconds(other) for _ in range(5)) + 0.001
+        takes, usual = math.inf, math.inf
+        for times in range(1, 50):  # a busy machine adds to most; the least of many is the time of the search itself
+            takes, usual = min(takes, seconds(some)), min(usual, seconds(other))
+            if times >= 5 and takes < 4 * usual + 0.001:
+                break
+        assert takes < 4 * usual + 0.001
 
 
 def test_a_window_of_many_places_reads_few_frames() -> None:
