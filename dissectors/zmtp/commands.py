@@ -90,6 +90,11 @@ def split_name(body: bytes) -> tuple[bytes, bytes] | Fault:
     return body[1 : 1 + length], body[1 + length :]
 
 
+def has_name(body: bytes) -> bool:
+    """Whether the whole name of a command is in ``body``, which may lack its end."""
+    return isinstance(split_name(body)[0], bytes)
+
+
 def parse_command(body: bytes, mechanism: str | None, whole: bool = True, show_secrets: bool = False) -> Content:
     """Take the body of a command frame apart.
 

@@ -171,7 +171,7 @@ class ZmtpConnection(Part):
             case "frames":
                 self._begin_frames(half)
             case "identity":
-                self._identified()
+                self._identified(half, other)
                 self._weigh()
                 self.wake(other)
             case "proof":
@@ -306,14 +306,15 @@ class ZmtpConnection(Part):
         """Let both sessions find out anew whether messages need a look, since the connection has learnt something."""
         self.client.session.plain = self.server.session.plain = None
 
-    def _identified(self) -> None:
-        """A half of version 1.0 or 2.0 has read its identity frame."""
-        one, other = self.client, self.server
+    def _identified(self, half: Half, other: Half) -> None:
+        """``half``, of version 1.0 or 2.0, has read its identity frame; both sides have the same framing then."""
         self.security.skip()
         self._look_again()
-        if one.opening.greeted and other.opening.greeted:
-            self._set_version("1.0" if 1 in (one.opening.framing, other.opening.framing) else "2.0")
+        if other.opening.greeted:
+            self._set_version("1.0" if 1 in (half.opening.framing, other.opening.framing) else "2.0")
             self._check_types_v2()
+        elif not other.opening.framing:
+            other.expect(half.opening.framing)
 
     def _check_types_v2(self) -> None:
         one, other = self.client.session.socket_type, self.server.session.socket_type

@@ -59,6 +59,8 @@ _IDENTITY_LIMIT = 0xFFFF
 _LAST_REVISION = 15
 _BEGINNING = 16  # octets to show of a side that does not speak ZMTP
 _NOT_ZMTP = (("not-zmtp", ""),)
+# The states in which octets may wait for a word from the other side, though they may show what they are.
+_WAITING = frozenset({"after signature", "after revision", "socket type"})
 
 
 @quick
@@ -167,7 +169,7 @@ class Opening(Part):
     def hurry(self) -> bool:
         """A hole follows the octets at hand. Returns whether they wait for the other side."""
         self.hurries = True
-        return self.state in ("after signature", "after revision") and self._buffer.held > 0
+        return self.state in _WAITING and self._buffer.held > 0
 
     def end_with(self, octets: bytes) -> bool:
         """Note what the last ``octets`` of a cut greeting say. Returns whether any part of the greeting is known."""
@@ -258,6 +260,7 @@ class Opening(Part):
             return position
         self.versioned = True
         self.revision = rest.revision
+        self.silent = rest.revision is None
         self._end_greeting(rest.after_revision or None)
         return position + rest.size
 

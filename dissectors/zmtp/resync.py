@@ -69,6 +69,8 @@ _OTHER_THAN_ZERO = re.compile(rb"[^\0]")
 # The first octets of a long length are zero. That is worth as much as zeros are rare, but at most:
 _MOST_LONG_BITS = 24.0
 _LONG_HEADER_V1 = 10  # octets, with the flags
+# The longer a frame, the rarer it is. From 64 KiB on, a frame of twice the length counts for one bit less.
+_USUAL_LENGTH_BITS = 16
 # The 4-octet lengths of other protocols look like frames of ZMTP 1.0 that end so.
 _ZEROS = b"\0\0\0"
 
@@ -315,6 +317,7 @@ class Window:
             if begin - place > 2:
                 length = octets[place + 1 : begin]
                 bits += min(self._zero * (len(length) - len(length.lstrip(b"\0"))), _MOST_LONG_BITS)
+                bits -= max(stop.bit_length() - _USUAL_LENGTH_BITS, 0)
         elif octets.startswith(_ZEROS, stop - len(_ZEROS)):
             bits = _EMPTY_BITS
         if stop in self.boundaries and not more:

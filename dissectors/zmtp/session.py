@@ -343,6 +343,7 @@ class Session(Part):
             octets, incomplete = body, not whole
         else:
             octets, incomplete, whole = at_hand(body), not (whole or isinstance(body, Cut)), False
+            incomplete = incomplete or not commands.has_name(octets)
         mechanism = security.mechanism or security.mechanism_of(self.mechanism or self.other.mechanism, octets, whole)
         name, fields, faults = commands.parse_command(octets, mechanism, whole, self.limits.show_secrets)
         if name in _OF_TOPICS and not faults:

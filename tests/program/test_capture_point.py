@@ -67,6 +67,11 @@ _MENDED = [
     "loss:210000941",  # a hole before the greetings
     "loss:70000015",  # octets that read as items with a length of two octets
     "holes:30001259",  # octets that could all be flags
+    "loss:85732",  # the frames of a side whose identity is lost, beside one of 1.0
+    "loss:85702",  # a greeting whose revision is lost: the other side waits for that in vain
+    "loss:94228",  # a hole behind the identity of 2.0, while the other side's version is not known
+    "loss:82965",  # the end of a greeting of 2.0 that reads as the header of a frame of 2 GiB
+    "loss:98677",  # the header of a command, and all of its body lost
 ]
 
 
