@@ -181,15 +181,17 @@ def version_shown(octets: bytes, identity: int) -> int | None:
     return 2 if has_frame and octets[2] == 0 and octets[3] == identity else None
 
 
-def is_rest_v2(octets: bytes) -> bool:
+def is_rest_v2(octets: bytes, known: bool) -> bool:
     """Whether octets after a signature are the revision, a socket type and an identity frame, and no frame of 1.0.
 
-    In ZMTP 1.0 they would be a length, flags and a body, or another length, which is never zero.
+    In ZMTP 1.0 they would be a length, flags and a body, or another length, which is never zero. ``known`` says that
+    the connection is 2.0.
     """
     if len(octets) < GUESS_SIZE or octets[0] not in (wire.REVISION_2, wire.REVISION_3):
         return False
     revision, number, flags, _ = octets[:GUESS_SIZE]
-    return number < len(sockets.NAMES_V2) and not flags and (revision == wire.REVISION_2 or number > wire.MORE)
+    is_v2 = known or revision == wire.REVISION_2 or number > wire.MORE
+    return number < len(sockets.NAMES_V2) and not flags and is_v2
 
 
 def guess_after_signature(octets: bytes) -> int | None:

@@ -60,7 +60,7 @@ _LAST_REVISION = 15
 _BEGINNING = 16  # octets to show of a side that does not speak ZMTP
 _NOT_ZMTP = (("not-zmtp", ""),)
 # The states in which octets may wait for a word from the other side, though they may show what they are.
-_WAITING = frozenset({"after signature", "after revision", "socket type"})
+_WAITING = frozenset({"after signature", "after revision", "socket type", "after greeting", "after head"})
 
 
 @quick
@@ -270,7 +270,7 @@ class Opening(Part):
         if len(octets) < greeting.GUESS_SIZE and not self.ended:
             self._wait(greeting.GUESS_SIZE)
             return position
-        if self.proven and greeting.is_rest_v2(octets):
+        if self.proven and greeting.is_rest_v2(octets, self.other.revision == wire.REVISION_2):
             self.versioned = True
             self.revision = octets[0]
             self._turn("revision")

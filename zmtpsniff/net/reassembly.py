@@ -102,6 +102,11 @@ def _is_before(ack: int | None, other: int | None) -> bool:
     return ack is not None and other is not None and distance(ack, other) < 0
 
 
+def _sent_before(segment: WaitingSegment, other: WaitingSegment) -> WaitingSegment:
+    """A segment with the acknowledgment of its first copy: that was sent before ``other``, whose octets follow."""
+    return segment._replace(ack=other.ack) if _is_before(other.ack, segment.ack) else segment
+
+
 class Holdings(Part):
     """The number of octets that all flows keep together."""
 
@@ -416,12 +421,14 @@ class Direction(Part, Generic[Owner]):
         if first and waiting[first - 1].end > segment.offset:
             first -= 1
         last = bisect_left(waiting, segment.end, lo=first, key=_OFFSET)
+        if last < len(waiting):
+            segment = _sent_before(segment, waiting[last])
         together = []
         end = segment.offset  # up to which the segment has been looked at
         for other in waiting[first:last]:
             self._compare_waiting(segment, other)
             if end < other.offset:
-                together.append(self._part(segment, end, other.offset))
+                together.append(self._part(_sent_before(segment, other), end, other.offset))
             if _is_before(segment.ack, other.ack):  # the retransmission was captured first
                 together += self._sent_earlier(other, segment)
             else:

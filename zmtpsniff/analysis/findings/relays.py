@@ -422,84 +422,100 @@ class Relays(Inquiry):
         for hop in self._held_publications(place):
             lost.add("publication", "not-forwarded", hop)
         for (kind, why), seen in lost.seen.items():
-            if (kind, why) == ("job", "closed"):
-                yield from self._closed(place, seen)
-            if why == _ANSWERED_FOR:
-                yield Claim(
-                    "worker-closed",
-                    f"the worker {place.at} of {place.giver} closed its connection with "
-                    f"{plural(seen.count, 'request')} in hand",
-                    "it closes the connection first, before it replies, and another reply goes to who asked",
-                    seen,
-                    [place.at, place.giver],
-                    certainty="likely",
-                    subject=place.at,
-                )
-            if why == _OUT_OF_SIGHT:
-                it = "it" if seen.count == 1 else "them"
-                yield Claim(
-                    "request-unanswered",
-                    f"{plural(seen.count, 'request')} got no reply: {place.at} took {it}, and no more is seen; "
-                    f"{_wait(lost.waits)}",
-                    f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
-                    seen,
-                    [place.at],
-                    "note" if seen.count < LEAST_SLOW else "warning",
-                    certainty="possible",
-                    subject=place.at,
-                )
-            if why == _TO_NOBODY:
-                yield Claim(
-                    "reply-to-nobody",
-                    f"{place.at} got {plural(seen.count, 'reply')} that nobody waits for: who asked had closed",
-                    "the request came over it, its connection was closed, and then the reply arrived",
-                    seen,
-                    [place.at],
-                )
-            begun_ns = seen.first_ns or 0
-            is_often = why == _GIVEN_UP and seen.count >= LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen
-            if why == _UNANSWERED or is_often:
-                # That one of them was awaited tells of the others, too.
-                taken = lost.seen[kind, "not-answered"]
-                # Not all that has an id asks for something. So one whose replies are pushed is silent once none comes.
-                if not place.pushes_replies or place.has_stopped(taken, now_ns):
-                    yield from self._unanswered(place, taken, lost)
-            if why not in _LOST or place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
-                continue
-            count = plural(seen.count, _NOUNS.get(why, kind))
-            severity: Severity | None = None
-            if place.has_stopped(seen, now_ns):
-                words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
-            elif seen.count <= _PART * place.passed:
-                words = _LOST[why].format(count=count) + f", while it passed on {place.passed:,}"
-                severity = "warning" if kind == "job" else None  # perhaps nothing comes of some jobs
-            else:
-                continue
-            # It passed nothing on since it asked somebody who does not answer.
-            asked = [
-                one
-                for one, time_ns in lost.questions.items()
-                if place.passed_ns - STOPPED_NS <= time_ns <= begun_ns + STOPPED_NS
-            ]
-            if asked and kind == "request":
-                severity = "note"
-                words += f": it waits for {listed(asked)}"
-            if self._is_unreached(place, begun_ns):
-                continue  # it does not get them, and another finding says so
-            gone = self._gone_peers(place, begun_ns)
-            if gone:
-                severity = "note"
-                words += f", since {listed(gone)} closed the connection"
-            yield Claim(
-                "not-passed-on",
-                f"{place.at} {words}; {_wait(lost.waits)}",
-                "the messages arrive there, others of the same kind go on from there, and these do not",
-                seen,
-                [place.at],
-                severity,
-                certainty="likely",
-                subject=place.at,
-            )
+            match why:
+                case "closed" if kind == "job":
+                    yield from self._closed(place, seen)
+                case "answered-for":
+                    yield self._answered_for(place, seen)
+                case "out-of-sight":
+                    yield self._out_of_sight(place, seen, lost)
+                case "reply-to-nobody":
+                    yield self._to_nobody(place, seen)
+                case "unanswered":
+                    yield from self._unanswered(place, kind, lost, now_ns)
+                case "given-up" if seen.count >= LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen:
+                    yield from self._unanswered(place, kind, lost, now_ns)
+                case "not-forwarded" | "reply-not-forwarded":
+                    yield from self._not_passed_on(place, kind, why, lost, now_ns)
+
+    def _answered_for(self, place: RelayPlace, seen: Occurrences) -> Claim:
+        """A worker closed its connection while it had requests, and its broker had others answer them."""
+        return Claim(
+            "worker-closed",
+            f"the worker {place.at} of {place.giver} closed its connection with "
+            f"{plural(seen.count, 'request')} in hand",
+            "it closes the connection first, before it replies, and another reply goes to who asked",
+            seen,
+            [place.at, place.giver],
+            certainty="likely",
+            subject=place.at,
+        )
+
+    def _out_of_sight(self, place: RelayPlace, seen: Occurrences, lost: Losses) -> Claim:
+        """A place took requests, and the capture may lack the connection on which it sent them on."""
+        it = "it" if seen.count == 1 else "them"
+        return Claim(
+            "request-unanswered",
+            f"{plural(seen.count, 'request')} got no reply: {place.at} took {it}, and no more is seen; "
+            f"{_wait(lost.waits)}",
+            f"the capture begins in the middle, so it may lack the connection on which that sent {it} on",
+            seen,
+            [place.at],
+            "note" if seen.count < LEAST_SLOW else "warning",
+            certainty="possible",
+            subject=place.at,
+        )
+
+    def _to_nobody(self, place: RelayPlace, seen: Occurrences) -> Claim:
+        """A place got replies after their askers had closed."""
+        return Claim(
+            "reply-to-nobody",
+            f"{place.at} got {plural(seen.count, 'reply')} that nobody waits for: who asked had closed",
+            "the request came over it, its connection was closed, and then the reply arrived",
+            seen,
+            [place.at],
+        )
+
+    def _not_passed_on(self, place: RelayPlace, kind: str, why: str, lost: Losses, now_ns: int) -> Iterable[Claim]:
+        """A place kept messages of this kind, or dropped them, though it passed others on."""
+        seen = lost.seen[kind, why]
+        begun_ns = seen.first_ns or 0
+        if place.passed < _LEAST or now_ns - begun_ns < _SETTLED_NS:
+            return
+        if self._is_unreached(place, begun_ns):
+            return  # it does not get them, and another finding says so
+        count = plural(seen.count, _NOUNS.get(why, kind))
+        severity: Severity | None = None
+        if place.has_stopped(seen, now_ns):
+            words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
+        elif seen.count <= _PART * place.passed:
+            words = _LOST[why].format(count=count) + f", while it passed on {place.passed:,}"
+            severity = "warning" if kind == "job" else None  # perhaps nothing comes of some jobs
+        else:
+            return
+        asked = self._silent_services(place, lost, begun_ns)
+        if asked and kind == "request":
+            severity = "note"
+            words += f": it waits for {listed(asked)}"
+        gone = self._gone_peers(place, begun_ns)
+        if gone:
+            severity = "note"
+            words += f", since {listed(gone)} closed the connection"
+        yield Claim(
+            "not-passed-on",
+            f"{place.at} {words}; {_wait(lost.waits)}",
+            "the messages arrive there, others of the same kind go on from there, and these do not",
+            seen,
+            [place.at],
+            severity,
+            certainty="likely",
+            subject=place.at,
+        )
+
+    def _silent_services(self, place: RelayPlace, lost: Losses, begun_ns: int) -> list[str]:
+        """The services that a place asked without an answer when it began to lose messages."""
+        earliest_ns, latest_ns = place.passed_ns - STOPPED_NS, begun_ns + STOPPED_NS
+        return [one for one, time_ns in lost.questions.items() if earliest_ns <= time_ns <= latest_ns]
 
     def _is_unreached(self, place: RelayPlace, begun_ns: int) -> bool:
         """Whether a program acknowledged nothing any more when it began to lose messages."""
@@ -516,8 +532,14 @@ class Relays(Inquiry):
         has_stopped = place.passed_ns - STOPPED_NS <= min(times_ns) <= max(times_ns) - STOPPED_NS
         return held if has_stopped and max(cancelled_ns) < place.passed_ns - STOPPED_NS else []
 
-    def _unanswered(self, place: RelayPlace, seen: Occurrences, lost: Losses) -> Iterable[Claim]:
-        """A place that does not answer, and somebody behind brokers waits for it."""
+    def _unanswered(self, place: RelayPlace, kind: str, lost: Losses, now_ns: int) -> Iterable[Claim]:
+        """A place that does not answer, and somebody behind brokers waits for it.
+
+        That one of its requests was awaited tells of the others, too.
+        """
+        seen = lost.seen[kind, "not-answered"]
+        if place.pushes_replies and not place.has_stopped(seen, now_ns):
+            return  # not all that has an id asks for something
         if self._is_unreached(place, seen.first_ns or 0):
             return
         others = f", while it answered {place.passed:,}" if place.passed_ns > (seen.first_ns or 0) else ""

@@ -68,7 +68,11 @@ class RequestReply(Rules):
 
     def resume(self, waiting: Request | None, asked: int, seen: int, answered: int, *, is_late: bool) -> None:
         """Go on with a REQ: the request that waits, the last one, what it had seen then, and where its reply was."""
-        self._asked, self._seen, self._late = asked, seen, is_late
+        self._asked, self._late = asked, is_late
+        # Behind a hole its last request may be a copy, sent when its sender had seen more than before. That it asks
+        # again is then not certain; of a side whose type is a guess, it shows that the guess is wrong.
+        dossier = self._exchange.dossier
+        self._seen = -1 if dossier.blind and dossier.guesses is None else seen
         self._exchange.has_answers = answered >= 0
         if answered >= seen:
             self._unseen = (answered, answered)
