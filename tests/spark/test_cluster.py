@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.spark_tables import by_series, cut, expected, read_tables
+from tests.support.live_program import wait_for
 from tests.support.paths import FIXTURES, PROJECT
 from tests.support.ports import free_port
 from tests.support.shown_commands import blocks
@@ -38,13 +39,18 @@ def _wait_for_port(port: int, process: "subprocess.Popen[bytes]") -> None:
     raise AssertionError(f"nobody listens on port {port}")
 
 
-@contextmanager
-def _running(folder: Path, *command: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A program of Spark's; what it starts is of its process group and ends with it."""
+def _home() -> Path:
+    """The folder of Spark."""
     spec = importlib.util.find_spec("pyspark")
     assert spec is not None
     assert spec.submodule_search_locations
-    home = Path(spec.submodule_search_locations[0])
+    return Path(spec.submodule_search_locations[0])
+
+
+@contextmanager
+def _running(folder: Path, *command: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A program of Spark's; what it starts is of its process group and ends with it."""
+    home = _home()
     with open(folder / f"{command[-1].rpartition('/')[2]}-{len(list(folder.iterdir()))}.log", "wb") as log:
         process = subprocess.Popen(
             [str(home / "bin" / command[0]), *command[1:]],
@@ -117,13 +123,9 @@ def _submit(folder: Path, address: str, captures: "Captures") -> None:
         block.text for block in blocks(PROJECT / "docs" / "spark-operation.md") if block.text.startswith("import sys")
     )
     (folder / "job.py").write_text(job)
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    home = Path(spec.submodule_search_locations[0])
     command = ["--master", address, str(folder / "job.py"), address, str(captures.source), str(captures.tables)]
     done = subprocess.run(
-        [str(home / "bin" / "spark-submit"), *command],
+        [str(_home() / "bin" / "spark-submit"), *command],
         capture_output=True,
         text=True,
         timeout=PATIENCE,
@@ -160,8 +162,8 @@ def test_python_of_the_cluster_lacks_us(tmp_path: Path) -> None:
 
 
 @contextmanager
-def _cluster(folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"]]]:
-    """A master with two workers of a core each: its address, and they, which work in folders work0 and work1."""
+def _cluster(folder: Path) -> Iterator[str]:
+    """The address of a master with two workers of a core each, which work in folders work0 and work1."""
     port = free_port()
     address = f"spark://127.0.0.1:{port}"
     package, here = "org.apache.spark.deploy", ("--host", "127.0.0.1")
@@ -169,15 +171,16 @@ def _cluster(folder: Path) -> Iterator[tuple[str, list["subprocess.Popen[bytes]"
     worker = ("spark-class", f"{package}.worker.Worker", *here, "--cores", "1", "--memory", "600m", "--webui-port", "0")
     with ExitStack() as running:
         _wait_for_port(port, running.enter_context(_running(folder, *master)))
-        works = ((*worker, "--work-dir", str(folder / f"work{at}"), address) for at in range(2))
-        yield address, [running.enter_context(_running(folder, *work)) for work in works]
+        for at in range(2):
+            running.enter_context(_running(folder, *worker, "--work-dir", str(folder / f"work{at}"), address))
+        yield address
 
 
 @pytest.mark.slow
 def test_standalone_cluster(tmp_path: Path) -> None:
     one = Captures(tmp_path / "one", "app_malamute.pcap", [40, 80])
     other = Captures(tmp_path / "other", "m31_push_pull.pcap", [12, 24])
-    with _cluster(tmp_path) as (address, _):
+    with _cluster(tmp_path) as address:
         to_master = ("--master", address)
         _zmtpsniff(tmp_path, (*one.ingest, *to_master), (*other.ingest, "--follow", "--once", *to_master))
         submitted = Captures(tmp_path / "submitted", "m31_pub_sub.pcap", [60])
@@ -188,47 +191,58 @@ def test_standalone_cluster(tmp_path: Path) -> None:
     assert all(any((tmp_path / f"work{at}").glob("app-*/*/stderr")) for at in range(2))  # each had an executor
 
 
-def _executors(worker: "subprocess.Popen[bytes]") -> list[int]:
-    """The processes that a worker has started for tasks."""
+def _executors(driver: "subprocess.Popen[bytes]") -> list[int]:
+    """The processes for tasks that a program has started."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended
             number = int(path.parent.name)
-            if b"CoarseGrainedExecutorBackend" in path.read_bytes() and os.getpgid(number) == worker.pid:
+            if b"CoarseGrainedExecutorBackend" in path.read_bytes() and os.getpgid(number) == driver.pid:
                 found.append(number)
     return found
 
 
 @pytest.mark.slow
-def test_an_executor_is_killed(tmp_path: Path) -> None:
-    """In mid-run, with its tasks, some of which have written: nothing is lost, and nothing is there twice."""
-    pieces = cut(FIXTURES / "app_malamute.pcap", [20, 40, 60, 80, 100], tmp_path / "cut")
+@pytest.mark.parametrize("victim", ["executor", "driver"])
+def test_one_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str) -> None:
+    """In mid-run, when some tasks have written: nothing is lost, and nothing is there twice.
+
+    After a driver the next run does the rest, beside executors of the first one that have not noticed yet.
+    """
+    cut(FIXTURES / "app_malamute.pcap", [20, 40, 60, 80, 100], tmp_path / "cut")
     source, tables = tmp_path / "in", tmp_path / "out"
     for host in range(20):
         shutil.copytree(tmp_path / "cut", source / str(host))
-    with _cluster(tmp_path) as (address, workers):
-        options = ("--output", str(tables), "--max-bytes", "65536", "--shards", "2", "--master", address)
-        with subprocess.Popen(
-            [sys.executable, "-m", "zmtpsniff", "spark", "ingest", str(source), *options],
-            stderr=subprocess.PIPE,
-            text=True,
+    home = tmp_path / "home"  # Spark would write the logs of executors into its own folder
+    home.mkdir()
+    for one in _home().iterdir():
+        (home / one.name).symlink_to(one)
+    monkeypatch.setenv("SPARK_HOME", str(home))
+    options = ("--max-bytes", "65536", "--shards", "2", "--master", "local-cluster[2,1,2048]")
+    arguments = ("ingest", str(source), "--output", str(tables), *options)
+    with open(tmp_path / "said", "wb") as said:
+        run = subprocess.Popen(
+            [sys.executable, "-m", "zmtpsniff", "spark", *arguments],
+            stderr=said,
             cwd=PROJECT,
             env=_environment(tmp_path),
-        ) as run:
-            deadline = time.monotonic() + PATIENCE
-            while not any(tables.glob("messages/date=*/*.parquet")) and time.monotonic() < deadline:
-                assert run.poll() is None, run.communicate()
-                time.sleep(0.01)
-            killed = [number for worker in workers for number in _executors(worker)][:1]
-            for number in killed:
-                os.kill(number, signal.SIGKILL)
-            _, said = run.communicate(timeout=PATIENCE)
-    assert killed
-    assert run.returncode == 0, said[-2000:]
-    found = read_tables(tables)
-    assert len(found["captures"]) == 20 * len(pieces)
-    by_host = by_series(found)
-    assert all(by_host[str(folder)] == expected(sorted(folder.iterdir())) for folder in source.iterdir())
+            start_new_session=True,
+        )
+    try:
+        wait_for(lambda: any(tables.glob("messages/date=*/*.parquet")) or run.poll() is not None, PATIENCE)
+        executors = _executors(run)
+        assert len(executors) == 2, (tmp_path / "said").read_text()[-2000:]
+        os.kill(executors[0] if victim == "executor" else run.pid, signal.SIGKILL)
+        status = run.wait(PATIENCE)
+        if victim == "driver":
+            _zmtpsniff(tmp_path, arguments)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+    assert status == (0 if victim == "executor" else -signal.SIGKILL), (tmp_path / "said").read_text()[-2000:]
+    by_host = by_series(read_tables(tables))
+    assert all(by_host.pop(str(folder)) == expected(sorted(folder.iterdir())) for folder in source.iterdir())
+    assert not by_host
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def get_session(master: str | None = None, settings: dict[str, str] | None = Non
         raise SparkError(f"{master}: {error.name or error} is missing: pip install 'zmtpsniff[spark]'") from error
     except Exception as error:  # each way to reach Spark has errors of its own
         raise SparkError(f"{master}: {first_line(error)}") from error
-    if not master.startswith("local"):
+    if not master.startswith("local") or master.startswith("local-cluster"):
         ship(session)
     return session
 
