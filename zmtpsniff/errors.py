@@ -5,6 +5,7 @@ import re
 import sys
 from importlib.machinery import PathFinder
 
+_BUSY = re.compile(r"slow_?down|server ?busy|too many requests", re.IGNORECASE)  # S3, Azure, all others
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
@@ -22,7 +23,10 @@ class PluginError(Error):
 
 def one_line(error: BaseException) -> str:
     """The text of another library's error, on one line, without the colours that those of Delta Lake have."""
-    return " ".join(_COLOUR.sub("", str(error)).split())
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    if busy := _BUSY.search(text):
+        return f"the store gets too many requests, and answers {busy[0]}: run this again when it has less to do"
+    return text
 
 
 def fail_if_dissectors_are_foreign() -> None:

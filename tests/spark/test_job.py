@@ -24,7 +24,7 @@ LOST = "Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): org.apache.spa
     ],
 )
 def test_a_worker_without_packages(text: str, said: str) -> None:
-    assert fault(text) == f"{said}: its Python needs msgspec, pyarrow and zstandard"
+    assert fault(text) == f"{said}: its Python needs msgspec, pyarrow and backports.zstd"
 
 
 def test_the_line_of_a_task() -> None:

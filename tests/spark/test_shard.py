@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from errno import EACCES
+from io import FileIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -161,6 +162,25 @@ def test_a_file_that_changed_when_others_are_gone(tmp_path: Path) -> None:
         outcome = take(files[1:], tmp_path / "out")
         assert outcome == (0, 0, 0, ((str(files[1]), "changed", "others of its series are gone"),))
     assert rows(tmp_path / "out", tmp_path / "in") == wanted
+
+
+def test_a_file_whose_store_refuses_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not damaged: the next run reads it to its end."""
+    files = pieces_of("app_malamute.pcap", 3, tmp_path / "in")
+
+    class Refusing(FileIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if self.tell():
+                raise OSError("AWS Error SLOW_DOWN during GetObject operation: Please reduce your request rate.")
+            return super().read(500)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(inputs, "open_location", lambda path: (Refusing if path == str(files[1]) else FileIO)(path))
+        ((path, condition, reason),) = take(files, tmp_path / "out").unreadable
+        assert (path, condition) == (str(files[1]), "missing")
+        assert "Please reduce your request rate" in reason
+    assert take(files, tmp_path / "out")[:2] == (1, 2)
+    assert rows(tmp_path / "out", tmp_path / "in") == expected(files)
 
 
 def test_a_file_that_nobody_could_open_is_read_once_it_can_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ENDPOINT = "AWS_ENDPOINT_URL"
 _S3 = ("s3", "s3a", "s3n")
+_S3_TRIES = 10  # of a request, later and later, where the store says that it gets too many: as Delta Lake does
 _NEEDED = {
     "gs": "pip install pyarrow, in a build with GcsFileSystem, as PyPI's for Linux and macOS are",
     "abfs": "pip install pyarrow, in a build with AzureFileSystem, as PyPI's for Linux and macOS are",
@@ -128,10 +129,13 @@ def _endpoint() -> str | None:
 def _system(scheme: str, bucket: str, endpoint: str | None) -> "FileSystem":
     from pyarrow import fs
 
-    if scheme == "s3" and endpoint:
+    if scheme == "s3":
+        tries = fs.AwsStandardS3RetryStrategy(max_attempts=_S3_TRIES)
+        if not endpoint:
+            return fs.S3FileSystem(region=fs.resolve_s3_region(bucket), retry_strategy=tries)
         parts = urlsplit(endpoint)
         region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
-        return fs.S3FileSystem(endpoint_override=parts.netloc, scheme=parts.scheme, region=region)
+        return fs.S3FileSystem(endpoint_override=parts.netloc, scheme=parts.scheme, region=region, retry_strategy=tries)
     return fs.FileSystem.from_uri(f"{scheme}://{bucket}/")[0]
 
 

@@ -31,7 +31,7 @@ _NAMED = 5  # files, in a line on many
 _SAID = {
     "damaged": ("is damaged, read up to there", "are damaged, read up to there"),
     "foreign": ("is no capture", "are no captures"),
-    "missing": ("could not be opened", "could not be opened"),
+    "missing": ("could not be read, and the next run tries again", "could not be read, and the next run tries again"),
     "changed": (
         "has changed, but others of its series are gone, so it is not read again",
         "have changed, but others of their series are gone, so they are not read again",

@@ -1,10 +1,13 @@
 """A capture file read by an executor: opened by whatever its path or URL names, in blocks of many packets."""
 
 from array import array
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import closing
+from io import FileIO
+from typing import IO
 
 from zmtpsniff.capture.block import Block
+from zmtpsniff.capture.file_octets import DamageError
 from zmtpsniff.capture.files import CHUNK, open_stream, read_chunks
 from zmtpsniff.capture.locations import SPECIAL, LocationError, is_special, open_location
 from zmtpsniff.capture.source import CaptureError, Fault
@@ -31,6 +34,7 @@ class File:
         self.key_lines: list[str] = []
         self.unreadable: str | None = None
         self._opened = False
+        self._broke_off = False
 
     @property
     def error(self) -> str | None:
@@ -39,9 +43,11 @@ class File:
 
     @property
     def condition(self) -> str:
-        """The condition: whole, damaged (read up to there), foreign (no capture), missing (cannot be opened)."""
+        """The condition: whole, damaged (read up to there), foreign (no capture), missing (to be tried again)."""
+        if self._broke_off or (self.unreadable is not None and not self._opened):
+            return "missing"
         if self.unreadable is not None:
-            return "foreign" if self._opened else "missing"
+            return "foreign"
         return "whole" if self.error is None else "damaged"
 
     def beginning(self) -> Block | None:
@@ -56,7 +62,7 @@ class File:
                 raise CaptureError(f"{self.path}: {SPECIAL}")
             with closing(open_location(self.path)) as file:
                 self._opened = True
-                for block in open_stream(self.path, read_chunks(file, chunk or _CHUNK), self):
+                for block in open_stream(self.path, self._chunks(file, chunk or _CHUNK), self):
                     if block:
                         first_ns, last_ns = block.span_ns
                         self.first_ns = first_ns if self.first_ns is None else min(self.first_ns, first_ns)
@@ -67,6 +73,14 @@ class File:
             self.unreadable = str(error)
         except OSError as error:
             self.unreadable = f"{self.path}: {error.strerror or error}"
+
+    def _chunks(self, file: FileIO | IO[bytes], size: int) -> Iterator[bytes]:
+        """The octets. A store that refuses in the middle is not the file's damage."""
+        try:
+            yield from read_chunks(file, size)
+        except DamageError as error:
+            self._broke_off = isinstance(error.__cause__, OSError)
+            raise
 
     def offsets(self) -> "array[int]":
         """Where the record of each packet begins, as far as the file can be read."""

@@ -68,7 +68,7 @@ def fault(text: str) -> str | None:
     lacks = _LACKS.search(text)
     if lacks is None:
         return None
-    return f"{lacks[1] or f'a worker lacks {lacks[2]}'}: its Python needs msgspec, pyarrow and zstandard"
+    return f"{lacks[1] or f'a worker lacks {lacks[2]}'}: its Python needs msgspec, pyarrow and backports.zstd"
 
 
 def _shares(shards: Sequence[ShardTask]) -> list[list[ShardTask]]:

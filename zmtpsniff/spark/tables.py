@@ -304,7 +304,12 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("last_ns", "BIGINT", True, "The time of its latest packet, since 1970.", "ns"),
         Column("comments", "ARRAY<STRING>", False, "Those on the file as a whole."),
         Column("shards", "INT", False, "Tasks that shared its series when it was read."),
-        Column("condition", "STRING", False, "Whole, damaged, foreign (no capture), missing."),
+        Column(
+            "condition",
+            "STRING",
+            False,
+            "Whole, damaged, foreign (no capture), missing (to be tried again).",
+        ),
         Column("error", "STRING", True, "Why it, or the rest of it, could not be read."),
     ),
 }
