@@ -58,6 +58,7 @@ _MENDED = [
     "reuse:50000014",  # a late FIN whose number fits the next connection
     "reuse:50004051",  # a SYN whose octets look like old ones
     "reuse:70000739",  # an acknowledgment of the next connection before the RST
+    "reuse:403145",  # the last acknowledgment of a connection, behind its FIN and the next one's SYN
     "reuse:110000134",  # octets of the next connection before the last FIN
     "reuse:210000982",  # octets before a RST that come later than those after it
     "holes:7001270",  # a PING before a large hole, and one segment behind that

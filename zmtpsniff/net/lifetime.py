@@ -189,7 +189,7 @@ def is_of_predecessor(before: FlowDirection, direction: FlowDirection, segment: 
     isn, other_isn = direction.isn, direction.other.isn if flags & ACK else None
     if isn is not None and not 0 < distance(seq, isn) <= WINDOW:
         return True
-    beyond = distance(seq, before.highest or 0)
+    beyond = distance(seq, before.highest or 0) - (before.fin is not None)  # a FIN takes one number
     if other_isn is not None and beyond <= 0 and not 0 < distance(ack, other_isn) <= WINDOW:
         return True
     if isn is not None or (other_isn is not None and distance(other_isn, before.other.highest or 0) >= 0):
