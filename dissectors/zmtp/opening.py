@@ -270,11 +270,15 @@ class Opening(Part):
         if len(octets) < greeting.GUESS_SIZE and not self.ended:
             self._wait(greeting.GUESS_SIZE)
             return position
-        if self.proven and greeting.is_rest_v2(octets, self.other.revision == wire.REVISION_2):
+        theirs = self.other.revision
+        if self.proven and greeting.is_rest_v2(octets, theirs == wire.REVISION_2):
             self.versioned = True
             self.revision = octets[0]
             self._turn("revision")
             return position + 1
+        may_be_rest = self.proven and theirs is None and greeting.is_rest_v2(octets, True)
+        if may_be_rest and self._waits(data, position):
+            return position
         self._turn("octets from anywhere")
         return position
 

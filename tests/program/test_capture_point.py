@@ -75,6 +75,7 @@ _MENDED = [
     "loss:98677",  # the header of a command, and all of its body lost
     "loss:416287",  # a hole behind a greeting of 3.x, while the other side's greeting is not known
     "handshake:407541",  # the rest of a greeting of 2.0 behind a signature that is lost, beside a peer of 2.0
+    "handshake:607305",  # the same, before the peer's revision comes
     "holes:404339",  # a copy that fills a hole in front of many segments that wait
     "holes:406284",  # a REQ whose first request behind a hole is a copy
 ]
