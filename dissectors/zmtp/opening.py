@@ -184,6 +184,7 @@ class Opening(Part):
 
         The octets ``held``, which begin at offset ``begin``, come before the hole and have not been read.
         """
+        self.hurries = False
         end = wire.GREETING_SIZE + 1 if end is None else end
         three = self.other.greeted and self.other.framing == 2 and self.other.minor is not None
         three = three or self.state == "greeting"
