@@ -37,6 +37,7 @@ _PAST = 16 << 20  # octets
 _IDLE_NS = int(FlowLimits().idle_seconds * 1e9)
 _ENOUGH = 10  # messages behind a hole, among which the next frame must be found
 _SIGNATURE = 10  # octets
+_GREETING_V2 = _SIGNATURE + 4  # with an identity of no octets
 _ENOUGH_BITS = 40.0  # of evidence that they are frames
 _MOST_FLAGS = 0.4  # the part of octets that could be flags; with more, false frames follow each other for as long
 _FLAGS = {True: b"\x00\x01\x7e\x7f", False: b"\x00\x01\x02\x03\x04\x06"}  # by whether it is ZMTP 1.0
@@ -293,6 +294,8 @@ class _Judge:
             self.which[side].append(place)
             if place < 0 and not self.whole and event.frames in subscribed:
                 continue  # nothing tells any more what the socket is
+            if place < 0 and event.offset < _GREETING_V2 and self._begins_inside_greeting(side):
+                continue
             if place < 0:
                 self.faults.append(f"the {who} never sent what packet {event.packet} shows: {_brief(event.frames)}")
             elif place <= last:
@@ -346,8 +349,13 @@ class _Judge:
         )
 
     def _is_proven_late(self, side: int, end: int) -> bool:
-        """Whether another hole may come before the proof of ZMTP 1.0, which has no mark, for want of the identity."""
-        return self.talk.version == "1.0" and not self.first_lost[side] and end < self.seen[side]
+        """Whether another hole may come before the proof of ZMTP 1.0, which has no mark."""
+        return self.talk.version == "1.0" and end < self.seen[side]
+
+    def _begins_inside_greeting(self, side: int) -> bool:
+        """Whether the first octets of a side are the rest of a greeting of 2.0, which may read as frames."""
+        begins = [begin for begin, _ in self.runs[side][:1]]
+        return self.talk.version == "2.0" and any(_SIGNATURE <= begin < _GREETING_V2 for begin in begins)
 
     def _is_single_far(self, side: int, begin: int) -> bool:
         """Whether but one segment has come behind a hole of more than a GiB: anybody can forge one."""
