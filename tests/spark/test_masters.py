@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
-from tests.support.paths import FIXTURES
+from tests.support.paths import FIXTURES, PROJECT
 from tests.support.runner import run
 from zmtpsniff.spark.masters import mistake
 
+NAMED = ("zmtpsniff-spark", "monitoring")  # and its namespace
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
@@ -41,6 +43,30 @@ def test_what_clusters_need(closed: int, tmp_path: Path, monkeypatch: pytest.Mon
     assert (mistake(master) or "").startswith("set spark.kubernetes.container.image in spark-defaults.conf to an image")
     (tmp_path / "spark-defaults.conf").write_text("spark.kubernetes.container.image here\n")
     assert (mistake(master) or "").startswith("nobody answers there: ")
+
+
+def test_the_manifest_for_kubernetes(closed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parts name each other, and its command is one that ends only because nobody answers here."""
+    parts = list(yaml.safe_load_all((PROJECT / "docs" / "spark-kubernetes.yml").read_text()))
+    known = {part["kind"]: part for part in parts}
+    assert len(known) == len(parts)
+    assert {(part["metadata"]["name"], part["metadata"]["namespace"]) for part in parts} == {NAMED}
+    pod = known["CronJob"]["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    (account,) = known["RoleBinding"]["subjects"]
+    assert (account["name"], account["namespace"]) == (pod["serviceAccountName"], NAMED[1]) == NAMED
+    assert known["RoleBinding"]["roleRef"]["name"] == pod["volumes"][0]["configMap"]["name"] == NAMED[0]
+    (driver,) = pod["containers"]
+    settings = known["ConfigMap"]["data"]["spark-defaults.conf"]
+    for port in driver["ports"]:
+        assert f"ort {port['containerPort']}\n" in settings
+    monkeypatch.delenv("SPARK_SUBMIT_OPTS", raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(settings)
+    *command, master = driver["command"]
+    here = f"k8s://https://127.0.0.1:{closed}"
+    assert master == "k8s://https://kubernetes.default.svc"
+    done = run(*command[1:], here)
+    assert done.stderr.startswith(f"zmtpsniff: {here}: nobody answers there: "), done.stderr
 
 
 @pytest.mark.parametrize("master", ["", "local[", "local[x]", "locale", "spork://here", "spark:", "here:7077"])
