@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from io import BytesIO
 from itertools import accumulate, cycle, pairwise
@@ -14,7 +14,6 @@ import msgspec
 from deltalake import DeltaTable
 
 from dissectors.events import Cut, Hidden
-from dissectors.problems import BLINDING
 from tests.support import records
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.world.tap import load, save_pcapng
@@ -137,7 +136,6 @@ def comparable(records: list[dict[str, Any]], packets: Sequence[tuple[str, int]]
             ends = record["client"]["address"], record["server"]["address"]
             ids[record["flow"]] = local_id(transport, *ends, record["start_ns"]).name
     out: Counter[str] = Counter()
-    gaps = {ids.get(record["flow"]) for record in records if record.get("code") in BLINDING and "flow" in record}
     for record in records:
         if record["type"] in ("capture", "comment") or record.get("code") in _OF_A_RUN or _is_on_order(record):
             continue
@@ -160,7 +158,6 @@ def comparable(records: list[dict[str, Any]], packets: Sequence[tuple[str, int]]
         for leg in _legs(record):
             leg["file"], leg["packet"] = packets[leg["packet"] - 1]
             leg["conn_id"] = ids[leg.pop("flow")]
-        _leave_out_of_gaps(record, gaps)
         if peers := record.pop("peers", None):
             record["peers"] = [_said(peer) for peer in peers]
         record.pop("payload", None)
@@ -224,11 +221,6 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
         found_id = row["start_ns"], local_id(transport, *ends, row["start_ns"]).name
         ids.setdefault((row["series"], row["conn_id"], frozenset(ends)), []).append(found_id)
         by_name[row["series"], row["conn_id"]] = found_id[1]
-    gaps = {
-        (row["series"], id_at(row["series"], row["conn_id"], frozenset((row["src"], row["dst"])), row["time_ns"]))
-        for row in tables.get("problems", ())
-        if row["code"] in BLINDING and row["conn_id"] is not None
-    }
     for table in TABLES:
         if table == "captures":
             for row in tables[table]:
@@ -242,7 +234,6 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
                 for leg in _legs(row):
                     between = frozenset((leg["src"], leg["dst"]))
                     leg["conn_id"] = id_at(row["series"], leg["conn_id"], between, leg["time_ns"])
-                _leave_out_of_gaps(row, {name for series, name in gaps if series == row["series"]})
                 found[json.dumps(_record(table, row), sort_keys=True)] += 1
                 continue
             names = ("client", "server") if table == "connections" else ("src", "dst")
@@ -287,16 +278,11 @@ def _legs(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield again
 
 
-def _leave_out_of_gaps(record: dict[str, Any], gaps: Container[str | None]) -> None:
-    """Leave out when messages were acknowledged if some of them waited for lost octets: that tells where blocks end."""
-    if any(leg["conn_id"] in gaps for leg in _legs(record)):
-        del record["duration_ns"]
-        for leg in _legs(record):
-            leg.pop("seen_ns", None)
-
-
 def without_acknowledgments(records: Counter[str]) -> Counter[str]:
-    """Records without the times at which messages were acknowledged: where octets come again, runs may end between."""
+    """Records without the times at which messages were acknowledged, for which ports are used again too soon.
+
+    Which connection an acknowledgment is of is told at the end of its block.
+    """
     out: Counter[str] = Counter()
     for text, count in records.items():
         record = json.loads(text)

@@ -83,7 +83,7 @@ def test_a_message_that_is_sent_again_and_never_acknowledged_is_not_taken() -> N
     assert scene.ways(acknowledged=told, resent=sent)[-1].ended == Terminus(WORKER, "not-taken")
     once = scene.ways(acknowledged=told)[-1]
     assert once.ended == Terminus(WORKER, "not-answered"), "the capture may lack the acknowledgment"
-    told.append((scene.now_ns + MS, 2, BACK, sent.offset + 5))
+    told += [(scene.now_ns + MS, 2, BACK, sent.offset + more) for more in (0, 5)]
     way = scene.ways(acknowledged=told, resent=sent)[-1]
     assert way.ended == Terminus(WORKER, "not-answered")
     assert way.legs[-1].seen_ns == scene.now_ns + MS

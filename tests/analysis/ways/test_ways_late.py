@@ -87,6 +87,22 @@ def test_messages_before_the_capture_make_no_certain_leg_wrong(
             assert len({world.first[leg.packet] for leg in way.legs}) == 1
 
 
+def test_messages_that_wait_for_lost_octets_know_when_they_were_acknowledged() -> None:
+    """However long the blocks are: an acknowledgment may come in an earlier one than its message."""
+    packets = load(FIXTURES / "systems" / "worker_slow_at_times.pcap.gz")
+    lacking = [packet for place, packet in enumerate(packets) if place % 50 or place < 500]
+    told = []
+    for size in (1, len(lacking)):
+        ways = Ways()
+        found = []
+        for events in Sniffer(Packets(lacking, size), Settings(), Collaborators(acknowledge=ways.acknowledge)).events():
+            found += ways.take(events)
+        told.append([ways.record(way) for way in (*found, *ways.finish())])
+    by_packet, whole = told
+    assert sum(leg.seen_ns is not None for way in whole if way is not None for leg in way.legs) > 1000
+    assert by_packet == whole
+
+
 @pytest.mark.parametrize("begin", range(150, 1000, 200))
 def test_the_first_acknowledgment_of_a_late_connection_tells_no_time(begin: int) -> None:
     """Messages that wait until their connection is found were acknowledged meanwhile."""

@@ -176,7 +176,7 @@ class Endings:
         return (
             hop is not None
             and self.knows_acknowledged
-            and hop.leg.seen_ns is None
+            and hop.line.receipts.acked <= hop.offset
             and hop.line.manners.closed_ns is None
             and not self.has_gap(hop.leg.dst)
             and sum(offset <= hop.offset and time_ns > hop.leg.time_ns for offset, time_ns in hop.line.resent)

@@ -14,6 +14,7 @@ from dissectors.events import Octets, at_hand
 from dissectors.snapshots import quick
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
+_RECEIPTS = 65_536  # of one sender on a connection: messages that wait for them, and those that wait for messages
 _TOKENS_OCTETS = 4096  # of a message that are searched for tokens
 _MOST_TOKENS = 64
 _FRAMES = 1024  # whose tokens are remembered
@@ -54,6 +55,47 @@ class Manners(msgspec.Struct):
     closer: str | None = None  # the address of who closed it; None if it is open, or nobody knows
 
 
+class Receipts(msgspec.Struct):
+    """When the octets of one sender on a connection were acknowledged.
+
+    A message may come here long after its acknowledgment: if it waited for lost octets, or for its connection to be
+    recognised. Those before the first acknowledgment that is known may have been acknowledged before that.
+    """
+
+    waiting: "deque[Hop]" = msgspec.field(default_factory=lambda: deque(maxlen=_RECEIPTS))  # for acknowledgments
+    known: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # when, up to where; behind the last message
+    since: int = -1  # the stream offset from which on they are known
+    acked: int = -1  # that was acknowledged last
+
+    def acknowledge(self, time_ns: int, offset: int) -> None:
+        """The receiver has all octets up to ``offset``."""
+        if offset <= self.acked:
+            return
+        if self.acked < 0:
+            self.since = offset
+        self.acked = offset
+        self.known.append((time_ns, offset))
+        if len(self.known) > _RECEIPTS:
+            _, self.since = self.known.popleft()
+        waiting = self.waiting
+        while waiting and waiting[0].offset < offset:
+            self._tell(waiting.popleft(), time_ns)
+
+    def expect(self, hop: "Hop") -> None:
+        """A message comes, behind those before."""
+        known, offset = self.known, hop.offset
+        while known and known[0][1] <= offset:
+            known.popleft()
+        if known:
+            self._tell(hop, known[0][0])
+        else:
+            self.waiting.append(hop)
+
+    def _tell(self, hop: "Hop", time_ns: int) -> None:
+        if hop.offset >= self.since and hop.leg.time_ns <= time_ns:
+            hop.leg.seen_ns = time_ns
+
+
 @quick
 class Line(msgspec.Struct):
     """The facts of a connection that hold for each message of one of its sides."""
@@ -64,7 +106,7 @@ class Line(msgspec.Struct):
     dst_host: str
     turns: Turns
     manners: Manners
-    unseen: "deque[Hop]"  # messages that were not acknowledged yet
+    receipts: Receipts
     connected_ns: int = 0  # when the connection was made
     round_trip_ns: int = 0  # from the capture point to the receiver's host and back
     # Pauses that octets ended which the sender sent again: where these begin in its stream, and when that was.

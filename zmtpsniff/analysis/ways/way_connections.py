@@ -4,7 +4,7 @@ A *late* connection is one whose beginning the capture lacks. There the first me
 nobody saw. So a pair is certain only once such a connection is in step, or if both messages have an id.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 
@@ -16,13 +16,12 @@ from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
-from zmtpsniff.analysis.ways.hops import GIVEN, Hop, Line, Manners, Turns
+from zmtpsniff.analysis.ways.hops import GIVEN, Hop, Line, Manners, Receipts, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Kind
 from zmtpsniff.net.witness import Acknowledgment, Pause
 
-_UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
 _RESENT = 1024  # pauses of one sender on a connection
 ProcessOf = Callable[[int, str], Process | None]
 """The process that has an end of a connection, by flow and address; None while that is not known."""
@@ -38,8 +37,7 @@ class WayConnection(msgspec.Struct, eq=False):
     has_gap: bool = False  # the capture lacks octets, so perhaps requests
     lines: dict[str, Line] = {}  # by sender
     manners: Manners = msgspec.field(default_factory=Manners)
-    unseen: dict[str, deque[Hop]] = {}  # by sender: messages that were not acknowledged yet
-    acknowledged: set[str] = set()  # of a late one: senders of whose messages some were
+    receipts: dict[str, Receipts] = {}  # by sender
 
     @property
     def is_late(self) -> bool:
@@ -101,7 +99,7 @@ class WayConnection(msgspec.Struct, eq=False):
             host_of(dst),
             Turns(),
             self.manners,
-            self.unseen.setdefault(src, deque(maxlen=_UNSEEN)),
+            self.receipts.setdefault(src, Receipts()),
             dossier.start_ns,
             dossier.round_trip_ns.get(dst, 0),
             resent,
@@ -125,6 +123,8 @@ class WayConnections(dict[int, WayConnection]):
         self._lanes = lanes
         self._pushed = pushed
         self._services: Ledger[tuple[str, str], Turns] = Ledger(Turns)  # by a socket and its peers' type
+        # By flow and sender: of connections that are not known yet.
+        self._receipts: Ledger[int, dict[str, Receipts]] = Ledger(dict)
         # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
 
@@ -137,26 +137,20 @@ class WayConnections(dict[int, WayConnection]):
                 del resent[0]
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
-        """Note when messages were acknowledged."""
+        """Note when messages were acknowledged, or will have been."""
         for time_ns, flow, sender, offset in acknowledgments:
             connection = self.get(flow)
-            hops = None if connection is None else connection.unseen.get(sender)
-            # Of a late connection, messages come before its first acknowledgment that were acknowledged before that.
-            tells = connection is not None and (not connection.is_late or sender in connection.acknowledged)
-            while hops and hops[0].offset < offset:
-                leg = hops.popleft().leg
-                if tells and leg.time_ns <= time_ns:
-                    leg.seen_ns = time_ns
-            if connection is not None and not tells:
-                connection.acknowledged.add(sender)
+            receipts = self._receipts.at(flow) if connection is None else connection.receipts
+            one = receipts.get(sender)
+            if one is None:
+                one = receipts[sender] = Receipts()
+            one.acknowledge(time_ns, offset)
 
     def connect(self, dossier: Dossier) -> None:
         """A connection has one more side whose type is known."""
         connection = self.get(dossier.flow)
         if connection is None:
-            connection = self[dossier.flow] = WayConnection(dossier)
-            if connection.is_late:
-                self._ids.miss(dossier.flow)
+            self._begin(dossier)
         else:
             connection.lines.clear()
         for address, kind in dossier.types.items():
@@ -168,9 +162,17 @@ class WayConnections(dict[int, WayConnection]):
             if identity:
                 self._ids.learn(dossier.flow, address, identity)
 
+    def _begin(self, dossier: Dossier) -> WayConnection:
+        """Follow a connection from now on."""
+        connection = self[dossier.flow] = WayConnection(dossier, receipts=self._receipts.pop(dossier.flow, {}))
+        if connection.is_late:
+            self._ids.miss(dossier.flow)
+        return connection
+
     def end(self, flow: int, client: str = "") -> WayConnection | None:
         """A connection is over, of which this is the client. Returns it; None if none of its messages came."""
         self._resent.pop(flow, None)
+        self._receipts.pop(flow, None)
         connection = self.pop(flow, None)
         if connection is not None:
             for line in connection.lines.values():
@@ -181,9 +183,7 @@ class WayConnections(dict[int, WayConnection]):
         """The facts of a connection for the messages of a sender, with its processes once they are known."""
         connection = self.get(flow)
         if connection is None:
-            connection = self[flow] = WayConnection(self._dossiers.get(flow) or Dossier(flow))
-            if connection.is_late:
-                self._ids.miss(flow)
+            connection = self._begin(self._dossiers.get(flow) or Dossier(flow))
         line = connection.lines.get(src)
         if line is None or (socket_type and line.src_kind != socket_type):
             line = connection.line(src, dst, socket_type, self._resent.at(flow).setdefault(src, []))

@@ -85,13 +85,11 @@ class Ways:
         self._last_asked: Ledger[tuple[str, str], OpenWay] = Ledger(limit=_WAYS)  # by the client's host and the server
         self.jumps = ForwardJumps()  # of the clock of the capture; the times here are without them
         self._now_ns = 0
-        self._acknowledgments: dict[int, list[Acknowledgment]] = {}  # by flow
 
     def acknowledge(self, acknowledgments: Iterable[Acknowledgment]) -> None:
         """Receivers have acknowledged octets; the events of the same packets come with the next call of take()."""
         self.endings.knows_acknowledged = True
-        for acknowledgment in acknowledgments:
-            self._acknowledgments.setdefault(acknowledgment[1], []).append(acknowledgment)
+        self.connections.acknowledge(acknowledgments)
 
     def attempt(self, attempt: Attempt) -> None:
         """As a witness: no way begins before there is a connection."""
@@ -123,9 +121,6 @@ class Ways:
                 self.problem(event)
             elif isinstance(event, Capture) and event.end_ns is not None:
                 self._now_ns = max(self._now_ns, event.end_ns)
-        for acknowledged in self._acknowledgments.values():
-            self.connections.acknowledge(acknowledged)
-        self._acknowledgments.clear()
         return self.over()
 
     def announce(self, event: Greeting | Command) -> None:
@@ -150,7 +145,6 @@ class Ways:
 
     def end(self, event: Connection) -> None:
         """A connection is over."""
-        self.connections.acknowledge(self._acknowledgments.pop(event.flow, ()))
         connection = self.connections.end(event.flow, event.client.address)
         self._dossiers.end(event)
         if connection is not None and event.end in ("fin", "rst"):
@@ -362,7 +356,7 @@ class Ways:
             if self._now_ns - leg.time_ns > SET_BACK_NS:
                 self._set_back(leg.time_ns)
         if self.endings.knows_acknowledged:
-            line.unseen.append(hop)
+            line.receipts.expect(hop)
         if sends == "request":
             if is_idle or hop.frames == _PROBE:
                 return  # heartbeats of an application, ZMQ_PROBE_ROUTER
