@@ -78,28 +78,27 @@ class Spans:
         terminus = self._ways.endings.ended(way)
         if terminus is not None and terminus.why == "capture-ended":
             terminus = None
-        there = [hop for hop in way.hops if not hop.leg.reply]
+        there = [hop for hop in way.hops if not hop.reply]
         contexts = {id(hop): _context(trace_id, hop.mark.span_id) for hop in there}
         outer = None if origin is None else _context(*origin, is_remote=True)
         asked, ends_ns = _pairs(way)
 
         def holder(hop: Hop | None) -> SpanContext | None:
             """The span of the request that a program works on, after it took a message."""
-            while hop is not None and hop.leg.reply:
+            while hop is not None and hop.reply:
                 question = asked.get(id(hop))
                 hop = None if question is None else question.before
             return outer if hop is None else contexts[id(hop)]
 
         for hop in there:
-            leg = hop.leg
             lost = terminus if hop is there[-1] or hop is way.first else None
             yield self._span(
-                f"{hop.line.src_kind or way.kind} {self._name(leg.dst)}",
+                f"{hop.line.src_kind or way.kind} {self._name(hop.dst)}",
                 contexts[id(hop)],
                 holder(hop.before),
-                self._name(leg.src),
+                self._name(hop.src),
                 SpanKind.CLIENT if way.kind == "request" else SpanKind.PRODUCER,
-                (leg.time_ns, ends_ns.get(id(hop), way.last_ns)),
+                (hop.time_ns, ends_ns.get(id(hop), way.last_ns)),
                 _attributes(hop),
                 None if lost is None else Status(StatusCode.ERROR, f"{lost.why} at {lost.at}"),
             )
@@ -110,7 +109,7 @@ class Spans:
                 holder(one.taken),
                 self._name(one.at),
                 SpanKind.SERVER if way.kind == "request" else SpanKind.CONSUMER,
-                (one.taken.leg.time_ns, max(one.passed.leg.time_ns, one.taken.leg.time_ns)),
+                (one.taken.time_ns, max(one.passed.time_ns, one.taken.time_ns)),
                 {"zmtp.queue_ns": one.queue_ns, "zmtp.inside_ns": one.inside_ns, "zmtp.network_ns": one.network_ns},
                 None,
             )
@@ -173,11 +172,11 @@ def _pairs(way: OpenWay) -> tuple[dict[int, Hop], dict[int, int]]:
     asked: dict[int, Hop] = {}
     ends_ns: dict[int, int] = {}
     for hop in way.hops:
-        if not hop.leg.reply:
-            questions[hop.leg.flow] = hop
-        elif (question := questions.get(hop.leg.flow)) is not None:
+        if not hop.reply:
+            questions[hop.flow] = hop
+        elif (question := questions.get(hop.flow)) is not None:
             asked[id(hop)] = question
-            ends_ns.setdefault(id(question), hop.leg.time_ns)
+            ends_ns.setdefault(id(question), hop.time_ns)
     return asked, ends_ns
 
 
@@ -186,21 +185,20 @@ def _context(trace_id: int, span_id: int, *, is_remote: bool = False) -> SpanCon
 
 
 def _attributes(hop: Hop) -> dict[str, str | int | bool]:
-    leg = hop.leg
     told: dict[str, str | int | bool] = {
         "messaging.system": "zeromq",
         "network.transport": "tcp",
-        "server.address": host_of(leg.dst).strip("[]"),
-        "client.address": host_of(leg.src).strip("[]"),
+        "server.address": host_of(hop.dst).strip("[]"),
+        "client.address": host_of(hop.src).strip("[]"),
         "zmtp.socket_type": hop.line.src_kind,
-        "zmtp.flow": leg.flow,
-        "zmtp.packet": leg.packet,
-        "zmtp.part": leg.part,
-        "zmtp.certain": leg.certain,
+        "zmtp.flow": hop.flow,
+        "zmtp.packet": hop.packet,
+        "zmtp.part": hop.part,
+        "zmtp.certain": hop.certain,
     }
-    told |= {"server.port": port} if (port := port_of(leg.dst)) else {}
-    told |= {"client.port": port} if (port := port_of(leg.src)) else {}
-    return told | ({"zmtp.joined": leg.joined} if leg.joined is not None else {})
+    told |= {"server.port": port} if (port := port_of(hop.dst)) else {}
+    told |= {"client.port": port} if (port := port_of(hop.src)) else {}
+    return told | ({"zmtp.joined": hop.joined} if hop.joined is not None else {})
 
 
 class _WaitingProcessor(SpanProcessor):

@@ -10,8 +10,8 @@ from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from zmtpsniff.analysis.findings.finding import Claim
 from zmtpsniff.analysis.findings.queues import QueueCount
-from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, OpenWay, Turns
-from zmtpsniff.analysis.ways.records import Kind, Leg
+from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, OpenWay, Receipts, Turns
+from zmtpsniff.analysis.ways.records import Kind
 
 Times = Sequence[tuple[float, float | None]]
 MS = 1_000_000
@@ -20,10 +20,9 @@ RELAY, NEXT = "10.0.0.2:5555", "10.0.0.2:40000"
 
 
 def message(at_ms: float, src: str, dst: str, kind: Kind = "job", *, is_guess: bool = False) -> Hop:
-    leg = Leg(
-        src, dst, 1, 1, part=1, time_ns=round(at_ms * MS), joined="body" if is_guess else "order", certain=not is_guess
-    )
-    hop = Hop(leg, Line("PUSH", "PULL", "", "", Turns(), Manners(), None), [])  # type: ignore[arg-type]
+    line = Line("PUSH", "PULL", "", "", Turns(), Manners(), Receipts())
+    hop = Hop(src, dst, 1, 1, round(at_ms * MS), 1, line, [])
+    hop.joined, hop.certain = ("body", False) if is_guess else ("order", True)
     OpenWay.begin(kind, hop)
     return hop
 

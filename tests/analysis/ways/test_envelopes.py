@@ -1,19 +1,17 @@
 """Messages that hosts have taken: those of other connections are found without a look at each of one's own."""
 
 import inspect
-from collections import deque
 
 from zmtpsniff.analysis.ways.envelopes import Custody
-from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Turns
-from zmtpsniff.analysis.ways.records import Leg
+from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Receipts, Turns
 
 BODY = b"the same again"
 
 
 def taken(custody: Custody, flow: int, count: int = 1) -> list[Hop]:
     """Messages of a connection that end with the same frame."""
-    line = Line("PUSH", "PULL", "10.0.0.1", "10.0.0.2", Turns(), Manners(), deque())
-    hops = [Hop(Leg("10.0.0.1:1", "10.0.0.2:5555", flow, packet, packet), line, [BODY]) for packet in range(count)]
+    line = Line("PUSH", "PULL", "10.0.0.1", "10.0.0.2", Turns(), Manners(), Receipts())
+    hops = [Hop("10.0.0.1:1", "10.0.0.2:5555", flow, packet, packet, 1, line, [BODY]) for packet in range(count)]
     for hop in hops:
         custody.add(hop)
     return hops

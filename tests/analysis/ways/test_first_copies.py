@@ -1,10 +1,7 @@
 """Copies of one publication for several subscribers, also where the publisher says the same octets again."""
 
-from collections import deque
-
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Turns
-from zmtpsniff.analysis.ways.records import Leg
+from zmtpsniff.analysis.ways.hops import Hop, Line, Manners, Receipts, Turns
 
 PUBLISHER = "10.0.0.2:5555"
 MS = 1_000_000
@@ -21,10 +18,10 @@ class Publisher:
     def send(self, flow: int, time_ms: float, text: bytes = b"tick") -> int:
         """The packet of the first copy of the publication that this is a copy of: its own if it is the first."""
         self._packet += 1
-        leg = Leg(PUBLISHER, f"10.0.0.1:{flow}", flow, self._packet, round(time_ms * MS))
-        hop = Hop(leg, Line("PUB", "SUB", "10.0.0.2", "10.0.0.1", Turns(), Manners(), deque()), [text])
+        line = Line("PUB", "SUB", "10.0.0.2", "10.0.0.1", Turns(), Manners(), Receipts())
+        hop = Hop(PUBLISHER, f"10.0.0.1:{flow}", flow, self._packet, round(time_ms * MS), 1, line, [text])
         first = self._first_copies.first_of(hop)
-        return self._packet if first is None else first.leg.packet
+        return self._packet if first is None else first.packet
 
 
 def test_each_subscriber_gets_each_publication_once() -> None:

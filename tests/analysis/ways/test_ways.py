@@ -199,7 +199,7 @@ def test_long_jobs_cost_bounded_memory() -> None:
         over += ways.take(scene.events)
         scene.events.clear()
     assert sum(len(one) for one in reachable(ways) if isinstance(one, bytes)) < 80 << 20
-    assert [way.first.leg.packet for way in over] == list(range(1, len(over) + 1))
+    assert [way.first.packet for way in over] == list(range(1, len(over) + 1))
     assert len(over) + len(ways.finish()) == 2000
 
 

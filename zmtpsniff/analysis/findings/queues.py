@@ -60,33 +60,31 @@ class QueueCount:
 
     def hold(self, taken: Hop, *, is_open: bool = False) -> None:
         """The program took a message and has not passed it on; ``is_open``: it still may."""
-        leg = taken.leg
         self._note(taken)
         if not is_open and len(self._unpassed) == _UNPASSED:
             self._forgotten += 1
-        (self._open if is_open else self._unpassed).append((leg.time_ns, leg.packet, leg.flow))
+        (self._open if is_open else self._unpassed).append((taken.time_ns, taken.packet, taken.flow))
 
     def forget_open(self) -> None:
         """Those that it might pass on are counted anew."""
         self._open.clear()
 
     def _note(self, taken: Hop) -> None:
-        self.at = self.at or taken.leg.dst
+        self.at = self.at or taken.dst
         if taken.way.kind == "request":
             self.asks = True
 
     def add(self, taken: Hop, passed: Hop) -> None:
         """The program took a message, and passed it on."""
-        leg = taken.leg
-        taken_ns = leg.time_ns
+        taken_ns = taken.time_ns
         if not self.asks:
             self._note(taken)
-        next_leg, taken_in, passed_in = passed.leg, self._in, self._out
-        passed_ns = next_leg.time_ns
+        taken_in, passed_in = self._in, self._out
+        passed_ns = passed.time_ns
         if passed_ns - taken_ns >= _WAIT_NS:
-            self.seen.add(taken_ns, leg.packet, leg.flow)
+            self.seen.add(taken_ns, taken.packet, taken.flow)
         self.passed += 1
-        if not next_leg.certain:
+        if not passed.certain:
             self.guessed += 1
         if taken_ns > self._latest_ns:
             self._latest_ns = taken_ns
@@ -98,7 +96,7 @@ class QueueCount:
             self._width_ns *= 2
             self._in, self._out = widened(taken_in, 1, 2), widened(passed_in, 1, 2)
         if len(self.senders) < _SENDERS:
-            self.senders[next_leg.src] = None
+            self.senders[passed.src] = None
 
     @property
     def is_certain(self) -> bool:

@@ -53,9 +53,8 @@ class Losses(msgspec.Struct, eq=False):
 
     def add(self, kind: str, why: str, hop: Hop) -> None:
         """A message went no further."""
-        leg = hop.leg
-        self.seen.setdefault((kind, why), Occurrences()).add(leg.time_ns, leg.packet, leg.flow)
-        self.waits[host_of(hop.way.first.leg.src if leg.reply else leg.src)] = None
+        self.seen.setdefault((kind, why), Occurrences()).add(hop.time_ns, hop.packet, hop.flow)
+        self.waits[host_of(hop.way.first.src if hop.reply else hop.src)] = None
 
     def with_those(self, others: "Losses") -> "Losses":
         """These and the others."""
@@ -101,7 +100,7 @@ class RelayPlace:
 
     def add(self, one: Passage) -> None:
         """The program passed a message on, or answered it."""
-        taken, passed = one.taken.leg, one.passed.leg
+        taken, passed = one.taken, one.passed
         own_ns = one.inside_ns
         self.inside.add(own_ns)
         if one.queue_ns and (passed.joined not in _BY_SERVICES or one.taken.line.dst_kind == "PULL"):
@@ -184,7 +183,7 @@ class RelayPlace:
         topic = hop.topic
         if hop.is_passed:
             for missing in self.missing.pop(topic, ()):
-                self.giver = self.giver or missing.leg.src
+                self.giver = self.giver or missing.src
                 self.lost.add("publication", "not-forwarded", missing)
             self.missing[topic] = []
         elif topic in self.missing and len(self.missing[topic]) < _TOPICS:
@@ -193,8 +192,8 @@ class RelayPlace:
 
 def _doing(one: Passage) -> str:
     """The work of a program on a message, in words."""
-    if one.passed.leg.reply and not one.taken.leg.reply:
+    if one.passed.reply and not one.taken.reply:
         return "between taking a request and answering it"
-    if one.passed.leg.reply:
+    if one.passed.reply:
         return "between taking a reply and passing it back"
     return "between taking a message and passing it on"

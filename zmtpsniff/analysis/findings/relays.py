@@ -186,10 +186,10 @@ class Relays(Inquiry):
         """
         for way in self._own:
             first = way.first
-            back = [hop for hop in way.hops if hop.leg.reply and hop.line.dst_host == first.line.src_host]
+            back = [hop for hop in way.hops if hop.reply and hop.line.dst_host == first.line.src_host]
             is_whole = back and not first.line.is_late and not self._ways.endings.is_blind(back[0])
-            if is_whole and any(hop.leg.flow == flow and hop.leg.packet <= packet for hop in way.hops if hop.leg.reply):
-                return first.leg.src  # the reply to the other one may have come first
+            if is_whole and any(hop.flow == flow and hop.packet <= packet for hop in way.hops if hop.reply):
+                return first.src  # the reply to the other one may have come first
         return ""
 
     def subscription(self, dossier: Dossier, event: Subscription) -> None:
@@ -234,28 +234,28 @@ class Relays(Inquiry):
     def _take_way(self, way: OpenWay) -> None:
         if way.is_signal:
             return
-        self._identities.hear(one.taken.leg.flow for one in passages(way))
+        self._identities.hear(one.taken.flow for one in passages(way))
         for one in passages(way):
             taken, passed = one.taken, one.passed
-            place = self._place(taken.leg.dst)
-            goes_on = taken.leg.flow != passed.leg.flow
+            place = self._place(taken.dst)
+            goes_on = taken.flow != passed.flow
             if goes_on:
                 place.queue.add(taken, passed)
                 if taken.line.is_late and not place.seems_to_pass_on:
                     place.seems_to_pass_on = True
                     place.forget_times()
             if one.dropped is not None:
-                worker = self._place(one.dropped.leg.dst)
-                worker.giver = worker.giver or one.dropped.leg.src
+                worker = self._place(one.dropped.dst)
+                worker.giver = worker.giver or one.dropped.src
                 worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
-            if (passed.leg.certain or not passed.is_guess) and (goes_on or not self._ways.endings.hides(one)):
+            if (passed.certain or not passed.is_guess) and (goes_on or not self._ways.endings.hides(one)):
                 place.add(one)
         if way.kind == "publication":
             for hop in way.hops:
-                if self.passes_on(hop.leg.dst) and not self._ways.endings.is_blind(hop):
-                    self._place(hop.leg.dst).publish(hop)
+                if self.passes_on(hop.dst) and not self._ways.endings.is_blind(hop):
+                    self._place(hop.dst).publish(hop)
             return
-        first, last = way.first.leg, way.hops[-1].leg
+        first, last = way.first, way.hops[-1]
         if last.reply and last.flow != first.flow and self.passes_on(first.src):
             self._own.append(way)
         self._end_at(way)
@@ -264,37 +264,37 @@ class Relays(Inquiry):
         """A request or a job went no further; with ``since_ns``: it has not since then or longer, and still may."""
         is_open = since_ns is not None
         last = way.hops[-1]
-        place_on_wire = last.leg.flow, last.leg.packet
+        place_on_wire = last.flow, last.packet
         if place_on_wire in self._undelimited:
-            self._undelimited[place_on_wire] = way.first.leg.src if way.first is not last else ""
+            self._undelimited[place_on_wire] = way.first.src if way.first is not last else ""
             return
         ended = self._ways.endings.ended(way)
         if ended is None and not is_open and way.kind == "request" and self._ways.endings.is_out_of_sight(way):
-            self._place(last.leg.dst).lost.add(way.kind, _OUT_OF_SIGHT, last)
+            self._place(last.dst).lost.add(way.kind, _OUT_OF_SIGHT, last)
         if ended is not None and ended.why == "not-forwarded" and self._may_be_ignored(last):
             if not is_open:
-                self._identities.ignore(last.leg.flow, last.leg.time_ns, last.leg.packet)
+                self._identities.ignore(last.flow, last.time_ns, last.packet)
             return
-        if ended is not None and (ended.why != _TO_NOBODY or last.leg.reply):
+        if ended is not None and (ended.why != _TO_NOBODY or last.reply):
             place = self._place(ended.at)
-            place.giver = place.giver or last.leg.src
-            if since_ns is None or last.leg.time_ns <= since_ns:
+            place.giver = place.giver or last.src
+            if since_ns is None or last.time_ns <= since_ns:
                 (place.stuck if is_open else place.lost).add(way.kind, ended.why, last)
                 if ended.why == "not-answered" and (awaited := self._awaited(way, place)):
                     (place.stuck if is_open else place.lost).add(way.kind, awaited, last)
-                asker = self._places.get(self._ways.programs[last.leg.src].sockets[0])
-                if asker is not None and asker is not place and not last.leg.reply:
-                    (asker.stuck if is_open else asker.lost).questions.setdefault(last.leg.dst, last.leg.time_ns)
+                asker = self._places.get(self._ways.programs[last.src].sockets[0])
+                if asker is not None and asker is not place and not last.reply:
+                    (asker.stuck if is_open else asker.lost).questions.setdefault(last.dst, last.time_ns)
         if not (way.kind == "job" if ended is None else ended.why in _HELD):
             return
-        held_by = self._places.get(self._ways.programs[last.leg.dst].sockets[0])
+        held_by = self._places.get(self._ways.programs[last.dst].sockets[0])
         if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
             held_by.queue.hold(last, is_open=is_open)
 
     def _may_be_ignored(self, last: Hop) -> bool:
         """Whether a ROUTER ignored the connection of a message: its program went on with those of others."""
-        place = self._place(last.leg.dst)
-        return self._identities.has_returned(last.leg.flow) and place.passed_ns > last.leg.time_ns
+        place = self._place(last.dst)
+        return self._identities.has_returned(last.flow) and place.passed_ns > last.time_ns
 
     def _awaited(self, way: OpenWay, place: RelayPlace) -> str:
         """The reason to tell that a REQ behind a broker got no reply; empty if it waited hardly longer than usual."""
@@ -527,7 +527,7 @@ class Relays(Inquiry):
         held = [hop for hops in place.missing.values() for hop in hops]
         if len(held) < STOPPED:
             return []
-        times_ns = [hop.leg.time_ns for hop in held]
+        times_ns = [hop.time_ns for hop in held]
         cancelled_ns = [self._cancelled.get(one, 0) for one in self._ways.programs[place.at].sockets]
         has_stopped = place.passed_ns - STOPPED_NS <= min(times_ns) <= max(times_ns) - STOPPED_NS
         return held if has_stopped and max(cancelled_ns) < place.passed_ns - STOPPED_NS else []

@@ -36,7 +36,7 @@ class Passage(msgspec.Struct, gc=False):
     @property
     def at(self) -> str:
         """The address of the socket that took the message."""
-        return self.taken.leg.dst
+        return self.taken.dst
 
 
 def passages(way: OpenWay) -> Iterator[Passage]:
@@ -48,17 +48,17 @@ def passages(way: OpenWay) -> Iterator[Passage]:
 
 def _passage(before: Hop, hop: Hop) -> Passage:
     """The time between a message and the next one of its way."""
-    taken_ns = before.leg.time_ns
-    left_ns = hop.leg.time_ns - taken_ns
+    taken_ns = before.time_ns
+    left_ns = hop.time_ns - taken_ns
     if left_ns <= 0:
         return Passage(before, hop, 0, 0, 0, 0)
     network_ns = resent_ns = away_ns = queue_ns = 0
     line = before.line
     if line.round_trip_ns or line.resent:
-        resent_ns = _resent_ns(before, hop.leg.time_ns)
+        resent_ns = _resent_ns(before, hop.time_ns)
         network_ns = min(line.round_trip_ns + resent_ns, left_ns)
         left_ns -= network_ns
-    dropped = _dropped(before, hop) if hop.leg.flow == before.leg.flow else None
+    dropped = _dropped(before, hop) if hop.flow == before.flow else None
     if dropped is not None:
         away_ns, left_ns = left_ns, 0
     elif hop.line.connected_ns > taken_ns:
@@ -74,14 +74,14 @@ def _passage(before: Hop, hop: Hop) -> Passage:
 def _dropped(taken: Hop, answer: Hop) -> Hop | None:
     """The message that a program had passed on to a peer that closed its connection before it replied, if any."""
     for one in taken.way.hops:
-        if one.before is taken and one is not answer and one.is_dropped(answer.leg.time_ns):
+        if one.before is taken and one is not answer and one.is_dropped(answer.time_ns):
             return one
     return None
 
 
 def _resent_ns(taken: Hop, until_ns: int) -> int:
     """How long after a message TCP sent it again, or octets before it."""
-    taken_ns = taken.leg.time_ns
+    taken_ns = taken.time_ns
     for offset, time_ns in reversed(taken.line.resent):
         if time_ns <= taken_ns:
             break
@@ -94,17 +94,17 @@ def slowest(way: OpenWay, until_ns: int) -> Slowest | None:
     """Where most of the time of a way went, until it was answered; None if it has one leg."""
     last: dict[Hop, Hop] = {}  # by message that was passed on: the one as which it went on for the last time
     for hop in way.hops:
-        if hop.before is not None and hop.leg.time_ns <= until_ns and not hop.is_aside:
+        if hop.before is not None and hop.time_ns <= until_ns and not hop.is_aside:
             last[hop.before] = hop
     if not last:
         return None
     spent: dict[str, int] = {}  # by address
     for before, hop in last.items():
-        length_ns = hop.leg.time_ns - before.leg.time_ns
-        at = before.leg.dst
+        length_ns = hop.time_ns - before.time_ns
+        at = before.dst
         spent[at] = spent.get(at, 0) + (length_ns if length_ns > 0 else 0)
     at = max(spent, key=spent.__getitem__)
-    there = [_passage(before, hop) for before, hop in last.items() if before.leg.dst == at]
+    there = [_passage(before, hop) for before, hop in last.items() if before.dst == at]
     parts = [
         sum([one.inside_ns for one in there]),
         sum([one.queue_ns + one.away_ns for one in there]),

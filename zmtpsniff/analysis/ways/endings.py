@@ -39,7 +39,7 @@ class Endings:
 
     def is_blind(self, hop: Hop) -> bool:
         """Whether the capture may lack what the receiver of a message sent."""
-        return not self.sees_all and (self._is_blind or host_of(hop.leg.dst) in self._blind)
+        return not self.sees_all and (self._is_blind or host_of(hop.dst) in self._blind)
 
     def has_gap(self, address: str) -> bool:
         """Whether the capture lacks octets of the host of a socket, other than before it found its connections."""
@@ -53,10 +53,10 @@ class Endings:
         """
         if one.passed.is_unsure:
             return True
-        leg = one.taken.leg
-        if leg.flow != one.passed.leg.flow or self._programs[leg.dst].longest_ns < 0:
+        taken = one.taken
+        if taken.flow != one.passed.flow or self._programs[taken.dst].longest_ns < 0:
             return False
-        return one.taken.line.is_late or self.has_gap(leg.dst)
+        return taken.line.is_late or self.has_gap(taken.dst)
 
     def pass_time(self, now_ns: int) -> None:
         """It is ``now_ns`` in the capture."""
@@ -73,7 +73,7 @@ class Endings:
             return False
         if way.kind == "request":
             return not way.first.answered
-        return self._programs[way.hops[-1].leg.dst].longest_ns >= 0
+        return self._programs[way.hops[-1].dst].longest_ns >= 0
 
     def record(self, way: OpenWay) -> Way:
         """The record of a way."""
@@ -82,8 +82,7 @@ class Endings:
             legs.sort(key=lambda leg: leg.time_ns)
         first, last = legs[0], legs[-1]
         answer = way.answer
-        reply = None if answer is None else answer.leg
-        end = reply or last
+        end = answer or last
         until_ns = end.seen_ns or end.time_ns
         is_answered = None if answer is None and self._may_have_reply(way) else answer is not None
         return Way(
@@ -92,7 +91,7 @@ class Endings:
             max(until_ns - first.time_ns, 0),
             legs,
             None if way.kind != "request" else is_answered and not self._is_unreached(answer),
-            None if self._hides(way) else slowest(way, way.last_ns if reply is None else reply.time_ns),
+            None if self._hides(way) else slowest(way, way.last_ns if answer is None else answer.time_ns),
             self.ended(way),
             self._asked_before(way),
         )
@@ -106,35 +105,35 @@ class Endings:
         last = way.hops[-1]
         if len(way.hops) == 1 and not way.first.asks:
             return False
-        return way.answer is None and not last.leg.reply and self.is_blind(last) and not self._may_have_reply(way)
+        return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
 
     def _may_have_reply(self, way: OpenWay) -> bool:
         """Whether nobody knows if a request has a reply: the capture lacks octets, or where its connection begins."""
         first = way.first
-        if self.has_gap(first.leg.dst) or not first.may_ask or first.answered:
+        if self.has_gap(first.dst) or not first.may_ask or first.answered:
             return True
         if (first.line.is_late and not first.asks) or any(hop.may_be_answered for hop in way.hops):
             return True
-        return len(way.hops) > 1 and way.hops[1].leg.reply  # as it is not answered, the first is a reply, too
+        return len(way.hops) > 1 and way.hops[1].reply  # as it is not answered, the first is a reply, too
 
     def _asked_before(self, way: OpenWay) -> Leg | None:
         """The first leg of the request that its client gave up, and asks again with this one."""
         earlier = way.earlier
         if earlier is None:
             return None
-        first, last, manners = way.first.leg, earlier.first.leg, earlier.first.line.manners
-        reply = earlier.reply
+        first, last, manners = way.first, earlier.first, earlier.first.line.manners
+        reply = earlier.answer
         if first.time_ns - last.time_ns > _AGAIN_NS or (reply is not None and reply.time_ns <= first.time_ns):
             return None
         has_waited = reply is not None and reply.flow == last.flow
         gave_up = not has_waited and manners.closed_ns is not None  # else another client asks the same service
-        return last if last.flow == first.flow or gave_up else None
+        return last.leg if last.flow == first.flow or gave_up else None
 
     def waited_ns(self, way: OpenWay) -> tuple[int, bool]:
         """How long the first sender of a way has waited, and whether it gave up then: it asked again, or closed."""
         first = way.first
         gave_up_ns = way.again_ns or first.line.manners.closed_ns or 0
-        return (gave_up_ns or self._until_ns) - first.leg.time_ns, gave_up_ns > 0
+        return (gave_up_ns or self._until_ns) - first.time_ns, gave_up_ns > 0
 
     # ------------------------------------------------------------------ where it ended
 
@@ -142,20 +141,20 @@ class Endings:
         """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
         last = way.hops[-1]
         if way.kind != "publication" and self._is_unreached(last):
-            return Terminus(last.leg.dst, "not-taken")
-        is_back = last.leg.reply and last.leg.flow == way.first.leg.flow  # as nearly always
+            return Terminus(last.dst, "not-taken")
+        is_back = last.reply and last.flow == way.first.flow  # as nearly always
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
         may_tell = last.line.src_kind == "DEALER" or first.line.pushed_forms is not None
         if way.kind == "request" and not first.may_ask and may_tell:
             return None  # it may have told something, and be where it was to go
-        if last.leg.reply and way.hops[1].leg.reply:
+        if last.reply and way.hops[1].reply:
             return None  # it goes back to who asked before the capture
         if last.is_guess or last.may_be_answered or self._may_go_unseen(way, last):
             return None
         why = self._why(way, last)
-        return None if why is None else Terminus(last.leg.dst, why)
+        return None if why is None else Terminus(last.dst, why)
 
     def _may_go_unseen(self, way: OpenWay, last: Hop) -> bool:
         """Whether the capture may lack where a message went on.
@@ -163,10 +162,10 @@ class Endings:
         A reply goes back on the connection of its request. So the capture has it if it has others of that connection,
         and if the frames of that were not found before those of the reply.
         """
-        if not last.leg.reply or last.is_overtaken or not self.is_blind(last):
+        if not last.reply or last.is_overtaken or not self.is_blind(last):
             return self.is_blind(last)
         waiting = self._waiting_for(way, last)
-        return self.has_gap(last.leg.dst) or not waiting or not waiting[-1].line.turns.answered
+        return self.has_gap(last.dst) or not waiting or not waiting[-1].line.turns.answered
 
     def _is_unreached(self, hop: Hop | None) -> bool:
         """Whether a message never arrived: its sender sent it again and again, and nobody acknowledged it.
@@ -178,27 +177,25 @@ class Endings:
             and self.knows_acknowledged
             and hop.line.receipts.acked <= hop.offset
             and hop.line.manners.closed_ns is None
-            and not self.has_gap(hop.leg.dst)
-            and sum(offset <= hop.offset and time_ns > hop.leg.time_ns for offset, time_ns in hop.line.resent)
-            >= _COPIES
+            and not self.has_gap(hop.dst)
+            and sum(offset <= hop.offset and time_ns > hop.time_ns for offset, time_ns in hop.line.resent) >= _COPIES
         )
 
     def _why(self, way: OpenWay, last: Hop) -> Why | None:
-        leg = last.leg
-        program = self._programs[leg.dst]
+        program = self._programs[last.dst]
         longest_ns = None if program.longest_ns < 0 else program.longest_ns
         if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on):
             return None  # it has arrived
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
         closed_ns, closer = last.line.manners.closed_ns, last.line.manners.closer
-        closed_in_ns = closed_ns - leg.time_ns if closed_ns is not None and closer in (None, leg.dst) else None
+        closed_in_ns = closed_ns - last.time_ns if closed_ns is not None and closer in (None, last.dst) else None
         if closed_in_ns is not None and (longest_ns is None or closed_in_ns < patience_ns):
             return "closed"
-        if leg.reply:
+        if last.reply:
             return self._why_not_back(way, last, patience_ns)
         if closed_ns is not None and longest_ns is None:
             return "reply-to-nobody"
-        if self._until_ns - leg.time_ns < patience_ns:
+        if self._until_ns - last.time_ns < patience_ns:
             return "capture-ended"
         return "not-answered" if longest_ns is None or program.answers else "not-forwarded"
 
@@ -206,12 +203,12 @@ class Endings:
     def _waiting_for(way: OpenWay, reply: Hop) -> list[Hop]:
         """The messages that its receiver has taken for a reply, and not answered."""
         host = reply.line.dst_host
-        return [hop for hop in way.hops if not (hop.leg.reply or hop.answered) and hop.line.dst_host == host]
+        return [hop for hop in way.hops if not (hop.reply or hop.answered) and hop.line.dst_host == host]
 
     def _why_not_back(self, way: OpenWay, reply: Hop, patience_ns: int) -> Why:
         """Why a broker did not pass a reply on."""
         waiting = self._waiting_for(way, reply)
         closed_ns = waiting[-1].line.manners.closed_ns if waiting else None
-        if closed_ns is not None and closed_ns <= reply.leg.time_ns + _AT_ONCE_NS:
+        if closed_ns is not None and closed_ns <= reply.time_ns + _AT_ONCE_NS:
             return "reply-to-nobody"
-        return "capture-ended" if self._until_ns - reply.leg.time_ns < patience_ns else "reply-not-forwarded"
+        return "capture-ended" if self._until_ns - reply.time_ns < patience_ns else "reply-not-forwarded"

@@ -66,7 +66,7 @@ class Custody(dict[int, list[Hop]]):
         if hops is None:
             self[key] = [hop]
             return
-        if hops[-1].leg.flow != hop.leg.flow:
+        if hops[-1].flow != hop.flow:
             self._mixed.add(key)
         hops.append(hop)
         if len(hops) > _ALIKE:
@@ -79,9 +79,9 @@ class Custody(dict[int, list[Hop]]):
         """
         key = hash(last)
         hops = self.get(key)
-        if not hops or (hops[0].leg.flow == flow and key not in self._mixed):
+        if not hops or (hops[0].flow == flow and key not in self._mixed):
             return iter(())
-        return (hop for hop in hops if hop.leg.flow != flow)
+        return (hop for hop in hops if hop.flow != flow)
 
     def remove(self, hop: Hop) -> None:
         """The host has passed a message on, or answered it, or its way is over."""
@@ -211,16 +211,16 @@ class Envelopes:
 
     def _option(self, hop: Hop, before: Hop) -> Join | None:
         """The message before, if this one may pass it on, with the id that the connection would have."""
-        frames, leg, of_before = hop.frames, hop.leg, before.leg
+        frames = hop.frames
         extra = len(frames) - len(before.frames)
-        if not extra or of_before.flow == leg.flow or of_before.time_ns > leg.time_ns:
+        if not extra or before.flow == hop.flow or before.time_ns > hop.time_ns:
             return None
         is_back = extra < 0
         if is_back:
-            line, kind, flow, router = hop.line, hop.line.src_kind, leg.flow, leg.src
+            line, kind, flow, router = hop.line, hop.line.src_kind, hop.flow, hop.src
             extra, longer, shorter = -extra, before.frames, frames
         else:
-            line, kind, flow, router = before.line, before.line.dst_kind, of_before.flow, of_before.dst
+            line, kind, flow, router = before.line, before.line.dst_kind, before.flow, before.dst
             longer, shorter = frames, before.frames
         if kind != "ROUTER" and not (line.is_late and _may_be_router(kind, router, hop, before)):
             return None
@@ -262,7 +262,7 @@ class Envelopes:
 
     def _settle(self, hop: Hop, options: list[Join]) -> Join:
         join = options[0]
-        if hop.leg.time_ns - join.before.leg.time_ns > _DROPPED_NS:
+        if hop.time_ns - join.before.time_ns > _DROPPED_NS:
             join = options[-1]  # those before it were dropped
         # Two messages may have one id. But where the message is in doubt because of the ids, its id is, too.
         proves_id = not join.before.is_doubtful and all(one.routing_id == join.routing_id for one in options)
@@ -275,7 +275,7 @@ class Envelopes:
         return join
 
     def _learn(self, hop: Hop, join: Join) -> None:
-        self.ids.learn(join.flow, hop.leg.src if join.is_back else join.before.leg.dst, join.routing_id)
+        self.ids.learn(join.flow, hop.src if join.is_back else join.before.dst, join.routing_id)
         self.has_learnt = True
 
     def _is_claimed(self, join: Join) -> bool:

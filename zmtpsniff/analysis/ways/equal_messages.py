@@ -17,7 +17,7 @@ class EqualMessages:
         frames, host = list(hop.frames), hop.line.src_host
         return [
             one
-            for one in self._held.elsewhere(frames[-1], hop.leg.flow)
+            for one in self._held.elsewhere(frames[-1], hop.flow)
             if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == frames
         ]
 
@@ -31,7 +31,7 @@ class EqualMessages:
         """
         is_one_program = hop.line.knows_sender and before.line.knows_receiver
         if (
-            is_loopback(hop.leg.src)
+            is_loopback(hop.src)
             and not is_one_program
             and hop.line.src_kind != "XPUB"
             and before.line.dst_kind != "XSUB"
@@ -41,7 +41,7 @@ class EqualMessages:
             return False
         return not any(
             one.line.sends == "request" and one.line.dst_host == hop.line.src_host
-            for one in self._held.elsewhere(hop.frames[-1], hop.leg.flow)
+            for one in self._held.elsewhere(hop.frames[-1], hop.flow)
         )
 
     def readdressed(self, hop: Hop) -> Hop | None:
@@ -49,15 +49,15 @@ class EqualMessages:
 
         So do schedulers that put the name of the worker where that of the client stood.
         """
-        leg, rest = hop.leg, list(hop.frames[1:])
+        rest = list(hop.frames[1:])
         if not rest:
             return None
         alike = [
             one
-            for one in self._held.elsewhere(rest[-1], leg.flow)
-            if one.leg.reply and hop.may_come_of(one) and list(one.frames[1:]) == rest
+            for one in self._held.elsewhere(rest[-1], hop.flow)
+            if one.reply and hop.may_come_of(one) and list(one.frames[1:]) == rest
         ]
         (reply,) = alike if len(alike) == 1 else (None,)
-        if reply is None or reply.way.first.answered or reply.way.first.leg.flow != leg.flow:
+        if reply is None or reply.way.first.answered or reply.way.first.flow != hop.flow:
             return None
         return reply

@@ -27,11 +27,11 @@ class _Text(msgspec.Struct, eq=False):
 
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
-        firsts, now_ns = self.firsts, hop.leg.time_ns
-        while self.count > 1 and firsts and now_ns - firsts[0].leg.time_ns > _LATE_NS:
+        firsts, now_ns = self.firsts, hop.time_ns
+        while self.count > 1 and firsts and now_ns - firsts[0].time_ns > _LATE_NS:
             firsts.popleft()
         oldest = self.count - len(firsts)
-        flow = hop.leg.flow
+        flow = hop.flow
         # A connection that had none of them most likely gets the newest.
         number = max(self.reached.get(flow, self.count - 2) + 1, oldest)
         self.reached[flow] = number
@@ -51,4 +51,4 @@ class FirstCopies:
 
     def first_of(self, hop: Hop) -> Hop | None:
         """The first copy of the publication that a message is one more copy of; None if it is the first itself."""
-        return self._texts.at((hop.leg.src, hash(tuple(hop.frames)))).first_of(hop)
+        return self._texts.at((hop.src, hash(tuple(hop.frames)))).first_of(hop)

@@ -92,8 +92,8 @@ class Receipts(msgspec.Struct):
             self.waiting.append(hop)
 
     def _tell(self, hop: "Hop", time_ns: int) -> None:
-        if hop.offset >= self.since and hop.leg.time_ns <= time_ns:
-            hop.leg.seen_ns = time_ns
+        if hop.offset >= self.since and hop.time_ns <= time_ns:
+            hop.seen_ns = time_ns
 
 
 @quick
@@ -131,10 +131,20 @@ class Line(msgspec.Struct):
 class Hop(msgspec.Struct, eq=False):
     """A message that arrives at a socket."""
 
-    leg: Leg
+    # As its Leg has them, which would take time and room for each message.
+    src: str
+    dst: str
+    flow: int
+    packet: int
+    time_ns: int
+    part: int
     line: Line
     frames: Sequence[Octets]
     offset: int = 0  # in the stream of its sender, where the octets begin that completed it
+    seen_ns: int | None = None  # as its Leg has these, too
+    reply: bool = False
+    joined: Joined | None = None
+    certain: bool = True
     octets: int = 0  # that are kept of its frames, until its way is over
     way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
     before: "Hop | None" = None
@@ -156,17 +166,24 @@ class Hop(msgspec.Struct, eq=False):
     tokens_: frozenset[bytes] | None = None
 
     @property
+    def leg(self) -> Leg:
+        """Its part of the record of its way."""
+        return Leg(
+            self.src, self.dst, self.flow, self.packet, self.time_ns, self.part, self.seen_ns, self.reply, self.joined,
+            self.certain,
+        )  # fmt: skip
+
+    @property
     def is_guess(self) -> bool:
         """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
-        return not self.leg.certain and self.leg.joined in GUESSES
+        return not self.certain and self.joined in GUESSES
 
     @property
     def shows_program(self) -> bool:
         """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
-        leg = self.leg
-        if leg.joined == "order" and is_loopback(leg.src):  # there all programs have one address
+        if self.joined == "order" and is_loopback(self.src):  # there all programs have one address
             return False
-        return (leg.certain or leg.joined not in GUESSES) and (self.line.sends != "publication" or not self.is_aside)
+        return (self.certain or self.joined not in GUESSES) and (self.line.sends != "publication" or not self.is_aside)
 
     @property
     def may_ask(self) -> bool:
@@ -185,7 +202,7 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def may_be_answered(self) -> bool:
         """Whether its receiver sent something since that answers it, or another message of the same form."""
-        return not self.leg.reply and self.line.stray_ns.get(self.depth, 0) >= self.leg.time_ns
+        return not self.reply and self.line.stray_ns.get(self.depth, 0) >= self.time_ns
 
     @property
     def is_aside(self) -> bool:
@@ -229,8 +246,10 @@ class Hop(msgspec.Struct, eq=False):
 
     def copy(self) -> "Hop":
         """The same message, as a leg of another way."""
-        leg = msgspec.structs.replace(self.leg, joined=None, certain=True)
-        return Hop(leg, self.line, self.frames, offset=self.offset, mark=self.mark)
+        return Hop(
+            self.src, self.dst, self.flow, self.packet, self.time_ns, self.part, self.line, self.frames, self.offset,
+            self.seen_ns, self.reply, mark=self.mark,
+        )  # fmt: skip
 
     def measure(self) -> None:
         """Count the frames of its envelope."""
@@ -245,12 +264,12 @@ class Hop(msgspec.Struct, eq=False):
         A sender, or a process, that sent the earlier one repeats it. Two messages to one socket are of two clients,
         since no program passes a message on to a socket that it came to before.
         """
-        leg, line = self.leg, before.line
-        if before.leg.time_ns > leg.time_ns or (line.knows_sender and line.src_host == self.line.src_host):
+        line = before.line
+        if before.time_ns > self.time_ns or (line.knows_sender and line.src_host == self.line.src_host):
             return False
         one: Hop | None = before
         while one is not None:
-            if one.leg.src == leg.src or (one.leg.dst == leg.dst and not self.line.knows_sender):
+            if one.src == self.src or (one.dst == self.dst and not self.line.knows_sender):
                 return False
             one = one.before
         return True
@@ -258,8 +277,8 @@ class Hop(msgspec.Struct, eq=False):
     def is_dropped(self, by_ns: int) -> bool:
         """Whether its receiver had closed the connection at ``by_ns``, and had not answered."""
         manners = self.line.manners
-        is_closed = manners.closed_ns is not None and self.leg.time_ns <= manners.closed_ns <= by_ns
-        return is_closed and not self.answered and manners.closer == self.leg.dst
+        is_closed = manners.closed_ns is not None and self.time_ns <= manners.closed_ns <= by_ns
+        return is_closed and not self.answered and manners.closer == self.dst
 
     def note_request(self) -> None:
         """It may ask for something: a REQ always does, other sockets if most of their messages were answered before.
@@ -289,7 +308,7 @@ def _tokens_in(octets: bytes) -> tuple[bytes, ...]:
 
 def _goes_to(reply: Hop, first: Hop) -> bool:
     """Whether a reply goes to the peer of a ROUTER with the identity of the one that asked."""
-    return reply.leg.src == first.leg.dst and reply.line.dst_identity == first.line.identity
+    return reply.src == first.dst and reply.line.dst_identity == first.line.identity
 
 
 @quick
@@ -307,56 +326,48 @@ class OpenWay(msgspec.Struct, eq=False):
     @classmethod
     def begin(cls, kind: Kind, first: Hop) -> "OpenWay":
         """Begin with the first message."""
-        way = first.way = cls(kind, first, [first], first.leg.time_ns)
+        way = first.way = cls(kind, first, [first], first.time_ns)
         return way
 
     @property
     def is_signal(self) -> bool:
         """Whether it is no request: two programs only show each other that they are there."""
         first = self.first
-        return first.is_signal and all(hop.leg.flow == first.leg.flow for hop in self.hops)
+        return first.is_signal and all(hop.flow == first.flow for hop in self.hops)
 
     @property
     def answer(self) -> Hop | None:
         """The reply to the first sender, perhaps on another connection that it came back on with its identity."""
         first = self.first
         for hop in self.hops:
-            leg = hop.leg
-            is_back = leg.flow == first.leg.flow or (hop.before is first and hop.line.sends == "job")
-            if leg.reply and (is_back or (first.line.identity and _goes_to(hop, first))):
+            is_back = hop.flow == first.flow or (hop.before is first and hop.line.sends == "job")
+            if hop.reply and (is_back or (first.line.identity and _goes_to(hop, first))):
                 return hop
         return None
 
     @property
-    def reply(self) -> Leg | None:
-        """The leg of that reply."""
-        answer = self.answer
-        return None if answer is None else answer.leg
-
-    @property
     def answered_ns(self) -> int | None:
         """When the reply came to the first sender."""
-        reply = self.reply
-        return None if reply is None else reply.time_ns
+        answer = self.answer
+        return None if answer is None else answer.time_ns
 
     def add(self, hop: Hop, before: Hop, joined: Joined, *, certain: bool, reply: bool = False) -> None:
         """Go on with a message that comes of ``before``."""
-        hop.way, hop.before, leg = self, before, hop.leg
-        leg.joined = joined
+        hop.way, hop.before, hop.joined = self, before, joined
         if not certain:
-            leg.certain = False
+            hop.certain = False
         if reply:
-            leg.reply = True
+            hop.reply = True
         self.hops.append(hop)
-        if leg.time_ns > self.last_ns:
-            self.last_ns = leg.time_ns
+        if hop.time_ns > self.last_ns:
+            self.last_ns = hop.time_ns
 
     def join_copy(self, hop: Hop, first: Hop) -> None:
         """A publisher sends the same to one more subscriber as it sent in ``first``."""
         hop.way, hop.before = self, first.before
-        hop.leg.joined, hop.leg.certain = first.leg.joined, first.leg.certain
+        hop.joined, hop.certain = first.joined, first.certain
         self.hops.append(hop)
-        self.last_ns = max(self.last_ns, hop.leg.time_ns)
+        self.last_ns = max(self.last_ns, hop.time_ns)
 
     def drop(self) -> None:
         """It becomes no record, and keeps no way before it."""
@@ -366,9 +377,9 @@ class OpenWay(msgspec.Struct, eq=False):
         """Go on with all of another way, whose first message comes of ``before``."""
         other.drop()
         other.first.before = before
-        other.first.leg.joined = joined
+        other.first.joined = joined
         for hop in other.hops:
             hop.way = self
-            hop.leg.certain = hop.leg.certain and certain
+            hop.certain = hop.certain and certain
         self.hops += other.hops
         self.last_ns = max(self.last_ns, other.last_ns)

@@ -75,11 +75,11 @@ class _Lane(msgspec.Struct, eq=False):
         """
         before = self.repeated
         if len(alike) > 1 and before is not None:
-            alike = [one for one in alike if one.leg.flow == before.leg.flow]
+            alike = [one for one in alike if one.flow == before.flow]
         if len(alike) != 1:
             return None
         request = self.repeated = alike[0]
-        if before is None or before.leg.flow != request.leg.flow:
+        if before is None or before.flow != request.flow:
             self.repeats = 0
         is_whole = all(type(frame) is bytes for frame in hop.frames)  # octets that are cut off may differ
         self.repeats += is_whole and (before is None or before.frames != request.frames)
@@ -96,7 +96,7 @@ class _Service(msgspec.Struct, eq=False):
 
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""
-        return any(request.way.first.leg.src != asker for request in islice(self.requests, _LOOKED_AT))
+        return any(request.way.first.src != asker for request in islice(self.requests, _LOOKED_AT))
 
     def open_request(self) -> Hop | None:
         """The only request that it has taken and not answered; None if there are several."""
@@ -107,7 +107,7 @@ class _Service(msgspec.Struct, eq=False):
         if len(self.requests) > _LOOKED_AT:
             return None
         taken = [lane.reason for lane in self.lanes.values() if lane.pieces]
-        free = [one for one in self.requests if one.way.first.leg.src != asker and one not in taken]
+        free = [one for one in self.requests if one.way.first.src != asker and one not in taken]
         return free[0] if len(free) == 1 else None
 
 
@@ -160,24 +160,24 @@ class Lanes:
         service = self._services.get(hop.line.src_host)
         if service is None:
             return None
-        lane = service.lanes[hop.leg.flow]
+        lane = service.lanes[hop.flow]
         if hop.line.knows_sender and not service.taken:
             return None  # the process is not known for long: nobody noted what it took before
-        if hop.line.knows_sender or not is_loopback(hop.leg.src):  # there all programs have one address
+        if hop.line.knows_sender or not is_loopback(hop.src):  # there all programs have one address
             alike = [one for one in self._equal.before(hop) if one in service.requests and not one.is_passed]
             repeated = lane.repeat(alike, hop)
             if repeated is not None:
                 return Inner(repeated, "body", lane.repeats >= _SURE)
-        if not lane.ask(service.has_request(hop.leg.src)):
+        if not lane.ask(service.has_request(hop.src)):
             return None
         hop.free_ns = lane.free_ns
         related = self.related(hop)
         if related is not None and related in service.requests:
-            return Inner(_last_at(related.way, related, hop.leg.time_ns), "correlation", True)
+            return Inner(_last_at(related.way, related, hop.time_ns), "correlation", True)
         if hop.line.knows_sender and (only := service.open_request()) is not None:
-            return Inner(_last_at(only.way, only, hop.leg.time_ns), "process", True)
+            return Inner(_last_at(only.way, only, hop.time_ns), "process", True)
         if not lane.pieces:
-            lane.reason = service.only_request(hop.leg.src)
+            lane.reason = service.only_request(hop.src)
         lane.pieces.append(way)
         return None
 
@@ -187,10 +187,10 @@ class Lanes:
         self.drop(asked)
         if service is None:
             return None
-        last = _last_at(asked.way, asked, reply.leg.time_ns)
+        last = _last_at(asked.way, asked, reply.time_ns)
         if last is not asked:
             self._free(service, asked, reply)
-            return Inner(last, "envelope", all(hop.leg.certain for hop in asked.way.hops))
+            return Inner(last, "envelope", all(hop.certain for hop in asked.way.hops))
         lane = _lane(service, asked, reply)
         if lane is None:
             reply.is_unsure = any(one.pieces and not one.is_client for one in service.lanes.values())
@@ -217,9 +217,9 @@ class Lanes:
         """A service has answered: the connections on which it asked for that are free for the next request."""
         reply.free_ns = 0
         for hop in asked.way.hops:
-            lane = service.lanes.get(hop.leg.flow)
+            lane = service.lanes.get(hop.flow)
             if lane is not None:
-                lane.free_ns = reply.leg.time_ns
+                lane.free_ns = reply.time_ns
 
 
 def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
@@ -228,10 +228,10 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
         lane
         for flow, lane in service.lanes.items()
         if lane.pieces
-        and flow != asked.leg.flow  # else a broker and its worker on one machine look like one service
+        and flow != asked.flow  # else a broker and its worker on one machine look like one service
         and not lane.is_client
-        and lane.pieces[0].first.leg.time_ns >= asked.leg.time_ns
-        and all(piece.first.answered and piece.last_ns <= reply.leg.time_ns for piece in lane.pieces)
+        and lane.pieces[0].first.time_ns >= asked.time_ns
+        and all(piece.first.answered and piece.last_ns <= reply.time_ns for piece in lane.pieces)
     ]
     if not fits:
         return None
@@ -267,7 +267,7 @@ def _give_up(service: _Service, lane: _Lane) -> None:
         and lane.pieces
         and not lane.is_client
         and reason.way.first.asks  # a peer of ZRE only tells others something, and is told something
-        and (reason.line.knows_receiver or not is_loopback(reason.leg.dst))  # where all programs have one address
+        and (reason.line.knows_receiver or not is_loopback(reason.dst))  # where all programs have one address
         and reason in service.requests
         and not reason.way.is_over
         and not any(piece.is_over for piece in lane.pieces)

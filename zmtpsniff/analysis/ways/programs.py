@@ -52,19 +52,19 @@ class Programs(dict[str, Node]):
 
     def _pass_on(self, before: Hop, hop: Hop) -> None:
         """A program passes a message on, or answers it. The network cannot have taken longer than the program."""
-        leg, line = hop.leg, before.line
-        length_ns = max(leg.time_ns - before.leg.time_ns, 0)
+        line = before.line
+        length_ns = max(hop.time_ns - before.time_ns, 0)
         if length_ns < line.round_trip_ns:
             line.round_trip_ns = length_ns
-        if line.dst_host != hop.line.src_host and len(hop.frames) != len(before.frames) + (-1 if leg.reply else 1):
-            return  # the capture may lack a leg in between
-        taken_at = before.leg.dst
+        if line.dst_host != hop.line.src_host and len(hop.frames) != len(before.frames) + (-1 if hop.reply else 1):
+            return  # the capture may lack a hop in between
+        taken_at = before.dst
         program = self[taken_at]
-        if taken_at == leg.src and leg.reply and not before.leg.reply:
+        if taken_at == hop.src and hop.reply and not before.reply:
             program.answers = True
             if program.longest_ns < 0:
                 return
-        elif (other := self[leg.src]) is not program:
+        elif (other := self[hop.src]) is not program:
             self._merge(program, other)
         program.answers |= line.pushed_forms is not None
         if length_ns > program.longest_ns:
@@ -109,24 +109,24 @@ class Programs(dict[str, Node]):
 
     def take_job(self, hop: Hop) -> None:
         """A program takes a job."""
-        program = self[hop.leg.dst]
+        program = self[hop.dst]
         program.jobs += 1
         hop.number = program.jobs
 
     def pass_job_on(self, job: Hop) -> None:
         """A program passes a job on, or the result of one."""
-        program = self[job.leg.dst]
+        program = self[job.dst]
         program.passed_jobs += 1
         program.reached = max(program.reached, job.number)
 
     def send(self, hop: Hop) -> None:
         """A program sends a message: note until when it worked on others, if it works on one at a time."""
-        leg, before = hop.leg, hop.before
+        before = hop.before
         if before is not None and hop.shows_program:
             self._pass_on(before, hop)
-        program = self[leg.src]
-        if before is not None and before.leg.flow == leg.flow:
-            line, taken_ns = before.line, before.leg.time_ns
+        program = self[hop.src]
+        if before is not None and before.flow == hop.flow:
+            line, taken_ns = before.line, before.time_ns
             if taken_ns < line.answered_ns:
                 program.is_parallel = True
             line.answered_ns = taken_ns
@@ -137,4 +137,4 @@ class Programs(dict[str, Node]):
             hop.others_until_ns = hop.free_ns
         elif not program.is_parallel:
             hop.others_until_ns = program.other_ns
-        program.sent_ns = leg.time_ns
+        program.sent_ns = hop.time_ns

@@ -44,7 +44,7 @@ class PushedReplies:
         for key in _keys(hop, hop.line.dst_host):
             is_new = key not in owners
             owner = owners.pop(key, None)  # so that what comes often is forgotten last
-            if owner is not None and owner.leg.flow == hop.leg.flow:
+            if owner is not None and owner.flow == hop.flow:
                 owner.answered = True
             owners[key] = hop if is_new else None
             is_named = is_named or is_new
@@ -68,7 +68,7 @@ class PushedReplies:
         line = hop.line
         found: dict[Hop, bool] = {}
         has_requests = self._pushers.at(line.src_host)  # live, that may be a process now
-        if not has_requests or (is_loopback(hop.leg.src) and not (line.knows_sender and line.knows_receiver)):
+        if not has_requests or (is_loopback(hop.src) and not (line.knows_sender and line.knows_receiver)):
             return found  # on loopback all programs have one address
         for key in _keys(hop, line.src_host):
             asked = self._owners.get(key)
@@ -79,7 +79,7 @@ class PushedReplies:
             form = _form(asked)
             if form in forms or len(forms) < _FORMS:
                 forms.setdefault(form, Turns()).answered += 1
-        return dict(sorted(found.items(), key=lambda one: (one[0].leg.packet, one[0].leg.part)))
+        return dict(sorted(found.items(), key=lambda one: (one[0].packet, one[0].part)))
 
 
 def _form(hop: Hop) -> tuple[int, bytes]:

@@ -50,9 +50,9 @@ class WayConnection(msgspec.Struct, eq=False):
             self.last_asked = hop
         elif hop.line.src_kind == "REQ":
             return
-        asker = self.lines.get(hop.leg.dst)
+        asker = self.lines.get(hop.dst)
         if asker is not None:
-            asker.stray_ns[hop.depth] = max(asker.stray_ns.get(hop.depth, 0), hop.leg.time_ns)
+            asker.stray_ns[hop.depth] = max(asker.stray_ns.get(hop.depth, 0), hop.time_ns)
 
     def see_answer(self, asked: Hop) -> None:
         """A request on a late connection has its reply."""
@@ -65,7 +65,7 @@ class WayConnection(msgspec.Struct, eq=False):
         their replies in any order: the oldest stands for it. Where the capture lacks octets, it may as well be the
         reply to a request that nobody saw, and where it lacks the beginning, too, if several have the envelope.
         """
-        asker = self.lines.get(hop.leg.dst)
+        asker = self.lines.get(hop.dst)
         if asker is None or not asker.given:
             return None
         is_late = hop.line.is_late or self.has_gap

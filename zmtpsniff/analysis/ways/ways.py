@@ -37,7 +37,7 @@ from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
-from zmtpsniff.analysis.ways.records import Joined, Leg, Way, moved
+from zmtpsniff.analysis.ways.records import Joined, Way, moved
 from zmtpsniff.analysis.ways.way_connections import WayConnection, WayConnections, envelope_of
 from zmtpsniff.net.witness import Acknowledgment, Attempt, Pause, Stall
 from zmtpsniff.words.set_clocks import SET_BACK_NS, ForwardJumps, later
@@ -281,8 +281,7 @@ class Ways:
                 self._held.remove(hop)
             if not hop.answered:
                 hop.line.given.pop(hop, None)
-            leg = hop.leg
-            self._hops.pop((leg.flow, leg.packet, leg.part), None)
+            self._hops.pop((hop.flow, hop.packet, hop.part), None)
             self._octets -= hop.octets
             hop.frames = ()  # nothing can be joined to this message any more
 
@@ -297,8 +296,11 @@ class Ways:
         is_known = not event.inferred or (event.socket_type == "PUSH" and event.lookalike is None)
         kind = event.socket_type if is_known else None
         line = self.connections.line(event.flow, event.src, event.dst, kind)
-        leg = Leg(event.src, event.dst, event.flow, event.packet, event.time_ns, event.part)
-        hop = Hop(leg, line, frames, event.offset, sum(map(len, map(at_hand, frames))))
+        octets = sum(map(len, map(at_hand, frames)))
+        hop = Hop(
+            event.src, event.dst, event.flow, event.packet, event.time_ns, event.part, line, frames, event.offset,
+            octets=octets,
+        )  # fmt: skip
         is_idle = False
         if event.payload is not None:
             is_idle = _is_housekeeping(event.payload)
@@ -336,9 +338,9 @@ class Ways:
                 line = lines[sender] = self.connections.line(flow, side.src, side.dst, side.socket_type)
             if row != before:
                 before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
-            leg = Leg(side.src, side.dst, flow, packet, time_ns, part)
             frames = bodies[first - base : first - base + count]
-            hop = Hop(leg, line, frames, offset, sum(map(len, frames)))
+            octets = sum(map(len, frames))
+            hop = Hop(side.src, side.dst, flow, packet, time_ns, part, line, frames, offset, octets=octets)
             self._follow(hop, request, request_part)
         if tell is not None:
             tell(self.over())
@@ -348,13 +350,13 @@ class Ways:
 
         ``is_idle``: it is for a broker alone, and has no way.
         """
-        leg, line, sends = hop.leg, hop.line, hop.line.sends
-        if leg.time_ns > self._now_ns:
-            self._now_ns = leg.time_ns
-        elif self._now_ns > leg.time_ns:
+        line, sends, time_ns = hop.line, hop.line.sends, hop.time_ns
+        if time_ns > self._now_ns:
+            self._now_ns = time_ns
+        elif self._now_ns > time_ns:
             hop.is_overtaken = True
-            if self._now_ns - leg.time_ns > SET_BACK_NS:
-                self._set_back(leg.time_ns)
+            if self._now_ns - time_ns > SET_BACK_NS:
+                self._set_back(time_ns)
         if self.endings.knows_acknowledged:
             line.receipts.expect(hop)
         if sends == "request":
@@ -370,20 +372,20 @@ class Ways:
             return  # a subscription in an odd form
         self._octets += hop.octets
         self.programs.send(hop)
-        if leg.reply and not self._in_order:
+        if hop.reply and not self._in_order:
             way = hop.way
-            if leg.flow == way.first.leg.flow and not way.is_over and not self._goes_back(way.first):
+            if hop.flow == way.first.flow and not way.is_over and not self._goes_back(way.first):
                 way.is_over = True
                 self._answered.append(way)
 
     def _goes_back(self, first: Hop) -> bool:
         """Whether a broker sent a request with the envelope of another one, and may pass the reply back."""
         frames = first.frames
-        return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.leg.src].longest_ns >= 0
+        return len(frames) > 0 and frames[0] != b"" and b"" in frames and self.programs[first.src].longest_ns >= 0
 
     def _publication(self, hop: Hop) -> None:
         """A publication, or a copy that a proxy passes on."""
-        flow = hop.leg.flow
+        flow = hop.flow
         options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
         if options:
             before = options[0]
@@ -432,7 +434,7 @@ class Ways:
         """A pushed message has the replies to requests: it is a leg of the way of each."""
         for place, (request, is_certain) in enumerate(asked.items()):
             way = request.way
-            self.programs[request.leg.dst].is_parallel |= len(asked) > 1
+            self.programs[request.dst].is_parallel |= len(asked) > 1
             request.note_answer()
             self._held.remove(request)
             way.add(hop if not place else hop.copy(), request, "correlation", certain=is_certain, reply=True)
@@ -441,16 +443,16 @@ class Ways:
                 self._answered.append(way)
 
     def _request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
-        leg, jobs = hop.leg, self._jobs
-        job = jobs.get(leg.flow) if jobs else None
-        if job is not None and job.line.dst_kind == "REQ" and job.leg.dst == leg.src and not job.answered:
+        jobs = self._jobs
+        job = jobs.get(hop.flow) if jobs else None
+        if job is not None and job.line.dst_kind == "REQ" and job.dst == hop.src and not job.answered:
             self._answer(hop, job)  # of a REQ that works for a broker: what it sends next
         else:
-            asked = self._hops.get((leg.flow, request, request_part)) if request else None
+            asked = self._hops.get((hop.flow, request, request_part)) if request else None
             join = self._envelopes.find(hop, asked)
             is_certain = join is not None and not join.before.is_doubtful and self._excludes_earlier(hop, join)
             if asked is not None and hop.line.is_late:
-                self.connections[leg.flow].see_answer(asked)
+                self.connections[hop.flow].see_answer(asked)
                 self._lanes.expect(hop.line.dst_host)
             if self._envelopes.has_learnt:
                 for piece, its_join in self._envelopes.settled():
@@ -465,18 +467,18 @@ class Ways:
                 # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
                 hop.measure()
                 self._drop_ready(hop)
-                self._jobs[leg.flow] = hop
+                self._jobs[hop.flow] = hop
                 self._begin(OpenWay.begin("request", hop))
             elif asked is not None and not asked.answered:
                 self._answer(hop, asked)
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
                 self._answer(hop, orphan)
-            elif (given := self.connections[leg.flow].given(hop)) is not None:
+            elif (given := self.connections[hop.flow].given(hop)) is not None:
                 self._answer(hop, given[0], is_certain=given[1])
             elif (
                 job is not None
-                and not (hop.line.is_late or self.connections[leg.flow].has_gap)
-                and job.leg.dst == leg.src
+                and not (hop.line.is_late or self.connections[hop.flow].has_gap)
+                and job.dst == hop.src
                 and job.routing_id in hop.frames[:-1]
             ):
                 # One more part of the answer, or the answer to a request before with the same envelope.
@@ -486,15 +488,15 @@ class Ways:
                 reply.way.add(hop, reply, "body", certain=False, reply=True)
                 self._mark_answered(hop)
             elif not hop.line.is_late and (request or hop.line.src_kind == "REP"):
-                leg.reply = True  # to a request that came before anybody followed this connection
+                hop.reply = True  # to a request that came before anybody followed this connection
                 self._begin(OpenWay.begin("request", hop))
             else:
                 self._ask(hop)
         self._held.add(hop)  # its receiver may pass it on
-        if not leg.reply and not hop.is_signal:
+        if not hop.reply and not hop.is_signal:
             self._lanes.receive(hop)
             self._pushed.receive(hop)
-        self._hops[leg.flow, leg.packet, leg.part] = hop
+        self._hops[hop.flow, hop.packet, hop.part] = hop
 
     def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
         """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
@@ -526,7 +528,7 @@ class Ways:
             manners.depth = hop.depth
         hop.routing_id = join.routing_id
         hop.line.given[hop] = None
-        self._jobs[hop.leg.flow] = hop
+        self._jobs[hop.flow] = hop
         if hop.line.dst_kind == "REQ":
             self._drop_ready(hop)
 
@@ -536,7 +538,7 @@ class Ways:
         if hop.way is not join.before.way and hop is hop.way.first:
             is_certain = not join.before.is_doubtful and self._excludes_earlier(hop, join)
             join.before.way.take_over(hop.way, join.before, "envelope", certain=is_certain)
-            hop.leg.reply = join.is_back
+            hop.reply = join.is_back
 
     def _put_before(self, asked: Hop, way: OpenWay) -> None:
         """Make a way a piece of the way of a request, since its last message most likely led to the reply.
@@ -552,11 +554,11 @@ class Ways:
         """A broker gives a request to a REQ: what that one said before, READY, is no request."""
         for way in reversed(self._ways):
             first = way.first
-            if first.leg.flow == job.leg.flow and first.line.src_kind == "REQ" and len(way.hops) == 1:
+            if first.flow == job.flow and first.line.src_kind == "REQ" and len(way.hops) == 1:
                 way.drop()
                 self._held.remove(first)
                 return
-            if way.last_ns < job.leg.time_ns - _GRACE_NS:
+            if way.last_ns < job.time_ns - _GRACE_NS:
                 return
 
     def _answer(self, hop: Hop, asked: Hop, *, is_certain: bool = True) -> None:
@@ -574,7 +576,7 @@ class Ways:
     def _mark_answered(self, reply: Hop) -> None:
         """A reply passes a broker: the request of the same way on its connection is answered."""
         for one in reply.way.hops:
-            if one.leg.flow == reply.leg.flow and one.leg.src == reply.leg.dst and not one.answered:
+            if one.flow == reply.flow and one.src == reply.dst and not one.answered:
                 one.note_answer()
                 self._held.remove(one)
                 return
@@ -591,7 +593,7 @@ class Ways:
         if not hop.line.src_kind and (job := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, job, "correlation", is_certain=False)  # the PUSH that sends it is not known as one
             return
-        self.connections[hop.leg.flow].see_request(hop)
+        self.connections[hop.flow].see_request(hop)
         if hop.line.src_kind == "DEALER":
             self._lanes.expect(hop.line.src_host)
         outer = self._lanes.asks(way)
@@ -609,9 +611,9 @@ class Ways:
         if line.src_kind != "REQ":
             return
         if line.asked is not None:
-            line.asked.again_ns = first.leg.time_ns
+            line.asked.again_ns = first.time_ns
         line.asked = way
-        key = (line.src_host, first.leg.dst)
+        key = (line.src_host, first.dst)
         way.earlier = self._last_asked.pop(key, None)
         self._last_asked[key] = way
 
