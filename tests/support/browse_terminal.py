@@ -126,8 +126,13 @@ class Screenful:
 
     async def _go_round(self) -> None:
         """Let each widget handle its messages, and those that it gets of them from others."""
+        quiet = 0
         for _ in range(_HOPS):
-            await self.pilot.pause(0)
+            await self.pilot.pause(0)  # the queues may be empty while a widget still handles its last message
+            widgets = (self.app, *self.app.screen.walk_children(with_self=True))
+            quiet = 0 if any(each.message_queue_size for each in widgets) else quiet + 1
+            if quiet == 2:
+                return
 
     @property
     def _is_settled(self) -> bool:
