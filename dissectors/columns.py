@@ -20,7 +20,13 @@ REQUEST, LATENCY, VIA = 7, 8, 9
 """Places among the numbers of 64 bits in a MESSAGE."""
 SMALL, LARGE = MESSAGE.size // 4, MESSAGE.size // 8
 """How many numbers of 32 and of 64 bits a MESSAGE is."""
-PAIRED: tuple[Literal["envelope", "order", "forwards"] | None, ...] = (None, "envelope", "order", "forwards")
+PAIRED: tuple[Literal["envelope", "order", "forwards", "id"] | None, ...] = (
+    None,
+    "envelope",
+    "order",
+    "forwards",
+    "id",
+)
 """The evidence that pairs a reply with its request, by the number in a MESSAGE; None: the protocol."""
 ACKED = Struct("=IIq")
 """An acknowledgment: its packet's row, who acknowledges, and up to which offset in the stream of the other side."""

@@ -266,7 +266,7 @@ class Message(WireEvent, tag="message"):
     request: Annotated[int | None, _REQUEST] = None
     request_part: Annotated[int, relation("The part of the message that it answers. JSON leaves a 1 out.")] = 1
     paired: Annotated[
-        Literal["envelope", "order", "forwards"] | None,
+        Literal["envelope", "order", "forwards", "id"] | None,
         relation("How it was found what a reply answers, where the protocol does not say it."),
     ] = None
     forwards: Annotated[Place | None, relation("The same message on its way to the proxy that sent this one on.")] = (
@@ -281,6 +281,8 @@ class Message(WireEvent, tag="message"):
     begun_ns: Annotated[int | None, internal()] = None
     # Of its last frame, if that was too long to be kept, and somebody asked for it.
     digest: Annotated[bytes | None, internal()] = None
+    # Whether most messages of its form got replies, if an id in the bodies tells which.
+    expects_reply: Annotated[bool | None, internal()] = None
 
     @property
     def topic(self) -> Octets | None:

@@ -105,7 +105,7 @@ def test_all_fields_of_a_message_are_known_to_the_fast_path() -> None:
         *("time_ns", "packet", "flow", "src", "dst"),
         *("frames", "socket_type", "inferred", "lookalike", "offset", "seen", "part", "incomplete", "encrypted"),
         *("envelope", "matched", "latency_ns", "request", "request_part", "paired", "forwards"),
-        *("payload", "bodies", "begun_ns", "digest"),
+        *("payload", "bodies", "begun_ns", "digest", "expects_reply"),
     )
 
 

@@ -53,6 +53,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "jobs_queue": ("replies-slow", "10.9.0.41:42160"),
     "worker_slow_at_times": ("replies-slow", "10.9.0.45:36578"),
     "majordomo_drops": ("not-passed-on", "10.77.0.1:7390"),
+    "stealing_worker_stops": ("request-unanswered", "10.1.0.3:59464"),
 }
 
 OVER = Capture(0, 0, 0, 0, 0, 0, 0)

@@ -150,11 +150,30 @@ class Diagnosis:
         if not self._relays.follows(flow) and self._relays.find_worker(messages[0]):
             self._hear_earlier()
             self._relays.take(messages)
+        elif b"" not in messages[0].frames:
+            self._on_message[flow] = (*self._on_message.get(flow, ()), self._hear_ids)
+            self._hear_ids(messages[1:])
+
+    def _hear_ids(self, messages: Sequence[Message]) -> None:
+        """Messages of a ROUTER have no envelope. If it is known that it asks, its program may do so for others."""
+        for message in messages:
+            if message.paired == "id":
+                self._stop_hearing_ids(message.flow)
+                if not self._relays.follows(message.flow) and message.socket_type != "ROUTER":
+                    self._relays.add_asker(message)
+                    self._hear_earlier()
+                return
+
+    def _stop_hearing_ids(self, flow: int) -> None:
+        if self._hear_ids in self._on_message.get(flow, ()):
+            self._stop_hearing(flow, self._hear_ids)
 
     def _take_batch(self, batch: MessageBatch) -> list[AnyEvent]:
         """Look at messages in columns; the result is that of take()."""
         on_message, requests, relays = self._on_message, self._requests, self._relays
         flows = {side.flow for side in batch.senders}
+        for flow in flows:
+            self._stop_hearing_ids(flow)  # where ids may be found, messages come one by one
         followed = {flow for flow in flows if relays.follows(flow)}
         listeners = {flow: len(on_message.get(flow, ())) - (flow in followed) for flow in flows}
         counted = {flow for flow in flows if listeners[flow] == 1 and requests.counts_columns(flow)}

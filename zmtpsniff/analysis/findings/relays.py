@@ -128,6 +128,10 @@ class Relays(Inquiry):
         self._hosts.add_broker(first.flow, broker)
         return True
 
+    def add_asker(self, reply: Message) -> None:
+        """A ROUTER got a reply, so it gives work to its peers, perhaps for others of them."""
+        self._hosts.add_broker(reply.flow, reply.dst)
+
     def earlier(self) -> Sequence[int]:
         """Connections that began before, and whose messages matter now."""
         found = self._hosts.earlier()
@@ -299,7 +303,8 @@ class Relays(Inquiry):
     def _awaited(self, way: OpenWay, place: RelayPlace) -> str:
         """The reason to tell that a REQ behind a broker got no reply; empty if it waited hardly longer than usual."""
         line = way.first.line
-        if not (way.first.asks if line.pushed_forms is not None else len(way.hops) > 1 and line.src_kind == "REQ"):
+        is_of_req = len(way.hops) > 1 and line.src_kind == "REQ"
+        if not (way.first.asks if line.pushed_forms is not None or line.has_ids else is_of_req):
             return ""
         waited_ns, gave_up = self._ways.endings.waited_ns(way)
         if waited_ns >= (_SETTLED_NS if gave_up else self._timeout_ns):

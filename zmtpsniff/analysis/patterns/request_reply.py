@@ -4,6 +4,8 @@ A reply has the envelope of its request: all that stands before the delimiter, o
 other peer may answer in any order. So a reply belongs to a request only if no other request with that envelope is open,
 or if the reply passed a proxy and its pair on the other side is known.
 
+Messages without an envelope may have an id in their bodies instead (:mod:`~zmtpsniff.analysis.patterns.body_ids`).
+
 A reply can only answer a request that its sender had seen. Events come in an order in which they can have happened. But
 of two independent events either may come first. So the order of events does not show who knew what; acknowledgments do
 (:func:`~zmtpsniff.analysis.patterns.conversation.can_know`).
@@ -15,6 +17,7 @@ from typing import Any
 from dissectors.columns import ENVELOPES, IN_TURN
 from dissectors.events import Connection, Message, Place
 from zmtpsniff.analysis.dossier import gives_work, is_of_worker
+from zmtpsniff.analysis.patterns.body_ids import BodyIds
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
@@ -40,7 +43,10 @@ class RequestReply(Rules):
         # proxy proves the contrary.
         addresses = {kind: address for address, kind in self._types.items()}
         self._is_req, self._is_rep = "REQ" in addresses, "REP" in addresses
-        self._strict = self.waits = self._is_proven = self._is_req or self._is_rep
+        self._strict = self._is_proven = self._is_req or self._is_rep
+        self.waits = True
+        # Of messages that have no envelope, as the first one shows.
+        self._ids: BodyIds | None = None
         self._askers: dict[bool, str] = {}
         if self._strict:
             asks = addresses.get("REQ") or next(one for one, kind in self._types.items() if kind != "REP")
@@ -92,6 +98,8 @@ class RequestReply(Rules):
         key = key_of(frames, envelope)
         if key is None and self._strict:
             key = 0
+        if not self._strict and envelope is None and not self._has_begun:
+            self._ids = BodyIds(self._exchange.room, *self._types)
         self._has_begun = True
         if not self._strict and is_of_worker(frames):
             self._is_work = True
@@ -109,7 +117,19 @@ class RequestReply(Rules):
                 self._ask(event, key)
             else:
                 request = self._answer(event, key, meant)
+        elif self._ids is not None and envelope is None:
+            self._follow_ids(self._ids, event)
         self._follow_on(event, asks, request)
+
+    def _follow_ids(self, ids: BodyIds, event: Message) -> None:
+        """Pair a message without an envelope by an id in its body."""
+        self.pass_time(event.time_ns)
+        request = ids.take(event)
+        if ids.is_over:
+            self._ids = None
+        elif request is not None:
+            event.latency_ns = latency_ns(event, request.time_ns)
+            event.request, event.request_part, event.paired = request.packet, request.part, "id"
 
     # ------------------------------------------------------------------ messages in columns
 
@@ -120,7 +140,8 @@ class RequestReply(Rules):
 
     def _held(self) -> tuple[bytes, bytes] | None:
         """The facts of the requests that wait; None if messages need a closer look."""
-        is_odd = self._is_req or self._is_work or self._lost or self._late or not self._has_begun
+        is_new = self._ids is not None or not self._has_begun
+        is_odd = self._is_req or self._is_work or self._lost or self._late or is_new
         return None if is_odd or self._inherited_ns or self._exchange.may_inherit else self._requests.facts()
 
     def facts(self, client: str, most: int) -> tuple[int, int, str, str, tuple[Any, ...]] | None:
@@ -333,6 +354,8 @@ class RequestReply(Rules):
         self._last = self._unseen = None
         self._asked = 0
         self._given_up.clear()
+        if self._ids is not None:
+            self._ids.lose()
 
     def pass_time(self, now_ns: int) -> None:
         """Report a request that has waited for too long, once."""
@@ -340,6 +363,9 @@ class RequestReply(Rules):
         if waiting is not None and not self._late and now_ns - waiting.time_ns > self._exchange.timeout_ns:
             self._late = True
             self._exchange.report_late(waiting)
+        if self._ids is not None:
+            for request in self._ids.overdue(now_ns, self._exchange.timeout_ns):
+                self._exchange.report_late(request)
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Report the requests that nobody answered."""
@@ -352,4 +378,6 @@ class RequestReply(Rules):
             self._exchange.report_given_up(request)
         self._exchange.leave(event, self._requests.open())
         self._requests.clear()
+        if self._ids is not None:
+            self._ids.give_up()
         self._pay()

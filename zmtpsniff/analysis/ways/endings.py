@@ -146,12 +146,12 @@ class Endings:
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
-        may_tell = last.line.src_kind == "DEALER" or first.line.pushed_forms is not None
+        may_tell = last.line.src_kind == "DEALER" or first.line.pushed_forms is not None or first.line.has_ids
         if way.kind == "request" and not first.may_ask and may_tell:
             return None  # it may have told something, and be where it was to go
         if last.reply and way.hops[1].reply:
             return None  # it goes back to who asked before the capture
-        if last.is_guess or last.may_be_answered or self._may_go_unseen(way, last):
+        if way.is_given_again or last.is_guess or last.may_be_answered or self._may_go_unseen(way, last):
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.dst, why)
@@ -187,6 +187,8 @@ class Endings:
         if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on):
             return None  # it has arrived
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
+        if last.line.has_ids:  # it may have many at a time, in a queue
+            patience_ns = max(patience_ns, _LONGER * program.slowest_ns)
         closed_ns, closer = last.line.manners.closed_ns, last.line.manners.closer
         closed_in_ns = closed_ns - last.time_ns if closed_ns is not None and closer in (None, last.dst) else None
         if closed_in_ns is not None and (longest_ns is None or closed_in_ns < patience_ns):

@@ -121,6 +121,7 @@ class Line(msgspec.Struct):
     is_late: bool = False  # the capture lacks the beginning of the connection
     # If a PUSH gives the replies: the forms of messages that got some, and how many asked since, and got one.
     pushed_forms: dict[tuple[int, bytes], Turns] | None = None
+    has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
     stray_ns: dict[int, int] = {}
@@ -193,7 +194,7 @@ class Hop(msgspec.Struct, eq=False):
         peers of the same type are a sign, too.
         """
         line = self.line
-        if line.pushed_forms is not None:
+        if line.pushed_forms is not None or line.has_ids:
             return self.asks
         if self.asks or line.turns.answered > 0 or self.depth > 0:
             return True
@@ -287,7 +288,8 @@ class Hop(msgspec.Struct, eq=False):
         """
         line, turns = self.line, self.line.turns
         always = line.src_kind == "REQ" and not line.is_late
-        self.asks = always or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
+        if not line.has_ids:
+            self.asks = always or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
         turns.asked += 1
         line.service.asked += 1
 
@@ -321,6 +323,7 @@ class OpenWay(msgspec.Struct, eq=False):
     last_ns: int
     is_over: bool = False  # it has been told, is a part of another way, or is none
     earlier: "OpenWay | None" = None  # of a request: the one before, of a client on the same host
+    is_given_again: bool = False  # the one that is to do it is not the first that got it
     again_ns: int = 0  # of a request of a REQ: when that asked the next one on the same connection
 
     @classmethod

@@ -90,6 +90,7 @@ class _Lane(msgspec.Struct, eq=False):
 class _Service(msgspec.Struct, eq=False):
     """A host with the requests that it has not answered, and the connections on which it asks."""
 
+    is_scheduler: bool = False  # a ROUTER asks
     requests: OrderedDict[Hop, None] = msgspec.field(default_factory=OrderedDict)
     taken: int = 0
     lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
@@ -120,10 +121,11 @@ class Lanes:
         self._services: Ledger[str, _Service] = Ledger()  # by host
         self._related = Correlation()
 
-    def expect(self, host: str) -> None:
-        """A host has a socket that asks others."""
+    def expect(self, host: str, *, is_scheduler: bool = False) -> None:
+        """A host has a socket that asks others, perhaps a ROUTER."""
         if host not in self._services:
             self._services[host] = _Service()
+        self._services[host].is_scheduler |= is_scheduler
 
     def receive(self, hop: Hop) -> None:
         """A host has taken a request."""
@@ -168,6 +170,8 @@ class Lanes:
             repeated = lane.repeat(alike, hop)
             if repeated is not None:
                 return Inner(repeated, "body", lane.repeats >= _SURE)
+        if service.is_scheduler and hop.line.src_kind == "ROUTER":
+            return self._schedules(service, hop)
         if not lane.ask(service.has_request(hop.src)):
             return None
         hop.free_ns = lane.free_ns
@@ -181,6 +185,17 @@ class Lanes:
         lane.pieces.append(way)
         return None
 
+    def _schedules(self, service: _Service, hop: Hop) -> Inner | None:
+        """A ROUTER asks for several requests at once, on each of its connections, so that only ids tell for which."""
+        request = self.related(hop)
+        if request is None or request not in service.requests:
+            return None
+        given = next((one for one in request.way.hops if one.before is request), None)
+        if given is None:
+            return Inner(request, "correlation", True)
+        request.way.is_given_again = request.way.is_given_again or given.flow != hop.flow
+        return None
+
     def answered(self, asked: Hop, reply: Hop) -> Inner | None:
         """A service answers a request. What it asked for it becomes a part of the way of the request."""
         service = self._services.get(asked.line.dst_host)
@@ -191,6 +206,9 @@ class Lanes:
         if last is not asked:
             self._free(service, asked, reply)
             return Inner(last, "envelope", all(hop.certain for hop in asked.way.hops))
+        if service.is_scheduler:
+            reply.is_unsure = True
+            return None
         lane = _lane(service, asked, reply)
         if lane is None:
             reply.is_unsure = any(one.pieces and not one.is_client for one in service.lanes.values())

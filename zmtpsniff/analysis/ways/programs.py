@@ -22,6 +22,7 @@ class Node(msgspec.Struct, eq=False):
     longest_ns: int = -1  # how long it took at most to pass something on; negative: it passes nothing on
     answers: bool = False  # it answers some messages itself, or the capture lacks whom it asks
     is_parallel: bool = False  # it has answered a message before one that came earlier on the same connection
+    slowest_ns: int = 0  # how long it took at most to answer something itself
     sent_ns: int = 0  # when it last sent a message
     way: OpenWay | None = None  # the way of that message
     other_ns: int = 0  # when it last sent one of another way
@@ -62,6 +63,7 @@ class Programs(dict[str, Node]):
         program = self[taken_at]
         if taken_at == hop.src and hop.reply and not before.reply:
             program.answers = True
+            program.slowest_ns = max(program.slowest_ns, length_ns)
             if program.longest_ns < 0:
                 return
         elif (other := self[hop.src]) is not program:
@@ -77,6 +79,7 @@ class Programs(dict[str, Node]):
         program.sockets += other.sockets
         program.longest_ns = max(program.longest_ns, other.longest_ns)
         program.answers |= other.answers
+        program.slowest_ns = max(program.slowest_ns, other.slowest_ns)
         program.jobs += other.jobs
         program.passed_jobs += other.passed_jobs
         program.reached += other.reached

@@ -307,6 +307,8 @@ class Ways:
             hop.tokens_ = ids_of(event.payload)
         if self._mark is not None:
             hop.mark = self._mark(event)
+        if event.expects_reply is not None:
+            line.has_ids, hop.asks = True, event.expects_reply
         self._follow(hop, event.request or 0, event.request_part, is_idle=is_idle)
 
     def messages(
@@ -454,6 +456,8 @@ class Ways:
             if asked is not None and hop.line.is_late:
                 self.connections[hop.flow].see_answer(asked)
                 self._lanes.expect(hop.line.dst_host)
+            elif asked is not None and hop.line.has_ids and hop.line.dst_kind == "ROUTER":
+                self._lanes.expect(hop.line.dst_host, is_scheduler=True)
             if self._envelopes.has_learnt:
                 for piece, its_join in self._envelopes.settled():
                     self._join_piece(piece, its_join)

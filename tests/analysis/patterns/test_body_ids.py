@@ -1,0 +1,171 @@
+"""Replies are paired by an id in their bodies if one is sure to be there, and never to another request."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+import pytest
+
+from dissectors.events import Message, Problem
+from tests.analysis.findings.diagnoses import alarms, diagnose
+from tests.analysis.ways.scenes import Scene
+from tests.support.paths import FIXTURES
+from tests.world.tap import load, save
+from zmtpsniff.analysis.patterns import Patterns
+from zmtpsniff.dissection import open_files
+from zmtpsniff.engine.settings import Settings
+
+CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.9:5555"
+FROM_CLIENT, FROM_SERVER = False, True
+
+
+def scene() -> Scene:
+    one = Scene()
+    one.connect(1, CLIENT, SERVER, types=("DEALER", "ROUTER"))
+    return one
+
+
+def told(one: Scene) -> tuple[list[Message], list[Problem]]:
+    """The messages, each acknowledged at once, and the problems."""
+    for event in one.events:
+        if isinstance(event, Message):
+            event.seen = event.offset
+    events = Patterns().take(one.events)
+    return [one for one in events if isinstance(one, Message)], [one for one in events if isinstance(one, Problem)]
+
+
+def say(one: Scene, by_server: bool, after_ms: float = 1, **body: Any) -> Message:
+    return one.say(1, json.dumps(body).encode(), by_server=by_server, after_ms=after_ms)
+
+
+def call(one: Scene, number: Any, after_ms: float = 5) -> None:
+    say(one, FROM_CLIENT, after_ms, id=number, method="get")
+    say(one, FROM_SERVER, id=number, result="x")
+
+
+def content(event: Message) -> dict[str, Any]:
+    (frame,) = event.frames
+    assert isinstance(frame, bytes)
+    found = (msgspec.json if frame[:1] == b"{" else msgspec.msgpack).decode(frame)
+    assert isinstance(found, dict)
+    return found
+
+
+ASKED_BY = {"rows": "query", "answer": "ask", "result": "submit", "done": "compute"}
+
+
+@pytest.mark.parametrize(
+    ("name", "field", "word"),
+    [("work_stealing", "key", "op"), ("calls_in_messagepack", "id", ""), ("routers_call_each_other", "id", "t")],
+)
+def test_replies_of_real_peers_have_their_requests(name: str, field: str, word: str) -> None:
+    path = FIXTURES / "healthy" / f"{name}.pcap.gz"
+    messages = [event for event in open_files([path], Settings()) if isinstance(event, Message)]
+    by_place = {(event.flow, event.packet, event.part): content(event) for event in messages}
+    pairs = [one for one in messages if one.paired == "id" and one.request is not None]
+    assert len(pairs) > len(messages) / 5
+    for event in pairs:
+        request = by_place[event.flow, event.request or 0, event.request_part]
+        assert request[field] == content(event)[field]
+        if word:
+            assert request[word] == ASKED_BY[content(event)[word]]
+
+
+def test_a_worker_that_stops_is_named_and_not_its_scheduler() -> None:
+    found = diagnose(FIXTURES / "systems" / "stealing_worker_stops.pcap.gz")
+    assert [(one.code, one.endpoints) for one in found if one.severity != "note"] == [
+        ("request-unanswered", ["10.1.0.3:59464"])
+    ]
+
+
+@pytest.mark.parametrize("numbers", [range(7, 47), [f"job-{(7 * one) % 40}" for one in range(40)]])
+def test_what_comes_at_uneven_times_or_in_uneven_steps_is_no_accident(numbers: Any) -> None:
+    one, chance = scene(), Random(1)
+    for number in numbers:
+        call(one, number, chance.randrange(5, 200) if isinstance(number, int) else 20)
+    messages, problems = told(one)
+    assert sum(each.paired == "id" for each in messages) >= 20
+    assert problems == []
+
+
+def two_clocks(one: Scene) -> None:
+    """Both sides count their own heartbeats, and the server's come a little later."""
+    for number in range(300):
+        say(one, FROM_CLIENT, 900, beat=number + 1)
+        say(one, FROM_SERVER, 100, beat=number + 1)
+
+
+def constant(one: Scene) -> None:
+    for _ in range(300):
+        call(one, 7)
+
+
+def loads(one: Scene) -> None:
+    """Numbers that are equal now and then."""
+    chance = Random(3)
+    for _ in range(600):
+        say(one, chance.random() < 0.5, chance.randrange(20), load=chance.randrange(1, 100))
+
+
+@pytest.mark.parametrize("play", [two_clocks, constant, loads])
+def test_numbers_that_are_equal_by_accident_pair_nothing(play: Callable[[Scene], None]) -> None:
+    one = scene()
+    play(one)
+    messages, problems = told(one)
+    assert not any(each.request for each in messages)
+    assert not problems
+
+
+def unanswered(*more: Callable[[Scene], object]) -> list[str]:
+    """The requests that are told to have no reply, of a connection where thirty got one."""
+    one, chance = scene(), Random(1)
+    for number in range(30):
+        call(one, f"a{number}", chance.randrange(5, 200))
+    for play in more:
+        play(one)
+    for number in range(3):
+        call(one, f"b{number}", 4000)
+    messages, problems = told(one)
+    by_packet = {each.packet: content(each) for each in messages}
+    return [by_packet[each.packet or 0]["id"] for each in problems if each.code == "request-unanswered"]
+
+
+def test_a_request_without_a_reply_is_told() -> None:
+    asks = [lambda one, number=number: say(one, FROM_CLIENT, id=number, method="get") for number in ("x1", "x2")]
+    assert unanswered(*asks) == ["x1", "x2"]
+
+
+def test_what_needs_no_reply_is_not_told() -> None:
+    def notify(one: Scene) -> None:
+        say(one, FROM_CLIENT, id="n1", method="log")
+
+    def cancel(one: Scene) -> None:
+        say(one, FROM_CLIENT, id="c1", method="get")
+        say(one, FROM_CLIENT, id="c1", method="cancel")
+
+    def fail(one: Scene) -> None:
+        say(one, FROM_CLIENT, id="e1", method="get")
+        say(one, FROM_SERVER, id="e1", error="no such thing")
+
+    assert unanswered(notify, cancel, fail) == []
+
+
+def test_nobody_knows_which_of_two_equal_requests_a_reply_answers() -> None:
+    one, chance = scene(), Random(1)
+    for number in range(30):
+        call(one, f"a{number}", chance.randrange(5, 200))
+    for _ in range(2):
+        say(one, FROM_CLIENT, id="again", method="get")
+    say(one, FROM_SERVER, id="again", result="x")
+    assert told(one)[0][-1].request is None
+
+
+def test_octets_that_are_missing_accuse_nobody(tmp_path: Path) -> None:
+    packets = load(FIXTURES / "healthy" / "routers_call_each_other.pcap.gz")
+    for seed in range(5):
+        chance, path = Random(seed), tmp_path / "lossy.pcap"
+        save(path, [one for one in packets if chance.random() > 0.02])
+        assert alarms(diagnose(path)) == []

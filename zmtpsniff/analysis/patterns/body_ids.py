@@ -1,0 +1,352 @@
+"""Replies without an envelope, joined to their requests by an id in the bodies: calls of DEALER and ROUTER.
+
+Theory
+------
+
+Such sockets put no delimiter in front, and several requests are under way. Then a field of both bodies tells which
+reply is whose: ``"id": 7``, the second item of MessagePack-RPC, a frame with a number. Nobody says which field that is.
+So it is learnt from messages of one *form* (they have the same fields, and name the same method) and those of another
+form that repeat their values:
+
+- nearly each message of the one form has a new value, and nearly each of the other repeats one that waits;
+- the values are no accident. Two programs that count their own heartbeats have equal numbers, too. So they do not come
+  in the steps of a count, or the replies follow requests at uneven times more closely than two clocks would.
+
+A form that asks does not answer: of two peers that call each other, each may count its own calls. A value that its
+sender repeats is no new request. It says more about one, such as that it is given up, or asks again; then nobody knows
+which of them a reply answers.
+"""
+
+from collections import deque
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import islice, takewhile
+from typing import Any
+
+import msgspec
+
+from dissectors.events import Message, Octets
+from zmtpsniff.analysis.patterns.conversation import Room, can_know
+from zmtpsniff.analysis.patterns.requests import Request, request_of
+
+_IDS = 512  # of one sender that wait, and as many that do not
+_COST = 700  # octets of memory that an id takes
+_BARREN = 32  # messages without fields, or
+_FRUITLESS = 512  # with fields, until nobody looks for ids any more
+_OCTETS = 4096  # a longer frame is not looked into
+_VALUE = 64  # characters; a longer one is content
+_FIELDS = 24  # of one message
+_DEPTH = 2
+_WORD = 16  # a longer one is no name of a method
+_FORMS = 64
+_LEAST = 8  # replies that show which field is the id
+_NEARLY = 10  # of so many one may be otherwise
+_SLOWER = 4  # times any reply before: such a request counts as unanswered
+_TOLD = 100  # requests without a reply, in a row
+_USUAL = 4  # of so many one may be unanswered, and another one is to have a reply
+
+Id = tuple[str, Hashable]
+"""The name of a field, and its value."""
+Form = tuple[object, ...]
+
+
+class _Asked(msgspec.Struct, eq=False):
+    """A message whose sender gave a field a new value."""
+
+    request: Request
+    form: Form
+    content: int  # a number for its fields
+    is_changed: bool = False  # its sender said more about it
+    is_again: bool = False  # its sender asked again
+
+
+class _FormCount(msgspec.Struct, eq=False):
+    """Messages of one form, by a field of theirs."""
+
+    new: int = 0  # with a new value
+    repeated: int = 0  # with a value that its sender had given before
+    answering: int = 0  # with a value that the other side had given before
+    answered: int = 0
+    unanswered: int = 0
+
+    @property
+    def asks(self) -> bool:
+        """Whether nearly all have new values."""
+        return _NEARLY * self.repeated <= self.new
+
+    @property
+    def answers(self) -> bool:
+        """Whether nearly all repeat values of the other side, and there were some."""
+        return self.answering >= _LEAST and _NEARLY * (self.new + self.repeated) <= self.answering
+
+    @property
+    def expects_reply(self) -> bool:
+        """Whether most got replies."""
+        return self.answered >= _LEAST and _USUAL * self.unanswered <= self.answered
+
+
+class _Evidence(msgspec.Struct, eq=False):
+    """How messages of one form seem to be answered by those of another, by one field."""
+
+    hits: int = 0
+    uneven: int = 0  # with a value that is not as far from the one before as that was from its own
+    value: object = None  # the last one
+    step: int | None = None  # how far it was from the one before
+    times: deque[tuple[int, int]] = msgspec.field(default_factory=lambda: deque(maxlen=2 * _LEAST))
+
+    def add(self, value: object, asked_ns: int, time_ns: int) -> None:
+        """One more seems to be answered."""
+        step = _step(self.value, value)
+        self.hits += 1
+        self.uneven += step is None or step != self.step
+        self.value, self.step = value, step
+        self.times.append((asked_ns, time_ns))
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the values are equal for no other reason."""
+        return self.uneven >= _LEAST or self._follows
+
+    @property
+    def _follows(self) -> bool:
+        """Whether replies keep step with requests that come at uneven times; those of two clocks would not."""
+        times = self.times
+        if len(times) < 2 * _LEAST:
+            return False
+        (first, _), (last, _) = times[0], times[-1]
+        step = (last - first) / (len(times) - 1)
+        uneven = max(abs(asked - first - place * step) for place, (asked, _) in enumerate(times))
+        waits = [answered - asked for asked, answered in times]
+        return max(waits) - min(waits) < uneven / 4
+
+
+class _Side:
+    """The ids that one side has sent."""
+
+    def __init__(self) -> None:
+        self.open: dict[Id, _Asked] = {}  # the one that waits for longest is the first
+        self.overdue: dict[Id, _Asked] = {}
+        self.over: dict[Id, None] = {}  # they have their replies
+        self.forms: dict[tuple[str, Form], _FormCount] = {}
+
+    def count(self, field: str, form: Form) -> _FormCount:
+        """The counts of a form of message, by a field; those of too many forms are not kept."""
+        found = self.forms.get((field, form))
+        if found is None:
+            found = _FormCount()
+            if len(self.forms) < _FORMS:
+                self.forms[field, form] = found
+        return found
+
+    def close(self, key: Id) -> None:
+        """A value has its reply."""
+        asked = self.open.pop(key, None)
+        if asked is None:
+            self.count(key[0], self.overdue.pop(key).form).unanswered -= 1
+        self.over[key] = None
+
+    def keep(self, field: str) -> None:
+        """Forget all other fields, and what seemed to ask but only answers."""
+        self.forms = {key: count for key, count in self.forms.items() if key[0] == field}
+        asks = {key for key, count in self.forms.items() if count.new}
+        self.open = {key: asked for key, asked in self.open.items() if (key[0], asked.form) in asks}
+        self.over = {key: None for key in self.over if key[0] == field}
+
+    def trim(self) -> int:
+        """Forget the oldest of too many. Returns how many ids are remembered."""
+        for ids in (self.open, self.overdue, self.over):
+            while len(ids) > _IDS:
+                del ids[next(iter(ids))]
+        return len(self.open) + len(self.overdue) + len(self.over)
+
+    def clear(self) -> None:
+        """Forget all ids."""
+        self.open.clear()
+        self.overdue.clear()
+        self.over.clear()
+
+
+class BodyIds:
+    """The ids in the messages of one connection that have no envelope."""
+
+    def __init__(self, room: Room, one: str, other: str) -> None:
+        """Look at messages between these addresses, and remember within ``room``."""
+        self._room = room
+        self._sides = {one: _Side(), other: _Side()}
+        self._paid = 0
+        self._looked = self._barren = 0
+        self._evidence: dict[tuple[str, Form, Form], _Evidence] = {}
+        self._field: str | None = None  # the one that has the id, once that is known
+        self._asking: set[Form] = set()  # forms that are known to ask
+        self._slowest_ns = 0  # the longest time that a reply took
+        self._told = 0  # requests that wait for too long, since anything was answered
+        self.is_over = False
+        """Nobody looks for ids any more."""
+
+    def take(self, event: Message) -> Request | None:
+        """The request that a message answers; None if it answers none, or nobody knows."""
+        form, fields = _read(event.frames)
+        self._looked += 1
+        self._barren += not fields
+        if self._field is None and (self._barren >= _BARREN or self._looked >= _FRUITLESS):
+            self.give_up()
+            return None
+        found: Request | None = None
+        if self._field is not None:
+            event.expects_reply = False
+        for key in fields:
+            if self._field in (None, key[0]):
+                found = self._see(event, form, key, hash(fields)) or found
+        self._pay()
+        return found
+
+    def _see(self, event: Message, form: Form, key: Id, content: int) -> Request | None:
+        """A message has this field; returns the request that it answers, if that is known by it."""
+        mine, other = self._sides[event.src], self._sides[event.dst]
+        count = mine.count(key[0], form)
+        asked = other.open.get(key) or other.overdue.get(key)
+        is_answer = asked is not None and can_know(event, asked.request.offset) and form not in self._asking
+        if asked is not None and is_answer:
+            self._answer(event, form, key, asked)
+            if self._field is not None:
+                return asked.request if count.answers and not (asked.is_changed or asked.is_again) else None
+        is_more = (is_answer or key in other.over) and form not in self._asking  # perhaps one more part of an answer
+        if self._field is not None and is_more:
+            return None
+        if key in mine.over or key in mine.open or key in mine.overdue:
+            count.repeated += not is_more
+            waiting = mine.open.get(key)
+            if waiting is not None and waiting.content == content:
+                waiting.is_again = True
+            elif waiting is not None:
+                waiting.is_changed = True
+        else:
+            mine.open[key] = _Asked(request_of(event, 0), form, content)
+            count.new += not is_more
+        if self._field is not None:
+            event.expects_reply = count.expects_reply
+        return None
+
+    def _answer(self, event: Message, form: Form, key: Id, asked: _Asked) -> None:
+        """A message has a value that the other side gave a field first."""
+        field, value = key
+        mine, other = self._sides[event.src], self._sides[event.dst]
+        other.close(key)
+        asking, answering = other.count(field, asked.form), mine.count(field, form)
+        asking.answered += 1
+        answering.answering += 1
+        if self._field is not None:
+            self._told = 0
+            self._slowest_ns = max(self._slowest_ns, event.time_ns - asked.request.time_ns)
+        pair = field, asked.form, form
+        if asked.form in self._asking or (pair not in self._evidence and len(self._evidence) >= _FORMS):
+            return
+        evidence = self._evidence.setdefault(pair, _Evidence())
+        evidence.add(value, asked.request.time_ns, event.time_ns)
+        is_enough = evidence.hits >= _LEAST if self._field == field else evidence.is_enough
+        if asking.asks and answering.answers and is_enough:
+            self._asking.add(asked.form)
+            self._field = field
+            for side in self._sides.values():
+                side.keep(field)
+
+    def overdue(self, now_ns: int, timeout_ns: int) -> list[Request]:
+        """Requests that wait for too long where most of their form get replies: some of them, until any is answered."""
+        found: list[Request] = []
+        if self._field is None:
+            return found
+        until_ns = now_ns - max(timeout_ns, _SLOWER * self._slowest_ns)
+        for side in self._sides.values():
+            for key, asked in [*takewhile(lambda one: one[1].request.time_ns < until_ns, side.open.items())]:
+                side.overdue[key] = side.open.pop(key)
+                count = side.count(self._field, asked.form)
+                count.unanswered += 1
+                if count.expects_reply and asked.form in self._asking and not asked.is_changed and self._told < _TOLD:
+                    found.append(asked.request)
+                    self._told += 1
+        return found
+
+    def lose(self) -> None:
+        """Octets are missing, so nobody knows which requests wait."""
+        for side in self._sides.values():
+            side.clear()
+        self._pay()
+
+    def give_up(self) -> None:
+        """Look for no ids any more."""
+        self.is_over = True
+        self._evidence.clear()
+        for side in self._sides.values():
+            side.forms.clear()
+        self.lose()
+
+    def _pay(self) -> None:
+        """Take room for what is remembered."""
+        owed = sum(side.trim() for side in self._sides.values()) - self._paid
+        if owed > 0 and not self._room.take(owed * _COST):
+            self.give_up()
+            return
+        if owed < 0:
+            self._room.give(-owed * _COST)
+        self._paid += owed
+
+
+def _read(frames: Sequence[Octets]) -> tuple[Form, tuple[Id, ...]]:
+    """The form of a message, and its fields that may be an id.
+
+    Messages of one form have the same names of fields, and the same first short word, which may be a method.
+    """
+    values = [_value(frame) for frame in frames]
+    content = next((one for one in values if isinstance(one, dict | list)), None)
+    if content is None and len(frames) == 1:
+        return (), ()
+    ids = islice((one for place, value in enumerate(values) for one in _fields(str(place), value, 0)), _FIELDS)
+    named = content if content is not None else values
+    names = sorted(map(str, named)) if isinstance(named, dict) else [len(named)]
+    words = named.values() if isinstance(named, dict) else named
+    return (*names, next(filter(_is_word, words), None)), tuple(dict.fromkeys(ids))
+
+
+def _value(frame: Octets) -> Any:
+    """The object or array that a frame has in JSON or MessagePack, else its octets; None if it is long."""
+    if not isinstance(frame, bytes) or not 0 < len(frame) <= _OCTETS:
+        return None
+    read = (
+        msgspec.json.decode if frame[:1] in b"{[" else msgspec.msgpack.decode if frame[0] >> 4 in (8, 9, 13) else None
+    )
+    try:
+        value = None if read is None else read(frame)
+    except Exception:  # whatever hostile octets bring about
+        value = None
+    return value if isinstance(value, dict | list) else frame
+
+
+def _fields(name: str, value: Any, depth: int) -> Iterator[Id]:
+    """The fields of a value that may be an id."""
+    if isinstance(value, dict | list) and depth <= _DEPTH:
+        for place, one in islice(value.items() if isinstance(value, dict) else enumerate(value), _FIELDS):
+            yield from _fields(f"{name}.{place}", one, depth + 1)
+    elif (type(value) is int and value) or (isinstance(value, str | bytes) and 0 < len(value) <= _VALUE):
+        yield name, value
+
+
+def _is_word(value: object) -> bool:
+    """Whether a value may be the name of a method: short, and without digits."""
+    if isinstance(value, bytes):
+        return len(value) <= _WORD and value.replace(b"_", b"").isalpha()
+    return isinstance(value, str) and len(value) <= _WORD and not any(map(str.isdigit, value))
+
+
+def _step(before: object, value: object) -> int | None:
+    """How far a number, or a text that ends with one, is from the one before; None if they are no such pair."""
+    if isinstance(before, int) and isinstance(value, int):
+        return value - before
+    if not (isinstance(before, str) and isinstance(value, str)):
+        return None
+    (one, number), (other, next_number) = map(_split, (before, value))
+    return int(next_number) - int(number) if one == other and number and next_number else None
+
+
+def _split(text: str) -> tuple[str, str]:
+    """A text without the number at its end, and that number."""
+    start = text.rstrip("0123456789")
+    return start, text[len(start) :]
