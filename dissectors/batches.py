@@ -13,6 +13,7 @@ from dissectors.events import AnyEvent, Envelope, Message, Octets, Place
 
 _COLUMNS = Struct(f"{MESSAGE.size}s")
 DELIMITER_ONLY = Envelope(0, True)
+_was_made = False  # any batch
 
 
 @lru_cache(256)
@@ -49,6 +50,8 @@ class MessageBatch:
         senders: list[BatchSide],
     ) -> None:
         """Messages that end in packets with these ``rows``; the first row's packet has the number ``first_packet``."""
+        global _was_made
+        _was_made = True
         self.octets = octets
         self.rows = rows
         self.first_packet = first_packet
@@ -184,9 +187,17 @@ class MessageBatch:
                 yield self.senders[sender], latency
 
 
+def has_batches(events: Sequence[object]) -> bool:
+    """Whether there are messages in columns among the events.
+
+    Without the native core nobody makes any, and there are so many events that a look at each takes its time.
+    """
+    return _was_made and MessageBatch in map(type, events)
+
+
 def single_messages(events: list[AnyEvent]) -> list[AnyEvent]:
     """The events, with an object for each message."""
-    if MessageBatch not in map(type, events):
+    if not has_batches(events):
         return events
     found: list[Any] = []
     for event in events:

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from dissectors.batches import BatchSide, MessageBatch
+from dissectors.batches import BatchSide, MessageBatch, has_batches
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
 from zmtpsniff.analysis.dossier import Dossiers
@@ -79,24 +79,25 @@ class Payloads:
 
         Messages in columns become objects as long as a dissector may know messages of their connection.
         """
-        tracks, problems = self._tracks, self._problems
+        tracks, problems, bodies = self._tracks, self._problems, self._bodies
         taken: list[AnyEvent] = []
         found: list[tuple[int, AnyEvent]] = []
-        for event in self._opened(events) if MessageBatch in map(type, events) else events:
+        for event in self._opened(events) if has_batches(events) else events:
             taken.append(event)
             if type(event) is Message:
                 track = tracks.get(event.flow, _NEW)
-                if track is _NEW:
+                if track is None:
+                    if not self._seen % _RARELY:  # its protocol may begin late
+                        track = self._begin(event)
+                        track.unknown = _UNKNOWN - 1
+                elif track is _NEW:
                     track = self._begin(event)
-                elif track is None and not self._seen % _RARELY:  # its protocol may begin late
-                    track = self._begin(event)
-                    track.unknown = _UNKNOWN - 1
                 if track is not None and not event.incomplete:
                     self._message(track, event)
                     if problems.new:
                         found += problems.placed(len(taken))
-                if self._bodies is not None and not (event.payload is not None and event.payload.secrets):
-                    event.bodies = self._bodies(event)
+                if bodies is not None and not (event.payload is not None and event.payload.secrets):
+                    event.bodies = bodies(event)
             elif type(event) is Command or type(event) is Greeting:
                 if event.socket_type is not None:
                     self._dossiers.at(event).learn(event)

@@ -319,13 +319,12 @@ class Sniffer:
             self._comments += len(comments)
         kinds = list(map(type, events))
         messages = kinds.count(Message)
-        if MessageBatch in kinds:
-            self._messages += sum(len(event) for event in events if isinstance(event, MessageBatch))
         if self._host is not None:
             others = [event for event in events if type(event) not in _MESSAGES] if messages < len(kinds) else []
             self._host.take(others, self._curve.sealed())
         self._messages += messages
         if messages < len(kinds):
+            self._messages += sum(len(event) for event in events if isinstance(event, MessageBatch))
             self._problems += kinds.count(Problem)
             self._connections += kinds.count(Connection)
         return events

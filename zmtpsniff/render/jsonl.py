@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 import msgspec
 from msgspec.structs import astuple, replace
 
-from dissectors.batches import MessageBatch
+from dissectors.batches import MessageBatch, has_batches
 from dissectors.events import AnyEvent, Command, Envelope, Message, WireEvent
 from zmtpsniff.native import core
 from zmtpsniff.render.json_form import DEFAULT_MAX_BYTES, JsonForm, octets_json, octets_object
@@ -47,7 +47,7 @@ class JsonlRenderer(Renderer):
 
     def write(self, events: Sequence[AnyEvent]) -> None:
         """Write a batch."""
-        if MessageBatch in map(type, events):
+        if has_batches(events):
             self._write_batches(events)
             return
         for start in range(0, len(events), _BATCH):

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any
 
 from dissectors.address import host_of, is_loopback
-from dissectors.batches import MessageBatch
+from dissectors.batches import MessageBatch, has_batches
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Message, Problem, Subscription
 from dissectors.problems import BLINDING
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
@@ -116,7 +116,7 @@ class Diagnosis:
             events = retimed(events, self.jumps.steady)
         self._pass_time(events)
         self._tell_apart()
-        if MessageBatch not in map(type, events):
+        if not has_batches(events):
             return self._look(events)
         rare = []
         begin = 0

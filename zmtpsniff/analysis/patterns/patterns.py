@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from dissectors.address import port_of
-from dissectors.batches import BatchSide, MessageBatch
+from dissectors.batches import BatchSide, MessageBatch, has_batches
 from dissectors.events import (
     UNBOUNDED,
     AnyEvent,
@@ -175,7 +175,7 @@ class Patterns:
         From ``horizon_ns`` on, events may still be missing, since packets wait for others. ``horizons`` has such times
         of single flows. ``notices`` have their places among the events, as for inserted().
         """
-        if MessageBatch in map(type, events):
+        if has_batches(events):
             events, notices = _opened(events, notices)
         batch = inserted(events, notices) if notices else events
         paired: dict[int, list[Any]] = {}
