@@ -53,6 +53,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "jobs_queue": ("replies-slow", "10.9.0.41:42160"),
     "worker_slow_at_times": ("replies-slow", "10.9.0.45:36578"),
     "majordomo_drops": ("not-passed-on", "10.77.0.1:7390"),
+    "replier_falls_silent": ("request-unanswered", "10.1.0.3:7000"),
     "stealing_worker_stops": ("request-unanswered", "10.1.0.3:59464"),
 }
 
@@ -110,6 +111,15 @@ def test_trace_and_diagnose_say_one_thing_of_a_host_that_vanishes() -> None:
     ends = [json.loads(line)["ended"] for line in run("trace", "--lost", "-T", "json", path).stdout.splitlines()]
     assert ends == [{"at": FAULTS["worker_vanishes"][1], "why": "not-taken"}] * 2
     assert [one.code for one in diagnose(path)] == ["host-silent", "request-unanswered"]
+
+
+def test_every_request_behind_the_one_that_a_rep_does_not_answer_counts() -> None:
+    """Most requests of its connection have no reply then, and are requests all the same."""
+    path = SYSTEMS / "replier_falls_silent.pcap.gz"
+    (silent,) = [one for one in diagnose(path) if one.severity != "note"]
+    assert silent.summary.endswith("does not answer 10.1.0.1: 23 requests without a reply for 12 s")
+    ends = [json.loads(line)["ended"]["at"] for line in run("trace", "--lost", "-T", "json", path).stdout.splitlines()]
+    assert ends == [FAULTS["replier_falls_silent"][1]] * 23
 
 
 def test_every_capture_has_its_fault_here() -> None:

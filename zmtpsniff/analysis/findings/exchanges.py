@@ -223,5 +223,6 @@ class UnansweredRequests(msgspec.Struct, eq=False):
     seen: Occurrences = msgspec.field(default_factory=Occurrences)
     details: dict[str, None] = {}
     flows: set[int] = set()
+    waiting: int = 0  # how many waited when their connections ended, those behind the one that is told as well
     has_waited: bool = False  # one of them for long enough
     is_at_end: bool = True  # of the capture: the replies may have come later

@@ -213,6 +213,9 @@ class Requests(Inquiry):
             suspect = Suspect(exchange, event, until_ns)
             service.suspects.append(suspect)
             self._waiting[event.flow, suspect.replier] = None
+            told = self._unanswered.get((host_of(suspect.asker), suspect.replier))
+            if suspect.strict and told is not None and event.flow in told.flows:
+                told.waiting += suspect.asked - suspect.answered - self._undelimited.get(event.flow, 0)
 
     # ------------------------------------------------------------------ results
 
@@ -321,7 +324,8 @@ class Requests(Inquiry):
         has_last_word = seen.count == len(unanswered.flows)  # else others may have been answered between them
         is_long = unanswered.has_waited and waited_ns >= _RECENT_NS
         lasted = f" for {about(waited_ns)}" if has_last_word and is_long else ""
-        summary = f"{replier} does not answer {host}: {plural(seen.count, 'request')} without a reply{lasted}"
+        missing = plural(max(seen.count, unanswered.waiting), "request")
+        summary = f"{replier} does not answer {host}: {missing} without a reply{lasted}"
         # Programs that end do so while they wait, too.
         is_farewell = not unanswered.has_waited and seen.span_ns < _RECENT_NS and replier in self._answering
         # Packets without events may have passed meanwhile, but patterns know the time only from events.

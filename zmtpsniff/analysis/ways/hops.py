@@ -282,12 +282,12 @@ class Hop(msgspec.Struct, eq=False):
         return is_closed and not self.answered and manners.closer == self.dst
 
     def note_request(self) -> None:
-        """It may ask for something: a REQ always does, other sockets if most of their messages were answered before.
+        """It may ask for something: a REQ does, and who sends to a REP; others if most of their messages got answers.
 
         Where a capture begins late, a reply may stand before its request, and a guess or a rule tells the type.
         """
         line, turns = self.line, self.line.turns
-        always = line.src_kind == "REQ" and not line.is_late
+        always = (line.src_kind == "REQ" or (line.dst_kind == "REP" and self.depth > 0)) and not line.is_late
         if not line.has_ids:
             self.asks = always or (turns.answered > 0 and 2 * turns.answered >= turns.asked)
         turns.asked += 1
