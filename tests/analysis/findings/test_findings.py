@@ -176,6 +176,7 @@ _HEALTHY = sorted(path.name.partition(".")[0] for path in (FIXTURES / "healthy")
 _PATTERNS = [name for name in _HEALTHY if not name.startswith("app_") and name not in ("titanic", "ventilator")]
 _KEPT: dict[str, Callable[[int, Packet, int], bool]] = {
     "late": lambda place, _, count: place >= count // 10,
+    "very late": lambda place, _, count: place >= count * 4 // 5,
     "some lost": lambda place, *_: place % 100 != 99,
     "to servers": lambda _, packet, __: int.from_bytes(packet[2][34:36]) > int.from_bytes(packet[2][36:38]),
 }

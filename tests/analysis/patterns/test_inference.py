@@ -163,6 +163,7 @@ def test_turns_are_known_though_one_side_was_found_later() -> None:
 def test_a_client_of_majordomo_asks_a_router() -> None:
     found = _turns(head=[b"MDPC01", b"echo"])
     assert found == {CLIENT: Guess("REQ", "DEALER"), SERVER: Guess("ROUTER", "REP")}
+    assert _turns(head=[b"MDPW01", b"\4"]) is None  # heartbeats of a worker, which is a DEALER
 
 
 def test_of_what_nobody_knows_the_order_nothing_is_told() -> None:

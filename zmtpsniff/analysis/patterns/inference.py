@@ -10,7 +10,7 @@ too: the lookalike.
 
 - REQ and REP take turns, strictly, and every message has an empty frame in front. DEALER and ROUTER do the same if
   their programs play REQ or REP: these are the lookalikes. Such programs mostly give their sockets identities, so
-  nothing is said of sockets that have one. A client of Majordomo asks a ROUTER.
+  nothing is said of sockets that have one. A client of Majordomo asks a ROUTER, and its workers are DEALERs.
 - A subscription comes from a SUB, and its peer is a PUB.
 - One publisher sends copies of the same messages to several peers; one PUSH deals its messages out, in turns. So one
   sender is watched on all its connections. Messages whose beginnings all differ prove neither: the beginnings may be
@@ -40,7 +40,7 @@ import msgspec
 from dissectors.address import FIRST_CLIENT_PORT, port_of
 from dissectors.events import UNBOUNDED, Command, Connection, Message, Subscription, at_hand
 from dissectors.zmtp.sockets import REQUEST_REPLY, USUAL_PEER
-from zmtpsniff.analysis.dossier import Guess, Guesses, is_of_client
+from zmtpsniff.analysis.dossier import Guess, Guesses, is_of_client, is_of_worker
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.text import common_start
 
@@ -310,7 +310,8 @@ class Inference(msgspec.Struct, eq=False):
         if talk is None:
             return None
         delimited = event.frames[0] == b"" and len(event.frames) > 1
-        if not delimited and not event.incomplete:
+        # A worker of Majordomo is a DEALER, and takes turns with its broker where both only say that they are alive.
+        if is_of_worker(event.frames) or (not delimited and not event.incomplete):
             self._talk = None
             return None
         if not 0 <= event.seen < UNBOUNDED:  # nobody knows when it was sent: what comes next has its order
