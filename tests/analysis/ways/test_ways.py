@@ -15,7 +15,7 @@ from dissectors.events import AnyEvent, Message, Place, at_hand
 from tests.analysis.ways.scenes import Scene
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
-from tests.support.footprint import reachable
+from tests.support.footprint import entries, reachable
 from tests.support.paths import FIXTURES
 from tests.world.tap import load, save
 from zmtpsniff.analysis.patterns import Patterns
@@ -187,6 +187,17 @@ def test_clients_that_come_and_go_leave_no_ways_behind(is_left: bool) -> None:
             ways.leave(flow)
             ways.end_unheard(scene.events.pop())  # type: ignore[arg-type]
     assert sum(isinstance(one, OpenWay) for one in reachable(ways)) < 10
+
+
+def test_acknowledgments_without_messages_cost_bounded_memory() -> None:
+    """Such as those of a connection whose messages nobody can open."""
+    ways, scene = Ways(), Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.0.2:5555", types=("DEALER", "ROUTER"))
+    ways.take(scene.events)
+    for number in range(0, 10_000, 100):
+        ways.acknowledge((at, flow, "10.0.0.1:40000", at) for flow in (1, 2) for at in range(number, number + 100))
+        ways.take([])
+    assert entries(ways) < 1000
 
 
 def test_long_jobs_cost_bounded_memory() -> None:

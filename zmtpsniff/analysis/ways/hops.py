@@ -14,7 +14,9 @@ from dissectors.events import Octets, at_hand
 from dissectors.snapshots import quick
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
 
-_RECEIPTS = 65_536  # of one sender on a connection: messages that wait for them, and those that wait for messages
+_UNSEEN = 65_536  # messages of one sender on a connection that were not acknowledged
+RECEIPTS = 128
+"""Acknowledgments of one sender on a connection whose messages have not come."""
 _TOKENS_OCTETS = 4096  # of a message that are searched for tokens
 _MOST_TOKENS = 64
 _FRAMES = 1024  # whose tokens are remembered
@@ -62,7 +64,7 @@ class Receipts(msgspec.Struct):
     recognised. Those before the first acknowledgment that is known may have been acknowledged before that.
     """
 
-    waiting: "deque[Hop]" = msgspec.field(default_factory=lambda: deque(maxlen=_RECEIPTS))  # for acknowledgments
+    waiting: "deque[Hop]" = msgspec.field(default_factory=lambda: deque(maxlen=_UNSEEN))  # for acknowledgments
     known: deque[tuple[int, int]] = msgspec.field(default_factory=deque)  # when, up to where; behind the last message
     since: int = -1  # the stream offset from which on they are known
     acked: int = -1  # that was acknowledged last
@@ -75,11 +77,14 @@ class Receipts(msgspec.Struct):
             self.since = offset
         self.acked = offset
         self.known.append((time_ns, offset))
-        if len(self.known) > _RECEIPTS:
-            _, self.since = self.known.popleft()
         waiting = self.waiting
         while waiting and waiting[0].offset < offset:
             self._tell(waiting.popleft(), time_ns)
+
+    def trim(self) -> None:
+        """The messages of the same packets have come: keep few, since a connection may never have a message."""
+        while len(self.known) > RECEIPTS:
+            _, self.since = self.known.popleft()
 
     def expect(self, hop: "Hop") -> None:
         """A message comes, behind those before."""

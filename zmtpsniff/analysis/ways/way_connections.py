@@ -16,7 +16,7 @@ from dissectors.zmtp.sockets import SUBSCRIBERS, WITH_TOPICS
 from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.envelopes import RoutingIds
-from zmtpsniff.analysis.ways.hops import GIVEN, Hop, Line, Manners, Receipts, Turns
+from zmtpsniff.analysis.ways.hops import GIVEN, RECEIPTS, Hop, Line, Manners, Receipts, Turns
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
 from zmtpsniff.analysis.ways.records import Kind
@@ -125,6 +125,7 @@ class WayConnections(dict[int, WayConnection]):
         self._services: Ledger[tuple[str, str], Turns] = Ledger(Turns)  # by a socket and its peers' type
         # By flow and sender: of connections that are not known yet.
         self._receipts: Ledger[int, dict[str, Receipts]] = Ledger(dict)
+        self._long: list[Receipts] = []  # that are to be trimmed
         # By flow and sender, for its Line; also of flows that are not ZMTP, whose end nobody tells.
         self._resent: Ledger[int, dict[str, list[tuple[int, int]]]] = Ledger(dict)
 
@@ -145,6 +146,14 @@ class WayConnections(dict[int, WayConnection]):
             if one is None:
                 one = receipts[sender] = Receipts()
             one.acknowledge(time_ns, offset)
+            if len(one.known) > RECEIPTS:
+                self._long.append(one)
+
+    def trim(self) -> None:
+        """The events of the packets with the acknowledgments so far have come."""
+        for one in self._long:
+            one.trim()
+        self._long.clear()
 
     def connect(self, dossier: Dossier) -> None:
         """A connection has one more side whose type is known."""

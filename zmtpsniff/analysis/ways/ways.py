@@ -121,6 +121,7 @@ class Ways:
                 self.problem(event)
             elif isinstance(event, Capture) and event.end_ns is not None:
                 self._now_ns = max(self._now_ns, event.end_ns)
+        self.connections.trim()
         return self.over()
 
     def announce(self, event: Greeting | Command) -> None:
