@@ -5,6 +5,7 @@ from msgspec import structs
 
 import zmtpsniff
 from dissectors.events import Command, Message, Subscription
+from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.topics import nearest
@@ -81,3 +82,8 @@ def test_groups_match_as_a_whole(group: bytes, suggestion: str | None, summary: 
     (found,) = [one for one in diagnosis.findings() if one.code == "subscription-unmatched"]
     assert (found.suggestion, found.severity) == (suggestion, "warning" if suggestion else "note")
     assert found.summary == f"10.9.1.3:43983 got nothing: {summary}"
+
+
+def test_a_proxy_gets_each_topic_from_those_who_publish_it() -> None:
+    """Its XSUB subscribes at each publisher to all that anybody behind it wants."""
+    assert [one for one in diagnose(FIXTURES / "healthy" / "calls_over_a_bus.pcap.gz") if "topic" in one.summary] == []

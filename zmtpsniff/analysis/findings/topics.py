@@ -24,10 +24,12 @@ behind each group that none has in it.
 import re
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Literal
 
 import msgspec
 
+from dissectors.address import has_bound_port
 from dissectors.events import Command, Connection, Message, Octets, Severity, Subscription, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Certainty, Claim, Occurrences
@@ -236,6 +238,7 @@ class Topics(Inquiry):
         self._publishers: Ledger[str, _Publisher] = Ledger(_Publisher, 1000)
         self._subscribers: dict[int, _Subscriber] = {}
         self._suspects: list[_Suspect] = []
+        self._matched: Ledger[str, set[bytes]] = Ledger(set)  # by subscriber: topics that came on connections now over
         self._without: list[tuple[str, str, Dossier, int]] = []  # address, publisher, connection, its end
 
     def begin(self, dossier: Dossier) -> Listener | None:
@@ -291,6 +294,8 @@ class Topics(Inquiry):
             kinds = (event.client.socket_type, event.server.socket_type)
             if says_topics and "SUB" in kinds and lasted_ns >= _IDLE_NS and len(self._without) < _SUSPECTS:
                 self._without.append((subscriber.address, subscriber.server, dossier, until_ns))
+        if has_bound_port(subscriber.address) and subscriber.matched:
+            self._matched.at(subscriber.address).update(islice(subscriber.matched, _TOPICS))
         for topic in subscriber.topics:
             if not subscriber.has(topic) and len(self._suspects) < _SUSPECTS:
                 self._suspects.append(_Suspect(subscriber, topic, until_ns))
@@ -301,10 +306,16 @@ class Topics(Inquiry):
         """Topics of which nothing came. Those that are but notes are told together for each publisher and reason."""
         groups: dict[tuple[str, _Reason, bool, bytes | None], list[_Suspect]] = {}
         meant: dict[bytes, bytes] = {}
+        matched = {address: set(topics) for address, topics in self._matched.items() if self._suspects}
+        for subscriber in self._subscribers.values() if self._suspects else ():
+            matched.setdefault(subscriber.address, set()).update(subscriber.matched)
         for suspect in self._suspects:
             judged = suspect.judge()
             if judged is None:
                 continue
+            others = matched.get(suspect.address, ())
+            if judged[0] != "missed" and any(map(suspect.topic.startswith, others)):
+                continue  # a bound subscriber, such as that of a proxy, has it from another publisher
             reason, near = judged
             if near is not None:
                 meant[suspect.topic] = near
@@ -339,6 +350,7 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
     who = f"{listed(addresses)} got nothing"
     what = f"{who} of {named} in {waited}{'' if got_nothing else f', though others of its {noun}s match'}"
     copies = plural(max(suspect.sent for suspect in suspects), "message")
+    whom, they_got = (" to others", "they got") if got_nothing else ("", "it sent")
     suggestion = None
     certainty: Certainty = "certain"
     severity: Severity | None = "note"
@@ -349,16 +361,16 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
         known = f"messages of {server} that begin with {quoted(topics[0])} are on other connections, not on this one"
         severity, advice = None, _MISSED_ADVICE
     elif reason == "silence":
-        known = f"{server} sent nothing, or nearly nothing, to others meanwhile"
+        known = f"{server} sent nothing, or nearly nothing{',' if whom else ''}{whom} meanwhile"
     elif reason == "before":
-        known = f"{server} sent {copies} to others meanwhile, none of them of this {noun}; it may have sent some before"
+        known = f"{server} sent {copies}{whom} meanwhile, none of them of this {noun}; it may have sent some before"
     else:
         if got_nothing and len(topics) == 1:
             what = f"{who}: no message matches its {noun} {quoted(topics[0])}"
         certainty, advice = "possible", None
         known = (
-            f"{server} sent {copies} to others meanwhile, none of which begins with "
-            f"{listed((quoted(topic) for topic in topics), 1)}; they got {listed(_examples(publisher))}"
+            f"{server} sent {copies}{whom} meanwhile, none of which begins with "
+            f"{listed((quoted(topic) for topic in topics), 1)}; {they_got} {listed(_examples(publisher))}"
         )
         if near is not None:
             near = publisher.name(near)
