@@ -20,12 +20,16 @@ from traffic import Recording
 FILE_OCTETS = 16 << 20  # of a rotated file
 BEGIN_NS = 1_790_000_000_000_000_000
 BETWEEN_HOSTS_NS = 3_600_000_000_000  # so that a large fleet has captures of several days
+BETWEEN_BEGINS_NS = 100_000  # of two connections
+LATER_NS = 60_000_000_000  # when connections go on
 ETHERNET = 1
 _FILE_HEADER = struct.Struct("<IHHiIII")
 _RECORD_HEADER = struct.Struct("<IIII")
 _RECORDED_HEADER = struct.Struct("<IIII")
 _ADDRESSES = slice(26, 34)  # source and destination in an IPv4 header behind that of Ethernet
+_NETWORK = 10 << 24  # 10.0.0.0, as a number
 _NUMBERS = 38  # where sequence and acknowledgment number are, behind an IPv4 header without options
+_FLAGS, _FIN = 47, 1
 _TWO_NUMBERS = struct.Struct(">II")
 _APART = 0x9E37_79B1  # between the numbers of two hosts, and of two recordings: odd, and far from round
 _IPV4 = b"\x08\x00"
@@ -48,7 +52,7 @@ class Fleet:
         return sorted(path for path in self.folder.iterdir() if path.is_dir())
 
 
-def ensure(recordings: Sequence[Recording], hosts: int, folder: Path) -> Fleet:
+def ensure(recordings: Sequence[Recording], hosts: int, folder: Path, file_octets: int = FILE_OCTETS) -> Fleet:
     """Return the captures of so many hosts, made now unless an earlier run has left them."""
     facts = folder / "fleet.json"
     if facts.exists():
@@ -59,12 +63,30 @@ def ensure(recordings: Sequence[Recording], hosts: int, folder: Path) -> Fleet:
     packets = list(heapq.merge(*(_packets(place, recording.path) for place, recording in enumerate(recordings))))
     files = octets = 0
     for host in range(hosts):
-        written = _write(packets, host, folder / f"host-{host:04}")
+        written = _write(packets, host, folder / f"host-{host:04}", file_octets)
         files += len(written)
         octets += sum(written)
     fleet = Fleet(folder, hosts, files, octets, hosts * len(packets), hosts * sum(r.messages for r in recordings))
     facts.write_text(json.dumps({**asdict(fleet), "folder": folder.name}))
     return fleet
+
+
+def write_open(recording: Recording, connections: int, further: int, folder: Path) -> tuple[Path, Path]:
+    """Write two folders: so many connections begin like the recorded one, and the first ones go on; none ends."""
+    packets = [(time_ns, octets) for time_ns, _, octets in _packets(0, recording.path) if not octets[_FLAGS] & _FIN]
+    middle = len(packets) // 2
+    for name, some, count, at_ns in (
+        ("before", packets[:middle], connections, 0),
+        ("after", packets[middle:], further, LATER_NS),
+    ):
+        times = ((at_ns + place * BETWEEN_BEGINS_NS, place) for place in range(count))
+        _write(
+            sorted((begin_ns + time_ns, place, octets) for begin_ns, place in times for time_ns, octets in some),
+            0,
+            folder / name,
+            FILE_OCTETS,
+        )
+    return folder / "before", folder / "after"
 
 
 def _packets(place: int, path: Path) -> Iterator[tuple[int, int, bytes]]:
@@ -85,19 +107,20 @@ def _packets(place: int, path: Path) -> Iterator[tuple[int, int, bytes]]:
             yield time_ns - begin_ns, place, packet
 
 
-def _write(packets: Sequence[tuple[int, int, bytes]], host: int, folder: Path) -> list[int]:
+def _write(packets: Sequence[tuple[int, int, bytes]], host: int, folder: Path, file_octets: int) -> list[int]:
     """Write the rotated files of one host; returns their sizes in octets."""
     folder.mkdir(parents=True)
     header = _FILE_HEADER.pack(0xA1B23C4D, 2, 4, 0, 0, 1 << 18, ETHERNET)
-    addresses = [bytes((10, host >> 8, host & 255, place)) * 2 for place in range(256)]
-    shifts = [(host << 8 | place) * _APART for place in range(256)]
+    places = range(host << 8, (host << 8) + 1 + max(place for _, place, _ in packets))
+    addresses = [(_NETWORK + place).to_bytes(4, "big") * 2 for place in places]
+    shifts = [place * _APART for place in places]
     begin_ns = BEGIN_NS + host * BETWEEN_HOSTS_NS
     sizes: list[int] = []
     parts = [header]
     size = len(header)
     for since_ns, place, packet in packets:
         length = len(packet)
-        if size + length > FILE_OCTETS:
+        if size + length > file_octets:
             _save(folder, parts, sizes, size)
             parts, size = [header], len(header)
         seconds, fraction = divmod(begin_ns + since_ns, 1_000_000_000)

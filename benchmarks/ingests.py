@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,21 +33,34 @@ class Run:
     worker_mib: float = 0.0  # the largest process but the JVM, at its peak
     jvm_mib: float = 0.0
     table_octets: int = 0
+    objects: int = 0  # files of the tables
     shuffled_octets: int = 0
 
 
 def ingest(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str], work: Path) -> Run:
     """``zmtpsniff spark ingest`` of a fleet, into a folder in ``work`` that is deleted; raises FailedError."""
-    # The JVM may write the last of its log after the command has ended.
+    with scratch_folder(work) as scratch:
+        run = ingest_into(scratch, zmtpsniff, [made.folder], options)
+        check(rows(scratch, "messages"), made)
+    return run
+
+
+@contextmanager
+def scratch_folder(work: Path) -> Iterator[Path]:
+    """A folder in ``work`` that is deleted. The JVM may write the last of its log after the command has ended."""
     with tempfile.TemporaryDirectory(dir=work, ignore_cleanup_errors=True) as scratch:
-        tables, log = Path(scratch, "tables"), Path(scratch, "log")
-        log.mkdir()
+        yield Path(scratch)
+
+
+def ingest_into(tables: Path, zmtpsniff: Sequence[str], inputs: Sequence[Path], options: Sequence[str]) -> Run:
+    """``zmtpsniff spark ingest`` of inputs into tables, which may have rows; raises FailedError."""
+    with scratch_folder(tables.parent) as log:
         logged = f"-Dspark.eventLog.enabled=true -Dspark.eventLog.dir={log.as_uri()} -Dspark.eventLog.compress=false"
-        command = [*zmtpsniff, "spark", "ingest", str(made.folder), "--output", str(tables), *options]
+        command = [*zmtpsniff, "spark", "ingest", *map(str, inputs), "--output", str(tables), *options]
         run = measured(command, {"SPARK_SUBMIT_OPTS": logged})
-        check(_rows(tables / "messages"), made)
         run.shuffled_octets = _shuffled(log)
-        run.table_octets = sum(path.stat().st_size for path in tables.glob("[!_]*/**/*.parquet"))
+    written = [path.stat().st_size for path in tables.glob("[!_]*/**/*.parquet")]
+    run.table_octets, run.objects = sum(written), len(written)
     return run
 
 
@@ -126,10 +140,11 @@ def _watch(root: int, run: Run, done: threading.Event) -> None:
                 run.worker_mib = max(run.worker_mib, mib)
 
 
-def _rows(table: Path) -> int:
+def rows(tables: Path, name: str) -> int:
+    """How many rows a table has."""
     from deltalake import DeltaTable  # only here: what measures memory stays small
 
-    return DeltaTable(str(table)).count()
+    return DeltaTable(str(tables / name)).count()
 
 
 def check(messages: int, made: fleet.Fleet) -> None:

@@ -1,6 +1,6 @@
 """Measure ``zmtpsniff spark ingest`` on a fleet's captures beside ``read`` in a single process, and write the table.
 
-    python benchmarks/spark.py [--hosts N] [--growth] [--quick]
+    python benchmarks/spark.py [--hosts N] [--only-growth] [--quick]
 
 What is measured is described in benchmarks/README.md.
 """
@@ -24,6 +24,7 @@ import measure
 import report
 import tools
 import traffic
+from growth import Growths
 from ingests import FailedError, Run, check, ingest, measured, start_up
 
 HERE = Path(__file__).resolve().parent
@@ -32,6 +33,7 @@ WORK = HERE / "work"
 
 PARTS = (("push", 1_000_000), ("round-trip", 100_000), ("large", 50), ("connections", 5_000))
 HOSTS = 8  # 1 GB
+GROWTH_ROUNDS = 1
 QUICK_PART = 20
 FULL = "`zmtpsniff read -T json`, one process"
 PLAIN = "the same, `--no-patterns --no-payload`"
@@ -39,13 +41,10 @@ ONE, TWO = "`spark ingest --master local[1]`", "`spark ingest --master local[2]`
 SERIES_PLAIN = "one host with all of the traffic: one process, `--no-patterns --no-payload`"
 SERIES = "one host with all of the traffic: `spark ingest --master local[2] --shards 2`"
 NOKIA = "`pcaptoparquet`"
-GROWTH = 10  # times as many hosts
-GROWN = f"{TWO}, {GROWTH} times as many hosts"
 MOST_ELAPSED = 0.65  # of the plain process, beyond starting Spark
 MOST_PROCESSORS = 1.3
 MOST_SERIES = 0.75
 MOST_WORKER_MIB = 400
-LINEAR_TOLERANCE = 0.1  # of the time that is more or less in proportion
 
 
 @dataclass
@@ -102,9 +101,33 @@ def main() -> int:
     part = QUICK_PART if options.quick else 1
     try:
         recordings = [traffic.ensure(scenario, max(1, count // part), WORK) for scenario, count in PARTS]
+        small = traffic.ensure("round-trip", 5, WORK)
     except traffic.CannotRecordError as reason:
         print(f"spark.py: {reason}", file=sys.stderr)
         return 1
+    failures = [] if options.only_growth else _measure_fleet(options, recordings)
+    if not options.quick and options.hosts == HOSTS:
+        failures += _measure_growth(shlex.split(options.zmtpsniff), recordings, small)
+    for failure in failures:
+        print(f"spark.py: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+def _measure_growth(
+    zmtpsniff: Sequence[str], recordings: Sequence[traffic.Recording], small: traffic.Recording
+) -> list[str]:
+    """Measure how costs grow, and write it; returns the failure, if there is one."""
+    growths = Growths(zmtpsniff, recordings, small, WORK)
+    try:
+        growths.measure(start_up(zmtpsniff, WORK), GROWTH_ROUNDS)
+    except FailedError as reason:
+        return [f"growth: {reason}"]
+    _publish(growths.markdown(), "growth")
+    return []
+
+
+def _measure_fleet(options: argparse.Namespace, recordings: Sequence[traffic.Recording]) -> list[str]:
+    """Measure a fleet beside one process, and write it; returns the failures."""
     folder = WORK / f"fleet-{options.hosts}{'-quick' if options.quick else ''}"
     made = fleet.ensure(recordings, options.hosts, folder)
     _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
@@ -118,9 +141,6 @@ def main() -> int:
         Row(ONE, made, lambda: ingest(zmtpsniff, made, ["--master", "local[1]"], WORK), PLAIN),
         Row(TWO, made, lambda: ingest(zmtpsniff, made, two, WORK), PLAIN),
     ]
-    if options.growth:
-        larger = fleet.ensure(recordings, GROWTH * options.hosts, folder.with_name(f"{folder.name}-grown"))
-        rows.append(Row(GROWN, larger, lambda: ingest(zmtpsniff, larger, two, WORK)))
     rows += [
         Row(SERIES_PLAIN, single, lambda: _plain(zmtpsniff, single, plain), SERIES_PLAIN),
         Row(SERIES, single, lambda: ingest(zmtpsniff, single, [*two, "--shards", "2"], WORK), SERIES_PLAIN),
@@ -134,12 +154,11 @@ def main() -> int:
     scale.measure()
     rows.append(scale)
     text = _markdown(made, measurements, tools.version(zmtpsniff), options.repeat)
-    print(text)
-    _publish(text, made, options.quick or options.hosts != HOSTS)
-    failures = [f"{row.name}: {row.failure}" for row in rows if row.failure and row.name != NOKIA]
-    for failure in failures:
-        print(f"spark.py: {failure}", file=sys.stderr)
-    return 1 if failures else 0
+    if options.quick or options.hosts != HOSTS:
+        print(text)
+    else:
+        _publish(text, "fleet")
+    return [f"{row.name}: {row.failure}" for row in rows if row.failure and row.name != NOKIA]
 
 
 def _arguments() -> argparse.Namespace:
@@ -149,8 +168,10 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pcaptoparquet", default="pcaptoparquet", metavar="COMMAND", help="default: pcaptoparquet")
     parser.add_argument("--hosts", type=int, default=HOSTS, metavar="N", help=f"default: {HOSTS}, 1 GB")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds (default: 3)")
-    parser.add_argument("--growth", action="store_true", help=f"also with {GROWTH} times as many hosts")
-    parser.add_argument("--quick", action="store_true", help="a twentieth of the traffic; nothing is written")
+    parser.add_argument("--only-growth", action="store_true", help="only how costs grow")
+    parser.add_argument(
+        "--quick", action="store_true", help="a twentieth of the traffic; nothing is written, no growth"
+    )
     return parser.parse_args()
 
 
@@ -267,19 +288,13 @@ def _targets(measurements: Measurements) -> list[report.Target]:
     spark = [run for row in measurements.rows.values() for run in row.runs if run.jvm_mib]
     worker = max((run.worker_mib for run in spark), default=None)
     shuffled = max((run.shuffled_octets for run in spark), default=None)
-    found = [
+    return [
         _target(f"`local[2]` at most {MOST_ELAPSED} of one plain process's time", elapsed, MOST_ELAPSED, "{:.2f}"),
         _target(f"at most {MOST_PROCESSORS} of its processor time", processors, MOST_PROCESSORS, "{:.2f}"),
         _target(f"one host's series in 2 shards at most {MOST_SERIES}", series, MOST_SERIES, "{:.2f}"),
         _target("nothing shuffled", shuffled, 0, "{:,} octets"),
         _target(f"Python workers at most {MOST_WORKER_MIB} MiB", worker, MOST_WORKER_MIB, "{:,.0f} MiB"),
     ]
-    if GROWN in measurements.rows:
-        growth = ratio(GROWN, TWO, _seconds)
-        growth = None if growth is None else growth / GROWTH
-        wanted = f"{GROWTH} times the captures, {GROWTH} times the time, within {LINEAR_TOLERANCE:.0%}"
-        found.append(_target(wanted, growth, 1 + LINEAR_TOLERANCE, f"{{:.2f}} times {GROWTH}"))
-    return found
 
 
 def _target(wanted: str, figure: float | None, most: float, form: str) -> report.Target:
@@ -294,12 +309,10 @@ def _spark_version() -> str:
     return version("pyspark")
 
 
-def _publish(text: str, made: fleet.Fleet, other: bool) -> None:
-    if other:
-        _say("not the usual size: nothing written")
-        return
-    RESULTS.write_text(f"# Benchmark results: Spark\n\nWritten by `benchmarks/spark.py`.\n\n{text}")
-    _say(f"written: {RESULTS.name}")
+def _publish(text: str, section: str) -> None:
+    print(text)
+    if report.put_between_markers(RESULTS, f"{text.rstrip()}\n", section):
+        _say(f"written: {RESULTS.name}, {section}")
 
 
 def _say(what: str) -> None:
