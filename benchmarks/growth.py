@@ -98,7 +98,7 @@ def _span(seconds: float) -> str:
 class Growths:
     """All that is measured, in captures that are made of recordings.
 
-    ``small`` is one of a few messages, and the recording of its scenario is what many files are made of.
+    ``small`` has a few messages. Many files are made from the recording of its scenario.
     """
 
     def __init__(self, zmtpsniff: Sequence[str], recordings: Sequence[Recording], small: Recording, work: Path) -> None:
