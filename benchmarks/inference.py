@@ -57,7 +57,7 @@ class Late:
 
 
 class Truth(NamedTuple):
-    """What a connection really is."""
+    """The truth of a connection."""
 
     types: dict[str, str]  # by address
     handshake_packet: int

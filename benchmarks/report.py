@@ -1,4 +1,4 @@
-"""What was measured, as Markdown: the tables, and which targets were met."""
+"""The results as Markdown: the tables, and which targets were met."""
 
 from __future__ import annotations
 
