@@ -521,7 +521,7 @@ class _Judge:
             self.faults.append("nothing tells of the octets that are missing")
 
     def _is_hole_at_end(self) -> bool:
-        """Whether no octets behind the hole are in the capture: nothing tells of it but the number of a RST."""
+        """Whether no octets behind the hole are in the capture. Only the number of a RST shows such a hole."""
         hole = self.session.hole
         return hole is not None and self.seen[hole[0]] <= hole[1]
 
