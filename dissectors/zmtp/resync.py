@@ -317,7 +317,7 @@ class Window:
             if begin - place > 2:
                 length = octets[place + 1 : begin]
                 bits += min(self._zero * (len(length) - len(length.lstrip(b"\0"))), _MOST_LONG_BITS)
-                bits -= max(stop.bit_length() - _USUAL_LENGTH_BITS, 0)
+                bits -= max((stop - begin).bit_length() - _USUAL_LENGTH_BITS, 0)
         elif octets.startswith(_ZEROS, stop - len(_ZEROS)):
             bits = _EMPTY_BITS
         if stop in self.boundaries and not more:

@@ -180,7 +180,7 @@ class BodyIds:
         self._slowest_ns = 0  # the longest time that a reply took
         self._told = 0  # requests that wait for too long, since anything was answered
         self.is_over = False
-        """Nobody looks for ids any more."""
+        """The search for ids is over."""
 
     def take(self, event: Message) -> Request | None:
         """The request that a message answers; None if it answers none, or nobody knows."""
