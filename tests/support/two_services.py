@@ -1,18 +1,19 @@
-"""Two services of one machine that ask the same database: ``python -m tests.support.two_services REQUESTS``.
+"""Two services of one machine that ask the same database: ``python -m tests.support.two_services``.
 
 Each is a process. A question to the database has nothing in common with the request that it is for, and the clients ask
-both services at the same time.
+both services at the same time, until standard input ends.
 """
 
+import itertools
 import multiprocessing
 import random
 import sys
 import time
+from collections.abc import Callable
 
 import zmq
 
 DATABASE, SERVICES = 5591, (5592, 5593)
-PAUSE_SECONDS = 2.0  # after the first request: time to look for the processes
 
 
 def serve(port: int) -> None:
@@ -39,27 +40,25 @@ def keep() -> None:
         socket.send(b"row")
 
 
-def ask(port: int, requests: int) -> None:
+def ask(port: int) -> None:
     """Send requests, one after the other."""
     context = zmq.Context()
     socket = context.socket(zmq.REQ)
     socket.connect(f"tcp://127.0.0.1:{port}")
-    for number in range(requests):
+    for number in itertools.count():
         socket.send(b"order %d" % number)
         socket.recv()
-        time.sleep(random.uniform(0, 0.003) if number else PAUSE_SECONDS)
+        time.sleep(random.uniform(0, 0.003))
 
 
-def main(requests: int) -> None:
-    """Run all of them until the clients are served."""
-    servers = [multiprocessing.Process(target=serve, args=(port,), daemon=True) for port in SERVICES]
-    servers.append(multiprocessing.Process(target=keep, daemon=True))
-    clients = [multiprocessing.Process(target=ask, args=(port, requests)) for port in SERVICES]
-    for process in [*servers, *clients]:
-        process.start()
-    for process in clients:
-        process.join()
+def main() -> None:
+    """Run all of them until standard input ends."""
+    programs: list[tuple[Callable[..., None], tuple[int, ...]]] = [(keep, ())]
+    programs += [(program, (port,)) for program in (serve, ask) for port in SERVICES]
+    for program, arguments in programs:
+        multiprocessing.Process(target=program, args=arguments, daemon=True).start()
+    sys.stdin.read()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main()
