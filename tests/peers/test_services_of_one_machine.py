@@ -44,7 +44,7 @@ def test_the_question_of_a_service_is_a_part_of_the_request_that_it_has(side: Si
 
 
 def _is_whole(way: Record) -> bool:
-    """Whether the way goes on to the database, as the processes show."""
+    """Whether the way leads to the database, as the processes show."""
     return [leg.get("joined") for leg in way["legs"][1:2]] == ["process"]
 
 
