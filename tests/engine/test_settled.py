@@ -148,19 +148,20 @@ def test_blocks_of_short_connections_are_hardly_ever_cut() -> None:
     assert sum(pieces[20:]) <= 20 + 20 * len(block) // 4000
 
 
-def test_large_packets_between_short_connections_are_read_in_columns(
-    both: BothCores, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("messages", "in_columns"), [(150, 12_000), (5, 400)], ids=["large packets", "full packets"])
+def test_full_packets_between_short_connections_are_read_in_columns(
+    messages: int, in_columns: int, both: BothCores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of them holds 150 messages, though nearly all packets are of connections that begin and end."""
+    """Each of them holds several messages, though nearly all packets are of connections that begin and end."""
     monkeypatch.setattr(settled, "LONGEST_RUN", 1024)
-    busy = [*greetings(3, b"PUSH", b"PULL"), *[Piece(0, message(3, b"x" * 32) * 150) for _ in range(100)]]
+    busy = [*greetings(3, b"PUSH", b"PULL"), *[Piece(0, message(3, b"x" * 32) * messages) for _ in range(100)]]
     visit = Conversation("visit", (*greetings(3, b"PUSH", b"PULL"), Piece(0, message(3, b"hello"))))
     given = packets(segments(Conversation("busy", tuple(busy))), (1, 2), (40_000, 5555), 10**18, 10**7)
     for number in range(200):
         given += packets(segments(visit), (1, 2), (41_000 + number, 6666), 10**18 + number * 10**7 + 1, 10**4)
     found = records(Packets(sorted(given, key=lambda packet: packet[0]), 200))
-    assert found.count(b'"type":"message"') == 15_200
-    assert both.messages > 12_000
+    assert found.count(b'"type":"message"') == 100 * messages + 200
+    assert both.messages > in_columns
 
 
 def ways(path: Path) -> list[Way | None]:

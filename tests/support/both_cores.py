@@ -74,7 +74,13 @@ class BothCores:
         return self._same("pcapng_rows", *arguments)
 
     def directions(self, *arguments: Any) -> Any:
-        return self._same("directions", *arguments)
+        *counts, busy = self._core.directions(*arguments)
+        *expected, keys = reference.directions(*arguments)
+        assert (counts, sorted(busy)) == (expected, sorted(keys))
+        return *counts, busy
+
+    def packets_of(self, *arguments: Any) -> Any:
+        return self._same("packets_of", *arguments)
 
     def segments(self, octets: bytes, rows: bytes, numbers: Any, other: Any, *more: Any) -> Any:
         answers = {}  # a packet may not be looked at twice

@@ -8,7 +8,10 @@ nothing of this.
 A flow whose packets nobody wants is settled, too: nothing of it is read.
 """
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
@@ -31,12 +34,14 @@ LONGEST_RUN = 4096
 
 Each look cuts a block in two, and a connection that is cut does not come whole, which costs several times as much.
 """
-_LONGEST_LARGE_RUN = 1024  # of large packets, likewise
-_LARGE = 4096  # octets of a packet: larger than those of most networks
 _MANY_BORING = 16  # packets in a row, or messages in them
+_FULL = 4  # messages in a packet from which it is worth it to stop for that packet alone
+_PERHAPS_FULL = 4, 128  # of a direction in a block: its packets with payload, and the mean of their octets
+_MOST_CREDIT, _LONGEST_PAUSE = 8, 64  # packets, blocks
+_MOST_KNOWN = 4096  # directions of which it is known how full their packets are
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
 _IGNORED = (_UNWANTED, 0, 0, 0, 0, b"", (), 0)
-_PACKET = 4  # place in the facts of a side that come back
+_PACKET, _PART = 4, 8  # places in the facts of a side that come back
 
 
 class Flows(Protocol):
@@ -54,6 +59,65 @@ class Flows(Protocol):
     def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
         """Segments up to ``now_ns`` have been taken. So many ``recent_octets`` of them are kept."""
         ...
+
+
+@dataclass(slots=True)
+class _Credit:
+    """How many more packets of a direction than others were full, of late."""
+
+    packets: int = 1
+    blocks: int = 0  # so many must pass, if it has none, until it gets some again
+    pause: int = 1  # blocks to let pass the next time
+
+
+class _Fullness:
+    """Which directions have many messages in each packet, as far as their last ones show.
+
+    It is worth it to try such a packet wherever it stands, also where nearly all others are not boring.
+    """
+
+    def __init__(self) -> None:
+        self._credits: dict[bytes, _Credit] = {}  # by the keys of directions
+        self._full: set[bytes] = set()  # those that have some
+        self.has_changed = False  # one has none any more
+
+    def expect(self, keys: Iterable[bytes]) -> None:
+        """Directions with these keys have large packets in a block: perhaps they are full."""
+        for key in keys:
+            credit = self._credits.get(key)
+            if credit is None:
+                self._credits[key] = _Credit()
+            elif credit.packets:
+                continue
+            elif credit.blocks:
+                credit.blocks -= 1
+                continue
+            else:
+                credit.packets = 1
+            self._full.add(key)
+
+    def learn(self, key: bytes, messages: int) -> None:
+        """The last packet of a direction has so many messages; 0 if the core did not take it."""
+        credit = self._credits.get(key)
+        if credit is None:
+            return
+        if messages >= _FULL:
+            credit.packets, credit.pause = min(credit.packets + 1, _MOST_CREDIT), 1
+            self._full.add(key)
+        elif credit.packets:
+            credit.packets -= 1
+            if not credit.packets:
+                credit.blocks, credit.pause = credit.pause, min(2 * credit.pause, _LONGEST_PAUSE)
+                self._full.remove(key)
+                self.has_changed = True
+
+    def packets(self, core: Any, block: Block) -> "array[int]":
+        """The places of those packets of a block that are probably full."""
+        self.has_changed = False
+        if len(self._credits) > _MOST_KNOWN:
+            self._credits.clear()
+            self._full.clear()
+        return array("I", core.packets_of(block.octets, block.rows, self._full) if self._full else b"")
 
 
 class SettledFlows:
@@ -80,8 +144,8 @@ class SettledFlows:
         self._senders: list[BatchSide] = []
         self._run = 1  # packets that are passed over together
         self._left = 0  # of those, in the blocks to come
-        self._large_run = 0  # large packets that are passed over together
-        self._large_left = 0  # of those, in the blocks to come
+        self._fullness = _Fullness()
+        self._asked_for = b""  # the key of the direction that the core asked for last
         self._told: set[int] = set()  # flows with events that analysis has not taken yet
         self._listened = 0  # to so many of the engine's events
         self._flows: list[tuple[Flow, LockStep | None]] = []  # asked for in this call, each with its lock step
@@ -95,51 +159,46 @@ class SettledFlows:
         self._told.clear()
         self._listened = 0
         place, size = 0, len(block)
-        if not self._is_worth_it(block):
+        directions, octets, busy = self._core.directions(block.octets, block.rows, *_PERHAPS_FULL)
+        # The facts of each direction go to the core and back, so a block must have enough of each.
+        tries_others = bool(directions and octets >= LEAST * directions)
+        self._fullness.expect(busy)
+        full = self._fullness.packets(self._core, block)
+        if not tries_others and not full:
             yield place, size
             return
-        sizes: Sequence[int] = ()
-        is_large = False  # the core tries a large packet next
+        is_full = False  # the core tries a packet next that is probably so
+        is_next = tries_others and not self._left
         tried = -1  # where the core stopped
         while place < size:
-            if not self._left:
-                begin = place
+            begin = place
+            if is_next or is_full:
                 place, messages = self._take(block, place, numbers)
                 if place == size:
-                    self._run = 1
+                    self._run, self._left = 1, 0
                     return
-                # Where hardly any packets are boring, to stop before each of the others costs more than it saves.
-                is_worth_it = max(place - begin, messages) >= _MANY_BORING
-                self._run = 1 if is_worth_it else min(2 * self._run, LONGEST_RUN)
-                if is_large:
-                    self._large_run = 0 if is_worth_it else min(2 * self._large_run + 1, _LONGEST_LARGE_RUN)
-                    self._large_left = self._large_run
-                self._left, tried = self._run, place
-            end = min(place + self._left, size)
-            self._left -= end - place
-            sizes = sizes or block.sizes()
-            large = self._next_large(sizes, place + (tried == place), end)
-            is_large = large < end
-            if is_large:
-                self._left = 0
-            if place < large:
-                yield place, large
-            place = large
+                self._learn(is_full, max(place - begin, messages) >= _MANY_BORING)
+                begin = tried = place
+                if self._fullness.has_changed:
+                    full = self._fullness.packets(self._core, block)
+            place = min(begin + self._left, size) if tries_others else size
+            nearest = bisect_left(full, begin + (tried == begin))
+            is_full = nearest < len(full) and full[nearest] < place
+            if is_full:
+                place = full[nearest]
+            self._left -= (place - begin) * tries_others
+            is_next = tries_others
+            if begin < place:
+                yield begin, place
 
-    def _is_worth_it(self, block: Block) -> bool:
-        """Whether a block has enough of each direction: the facts of each one go to the core and back."""
-        directions, octets = self._core.directions(block.octets, block.rows)
-        return bool(directions and octets >= LEAST * directions)
-
-    def _next_large(self, sizes: Sequence[int], place: int, end: int) -> int:
-        """Where the next large packet is that is not passed over: it may have hundreds of messages."""
-        if max(sizes[place:end], default=0) >= _LARGE:
-            for at in range(place, end):
-                if sizes[at] >= _LARGE:
-                    if not self._large_left:
-                        return at
-                    self._large_left -= 1
-        return end
+    def _learn(self, was_full: bool, is_worth_it: bool) -> None:
+        """Where hardly any packets are boring, to stop before each of the others costs more than it saves."""
+        if is_worth_it:
+            self._run = 1
+        elif not was_full:
+            self._run = min(2 * self._run, LONGEST_RUN)
+        if is_worth_it or not was_full or not self._left:
+            self._left = self._run
 
     def _take(self, block: Block, place: int, numbers: Sequence[int]) -> tuple[int, int]:
         """Take packets of a block from ``place`` on. Returns where it stopped, and how many messages it took."""
@@ -147,6 +206,7 @@ class SettledFlows:
             if (number_of_flow := getattr(event, "flow", None)) is not None:
                 self._told.add(number_of_flow)
         self._listened = len(self._events)
+        self._asked_for = b""
         first = numbers[0] if isinstance(numbers, range) else 1  # the core counts from here on
         stop, columns, frames, carried, flows, recent_octets, acked = self._core.take(
             block.octets, block.rows, place, first + place, self._all_flows.pause_ns, self._look_up
@@ -159,6 +219,7 @@ class SettledFlows:
                 flow.last_packet = numbers[packet - first]
             for direction, facts, time_ns in zip(flow.directions, (client, server), acked_ns, strict=True):
                 if facts is not None:
+                    self._fullness.learn(direction.key, facts[_PART])
                     self._give_back(direction, facts, block.octets, numbers[facts[_PACKET] - first])
                 if time_ns:
                     direction.acked_ns = time_ns
@@ -170,7 +231,9 @@ class SettledFlows:
             )
         if self._acknowledge is not None:
             self._acknowledge(self._acknowledgments(block, acked))
-        if stop > place:
+        if stop == place:
+            self._fullness.learn(self._asked_for, 0)
+        else:
             self._all_flows.pass_time(block.time_ns(stop - 1), recent_octets, is_last=False)
         self._senders, self._flows = [], []
         return int(stop), len(columns) // MESSAGE.size
@@ -190,6 +253,7 @@ class SettledFlows:
 
     def _look_up(self, key: bytes) -> tuple[Any, ...] | None:
         """The facts of the flow that a direction belongs to; None if it is not settled."""
+        self._asked_for = key
         direction = self._all_flows.settled(key)
         if direction is None:
             return None

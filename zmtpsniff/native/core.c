@@ -532,6 +532,8 @@ typedef struct {
     const uint8_t *key;
     uint32_t size;
     bool is_known;
+    uint32_t packets; /* with payload */
+    uint64_t payload;
     uint32_t owner; /* 1 + twice the place of a short connection + the side; 0: of none */
 } Direction;
 
@@ -570,14 +572,32 @@ static Direction *direction_of(Directions *all, const Segment *segment)
     return one;
 }
 
+/* The keys of directions with so many packets, and with so many octets in each of them; NULL with an error set. */
+static PyObject *busy_keys(const Directions *all, uint32_t packets, uint64_t octets)
+{
+    PyObject *keys = PyList_New(0);
+    for (uint64_t i = 0; keys != NULL && i <= all->mask; i++) {
+        const Direction *one = &all->slots[i];
+        if (one->key == NULL || one->packets < packets || one->payload / octets < one->packets)
+            continue;
+        PyObject *key = PyBytes_FromStringAndSize((const char *)one->key, (Py_ssize_t)one->size);
+        if (key == NULL || PyList_Append(keys, key))
+            Py_CLEAR(keys);
+        Py_XDECREF(key);
+    }
+    return keys;
+}
+
 PyDoc_STRVAR(directions_doc,
-"directions(octets, rows) -> (directions, octets)\n\n"
-"The number of directions of TCP in plain packets, and the octets of all packets.");
+"directions(octets, rows, packets, size) -> (directions, octets, busy)\n\n"
+"The number of directions of TCP in plain packets, and the octets of all packets. `busy` are the keys of directions\n"
+"that have at least so many packets with payload, of this size on average, in any order.");
 
 static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
     Py_buffer octets, rows;
-    if (!PyArg_ParseTuple(arguments, "y*y*", &octets, &rows))
+    unsigned packets, size;
+    if (!PyArg_ParseTuple(arguments, "y*y*II", &octets, &rows, &packets, &size))
         return NULL;
     Span block = {octets.buf, (uint64_t)octets.len};
     uint64_t count = (uint64_t)rows.len / sizeof(Row), found = 0, captured = 0;
@@ -588,15 +608,57 @@ static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
         Segment segment;
         memcpy(&row, (const uint8_t *)rows.buf + i * sizeof row, sizeof row);
         captured += row.captured;
-        if (headers(block, &row, &segment))
-            found += !direction_of(&seen, &segment)->is_known;
+        if (!headers(block, &row, &segment))
+            continue;
+        Direction *one = direction_of(&seen, &segment);
+        found += !one->is_known;
+        one->packets += segment.length > 0;
+        one->payload += segment.length;
     }
-    PyObject *both = !is_made ? PyErr_NoMemory()
-                              : Py_BuildValue("(KK)", (unsigned long long)found, (unsigned long long)captured);
+    PyObject *busy = is_made ? busy_keys(&seen, packets, size ? size : 1) : PyErr_NoMemory();
+    PyObject *all = busy == NULL ? NULL
+                                 : Py_BuildValue("(KKN)", (unsigned long long)found, (unsigned long long)captured, busy);
     PyMem_Free(seen.slots);
     PyBuffer_Release(&octets);
     PyBuffer_Release(&rows);
-    return both;
+    return all;
+}
+
+PyDoc_STRVAR(packets_of_doc,
+"packets_of(octets, rows, keys) -> bytes\n\n"
+"The places of plain packets whose direction has one of these keys: numbers of 32 bits, in order.");
+
+static PyObject *packets_of(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    Py_buffer octets, rows;
+    PyObject *keys;
+    if (!PyArg_ParseTuple(arguments, "y*y*O", &octets, &rows, &keys))
+        return NULL;
+    Span block = {octets.buf, (uint64_t)octets.len};
+    uint64_t count = (uint64_t)rows.len / sizeof(Row), found = 0;
+    uint32_t *places = PyMem_Malloc((count + 1) * sizeof *places);
+    int is_one = places == NULL ? -1 : 0; /* of the keys; -1: an error */
+    for (uint64_t i = 0; is_one >= 0 && i < count; i++) {
+        Row row;
+        Segment segment;
+        memcpy(&row, (const uint8_t *)rows.buf + i * sizeof row, sizeof row);
+        if (!headers(block, &row, &segment))
+            continue;
+        PyObject *key = PyBytes_FromStringAndSize((const char *)segment.key, (Py_ssize_t)segment.key_size);
+        is_one = key == NULL ? -1 : PySet_Contains(keys, key);
+        Py_XDECREF(key);
+        if (is_one > 0)
+            places[found++] = (uint32_t)i;
+    }
+    PyObject *all = NULL;
+    if (places == NULL)
+        PyErr_NoMemory();
+    else if (is_one >= 0)
+        all = PyBytes_FromStringAndSize((const char *)places, (Py_ssize_t)(found * sizeof *places));
+    PyMem_Free(places);
+    PyBuffer_Release(&octets);
+    PyBuffer_Release(&rows);
+    return all;
 }
 
 /* ------------------------------------------------------------------ segments for Python */
@@ -2819,6 +2881,7 @@ static PyMethodDef methods[] = {
     {"time_span", time_span, METH_VARARGS, time_span_doc},
     {"directions", directions, METH_VARARGS, directions_doc},
     {"segments", segments, METH_VARARGS, segments_doc},
+    {"packets_of", packets_of, METH_VARARGS, packets_of_doc},
     {"take", take, METH_VARARGS, take_doc},
     {"lines", lines, METH_VARARGS, lines_doc},
     {"told", told, METH_VARARGS, told_doc},

@@ -112,16 +112,34 @@ def turn_round(key: bytes) -> bytes:
 # ---------------------------------------------------------------------- whether it is worth it
 
 
-def directions(octets: bytes, rows: bytes) -> tuple[int, int]:
-    """The number of directions of TCP in plain packets, and the octets of all packets."""
-    found = set()
+def directions(octets: bytes, rows: bytes, packets: int, size: int) -> tuple[int, int, list[bytes]]:
+    """The number of directions of TCP in plain packets, and the octets of all packets.
+
+    And the keys of directions that have at least so many packets with payload, of this size on average, in any order.
+    """
+    payloads: dict[bytes, list[int]] = {}
     captured = 0
-    for _, start, size, _, link in ROW.iter_unpack(rows):
-        captured += size
-        segment = headers(octets, start, size, link)
+    for _, start, length, _, link in ROW.iter_unpack(rows):
+        captured += length
+        segment = headers(octets, start, length, link)
         if segment is not None:
-            found.add(segment.key)
-    return len(found), captured
+            payloads.setdefault(segment.key, []).extend([segment.length] if segment.length else [])
+    busy = [
+        key
+        for key, lengths in payloads.items()
+        if len(lengths) >= packets and sum(lengths) // (size or 1) >= len(lengths)
+    ]
+    return len(payloads), captured, busy
+
+
+def packets_of(octets: bytes, rows: bytes, keys: set[bytes]) -> bytes:
+    """The places of plain packets whose direction has one of these keys: numbers of 32 bits, in order."""
+    found = array("I")
+    for place, (_, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
+        segment = headers(octets, start, size, link)
+        if segment is not None and segment.key in keys:
+            found.append(place)
+    return found.tobytes()
 
 
 # ---------------------------------------------------------------------- segments for Python
