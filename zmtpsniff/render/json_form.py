@@ -24,8 +24,6 @@ _Form = Callable[[Any], Any]
 
 def octets_json(octets: Octets, max_bytes: int) -> str:
     """The JSON text of octets_object()."""
-    if octets == b"":  # as delimiters are
-        return '{"length":0,"text":""}'
     if type(octets) is bytes and (not max_bytes or len(octets) <= max_bytes) and octets.isascii():  # most
         text = octets.decode()
         if text.isprintable() and '"' not in text and "\\" not in text:

@@ -94,23 +94,26 @@ class MessageTree:
 
     def add(self, event: Message, lines: list[str]) -> None:
         """Add a message with its frames, relations and payload."""
-        frames = event.frames
-        octets = sum(map(len, frames))
+        frames, look = event.frames, self._look
+        is_single = len(frames) == 1
+        octets = len(frames[0]) if is_single else sum(map(len, frames))
         line = self._first_line(event, len(frames), octets, lines)
         if event.incomplete:
-            line += self._paint(self._look.palette.warning, ", incomplete")
-        if event.encrypted and self._look.verbosity:
+            line += self._paint(look.palette.warning, ", incomplete")
+        if event.encrypted and look.verbosity:
             line += self._shown_encrypted
-        told = relations(event, self._look) if has_relations(event) else ""
-        if told and self._look.is_too_long(told, columns(line)):
-            lines.append(self._look.fitted(line))
+        told = relations(event, look) if has_relations(event) else ""
+        if told and look.is_too_long(told, columns(line)):
+            lines.append(look.fitted(line))
             line, told = INDENT, told.lstrip(" ")
-        lines.append(self._look.fitted(line + told))
-        if len(frames) == 1 and event.envelope is None and event.payload is None:  # nothing says more of the frame
-            body = body_lines(frames[0], self._look)
+        lines.append(look.fitted(line + told))
+        if is_single and event.envelope is None and event.payload is None:  # nothing says more of the frame
+            body = body_lines(frames[0], look)
             lines.append(INDENT + body[0])
             if len(body) > 1:
                 lines += [INDENT + line for line in body[1:]]
+            if not event.bodies:
+                return
         else:
             self._add_frames(event, lines)
         if event.payload is not None or event.bodies:
@@ -118,10 +121,7 @@ class MessageTree:
 
     def _first_line(self, event: Message, frames: int, octets: int, lines: list[str]) -> str:
         """The first line up to the sizes. Messages of a packet often have it in common; then it is made once."""
-        same = (
-            event.time_ns, event.packet, event.flow, event.src, event.dst, event.socket_type, event.inferred, frames,
-            octets,
-        )  # fmt: skip
+        same = event.packet, event.src, event.socket_type, event.inferred, frames, octets
         if same != self._same:
             self._line = self._origin.of_wire(event, lines) + self._title(shown_type(event), frames, octets)
             self._same = same if self._origin.begin else None
