@@ -11,7 +11,6 @@ A flow whose packets nobody wants is settled, too: nothing of it is read.
 from array import array
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
@@ -61,13 +60,15 @@ class Flows(Protocol):
         ...
 
 
-@dataclass(slots=True)
 class _Credit:
     """How many more packets of a direction than others were full, of late."""
 
-    packets: int = 1
-    blocks: int = 0  # so many must pass, if it has none, until it gets some again
-    pause: int = 1  # blocks to let pass the next time
+    __slots__ = ("blocks", "packets", "pause")
+
+    def __init__(self) -> None:
+        self.packets = 1
+        self.blocks = 0  # so many must pass, if it has none, until it gets some again
+        self.pause = 1  # blocks to let pass the next time
 
 
 class _Fullness:
