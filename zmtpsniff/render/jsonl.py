@@ -89,11 +89,10 @@ class JsonlRenderer(Renderer):
     def _lines(self, events: Sequence[AnyEvent]) -> str:
         """The lines of events. Those of messages are put together here, since most events are such.
 
-        A message keeps the text that it shares with the one before: the time, the flow and the receiver are those of
-        its packet and its sender. Equal objects that are not the same make the text anew.
+        A message keeps the text that it shares with the one before. Equal objects that are not the same make it anew.
         """
         parts: list[str] = []
-        packet = src = socket_type = inferred = lookalike = None
+        packet = time_ns = flow = src = dst = socket_type = inferred = lookalike = None
         head = end = ""
         most = self._max_bytes
         for event in events:
@@ -105,16 +104,20 @@ class JsonlRenderer(Renderer):
                 continue
             if (
                 event.packet is not packet
+                or event.time_ns is not time_ns
+                or event.flow is not flow
                 or event.src is not src
+                or event.dst is not dst
                 or event.socket_type is not socket_type
                 or event.inferred is not inferred
                 or event.lookalike is not lookalike
             ):
-                packet, src, socket_type = event.packet, event.src, event.socket_type
+                packet, time_ns, flow = event.packet, event.time_ns, event.flow
+                src, dst, socket_type = event.src, event.dst, event.socket_type
                 inferred, lookalike = event.inferred, event.lookalike
                 end = _behind_frames(socket_type, inferred, lookalike)
-                begin = _of_sender(event.flow, src, event.dst)
-                head = f'{{"type":"message","time_ns":{event.time_ns},"packet":{packet}{begin}{_FRAMES}'
+                begin = _of_sender(flow, src, dst)
+                head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{begin}{_FRAMES}'
             frames = event.frames
             if len(frames) == 1:
                 shown = octets_json(frames[0], most)

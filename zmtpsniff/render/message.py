@@ -121,7 +121,10 @@ class MessageTree:
 
     def _first_line(self, event: Message, frames: int, octets: int, lines: list[str]) -> str:
         """The first line up to the sizes. Messages of a packet often have it in common; then it is made once."""
-        same = event.packet, event.src, event.socket_type, event.inferred, frames, octets
+        same = (
+            event.time_ns, event.packet, event.flow, event.src, event.dst, event.socket_type, event.inferred, frames,
+            octets,
+        )  # fmt: skip
         if same != self._same:
             self._line = self._origin.of_wire(event, lines) + self._title(shown_type(event), frames, octets)
             self._same = same if self._origin.begin else None
