@@ -131,8 +131,9 @@ class _Proxies:
 def _files(both: BothCores, facts: int, data: bytes) -> None:
     """Records of pcap, blocks of pcapng, and packets of the kernel's ring; and packets of any rows as blocks."""
     both.ring_rows(data, facts >> 3)
+    size = columns.ROW.size
     with contextlib.suppress(ValueError):
-        both.enhanced_packets(data, data[: len(data) % 8 * columns.ROW.size], facts, len(data) << 56)
+        both.enhanced_packets(data, data[: min(len(data) % 8, len(data) // size) * size], facts, len(data) << 56)
     is_big = bool(facts & 1)
     both.pcap_rows(data, facts >> 1 & 7, is_big, (1, 1000)[facts >> 4 & 1], (16, 24)[facts >> 5 & 1], 300, 1)
     bases = [(1, 0, 1), (1000, 10**9, 113), (0, 0, 1), (10**9, 1, 1), (7, -1, 1), ((1 << 63) - 1, (1 << 63) - 1, 1)]
