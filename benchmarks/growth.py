@@ -25,7 +25,6 @@ GO_ON = 1_000
 TWO = ("--master", "local[2]")
 TOLERANCE = 1.1  # more than as many times the cost as there is more
 NOISE_S = 1.0  # of processors: costs that are less cannot be told apart
-
 IDLE = 1.0  # load of a machine that has nothing else to do, at most
 
 DAY_OCTETS = 1e15
@@ -193,7 +192,7 @@ class Growths:
         known = files * self.known.further(-1)
         return (
             f"A petabyte a day, calculated from these figures: {HOSTS:,} hosts with {HOST_CONNECTIONS:,} open "
-            f"connections each, {RUNS} runs a day. Nobody has run it.\n\n"
+            f"connections each, {RUNS} runs a day. No such run was made.\n\n"
             + report.table(("Cost of a day", "Processors", "Cores that keep up"), lines)
             + f"\n\nThe tables grow by {table_octets / 1e12:,.0f} TB a day, "
             f"{table_octets / DAY_OCTETS:.1%} of the captures. They get {objects:,.0f} objects a day if each host is a "

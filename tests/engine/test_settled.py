@@ -150,10 +150,9 @@ def test_blocks_of_short_connections_are_hardly_ever_cut() -> None:
 
 @pytest.mark.parametrize(("messages", "in_columns"), [(150, 12_000), (5, 400)], ids=["large packets", "full packets"])
 def test_full_packets_between_short_connections_are_read_in_columns(
-    messages: int, in_columns: int, both: BothCores, monkeypatch: pytest.MonkeyPatch
+    messages: int, in_columns: int, both: BothCores
 ) -> None:
     """Each of them holds several messages, though nearly all packets are of connections that begin and end."""
-    monkeypatch.setattr(settled, "LONGEST_RUN", 1024)
     busy = [*greetings(3, b"PUSH", b"PULL"), *[Piece(0, message(3, b"x" * 32) * messages) for _ in range(100)]]
     visit = Conversation("visit", (*greetings(3, b"PUSH", b"PULL"), Piece(0, message(3, b"hello"))))
     given = packets(segments(Conversation("busy", tuple(busy))), (1, 2), (40_000, 5555), 10**18, 10**7)

@@ -76,6 +76,8 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
         first = next((one for one in segments[begin:] if one is not None and one.key == key), None)
         return None if first is None or facts & 0xC0 == 0xC0 else _flow(facts, first)
 
+    *_, busy = both.directions(octets, bytes(rows), facts & 3, facts)
+    both.packets_of(octets, bytes(rows), set(busy))
     for is_new in (None, lambda *_: facts & 2):
         given = range(facts, facts + len(packets))
         both.segments(octets, bytes(rows), given, lambda place: place & facts & 1 or None, _PAUSE_NS, is_new)

@@ -83,7 +83,7 @@ class _Fullness:
         self.has_changed = False  # one has none any more
 
     def expect(self, keys: Iterable[bytes]) -> None:
-        """Directions with these keys have large packets in a block: perhaps they are full."""
+        """Directions with these keys have packets in a block that are large enough to be full."""
         for key in keys:
             credit = self._credits.get(key)
             if credit is None:
@@ -168,32 +168,32 @@ class SettledFlows:
         if not tries_others and not full:
             yield place, size
             return
-        is_full = False  # the core tries a packet next that is probably so
-        is_next = tries_others and not self._left
-        tried = -1  # where the core stopped
+        first = 0  # the core has tried those before
+        is_full = False  # the next packet probably is
         while place < size:
-            begin = place
-            if is_next or is_full:
+            if is_full or (tries_others and not self._left):
+                begin = place
                 place, messages = self._take(block, place, numbers)
                 if place == size:
                     self._run, self._left = 1, 0
                     return
-                self._learn(is_full, max(place - begin, messages) >= _MANY_BORING)
-                begin = tried = place
+                self._adapt(is_full, max(place - begin, messages) >= _MANY_BORING)
                 if self._fullness.has_changed:
                     full = self._fullness.packets(self._core, block)
+                first = place + 1
+            begin = place
             place = min(begin + self._left, size) if tries_others else size
-            nearest = bisect_left(full, begin + (tried == begin))
+            nearest = bisect_left(full, first)
             is_full = nearest < len(full) and full[nearest] < place
             if is_full:
                 place = full[nearest]
-            self._left -= (place - begin) * tries_others
-            is_next = tries_others
+            if tries_others:
+                self._left -= place - begin
             if begin < place:
                 yield begin, place
 
-    def _learn(self, was_full: bool, is_worth_it: bool) -> None:
-        """Where hardly any packets are boring, to stop before each of the others costs more than it saves."""
+    def _adapt(self, was_full: bool, is_worth_it: bool) -> None:
+        """Say how many packets to pass over: to stop before each costs more than it saves if hardly any are boring."""
         if is_worth_it:
             self._run = 1
         elif not was_full:

@@ -572,7 +572,7 @@ static Direction *direction_of(Directions *all, const Segment *segment)
     return one;
 }
 
-/* The keys of directions with so many packets, and with so many octets in each of them; NULL with an error set. */
+/* The keys of directions with so many packets, of so many octets on average; NULL with an error set. */
 static PyObject *busy_keys(const Directions *all, uint32_t packets, uint64_t octets)
 {
     PyObject *keys = PyList_New(0);

@@ -112,8 +112,6 @@ class MessageTree:
             lines.append(INDENT + body[0])
             if len(body) > 1:
                 lines += [INDENT + line for line in body[1:]]
-            if not event.bodies:
-                return
         else:
             self._add_frames(event, lines)
         if event.payload is not None or event.bodies:
