@@ -80,10 +80,10 @@ class Payloads:
         Messages in columns become objects as long as a dissector may know messages of their connection.
         """
         tracks, problems, bodies = self._tracks, self._problems, self._bodies
-        opened: list[AnyEvent] = []
+        taken: list[AnyEvent] = []
         found: list[tuple[int, AnyEvent]] = []
-        taken, given = (opened, self._opened(events, opened)) if has_batches(events) else (events, enumerate(events, 1))
-        for place, event in given:
+        for event in self._opened(events) if has_batches(events) else events:
+            taken.append(event)
             if type(event) is Message:
                 track = tracks.get(event.flow, _NEW)
                 if track is None:
@@ -95,7 +95,7 @@ class Payloads:
                 if track is not None and not event.incomplete:
                     self._message(track, event)
                     if problems.new:
-                        found += problems.placed(place)
+                        found += problems.placed(len(taken))
                 if bodies is not None and not (event.payload is not None and event.payload.secrets):
                     event.bodies = bodies(event)
             elif type(event) is Command or type(event) is Greeting:
@@ -109,16 +109,14 @@ class Payloads:
             self._seen += 1
         return inserted(taken, found) if found else taken
 
-    def _opened(self, events: list[Any], opened: list[Any]) -> Iterator[tuple[int, Any]]:
-        """The events, with objects for the messages in columns that a dissector may know, appended to ``opened``.
+    def _opened(self, events: list[Any]) -> Iterator[Any]:
+        """The events, with objects for the messages in columns that a dissector may know.
 
         After each group take() may know that no dissector wants the connection, so the next group may stay in columns.
-        Yields how many there are up to each of them, and the event.
         """
         for event in events:
             if not isinstance(event, MessageBatch):
-                opened.append(event)
-                yield len(opened), event
+                yield event
                 continue
             begin, size = 0, len(event)
             while begin < size:
@@ -127,9 +125,7 @@ class Payloads:
                 most = size if all(map(self._leaves, event.senders)) else _TOGETHER
                 end = min(begin + min(ahead, most), size) if ahead else begin + 1
                 part = event if end - begin == size else event.part(begin, end)
-                for one in part.split(self._leaves) if ahead else part.messages():
-                    opened.append(one)
-                    yield len(opened), one
+                yield from part.split(self._leaves) if ahead else part.messages()
                 begin = end
 
     def _leaves(self, side: BatchSide) -> bool:
