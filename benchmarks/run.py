@@ -76,12 +76,18 @@ def main() -> int:
     without += [tools.totals(name, zmtpsniff) for name in (tools.STATS, tools.DIAGNOSE)]
     before = tools.of_before(shlex.split(options.before)) if options.before else []
     with_cost = [commands[0], *without, *commands[1:3], *before, *commands[3:]]
-    push, round_trip, large, connections = (
+    push, round_trip, large, connections, mixed = (
         compare(title, recording, chosen)
         for title, recording, chosen in zip(
-            ("Pushed small messages", "Round trips", "Messages of 1 MiB", "Short connections"),
+            (
+                "Pushed small messages",
+                "Round trips",
+                "Messages of 1 MiB",
+                "Short connections",
+                "Pushed beside short connections",
+            ),
             recordings,
-            (with_cost, with_cost, commands, commands),
+            (with_cost, with_cost, commands, commands, commands),
             strict=True,
         )
     )
@@ -100,6 +106,7 @@ def main() -> int:
         round_trip=round_trip,
         large=large,
         connections=connections,
+        mixed=mixed,
         brokers=compare("Requests over three brokers", brokers, tools.of_brokers(zmtpsniff)),
         growth=[compare("Growing files", recording, own) for recording in growing],
         start_up=_start_up(zmtpsniff, small),
@@ -124,6 +131,7 @@ def _record(
         recording("round-trip", ROUND_TRIPS // part),
         recording("large", LARGE // part),
         recording("connections", CONNECTIONS // part),
+        recording("mixed", CONNECTIONS // part),
     ]
     growing = [recording("push", PUSHED // part * size) for size in GROWTH]
     return compared, recording("brokers", OVER_BROKERS // part), growing, recording("round-trip", SMALL_ROUND_TRIPS)

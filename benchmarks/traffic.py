@@ -31,6 +31,7 @@ KERNEL_BUFFER_KIB = 256 * 1024
 LONGEST_TRAFFIC_S = 600
 LISTENING_WAIT_S = 30
 UNDER_WAY = 20  # requests of one client
+BESIDE = 200  # messages that are pushed while one short connection lasts
 # tcpdump is handed packets a block at a time, at the latest after its read timeout of one second: whoever stops it
 # earlier loses the last block.
 SETTLE_S = 2.0
@@ -146,6 +147,32 @@ def _connect_often(count: int) -> None:
                 request.recv()
 
 
+def _pull_and_reply(count: int) -> None:
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.PULL) as pull, context.socket(zmq.REP) as reply:
+        pull.bind(f"tcp://127.0.0.2:{PORT}")
+        reply.bind(ENDPOINT)
+        for _ in range(count):
+            for _ in range(BESIDE):
+                pull.recv()
+            reply.send(reply.recv())
+
+
+def _push_and_connect_often(count: int) -> None:
+    import zmq
+
+    with zmq.Context() as context, context.socket(zmq.PUSH) as push:
+        push.connect(f"tcp://127.0.0.2:{PORT}")
+        for number in range(count):
+            for place in range(number * BESIDE, (number + 1) * BESIDE):
+                push.send(_text(place, 32))
+            with context.socket(zmq.REQ) as request:
+                request.connect(ENDPOINT)
+                request.send(_text(number, 64))
+                request.recv()
+
+
 def _serve_behind_brokers(count: int) -> None:
     """Answer requests that come over three brokers, each in a thread and with addresses of its own."""
     import zmq
@@ -183,6 +210,7 @@ SCENARIOS = {
     "ping-pong": Scenario(_throw_back, _throw, 2),
     "large": Scenario(_pull, _push_large, 1),
     "connections": Scenario(_reply, _connect_often, 2),
+    "mixed": Scenario(_pull_and_reply, _push_and_connect_often, BESIDE + 2),
     "brokers": Scenario(_serve_behind_brokers, _ask_several, 8),
 }
 
