@@ -177,7 +177,8 @@ class SettledFlows:
                 if place == size:
                     self._run, self._left = 1, 0
                     return
-                self._adapt(is_full, max(place - begin, messages) >= _MANY_BORING)
+                # A full packet pays for its own stop; it tells nothing of the packets of others.
+                self._adapt(is_full, (place - begin if is_full else max(place - begin, messages)) >= _MANY_BORING)
                 if self._fullness.has_changed:
                     full = self._fullness.packets(self._core, block)
                 first = place + 1
