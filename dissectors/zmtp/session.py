@@ -215,11 +215,10 @@ class Session(Part):
 
     def part(self, body: Octets) -> None:
         """Take a frame with MORE that needs a look."""
-        # The flags inside a box say whether more frames follow; MORE on the frame around the box says nothing.
+        # The flags inside a box say whether more frames follow; MORE on the frame around it (omq) says nothing.
         if not (self.security.rules.has_boxes and at_hand(body).startswith(wire.CURVE_MESSAGE)):
             self._keep_part(body)
             return
-        self.journal.problem("command-with-more", "MORE is set on the frame of a MESSAGE")
         whole = not self.damaged
         if self.parts:
             self.journal.problem("command-inside-message", "a MESSAGE between the frames of a message")
@@ -283,9 +282,9 @@ class Session(Part):
         """A message that needs a look: a subscription, an encrypted one, one too early, or a damaged one."""
         security, journal = self.security, self.journal
         octets = at_hand(frames[0]) if len(frames) == 1 else b""
-        least = 0 if security.mechanism else wire.CURVE_MESSAGE_LEAST
-        if security.may_encrypt and octets.startswith(wire.CURVE_MESSAGE) and len(octets) >= least:
-            self._command(frames[0], not incomplete)
+        if security.may_encrypt and all(map(self._is_box, frames)):
+            for box in frames:
+                self._command(box, not incomplete)
             return
         if len(frames) > 1 and security.rules.has_boxes and at_hand(frames[-1]).startswith(wire.CURVE_MESSAGE):
             *clear, box = frames
@@ -309,6 +308,12 @@ class Session(Part):
                 self.encrypted,
             )
         )  # fmt: skip
+
+    def _is_box(self, frame: Octets) -> bool:
+        """Whether a frame looks like a MESSAGE. It needs all of its length if nothing says that boxes come."""
+        octets = at_hand(frame)
+        least = 0 if self.security.mechanism else wire.CURVE_MESSAGE_LEAST
+        return octets.startswith(wire.CURVE_MESSAGE) and len(octets) >= least
 
     def _subscription(self, on: bool, topic: Octets, encoding: Literal["message", "command"], incomplete: bool) -> None:
         if not sockets.may_send(self.socket_type, "SUBSCRIBE"):

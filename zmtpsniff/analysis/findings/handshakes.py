@@ -20,6 +20,7 @@ libzmq then connects again, so the same happens many times: findings count by th
 that it connects to. Many connections that end soon for none of these reasons are a reconnect-storm.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
@@ -44,7 +45,8 @@ _PLAIN_ADVICE = (
 )
 _MUTE_ADVICE = (
     "What listens there is most likely no ZeroMQ socket: a port of TLS, a balancer or tunnel without a server behind "
-    "it, another protocol. `ss -ltnp` on that host says which program it is."
+    "it, another protocol. `ss -ltnp` on that host says which program it is. If it is one, compare the security "
+    "mechanisms."
 )
 _CURVE_ADVICE = (
     "Let the server's ZAP handler know the client's public key, or give the client the key pair that it knows "
@@ -311,8 +313,13 @@ class Handshakes(Inquiry):
                 summary = self._failure_words(code, host, server, failures)
             severity: Severity | None = None if failures.certainty == "certain" or seen.count > 1 else "warning"
             yield Claim(code, summary + often, known, seen, [server], severity, failures.certainty, advice=advice)
+        explained = Counter[tuple[str, str]]()
+        for (_, host, server), failures in self._failures.items():
+            explained[host, server] += failures.seen.count
         for (host, server), short in self._short.items():
-            yield from self._storm(host, server, short)
+            # libzmq may close a connection before it says a word, for the reason that other connections show.
+            if short.seen.count - short.complete >= explained[host, server]:
+                yield from self._storm(host, server, short)
         for server, seen in self._passwords.items():
             words = f"user names and passwords for {server} cross the network in clear, {plural(seen.count, 'time')}"
             yield Claim("password-in-clear", words, "PLAIN's HELLO holds them", seen, [server])
