@@ -91,6 +91,16 @@ def test_what_comes_at_uneven_times_or_in_uneven_steps_is_no_accident(numbers: A
     assert problems == []
 
 
+def test_a_question_that_its_answer_repeats_as_it_is_has_that_answer() -> None:
+    one, chance = scene(), Random(1)
+    for number in range(60):
+        for by_server, after_ms in ((FROM_SERVER, chance.randrange(50, 400)), (FROM_CLIENT, 5)):
+            say(one, by_server, after_ms, id=f"q{number}", ask="load")
+    messages, problems = told(one)
+    assert sum(each.paired == "id" for each in messages) >= 40
+    assert problems == []
+
+
 def two_clocks(one: Scene) -> None:
     """Both sides count their own heartbeats, and the server's come a little later."""
     for number in range(300):

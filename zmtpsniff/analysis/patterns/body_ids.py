@@ -176,7 +176,7 @@ class BodyIds:
         self._looked = self._barren = 0
         self._evidence: dict[tuple[str, Form, Form], _Evidence] = {}
         self._field: str | None = None  # the one that has the id, once that is known
-        self._asking: set[Form] = set()  # forms that are known to ask
+        self._asking: set[tuple[str, Form]] = set()  # who is known to ask by which form
         self._slowest_ns = 0  # the longest time that a reply took
         self._told = 0  # requests that wait for too long, since anything was answered
         self.is_over = False
@@ -204,12 +204,13 @@ class BodyIds:
         mine, other = self._sides[event.src], self._sides[event.dst]
         count = mine.count(key[0], form)
         asked = other.open.get(key) or other.overdue.get(key)
-        is_answer = asked is not None and can_know(event, asked.request.offset) and form not in self._asking
+        answers = (event.src, form) not in self._asking
+        is_answer = asked is not None and can_know(event, asked.request.offset) and answers
         if asked is not None and is_answer:
             self._answer(event, form, key, asked)
             if self._field is not None:
                 return asked.request if count.answers and not (asked.is_changed or asked.is_again) else None
-        is_more = (is_answer or key in other.over) and form not in self._asking  # perhaps one more part of an answer
+        is_more = (is_answer or key in other.over) and answers  # perhaps one more part of an answer
         if self._field is not None and is_more:
             return None
         if key in mine.over or key in mine.open or key in mine.overdue:
@@ -238,13 +239,14 @@ class BodyIds:
             self._told = 0
             self._slowest_ns = max(self._slowest_ns, event.time_ns - asked.request.time_ns)
         pair = field, asked.form, form
-        if asked.form in self._asking or (pair not in self._evidence and len(self._evidence) >= _FORMS):
+        if (event.dst, asked.form) in self._asking or (pair not in self._evidence and len(self._evidence) >= _FORMS):
             return
         evidence = self._evidence.setdefault(pair, _Evidence())
         evidence.add(value, asked.request.time_ns, event.time_ns)
         is_enough = evidence.hits >= _LEAST if self._field == field else evidence.is_enough
         if asking.asks and answering.answers and is_enough:
-            self._asking.add(asked.form)
+            asking_sides = [event.dst] if form == asked.form else self._sides  # who only repeats questions asks nothing
+            self._asking.update((side, asked.form) for side in asking_sides)
             self._field = field
             for side in self._sides.values():
                 side.keep(field)
@@ -255,12 +257,13 @@ class BodyIds:
         if self._field is None:
             return found
         until_ns = now_ns - max(timeout_ns, _SLOWER * self._slowest_ns)
-        for side in self._sides.values():
+        for address, side in self._sides.items():
             for key, asked in [*takewhile(lambda one: one[1].request.time_ns < until_ns, side.open.items())]:
                 side.overdue[key] = side.open.pop(key)
                 count = side.count(self._field, asked.form)
                 count.unanswered += 1
-                if count.expects_reply and asked.form in self._asking and not asked.is_changed and self._told < _TOLD:
+                is_question = (address, asked.form) in self._asking and not asked.is_changed
+                if is_question and count.expects_reply and self._told < _TOLD:
                     found.append(asked.request)
                     self._told += 1
         return found
