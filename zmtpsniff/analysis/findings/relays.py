@@ -428,8 +428,8 @@ class Relays(Inquiry):
             lost.add("publication", "not-forwarded", hop)
         for (kind, why), seen in lost.seen.items():
             match why:
-                case "closed" if kind == "job":
-                    yield from self._closed(place, seen)
+                case "closed":
+                    yield from self._closed(place, kind, seen)
                 case "answered-for":
                     yield self._answered_for(place, seen)
                 case "out-of-sight":
@@ -567,16 +567,17 @@ class Relays(Inquiry):
                 return []
         return list(dict.fromkeys(peer for _, peer in place.asks))
 
-    def _closed(self, place: RelayPlace, seen: Occurrences) -> Iterable[Claim]:
-        """A worker closed its connection while it had jobs, and its pusher kept sending to others."""
-        pusher = place.giver
-        if self._ways.programs[pusher].sent_ns - (seen.last_ns or 0) < STOPPED_NS:
+    def _closed(self, place: RelayPlace, kind: str, seen: Occurrences) -> Iterable[Claim]:
+        """A worker closed its connection while it had messages, and who gave it these kept sending to others."""
+        giver = place.giver
+        if self._ways.programs[giver].sent_ns - (seen.last_ns or 0) < STOPPED_NS:
             return
         yield Claim(
             "worker-closed",
-            f"the worker {place.at} of {pusher} closed its connection with {plural(seen.count, 'job')} in hand",
-            f"it closes the connection first, nothing comes of the jobs, and {pusher} goes on without it",
+            f"the worker {place.at} of {giver} closed its connection with {plural(seen.count, kind)} in hand",
+            f"it closes the connection first, nothing comes of the {kind}s, and {giver} goes on without it",
             seen,
-            [place.at, pusher],
+            [place.at, giver],
             certainty="likely",
+            subject=place.at,
         )

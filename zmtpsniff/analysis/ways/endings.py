@@ -103,7 +103,7 @@ class Endings:
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""
         last = way.hops[-1]
-        if len(way.hops) == 1 and not way.first.asks:
+        if way.may_tell:
             return False
         return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
 
@@ -146,8 +146,8 @@ class Endings:
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
-        may_tell = last.line.src_kind == "DEALER" or first.line.pushed_forms is not None or first.line.has_ids
-        if way.kind == "request" and not first.may_ask and may_tell:
+        tells = last.line.src_kind == "DEALER" or first.line.pushed_forms is not None or first.line.has_ids
+        if way.kind == "request" and (way.may_tell or (tells and not first.may_ask)):
             return None  # it may have told something, and be where it was to go
         if last.reply and way.hops[1].reply:
             return None  # it goes back to who asked before the capture

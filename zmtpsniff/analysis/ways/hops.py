@@ -344,6 +344,11 @@ class OpenWay(msgspec.Struct, eq=False):
         return first.is_signal and all(hop.flow == first.flow for hop in self.hops)
 
     @property
+    def may_tell(self) -> bool:
+        """Whether it is one message of which nobody knows whether it asks for anything."""
+        return len(self.hops) == 1 and not self.first.asks
+
+    @property
     def answer(self) -> Hop | None:
         """The reply to the first sender, perhaps on another connection that it came back on with its identity."""
         first = self.first

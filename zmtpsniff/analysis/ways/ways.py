@@ -267,8 +267,8 @@ class Ways:
         """
         if self._mark is not None and not any(hop.mark for hop in way.hops):
             return None
-        if way.kind == "request" and (way.is_signal or (len(way.hops) == 1 and not way.first.asks)):
-            return None  # nobody knows whether it asks for anything
+        if way.kind == "request" and (way.is_signal or way.may_tell):
+            return None
         record = self.endings.record(way)
         return moved(record, self.jumps.captured(record.time_ns) - record.time_ns) if self.jumps else record
 
@@ -466,8 +466,8 @@ class Ways:
                 if asked is not None and join.is_back and asked.way is not join.before.way:
                     self._put_before(asked, join.before.way)
                 self._join(hop, join, is_certain=is_certain)
-                if asked is not None and join.is_back and not asked.answered:
-                    asked.note_answer()  # though nobody knows how the reply came about
+                if asked is not None and not asked.answered:
+                    asked.note_answer()  # though nobody knows how the reply came about; or it asked for this work
             elif hop.is_work or (hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))):
                 # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
                 hop.measure()
