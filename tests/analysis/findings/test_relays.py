@@ -27,6 +27,8 @@ from zmtpsniff.net.witness import Stall
 
 SYSTEMS = FIXTURES / "systems"
 FAULTS = {  # the finding, and the socket where the fault is
+    "agent_stops": ("worker-silent", "10.9.2.13:33864"),
+    "asking_worker_dies": ("worker-closed", "10.9.2.12:45794"),
     "broker_sleeps": ("replies-slow", "10.9.0.35:8274"),
     "database_dies": ("endpoint-refused", "10.9.0.22:7323"),
     "engine_dies": ("worker-closed", "127.0.0.1:59302"),

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from dissectors.columns import ASKED
-from dissectors.events import Connection, Message
+from dissectors.events import Connection, Message, Octets, at_hand
 from zmtpsniff.analysis.dossier import says_ready
 from zmtpsniff.analysis.findings.finding import Occurrences
 from zmtpsniff.analysis.statistics.sketch import Sketch
@@ -53,6 +53,7 @@ class ExchangeCount(msgspec.Struct, eq=False):
     asker: str | None = None
     is_inferred: bool = False  # the sockets have not said what they are
     is_worker: bool = False  # the side that spoke first only said that it is ready
+    greets: bool = False  # it said a word first, and no word after that, so perhaps its peer asks
     asked: int = 0
     answered: int = 0
     in_turns: int = 0  # how often every request so far had its reply
@@ -71,6 +72,8 @@ class ExchangeCount(msgspec.Struct, eq=False):
     @property
     def has_roles(self) -> bool:
         """Whether it is known that one side asks and the other one answers."""
+        if self.greets and self.asked > 1 and self.in_turns == min(self.asked, self.answered):
+            return False
         return self.takes_turns or not self.is_mutual
 
     def take(self, messages: Sequence[Message]) -> None:
@@ -80,6 +83,8 @@ class ExchangeCount(msgspec.Struct, eq=False):
             if self.asker is None:
                 self._begin(event)
             if event.src == self.asker:
+                if self.asked == 1:
+                    self.greets = self.greets and not _is_word(event.frames)
                 self.asked += 1
                 pending.append((event.time_ns, event.packet, event.part))
                 continue
@@ -168,7 +173,13 @@ class ExchangeCount(msgspec.Struct, eq=False):
         if frames == [b""]:
             return  # ZMQ_PROBE_ROUTER
         self.is_worker = says_ready(frames)
+        self.greets = not (self.strict or self.is_worker) and _is_word(frames)
         self.asker = event.dst if self.is_worker else event.src
+
+
+def _is_word(frames: Sequence[Octets]) -> bool:
+    """Whether the body of a message is a word, such as HELLO."""
+    return at_hand(frames[-1]).isalpha()
 
 
 class Suspect:

@@ -129,9 +129,9 @@ class Requests(Inquiry):
         return flow in self._exchanges
 
     def counts_columns(self, flow: int) -> bool:
-        """Whether it takes messages of a connection in columns. Before its first request it is not known who asks."""
+        """Whether it takes messages of a connection in columns. The first requests tell who asks."""
         exchange = self._exchanges.get(flow)
-        return core is not None and exchange is not None and exchange.asked > 0
+        return core is not None and exchange is not None and exchange.asked > (not exchange.strict)
 
     def take_columns(self, batch: MessageBatch, flows: Set[int]) -> None:
         """Count the messages of these connections in a batch."""

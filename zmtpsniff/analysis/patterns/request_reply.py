@@ -16,7 +16,7 @@ from typing import Any
 
 from dissectors.columns import ENVELOPES, IN_TURN
 from dissectors.events import Connection, Message, Place
-from zmtpsniff.analysis.dossier import gives_work, is_of_worker
+from zmtpsniff.analysis.dossier import gives_work, is_of_worker, says_ready
 from zmtpsniff.analysis.patterns.body_ids import BodyIds
 from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
@@ -100,7 +100,10 @@ class RequestReply(Rules):
             key = 0
         if not self._strict and envelope is None and not self._has_begun:
             self._ids = BodyIds(self._exchange.room, *self._types)
-        self._has_begun = True
+        is_first, self._has_begun = not self._has_begun, True
+        if is_first and self._types[event.dst] == "ROUTER" and says_ready(frames):
+            self._askers = {True: event.dst, False: event.dst}
+            return  # a worker is ready
         if not self._strict and is_of_worker(frames):
             self._is_work = True
             gives = gives_work(frames)
