@@ -1,4 +1,7 @@
-"""Addresses as records have them: ``192.0.2.1:5555``, ``[2001:db8::1]:5555``."""
+"""Addresses as records have them: ``192.0.2.1:5555``, ``[2001:db8::1]:5555``.
+
+Where networks have addresses in common, a zone as that of RFC 4007 names one: ``192.0.2.1%vlan7:5555``.
+"""
 
 from functools import lru_cache
 
@@ -23,12 +26,19 @@ def port_of(address: str) -> int:
     return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 6 else 0
 
 
+def without_zone(address: str) -> str:
+    """The address without the name of its network."""
+    before, percent, behind = address.partition("%")
+    end = behind.find("]" if before.startswith("[") else ":") if percent else -1
+    return before if end < 0 else before + behind[end:]
+
+
 @lru_cache(4096)
 def is_loopback(address: str) -> bool:
     """Whether an ``address:port`` is one of the machine itself."""
     import ipaddress  # slow to import, and few commands ask
 
-    host = host_of(address).strip("[]").partition("%")[0]
+    host = without_zone(host_of(address)).strip("[]")
     try:
         parsed = ipaddress.ip_address(host)
     except ValueError:

@@ -130,6 +130,13 @@ PROBLEMS: dict[str, Kind] = {
         "Nothing: zmtpsniff follows such a connection once, with the addresses that the client used.",
         about="capture",
     ),
+    "networks-overlap": _note(
+        "Two networks in the capture (VLANs, VXLAN, Geneve, GRE with keys) have addresses in common: a host of one "
+        "address is local to both. `detail` names one. Connections of the second network have its name in their "
+        "addresses, as in `10.0.0.1%vlan7:5555`.",
+        "Nothing: zmtpsniff takes their hosts for different ones. `-Y 'src ~ \"%vlan7:\"'` shows one network.",
+        about="capture",
+    ),
     "clocks-differ": _note(
         "Two capture points saw the same packets, and their clocks differ. `detail` says by how much.",
         "Nothing is lost, but times on one side of the two points cannot be compared with those on the other. Shift "

@@ -256,6 +256,7 @@ ALLOWED = {
         "zmtpsniff.errors",
         "zmtpsniff.filters",
         "zmtpsniff.net.addresses",
+        "zmtpsniff.net.networks",
         "zmtpsniff.net.packets",
         "zmtpsniff.render",
         "dissectors",

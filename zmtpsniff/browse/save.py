@@ -13,6 +13,7 @@ from zmtpsniff.capture.pcapng_writer import Provenance
 from zmtpsniff.capture.saver import Saver
 from zmtpsniff.errors import Error
 from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.networks import Networks
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.render.jsonl import JsonlRenderer
 from zmtpsniff.render.payload import frames_to_show
@@ -46,7 +47,7 @@ def save_packets(path: Path, packets: PacketLog, pairs: set[frozenset[str]] | No
     if os.path.lexists(path):
         raise Error(f"{os.strerror(errno.EEXIST)}: {path}")
     saver = Saver(str(path), Provenance(f"zmtpsniff {__version__}"))
-    decoder = HeaderDecoder()
+    decoder = HeaderDecoder(networks=Networks())
     for batch in packets.all():
         if pairs is None:
             saver.write(Block.of(batch))

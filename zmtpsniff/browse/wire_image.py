@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from dissectors.address import without_zone
 from dissectors.events import AnyEvent, Greeting, Message, Subscription, WireEvent, at_hand
 from dissectors.zmtp import wire
 from dissectors.zmtp.encoder import Name, WirePiece, encodings
@@ -112,7 +113,7 @@ class WireFinder:
 
     def _is_from(self, key: bytes, event: WireEvent) -> bool:
         source, destination = addresses(key)
-        return source.text == event.src and destination.text == event.dst
+        return (source.text, destination.text) == (without_zone(event.src), without_zone(event.dst))
 
 
 def _around(segments: dict[int, bytes], anchor: int) -> bytes:

@@ -23,6 +23,7 @@ from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.native import core
 from zmtpsniff.net.addresses import addresses
+from zmtpsniff.net.networks import Networks
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Acknowledgment, Witness
 from zmtpsniff.words.set_clocks import ForwardJumps, is_due, later
@@ -96,7 +97,7 @@ class Sniffer:
         if settings.host_keys:
             self._curve.patience_ns = _KEYS_SOUGHT_NS
         self.key_faults: list[str] = []  # why keys that came with the packets are not used
-        self._headers = HeaderDecoder()
+        self._headers = HeaderDecoder(networks=Networks())
         self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.register.may_speak

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from dissectors.address import without_zone
 from dissectors.events import (
     AnyEvent,
     Command,
@@ -113,7 +114,7 @@ def _packet(event: WireEvent, dissector: str, octets: bytes, length: int, commen
 
 def _tags(event: WireEvent, dissector: str) -> bytes:
     parts = [_tag(_DISSECTOR_NAME, dissector.encode("ascii", "replace")), _tag(_PROTOCOL_COLUMN, b"ZMTP")]
-    ends = [_IP_END.fullmatch(end) for end in (event.src, event.dst)]
+    ends = [_IP_END.fullmatch(without_zone(end)) for end in (event.src, event.dst)]
     for side, end in enumerate(ends):
         if end is not None:
             family, names = (socket.AF_INET6, _IPV6) if ":" in end[1] else (socket.AF_INET, _IPV4)
@@ -130,7 +131,7 @@ def _transport_header(event: WireEvent) -> tuple[str, bytes]:
 
     Wireshark's ZMTP dissector looks for a conversation of Wireshark, which the dissectors of TCP and UDP begin.
     """
-    ends = [_IP_END.fullmatch(end) for end in (event.src, event.dst)]
+    ends = [_IP_END.fullmatch(without_zone(end)) for end in (event.src, event.dst)]
     source, destination = (0 if end is None else int(end[2]) for end in ends)
     if _is_datagram(event):
         return "udp", struct.pack(">4H", source, destination, 8, 0)

@@ -7,6 +7,7 @@ certainly differ differ, whatever follows. Each function takes None, for a field
 from functools import lru_cache
 from ipaddress import ip_address
 
+from dissectors.address import without_zone
 from dissectors.events import Command, Cut, Hidden, Octets, at_hand
 from zmtpsniff.words.text import as_text
 
@@ -131,7 +132,7 @@ def _place(place: str | None) -> tuple[int | None, int | None, int | None]:
     host, _, port = place.rpartition(":")
     number = int(port) if port.isascii() and port.isdecimal() and len(port) <= 5 else None
     try:
-        address = ip_address(host.strip("[]"))
+        address = ip_address(without_zone(host).strip("[]"))
     except ValueError:
         return None, None, number
     return (int(address), None, number) if address.version == 4 else (None, int(address), number)

@@ -15,41 +15,62 @@ class Address(msgspec.Struct, frozen=True, gc=False):
     transport: Literal["tcp", "ipc"] = "tcp"
 
 
-# The octets of a key: source, destination, and the port of each.
+LABEL = struct.Struct("!BI")
+"""Stands, perhaps twice, before a key whose network has addresses in common with another: a kind, and a number."""
+VLAN, VNI, GRE_KEY = range(3)  # kinds
+_KINDS = "vlan", "vni", "gre"
+
+# The octets of a key behind that: source, destination, and the port of each.
 _IPV4, _UNIX, _IPV6 = (struct.Struct(f"!{size}s{size}sHH") for size in (4, 8, 16))
 _LAYOUTS = {layout.size: layout for layout in (_IPV4, _UNIX, _IPV6)}
+MOST_LABELS = 2
+_ZONES = {layout.size + zone: zone for layout in (_IPV4, _IPV6) for zone in (LABEL.size, MOST_LABELS * LABEL.size)}
 
 
 @lru_cache(512)
 def addresses(key: bytes) -> tuple[Address, Address]:
     """The two ends of a direction's key: source and destination."""
-    layout = _LAYOUTS[len(key)]
-    source, destination, source_port, destination_port = layout.unpack(key)
+    zone, plain = split_zone(key)
+    layout = _LAYOUTS[len(plain)]
+    source, destination, source_port, destination_port = layout.unpack(plain)
     if layout is _UNIX:
         return _process(source), _process(destination)
-    return _end(source, source_port), _end(destination, destination_port)
+    return _end(source, source_port, zone), _end(destination, destination_port, zone)
+
+
+def split_zone(key: bytes) -> tuple[bytes, bytes]:
+    """The labels before a key, mostly none, and the key without them."""
+    size = _ZONES.get(len(key), 0)
+    return key[:size], key[size:]
+
+
+def zone_name(zone: bytes) -> str:
+    """The labels as text, such as ``vlan7``."""
+    return ".".join(f"{_KINDS[kind]}{number}" for kind, number in LABEL.iter_unpack(zone))
 
 
 def reverse(key: bytes) -> bytes:
     """The key of the other direction."""
-    layout = _LAYOUTS[len(key)]
-    source, destination, source_port, destination_port = layout.unpack(key)
-    return layout.pack(destination, source, destination_port, source_port)
+    zone, plain = split_zone(key)
+    layout = _LAYOUTS[len(plain)]
+    source, destination, source_port, destination_port = layout.unpack(plain)
+    return zone + layout.pack(destination, source, destination_port, source_port)
 
 
 @lru_cache(512)
-def _end(host: bytes, port: int) -> Address:
-    return Address(f"{_host(host)}:{port}", port)
+def _end(host: bytes, port: int, zone: bytes) -> Address:
+    return Address(f"{_host(host, zone)}:{port}", port)
 
 
 @lru_cache(256)
-def _host(octets: bytes) -> str:
+def _host(octets: bytes, zone: bytes) -> str:
     """The text of an IP address in front of a port. It is remembered, since a few hosts have most connections."""
+    name = f"%{zone_name(zone)}" if zone else ""
     if len(octets) == 4:
-        return ".".join(map(str, octets))
+        return ".".join(map(str, octets)) + name
     from socket import AF_INET6, inet_ntop  # slow to import, and many captures have no IPv6
 
-    return f"[{inet_ntop(AF_INET6, octets)}]"
+    return f"[{inet_ntop(AF_INET6, octets)}{name}]"
 
 
 def _process(name: bytes) -> Address:

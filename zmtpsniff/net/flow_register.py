@@ -7,7 +7,7 @@ from operator import attrgetter
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part
-from zmtpsniff.net.addresses import addresses, reverse
+from zmtpsniff.net.addresses import addresses, reverse, split_zone
 from zmtpsniff.net.flow import Commons, Flow, FlowDirection, WholeFlow
 from zmtpsniff.net.segment import ACK, Segment
 from zmtpsniff.net.witness import Acknowledgment
@@ -67,7 +67,23 @@ class FlowRegister(Part):
             number = self._whole_numbers.get(key) or self._whole_numbers.get(reverse(key))
             if number is not None:
                 self._follow(number)
+        zone, plain = split_zone(key)
+        if zone and key not in self.directions:
+            self._move(zone, plain)
         return self.directions.get(key)
+
+    def _move(self, zone: bytes, plain: bytes) -> None:
+        """The first packet of the other side shows that a flow is in another network than it seemed."""
+        direction = self.directions.get(plain)
+        if direction is None or direction.seen:
+            return
+        flow = direction.flow
+        if flow.early:
+            flow.early = [(*one[:2], zone + one[2], *one[3:]) for one in flow.early]
+        for one in flow.directions:
+            del self.directions[one.key]
+            one.key = zone + one.key
+            self.directions[one.key] = one
 
     def follow_all(self) -> None:
         """Make flows of the connections that came whole."""

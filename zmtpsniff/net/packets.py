@@ -17,9 +17,11 @@ from zmtpsniff.net.encapsulation import (
     MALFORMED,
     NO_TCP,
     NO_TUNNEL,
+    UDP_PORT,
     UDP_TUNNELS,
 )
 from zmtpsniff.net.fragments import Fragment, Fragments
+from zmtpsniff.net.networks import LABELLED, Networks, labels_behind
 from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment, Step
 from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind
 from zmtpsniff.words import link_types
@@ -62,8 +64,11 @@ class HeaderDecoder:
     or that may be without it, are counted by kind.
     """
 
-    def __init__(self, tcp: Transport | None = None) -> None:
-        """Start without fragments. ``tcp`` takes TCP's headers instead of what makes segments of them."""
+    def __init__(self, tcp: Transport | None = None, networks: Networks | None = None) -> None:
+        """Start without fragments. ``tcp`` takes TCP's headers instead of what makes segments of them.
+
+        ``networks`` tells networks with common addresses apart. Without it they are one.
+        """
         self.malformed = 0
         self.cut = 0
         self._segments = 0
@@ -76,6 +81,9 @@ class HeaderDecoder:
         self.fragments: list[tuple[Hashable, int]] = []
         self._sent: dict[bytes, int] = {}  # the sequence number that follows in each direction of Unix domain sockets
         self._depth = 0  # tunnels around what is taken apart
+        self._networks = networks
+        self._labels = b""  # of the packet's network; the hops are those that it has left
+        self._hops = 0
         self._transports = _Transports(self._other, {TCP: tcp or self._tcp, UDP: self._udp, PGM: self._pgm})
         self._transports |= {protocol: partial(self._tunnel, protocol) for protocol in IP_TUNNELS}
 
@@ -130,6 +138,8 @@ class HeaderDecoder:
             told.append(("malformed-headers", f"{packets} skipped for wrong headers"))
         if dropped := self._fragments.dropped:
             told.append(("fragments-dropped", f"{were(dropped, 'fragmented datagram')} given up, fragments and all"))
+        if self._networks is not None:
+            told += self._networks.problems()
         return told
 
     def other_packets(self) -> str:
@@ -144,6 +154,7 @@ class HeaderDecoder:
         if not data and (link in link_types.IP or not wire):  # as an engine gives a packet that it has looked into
             return None
         size = len(data)
+        self._labels = b""
         return self._network(time, number, LINK_TYPE | link, data, 0, wire if wire > size else size)
 
     def _unix(self, time: int, number: int, data: bytes, wire: int) -> Segment | None:
@@ -163,6 +174,8 @@ class HeaderDecoder:
         On the wire the packet was ``data[:stop]``.
         """
         while (header := HEADERS.get(following)) is not None:
+            if following in LABELLED:
+                self._labels = labels_behind(self._labels, following, data, start)
             following, start = header(data, start, stop)
         if following == IPV4:
             return self._ipv4(time, number, data, start, stop)
@@ -185,6 +198,7 @@ class HeaderDecoder:
             return self._short(True)
         start, stop = ip + header, ip + total
         addresses = data[ip + 12 : ip + 20]
+        self._hops = data[ip + 8]
         if not fragment & 0x3FFF:
             have = stop if stop < size else size
             return self._transports[protocol](time, number, addresses, data, start, have, stop)
@@ -202,6 +216,7 @@ class HeaderDecoder:
         start = ip + 40
         stop = start + length if length else wire  # 0: a jumbogram (RFC 2675), or left to the network card
         addresses = data[ip + 8 : ip + 40]
+        self._hops = data[ip + 7]
         return self._extensions(time, number, protocol, addresses, data, start, min(stop, size), stop)
 
     def _extensions(
@@ -264,7 +279,10 @@ class HeaderDecoder:
         missing = stop - (begin if begin > have else have)
         if not window:
             flags |= CLOSED
-        return time, number, addresses + ports, sequence, acknowledgment, flags, data[begin:have], missing
+        key = addresses + ports
+        if self._labels and self._networks is not None:
+            key = self._networks.key(self._labels, key, self._hops, sequence, acknowledgment, flags)
+        return time, number, key, sequence, acknowledgment, flags, data[begin:have], missing
 
     def _udp(
         self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int
@@ -282,8 +300,10 @@ class HeaderDecoder:
             if following == NO_TCP:
                 kind = PLAIN_UDP
             elif following != NO_TUNNEL:
+                if UDP_PORT | destination in LABELLED:
+                    self._labels = labels_behind(self._labels, UDP_PORT | destination, payload, 0)
                 return self._inside(time, number, following, payload, begin, length)
-        key = addresses + data[start : start + 4]
+        key = self._zone() + addresses + data[start : start + 4]
         self.datagrams.append((time, number, UDP, key, payload, length - len(payload)))
         self._tally.add(kind)
         return None
@@ -297,8 +317,8 @@ class HeaderDecoder:
     def _inside(self, time: int, number: int, following: int, data: bytes, start: int, stop: int) -> Segment | None:
         """A packet inside a tunnel. Its headers begin at ``start``; on the wire it ended at ``stop``.
 
-        The tunnel is no part of the key. A capture on all interfaces of a tunnel's end has each packet again without
-        the tunnel, and both must belong to the same flow.
+        The tunnel is no part of the key, unless networks have addresses in common. A capture on all interfaces of a
+        tunnel's end has each packet again without the tunnel, and both must belong to the same flow.
         """
         if self._depth == _MOST_TUNNELS:
             self._tally.add(TOO_DEEP)
@@ -311,9 +331,13 @@ class HeaderDecoder:
 
     def _pgm(self, time: int, number: int, addresses: bytes, data: bytes, start: int, have: int, stop: int) -> None:
         if have >= start + 4:
-            ports = data[start : start + 4]
-            self.datagrams.append((time, number, PGM, addresses + ports, data[start:have], stop - have))
+            key = self._zone() + addresses + data[start : start + 4]
+            self.datagrams.append((time, number, PGM, key, data[start:have], stop - have))
         self._tally.add(IP_PROTOCOL | PGM)
+
+    def _zone(self) -> bytes:
+        """The labels before the key of a datagram."""
+        return self._networks.zone(self._labels) if self._labels and self._networks is not None else b""
 
     def _short(self, malformed: bool) -> Segment | None:
         """Count a packet that makes no segment: it is malformed, or the capture cut too much off."""

@@ -6,7 +6,7 @@ This module decrypts nothing. If the plaintext of a record is unknown, it is a h
 import socket
 from typing import NamedTuple, Protocol
 
-from dissectors.address import host_of
+from dissectors.address import host_of, without_zone
 from zmtpsniff.capture.plaintexts import Plaintexts
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.flow_dissection import End, FlowDissection, Side
@@ -302,7 +302,7 @@ def _begins(octets: bytes | bytearray, position: int = 0) -> bool:
 
 def _key(source: Address, destination: Address) -> bytes:
     """The key of a direction, as in a segment."""
-    hosts = [host_of(end.text) for end in (source, destination)]
+    hosts = [without_zone(host_of(end.text)) for end in (source, destination)]
     family = socket.AF_INET6 if hosts[0].startswith("[") else socket.AF_INET
     octets = [socket.inet_pton(family, host.strip("[]")) for host in hosts]
     return b"".join(octets) + source.port.to_bytes(2, "big") + destination.port.to_bytes(2, "big")
