@@ -163,6 +163,21 @@ def test_full_packets_between_short_connections_are_read_in_columns(
     assert both.messages > in_columns
 
 
+@pytest.mark.parametrize("tags", ["8100 0007", "88a8 0003 8100 0007"], ids=["VLAN", "QinQ"])
+def test_tagged_packets_are_read_in_columns(tags: str, both: BothCores) -> None:
+    """Their records are those of the same packets without tags."""
+    pieces = greetings(3, b"DEALER", b"ROUTER")
+    for side in (0, 1):
+        pieces += [Piece(side, message(3, b"", b"%d" % number)) for number in range(20)]
+    plain = packets(segments(Conversation("tagged", tuple(pieces))), (1, 2), (40_000, 5555), 10**18, 10**5)
+    tagged = [
+        (time_ns, link, octets := data[:12] + bytes.fromhex(tags) + data[12:], len(octets), source)
+        for time_ns, link, data, _, source in plain
+    ]
+    assert records(Packets(tagged, 9)) == records(Packets(plain, 9))
+    assert both.messages > 2 * 35
+
+
 def ways(path: Path) -> list[Way | None]:
     """The ways of a capture."""
     found, ways = [], Ways()

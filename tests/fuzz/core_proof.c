@@ -27,7 +27,7 @@ Exchange nondet_exchange(void);
 Step nondet_step(void);
 Layout nondet_layout(void);
 
-#define MOST 96 /* octets: more than all headers together, 80 */
+#define MOST 96 /* octets: more than all headers together, 88 */
 
 static Span any_octets(size_t most)
 {
@@ -41,9 +41,10 @@ void prove_link_header(void)
 {
     Span packet = any_octets(MOST);
     uint64_t ip = 0;
-    unsigned version = 0;
-    if (link_header(packet, nondet_row().link, &ip, &version)) {
-        __CPROVER_assert(ip <= 20, "IP begins within 20 octets");
+    unsigned version = 0, tags = 0;
+    if (link_header(packet, nondet_row().link, &ip, &version, &tags)) {
+        __CPROVER_assert(ip <= 20 + 4 * MOST_TAGS, "IP begins within 20 octets and two tags");
+        __CPROVER_assert(tags <= MOST_TAGS, "a number of tags");
         __CPROVER_assert(version == 0 || version == 4 || version == 6, "a version");
     }
 }

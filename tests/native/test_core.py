@@ -79,23 +79,48 @@ def test_the_packet_of_these_tests_is_taken(both: BothCores) -> None:
 # ------------------------------------------------------------------ captures
 
 
-@pytest.mark.parametrize("link", [0, 1, 101, 108, 113, 228, 229, 276])
+@pytest.mark.parametrize(
+    ("link", "tags"),
+    [
+        *((link, "") for link in (0, 1, 101, 108, 113, 228, 229, 276)),
+        *((link, tags) for link in (1, 113, 276) for tags in ("8100 0007", "88a8 0003 9100 0007")),
+    ],
+)
 @pytest.mark.parametrize("ipv6", [False, True])
-def test_headers_cut_anywhere(both: BothCores, link: int, ipv6: bool) -> None:
+def test_headers_cut_anywhere(both: BothCores, link: int, tags: str, ipv6: bool) -> None:
     """Each header, cut at each octet: by the row alone, and by the block, too."""
-    tcp = HELLO[20:]
-    ip = bytes.fromhex("6000 0000 001b 0640") + bytes(32) if ipv6 else HELLO[:20]
-    ethernet = b"\x86\xdd" if ipv6 else b"\x08\x00"
-    before = {
-        0: bytes([0x1E if ipv6 else 2, 0, 0, 0]), 108: bytes([0, 0, 0, 0x18 if ipv6 else 2]), 1: bytes(12) + ethernet,
-        113: bytes(14) + ethernet, 276: ethernet + bytes(18),
-    }.get(link, b"")  # fmt: skip
-    packet = before + ip + tcp
+    packet = captured_as(link, tags, ipv6)
     for size in range(len(packet) + 1):
         for octets in (packet[:size], packet):
             rows = columns.ROW.pack(5, 0, size, size, link)
             stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
             assert stop == (size == len(packet))
+
+
+def captured_as(link: int, tags: str, ipv6: bool = False) -> bytes:
+    """A packet with a message, behind these VLAN tags."""
+    ip = bytes.fromhex("6000 0000 001b 0640") + bytes(32) if ipv6 else HELLO[:20]
+    types = bytes.fromhex(tags) + (b"\x86\xdd" if ipv6 else b"\x08\x00")
+    before = {
+        0: bytes([0x1E if ipv6 else 2, 0, 0, 0]), 108: bytes([0, 0, 0, 0x18 if ipv6 else 2]), 1: bytes(12) + types,
+        113: bytes(14) + types, 276: types[:2] + bytes(18) + types[2:],
+    }.get(link, b"")  # fmt: skip
+    return before + ip + HELLO[20:]
+
+
+def test_packets_with_many_tags_are_not_plain(both: BothCores) -> None:
+    packet = captured_as(1, "8100 0001 8100 0002 9100 0003")
+    rows = columns.ROW.pack(5, 0, len(packet), len(packet), 1)
+    assert both.take(packet, rows, 0, 1, PAUSE, flow())[0] == 0
+
+
+def test_a_tag_leaves_the_connection_open(both: BothCores) -> None:
+    """Only Python knows which of several networks a packet with a tag is of, so it makes the segment."""
+    for tags, places in (("", []), ("8100 0007", [0])):
+        packet = captured_as(1, tags)
+        others: list[int] = []
+        both.segments(packet, columns.ROW.pack(5, 0, len(packet), len(packet), 1), range(1, 2), others.append, 0, None)
+        assert others == places
 
 
 @pytest.mark.parametrize(("start", "captured"), [(0, 2**32 - 1), (2**32 - 1, 1), (2**32 - 1, 2**32 - 1), (1, 47)])

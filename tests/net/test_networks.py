@@ -10,11 +10,18 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import GRE, Dot1AD, Dot1Q, Ether
 from scapy.packet import Raw
 
+from dissectors.events import Connection, Problem
 from tests.support.encapsulations import MAC, OUTER
 from tests.support.paths import FIXTURES
 from tests.support.runner import read_json, run
-from tests.world.tap import load, save
+from tests.world.conversation import Conversation, Piece, greetings
+from tests.world.network import packets, segments
+from tests.world.octets import message
+from tests.world.tap import Packets, load, save
 from zmtpsniff.capture.block import Packet
+from zmtpsniff.engine.settings import Settings
+from zmtpsniff.engine.sniffer import Sniffer
+from zmtpsniff.net import networks
 
 OVERLAY = FIXTURES / "networks" / "overlay.pcap.gz"
 SERVERS = ("10.9.0.1:5555", "10.9.0.1:5556", "10.9.0.1:5557")
@@ -166,3 +173,17 @@ def test_who_is_taken_apart_first_is_put_together_again(tmp_path: Path) -> None:
 
     servers, _, notes = results(written(tmp_path / "bridged.pcap", wrap))
     assert (servers, notes) == ({*SERVERS}, [])
+
+
+def test_a_connection_that_goes_on_in_another_vlan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The core has taken most of its packets, and looks at no tag; the last ones show that the networks are one."""
+    monkeypatch.setattr(networks, "WINDOW", 1000)
+    pieces = greetings(3, b"PAIR", b"PAIR") + [Piece(number % 2, message(3, bytes(200))) for number in range(400)]
+    plain = packets(segments(Conversation("moves", tuple(pieces))), (1, 2), (40_000, 5555), 10**18, 10**5)
+    given = [
+        (time_ns, link, octets := bytes(tagged(7 if at < 300 else 8, Ether(data))), len(octets), source)
+        for at, (time_ns, link, data, _, source) in enumerate(plain)
+    ]
+    events = [event for batch in Sniffer(Packets(given), Settings()).events() for event in batch]
+    assert [event.flow for event in events if isinstance(event, Connection)] == [1]
+    assert not [event for event in events if isinstance(event, Problem)]

@@ -97,8 +97,8 @@ class Sniffer:
         if settings.host_keys:
             self._curve.patience_ns = _KEYS_SOUGHT_NS
         self.key_faults: list[str] = []  # why keys that came with the packets are not used
-        self._headers = HeaderDecoder(networks=Networks())
         self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
+        self._headers = HeaderDecoder(networks=Networks(self._engine.flows.register.number_of))
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.register.may_speak
         self._may_take_whole = self._selector is None and self._acknowledge is None

@@ -398,17 +398,25 @@ static PyObject *ring_rows(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 /* ------------------------------------------------------------------ headers of packets */
 
+enum { MOST_TAGS = 2 }; /* of VLANs: that of a customer behind that of a provider */
+
 typedef struct {
     const uint8_t *key;
     uint32_t key_size, seq, ack, flags;
     uint64_t start, length; /* of the payload, in the block */
+    bool is_tagged;         /* with a VLAN: perhaps of a network that has addresses in common with another */
 } Segment;
 
+static bool is_tag(uint64_t protocol)
+{
+    return protocol == 0x8100 || protocol == 0x88a8 || protocol == 0x9100;
+}
+
 /* Where the IP header begins, and its version by the link header: 4, 6, or 0 for either. False: not a plain one. */
-static bool link_header(Span packet, uint32_t link, uint64_t *ip, unsigned *version)
+static bool link_header(Span packet, uint32_t link, uint64_t *ip, unsigned *version, unsigned *tags)
 {
     uint64_t protocol = 0;
-    *version = 0;
+    *version = *tags = 0;
     switch (link) {
     case ETHERNET:
         protocol = number(packet, 12, 2), *ip = 14;
@@ -435,6 +443,8 @@ static bool link_header(Span packet, uint32_t link, uint64_t *ip, unsigned *vers
     default:
         return false;
     }
+    for (; *tags < MOST_TAGS && is_tag(protocol); ++*tags)
+        protocol = number(packet, *ip + 2, 2), *ip += 4;
     *version = protocol == 0x0800 ? 4 : protocol == 0x86dd ? 6 : 0;
     return *version != 0;
 }
@@ -447,9 +457,10 @@ static bool headers(Span block, const Row *row, Segment *segment)
         return false;
     Span packet = {data, row->captured};
     uint64_t ip, tcp, stop;
-    unsigned version;
-    if (!link_header(packet, row->link, &ip, &version))
+    unsigned version, tags;
+    if (!link_header(packet, row->link, &ip, &version, &tags))
         return false;
+    segment->is_tagged = tags > 0;
     uint64_t first = octet(packet, ip);
     if (first == 0x45 && version != 6) {
         if (octet(packet, ip + 9) != 6 || number(packet, ip + 6, 2) & 0xbfff)
@@ -480,6 +491,12 @@ static bool headers(Span block, const Row *row, Segment *segment)
     segment->start = row->start + tcp + size;
     segment->length = stop - tcp - size;
     return number(packet, tcp + 14, 2) != 0; /* a closed window needs a look */
+}
+
+/* The same of a packet whose addresses alone say which connection it belongs to. */
+static bool untagged_headers(Span block, const Row *row, Segment *segment)
+{
+    return headers(block, row, segment) && !segment->is_tagged;
 }
 
 /* Whether more than `most`, 0 or more, are between these times. They may be any: no number holds each difference. */
@@ -807,7 +824,7 @@ static bool follow_all(Gathering *all, PyObject *is_new)
     for (uint64_t i = 0; i < all->rows.size / sizeof(Row); i++) {
         Row row = row_at(all, i);
         Segment segment;
-        if (headers(all->block, &row, &segment)) {
+        if (untagged_headers(all->block, &row, &segment)) {
             all->last_ns = row.time_ns;
             if (is_new != Py_None)
                 follow(all, i, row.time_ns, &segment);
@@ -864,7 +881,7 @@ static bool give_all(const Gathering *all)
         Row row = row_at(all, i);
         Segment segment;
         uint32_t owner = all->marks[i].owner;
-        if (!headers(all->block, &row, &segment)) {
+        if (!untagged_headers(all->block, &row, &segment)) {
             PyObject *made = PyList_GetItem(all->others, others++);
             if (made == NULL || (made != Py_None && PyList_Append(all->segments, made)))
                 return false;

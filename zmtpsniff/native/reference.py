@@ -52,6 +52,7 @@ class PlainSegment(NamedTuple):
     flags: int
     start: int
     length: int
+    is_tagged: bool  # with a VLAN: perhaps of a network that has addresses in common with another
 
 
 _LINKS = {  # the protocol field of a link header: its place, its size; where IP begins; its values for IPv4 and IPv6
@@ -62,19 +63,27 @@ _LINKS = {  # the protocol field of a link header: its place, its size; where IP
     link_types.LOOP: (0, 4, 4, 0x02, 0x18),
 }
 _PURE_IP = (101, 228, 229)
+_TAGS = frozenset(tag.to_bytes(2, "big") for tag in link_types.VLAN_TAGS)
+MOST_TAGS = 2  # of VLANs: that of a customer behind that of a provider
 
 
-def link_header(packet: bytes, link: int) -> tuple[int, int] | None:
-    """Where the IP header begins, and its version, 0 for either; None if the link header is no plain one."""
+def link_header(packet: bytes, link: int) -> tuple[int, int, int] | None:
+    """Where the IP header begins, its version, 0 for either, and the number of VLAN tags before it.
+
+    None if the link header is no plain one.
+    """
     if link in _PURE_IP:
-        return 0, 0
+        return 0, 0, 0
     if link not in _LINKS:
         return None
     place, size, ip, ipv4, ipv6 = _LINKS[link]
-    protocol = int.from_bytes(packet[place : place + size], "big")
-    if len(packet) < place + size or protocol not in (ipv4, ipv6):
+    tags = 0
+    while (protocol := packet[place : place + size]) in _TAGS and tags < MOST_TAGS:
+        place, ip, tags = ip + 2, ip + 4, tags + 1
+    number = int.from_bytes(protocol, "big")
+    if len(protocol) < size or number not in (ipv4, ipv6):
         return None
-    return ip, 4 if protocol == ipv4 else 6
+    return ip, 4 if number == ipv4 else 6, tags
 
 
 def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment | None:
@@ -83,7 +92,7 @@ def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment
     found = link_header(packet, link)
     if found is None or len(packet) < captured:
         return None
-    ip, version = found
+    ip, version, tags = found
     first = packet[ip] if ip < captured else -1
     if first == 0x45 and version != 6:
         if captured < ip + 40 or packet[ip + 9] != 6 or int.from_bytes(packet[ip + 6 : ip + 8], "big") & 0xBFFF:
@@ -100,7 +109,7 @@ def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment
     size = (offset >> 4) * 4
     if size < 20 or stop < tcp + size or stop > captured or not window:
         return None
-    return PlainSegment(key, seq, ack, flags, start + tcp + size, stop - tcp - size)
+    return PlainSegment(key, seq, ack, flags, start + tcp + size, stop - tcp - size, tags > 0)
 
 
 def turn_round(key: bytes) -> bytes:
@@ -264,7 +273,7 @@ def segments(
     owners: dict[bytes, tuple[Short, int] | None] = {}
     for row, (time_ns, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
         plain = headers(octets, start, size, link)
-        if plain is None:
+        if plain is None or plain.is_tagged:
             found.append(other(row))
             has_others |= found[-1] is not None
             continue

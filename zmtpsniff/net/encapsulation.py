@@ -27,7 +27,6 @@ CUT, MALFORMED, NO_TUNNEL, NO_TCP = -1, -2, -3, -4
 
 # EtherTypes: https://www.iana.org/assignments/ieee-802-numbers
 IPV4, IPV6 = 0x0800, 0x86DD
-VLAN_TAGS = frozenset((0x8100, 0x88A8, 0x9100))
 MPLS, MPLS_MULTICAST, PPPOE = 0x8847, 0x8848, 0x8864
 ERSPAN, ERSPAN_III = 0x88BE, 0x22EB
 TRANSPARENT_ETHERNET = 0x6558  # in GRE
@@ -43,7 +42,7 @@ MPLS_CHANNEL = OTHER | 1  # what watches over a pseudowire (RFC 4385, section 5)
 _SNAP, _IP_SAP = b"\xaa\xaa\x03", b"\x06\x06\x03"
 _WITH_ETHERTYPE = frozenset((0x000000, 0x0000F8, 0x080007))  # OUIs in whose SNAP headers an EtherType follows
 _IN_LLC = frozenset((_SNAP, b"\x42\x42\x03", b"\xfe\xfe\x03"))  # SNAP, spanning tree, IS-IS
-_IN_ETHERNET = frozenset((ARP, LLDP, MPLS, MPLS_MULTICAST, PPPOE_DISCOVERY, PPPOE)) | VLAN_TAGS
+_IN_ETHERNET = frozenset((ARP, LLDP, MPLS, MPLS_MULTICAST, PPPOE_DISCOVERY, PPPOE)) | link_types.VLAN_TAGS
 _PPP_PROTOCOLS = {0x0021: IPV4, 0x0057: IPV6, 0x0281: MPLS, 0x0283: MPLS_MULTICAST}
 _VXLAN_VALID, _VXLAN_NAMED = 0x08, 0x04  # the second says that the header names what is inside
 _VXLAN_PROTOCOLS = {1: IPV4, 2: IPV6, 3: TRANSPARENT_ETHERNET, 4: NSH, 5: MPLS}
@@ -336,7 +335,7 @@ HEADERS: dict[int, Header] = {
     IP_PROTOCOL | GRE: _gre,
     IP_PROTOCOL | MPLS_IN_IP: _mpls,
 }
-HEADERS |= {LINK_TYPE | link: _ip for link in link_types.IP} | dict.fromkeys(VLAN_TAGS, _vlan)
+HEADERS |= {LINK_TYPE | link: _ip for link in link_types.IP} | dict.fromkeys(link_types.VLAN_TAGS, _vlan)
 
 IP_TUNNELS = frozenset((IP_IN_IP, IPV6_IN_IP, GRE, MPLS_IN_IP))  # protocols of IP whose header is read
 UDP_TUNNELS: dict[int, Header] = {VXLAN_PORT: _vxlan, GENEVE_PORT: _geneve, GTP_PORT: _gtp}

@@ -72,6 +72,11 @@ class FlowRegister(Part):
             self._move(zone, plain)
         return self.directions.get(key)
 
+    def number_of(self, key: bytes) -> int | None:
+        """The sequence number that follows in the direction with this key; None if that is not known."""
+        direction = self.directions.get(key)
+        return None if direction is None else direction.next
+
     def _move(self, zone: bytes, plain: bytes) -> None:
         """The first packet of the other side shows that a flow is in another network than it seemed."""
         direction = self.directions.get(plain)

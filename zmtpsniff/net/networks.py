@@ -21,7 +21,7 @@ other side answers, when copies of its first packet have come. Then the register
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from zmtpsniff.net.addresses import GRE_KEY, LABEL, MOST_LABELS, VLAN, VNI, addresses, reverse, zone_name
@@ -31,15 +31,15 @@ from zmtpsniff.net.encapsulation import (
     IP_PROTOCOL,
     TRANSPARENT_ETHERNET,
     UDP_PORT,
-    VLAN_TAGS,
     VXLAN_PORT,
 )
 from zmtpsniff.net.reassembly import WINDOW, distance
 from zmtpsniff.net.segment import ACK, SYN
+from zmtpsniff.words import link_types
 
 _GRE_HEADER = IP_PROTOCOL | GRE
 _VNI_HEADERS = frozenset((UDP_PORT | VXLAN_PORT, UDP_PORT | GENEVE_PORT))
-LABELLED = VLAN_TAGS | {_GRE_HEADER} | _VNI_HEADERS
+LABELLED = link_types.VLAN_TAGS | {_GRE_HEADER} | _VNI_HEADERS
 _FIRST_HOPS = frozenset((64, 128, 255))  # with which systems send packets
 _MOST = 1 << 16  # directions, and hosts, that are remembered
 _MOST_LABELS = 16  # of packets of one direction
@@ -51,7 +51,7 @@ def labels_behind(labels: bytes, kind: int, data: bytes, start: int) -> bytes:
 
     A tunnel has a network of its own, wherever it passes.
     """
-    if kind in VLAN_TAGS:
+    if kind in link_types.VLAN_TAGS:
         number = int.from_bytes(data[start : start + 2], "big") & 0xFFF
         return (labels + LABEL.pack(VLAN, number))[-MOST_LABELS * LABEL.size :] if number else labels  # 0: a priority
     if kind in _VNI_HEADERS:
@@ -79,8 +79,13 @@ class _Place:
 class Networks:
     """Gives the segments of networks that have addresses in common different keys."""
 
-    def __init__(self) -> None:
-        """Start with one network."""
+    def __init__(self, number_of: Callable[[bytes], int | None] = lambda key: None) -> None:
+        """Start with one network.
+
+        ``number_of`` says which sequence number follows in the direction with a key; None if it is not known. Not all
+        segments of a direction come here.
+        """
+        self._number_of = number_of
         self._places: dict[bytes, dict[bytes, _Place]] = {}  # by key without zone, and labels
         self._local: dict[bytes, dict[bytes, None]] = {}  # a host's address to the labels where it is local
         self._joined: dict[bytes, bytes] = {}  # labels to others of the same network
@@ -138,7 +143,10 @@ class Networks:
     def _twins(self, labels: bytes, key: bytes, number: int) -> Iterator[_Place]:
         """The same connection with other labels, which are of the same network."""
         for other, place in self._places.get(key, {}).items():
-            if other != labels and abs(distance(number, place.number)) <= WINDOW:
+            if other == labels:
+                continue
+            numbers = place.number, self._number_of(place.zone + key)
+            if any(one is not None and abs(distance(number, one)) <= WINDOW for one in numbers):
                 self._join(other, labels)
                 yield place
 
