@@ -178,6 +178,26 @@ def test_tagged_packets_are_read_in_columns(tags: str, both: BothCores) -> None:
     assert both.messages > 2 * 35
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_copies_are_read_in_columns(copies: int, both: BothCores) -> None:
+    """A host with a bridge, captured on all interfaces: each packet is there again, some microseconds later."""
+    pieces = greetings(3, b"DEALER", b"ROUTER")
+    for side in (0, 1):
+        pieces += [Piece(side, message(3, b"", b"%d" % number)) for number in range(40)]
+    once = packets(segments(Conversation("bridged", tuple(pieces))), (1, 2), (40_000, 5555), 10**18, 10**5)
+    given = [(one[0] + 10**3 * copy, *one[1:]) for one in once for copy in range(1 + copies)]
+    found = records(Packets(given, 7))
+    assert b'"type":"problem"' not in found
+    assert told(found) == told(records(Packets(once, 7)))
+    assert both.messages > 2 * 70
+
+
+def told(found: bytes) -> list[tuple[str, ...]]:
+    """The messages of records, without their packets."""
+    lines = map(json.loads, found.splitlines())
+    return [(one["src"], str(one["frames"]), one.get("paired")) for one in lines if one["type"] == "message"]
+
+
 def ways(path: Path) -> list[Way | None]:
     """The ways of a capture."""
     found, ways = [], Ways()

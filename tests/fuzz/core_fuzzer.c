@@ -86,6 +86,8 @@ static void fuzz_messages(Span input)
         place += 1 + segment.length;
         CHECK(flow.sides[0].carry.size <= MOST_CARRY && flow.sides[0].kept <= RECENT);
         CHECK((uint64_t)flow.sides[0].fed == fed);
+        segment.seq = flow.sides[0].next - (uint32_t)segment.length;
+        CHECK(repeats(&flow.sides[0], block, &segment, packet));
     }
     for (size_t i = 0; i < batch.frames.size; i += sizeof(Frame)) {
         Frame frame;

@@ -110,10 +110,16 @@ def _lines_for_people(batch: MessageBatch, facts: int) -> None:
 def _flow(facts: int, first: reference.PlainSegment) -> tuple[Any, ...]:
     """A flow whose numbers are those of the first packet of a direction."""
     side, offset = facts >> 4 & 1, len(first.key)
-    mine = (1, first.seq, 500, 300, 7, b"\1\0" if facts & 0x20 else b"", (1400, offset), offset)
-    theirs = (1 + (facts >> 5 & 1), first.ack, 400, 1 << 40, 0, b"", (300_000,) * 16, 0)
+    mine = (1, first.seq, 500, 300, 7, b"\1\0" if facts & 0x20 else b"", _recent(500, 1400, offset), offset)
+    theirs = (1 + (facts >> 5 & 1), first.ack, 400, 1 << 40, 0, b"", _recent(400, *[300_000] * 16), 0)
     step = (facts & 1, facts >> 1 & 1, 1, 0, 0, 0, 0, 0, _PAUSE_NS) if facts & 0x40 else None
     return first.key, side, 0, *((theirs, mine) if side else (mine, theirs)), step
+
+
+def _recent(end: int, *lengths: int) -> tuple[tuple[int, bytes, int, int], ...]:
+    """Segments of zeros with these lengths, up to an offset."""
+    begins = [end - sum(lengths[at:]) for at in range(len(lengths))]
+    return tuple((begin, bytes(length), 0, 0) for begin, length in zip(begins, lengths, strict=True))
 
 
 def _fragment(octets: bytes) -> bytes:

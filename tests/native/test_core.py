@@ -24,7 +24,7 @@ from zmtpsniff.analysis.findings import exchanges
 from zmtpsniff.analysis.patterns import pending, proxies
 from zmtpsniff.capture import pcapng_writer
 from zmtpsniff.native import reference
-from zmtpsniff.net import reassembly
+from zmtpsniff.net import clocks, reassembly
 from zmtpsniff.net import segment as net_segment
 
 SOURCE = PROJECT / "zmtpsniff" / "native" / "core.c"
@@ -34,11 +34,9 @@ LAST = 2**63 - 1
 NATIVE: Any = built_core()  # also where ZMTPSNIFF_NATIVE switches it off
 
 
-def side(
-    mode: int = 1, *, start: int = 1000, offset: int = 0, carry: bytes = b"", lengths: Any = ()
-) -> tuple[Any, ...]:
+def side(mode: int = 1, *, start: int = 1000, offset: int = 0, carry: bytes = b"", recent: Any = ()) -> tuple[Any, ...]:
     """The facts of a direction."""
-    return (mode, start, offset, 1 << 20, 0, carry, lengths, 0)
+    return (mode, start, offset, 1 << 20, 0, carry, recent, 0)
 
 
 def flow(one: Any = None, other: Any = None, *, number: int = 0, last_ns: int = 0, step: Any = None) -> Any:
@@ -74,6 +72,28 @@ def test_the_packet_of_these_tests_is_taken(both: BothCores) -> None:
     octets, rows = block(HELLO)
     stop, messages, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
     assert (stop, len(messages)) == (1, columns.MESSAGE.size)
+
+
+@pytest.mark.parametrize("before", [1, 4, 5])
+@pytest.mark.parametrize("time_ns", [-1, 0, 10**6 - 1, 10**6])
+@pytest.mark.parametrize("octets", [b"\0\2ab", b"\0\2xy", b"\0\2abc"])
+def test_a_segment_again(both: BothCores, octets: bytes, time_ns: int, before: int) -> None:
+    """The first copy came before this call. It is the last segment, or there is one behind it."""
+    recent = ((-4, octets, 0, 0), (0, b"\0\0", 0, 0))
+    packets, rows = block(segment(b"\0\2ab", 1000 - before), time_ns=time_ns)
+    is_again = (octets, before) == (b"\0\2ab", 4) and 0 <= time_ns < 10**6
+    for kept, start, offset in ((recent[:1], 1000, 0), (recent, 1002, 2)):
+        mine = side(start=start, offset=offset, recent=kept)
+        stop, messages, *_ = both.take(packets, rows, 0, 1, PAUSE, flow(mine))
+        assert (stop, messages) == (is_again, b"")
+
+
+def test_a_segment_again_in_the_same_block(both: BothCores) -> None:
+    """Also one that others follow, which have copies, too."""
+    sent = [segment(b"\0\2%02d" % number, 1000 + 4 * number) for number in range(4)]
+    packets, rows = block(*sent, *sent, sent[2])
+    stop, messages, *_ = both.take(packets, rows, 0, 1, PAUSE, flow())
+    assert (stop, len(messages)) == (9, 4 * columns.MESSAGE.size)
 
 
 # ------------------------------------------------------------------ captures
@@ -390,9 +410,9 @@ def test_packet_of_4_gib_is_no_block(both: BothCores) -> None:
         flow(number=2),
         flow(side(offset=2**62 + 1)),
         flow(side(offset=-LAST - 1)),
-        flow(side(lengths=(1,) * 17)),
-        flow(side(lengths=("x",))),
-        flow(side(lengths=(2**64,))),
+        flow(side(recent=((0, b"", 0, 0),) * 17)),
+        flow(side(recent=("x",))),
+        flow(side(recent=((2**64, b"", 0, 0),))),
         flow(side(carry=bytes(65_537))),
         flow(side(carry="text")),  # type: ignore[arg-type]
         flow(step=(2, 0, 0, 0, 0, 0, 0, 0, 0)),
@@ -659,6 +679,7 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     """A rule of a part stands again in core.c and reference.py; the two are compared by what they do."""
     assert reference.RECENT == reassembly.RECENT_SEGMENTS
     assert reference.RECENT_OCTETS == reassembly.RECENT_OCTETS
+    assert reference.LEAST_CLOCK_NS == clocks.LEAST_CLOCK_NS
     assert reference.LATEST_ACK == reassembly.LATEST_ACK
     assert reference.MODULO == reassembly.MODULO
     assert reference.WAIT_LIMIT == buffer.WAIT_LIMIT
@@ -674,6 +695,15 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     assert (reference.LONGEST_IDENTITY, reference.OWN_IDENTITY) == (proxies.LONGEST_IDENTITY, proxies.OWN_IDENTITY)
     assert (reference.MOST_PENDING, reference.SLOWEST) == (exchanges.PENDING, exchanges.SLOWEST)
     defines = dict(re.findall(r"#define (\w+) ([^/\n]+)", SOURCE.read_text()))
-    limits = "RECENT", "RECENT_OCTETS", "WAIT_LIMIT", "MOST_CARRY", "MOST_FRAMES", "MOST_FLOWS", "MOST_WAITING"
+    limits = (
+        "RECENT",
+        "RECENT_OCTETS",
+        "LEAST_CLOCK_NS",
+        "WAIT_LIMIT",
+        "MOST_CARRY",
+        "MOST_FRAMES",
+        "MOST_FLOWS",
+        "MOST_WAITING",
+    )
     for name in (*limits, "MOST_PENDING", "SLOWEST", "MOST_SHORT", "SIGNATURE"):
         assert eval(defines[name]) == getattr(reference, name)  # a number, or one shifted

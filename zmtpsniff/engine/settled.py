@@ -306,8 +306,7 @@ def _facts(direction: FlowDirection, half: Half) -> tuple[Any, ...]:
         carry = None
     mode = 0 if carry is None else _WANTED
     _, _, part = half.journal.tally
-    lengths = tuple(len(octets) for _, octets, _, _ in direction.recent)
     return (
-        mode, direction.next, direction.offset, half.session.keep, part, carry or b"", lengths,
+        mode, direction.next, direction.offset, half.session.keep, part, carry or b"", tuple(direction.recent),
         direction.recent_until,
     )  # fmt: skip

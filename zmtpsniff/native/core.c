@@ -31,6 +31,7 @@
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
 #define RECENT 16   /* delivered segments that are kept, as in net/reassembly.py */
 #define RECENT_OCTETS (256 << 10)
+#define LEAST_CLOCK_NS 1000000
 #define WAIT_LIMIT 4096       /* a frame that lacks more octets is collected piece by piece, by Python */
 #define MOST_CARRY (64 << 10) /* octets of a message that is not over */
 #define MOST_FRAMES 1024      /* of a message; Python counts the octets of longer ones */
@@ -934,9 +935,10 @@ static PyObject *segments(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 /* ------------------------------------------------------------------ flows */
 
-/* A delivered segment that is kept; of those from before this call only the length is known here. */
+/* A delivered segment that is kept. Python has those from before this call; others have a start in the block. */
 typedef struct {
     int64_t begin, time_ns, seen;
+    const uint8_t *octets;
     uint64_t start;
     uint32_t length;
     bool is_old;
@@ -970,6 +972,7 @@ typedef struct {
 
 typedef struct {
     PyObject *token; /* the caller's name of the flow */
+    PyObject *facts; /* have the octets of old segments */
     uint32_t key_size;
     int64_t last_ns, last_packet;
     Side sides[2];
@@ -1010,7 +1013,21 @@ static bool make_table(Table *table, PyObject *lookup, uint32_t rows)
     return table->flows != NULL && table->slots != NULL;
 }
 
-/* Take the facts of a side: (mode, next, offset, keep, part, carry, recent lengths, recent_until). */
+/* Take a segment that was delivered before this call: (begin, octets, time_ns, seen). */
+static bool enter_recent(PyObject *facts, Recent *recent)
+{
+    long long begin, time_ns, seen;
+    const char *octets;
+    Py_ssize_t size;
+    if (!PyArg_ParseTuple(facts, "Ly#LL", &begin, &octets, &size, &time_ns, &seen))
+        return false;
+    if (size > UINT32_MAX)
+        return is_nonsense("a segment has less than 4 GiB");
+    *recent = (Recent){begin, time_ns, seen, (const uint8_t *)octets, 0, (uint32_t)size, true};
+    return true;
+}
+
+/* Take the facts of a side: (mode, next, offset, keep, part, carry, recent segments, recent_until). */
 static bool enter_side(PyObject *facts, Side *side)
 {
     PyObject *carry, *recent;
@@ -1035,13 +1052,9 @@ static bool enter_side(PyObject *facts, Side *side)
         return false;
     if (kept > RECENT || size > MOST_CARRY)
         return is_nonsense("a direction has at most 16 segments, and 64 KiB of a message");
-    for (Py_ssize_t i = 0; i < kept; i++) {
-        unsigned long length = PyLong_AsUnsignedLong(PyTuple_GetItem(recent, i));
-        if (PyErr_Occurred())
+    for (Py_ssize_t i = 0; i < kept; i++)
+        if (!enter_recent(PyTuple_GetItem(recent, i), &side->recent[i]))
             return false;
-        side->recent[i].length = (uint32_t)length;
-        side->recent[i].is_old = true;
-    }
     side->kept = (unsigned)kept;
     if (!put(&side->carry, octets, (size_t)size))
         PyErr_NoMemory();
@@ -1069,6 +1082,7 @@ static void free_flow(Flow *flow)
     if (flow == NULL)
         return;
     Py_XDECREF(flow->token);
+    Py_XDECREF(flow->facts);
     PyMem_Free(flow->sides[0].carry.data);
     PyMem_Free(flow->sides[1].carry.data);
     PyMem_Free(flow);
@@ -1090,6 +1104,7 @@ static Flow *make_flow(PyObject *facts, unsigned *side)
         return NULL;
     }
     flow->token = Py_NewRef(token);
+    flow->facts = Py_NewRef(facts);
     flow->last_ns = last_ns;
     return flow;
 }
@@ -1246,7 +1261,7 @@ static uint64_t read_messages(Flow *flow, unsigned side_number, uint32_t side_na
 /* ------------------------------------------------------------------ packets of settled flows */
 
 /* Keep a delivered segment to compare retransmissions with; as Direction.thin() does. */
-static void remember(Side *side, const Segment *segment, int64_t time_ns, int64_t seen)
+static void remember(Side *side, Span block, const Segment *segment, int64_t time_ns, int64_t seen)
 {
     if (side->kept == RECENT) {
         side->first = (side->first + 1) % RECENT;
@@ -1254,7 +1269,8 @@ static void remember(Side *side, const Segment *segment, int64_t time_ns, int64_
     }
     int64_t begin = side->offset - (int64_t)segment->length;
     side->recent[(side->first + side->kept++) % RECENT] =
-        (Recent){begin, time_ns, seen, segment->start, (uint32_t)segment->length, false};
+        (Recent){begin, time_ns, seen, part(block, segment->start, segment->length), segment->start,
+                 (uint32_t)segment->length, false};
     if (side->offset <= side->recent_until)
         return;
     int64_t octets = 0;
@@ -1266,6 +1282,21 @@ static void remember(Side *side, const Segment *segment, int64_t time_ns, int64_
         side->kept--;
     }
     side->recent_until = side->offset + RECENT_OCTETS - octets;
+}
+
+/* Whether a segment is a delivered one that was captured again at once. As FlowDirection.repeats(). */
+static bool repeats(const Side *side, Span block, const Segment *segment, int64_t time_ns)
+{
+    int64_t offset = side->offset - (int64_t)(uint32_t)(side->next - segment->seq);
+    const uint8_t *octets = part(block, segment->start, segment->length);
+    for (unsigned i = side->kept; i > 0 && octets != NULL; i--) {
+        const Recent *one = &side->recent[(side->first + i - 1) % RECENT];
+        if (one->begin <= offset)
+            return one->begin == offset && one->length == segment->length && one->octets != NULL &&
+                   memcmp(one->octets, octets, one->length) == 0 && one->time_ns <= time_ns &&
+                   !is_longer(one->time_ns, time_ns, LEAST_CLOCK_NS - 1);
+    }
+    return false;
 }
 
 /* The octets of a packet behind those that its message has so far. */
@@ -1313,7 +1344,7 @@ static bool take_payload(Flow *flow, unsigned side_number, uint32_t name, Span b
     side->next = segment->seq + (uint32_t)segment->length;
     side->offset += (int64_t)segment->length;
     side->fed += (int64_t)segment->length;
-    remember(side, segment, row->time_ns, seen);
+    remember(side, block, segment, row->time_ns, seen);
     batch->recent_octets += (int64_t)segment->length + 256;
     return true;
 }
@@ -1339,9 +1370,12 @@ static bool take_packet(Table *table, Span block, const Row *row, uint32_t place
             return false;
         int64_t seen = other->offset - (int64_t)unseen;
         if (segment.length) {
-            if (side->mode != WANTED || segment.seq != side->next)
+            if (side->mode != WANTED)
                 return false;
-            if (!take_payload(flow, number_of_side, slot - 1, block, &segment, row, place, packet, seen, batch))
+            bool is_new = segment.seq == side->next;
+            if (!is_new && !repeats(side, block, &segment, row->time_ns))
+                return false;
+            if (is_new && !take_payload(flow, number_of_side, slot - 1, block, &segment, row, place, packet, seen, batch))
                 return false;
         } else {
             side->acked_ns = row->time_ns;

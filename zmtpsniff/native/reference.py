@@ -18,6 +18,7 @@ from zmtpsniff.words import link_types
 # Numbers of the parts whose facts these are, as in core.c; tests/native/test_core.py holds them equal.
 RECENT = 16
 RECENT_OCTETS = 256 << 10
+LEAST_CLOCK_NS = 1_000_000
 WAIT_LIMIT = 4096
 MOST_FRAMES = 1024
 LATEST_ACK = 1 << 26
@@ -304,7 +305,7 @@ class SettledSide:
     keep: int
     part: int
     carry: bytes
-    recent: deque[tuple[int, int, int, int, int] | int]  # of those from before this call only the length is known here
+    recent: deque[tuple[int, bytes, int, int] | tuple[int, int, int, int, int]]  # from before this call, and in it
     recent_until: int
     fed: int = 0
     time_ns: int = 0
@@ -325,8 +326,8 @@ class SettledSide:
         """The facts that go back; None if no octets came."""
         if not self.fed:
             return None
-        old = sum(isinstance(one, int) for one in self.recent)
-        recent = [one for one in self.recent if not isinstance(one, int)]
+        recent = [one for one in self.recent if len(one) == 5]
+        old = len(self.recent) - len(recent)
         return (
             self.next, self.offset, self.fed, self.time_ns, self.packet, self.begin, self.seen, self.earlier,
              self.part, self.carry, old, recent, self.recent_until,
@@ -491,8 +492,19 @@ def remember(side: SettledSide, segment: PlainSegment, time_ns: int, seen: int) 
     side.recent_until = side.offset + RECENT_OCTETS - octets
 
 
-def _length(recent: tuple[int, int, int, int, int] | int) -> int:
-    return recent if isinstance(recent, int) else recent[2] - recent[1]
+def _length(recent: tuple[int, bytes, int, int] | tuple[int, int, int, int, int]) -> int:
+    return len(recent[1]) if len(recent) == 4 else recent[2] - recent[1]
+
+
+def repeats(side: SettledSide, octets: bytes, segment: PlainSegment, time_ns: int) -> bool:
+    """Whether a segment is a delivered one that was captured again at once. As FlowDirection.repeats()."""
+    offset = side.offset - (side.next - segment.seq) % MODULO
+    payload = octets[segment.start : segment.start + segment.length]
+    for one in reversed(side.recent):
+        if one[0] <= offset:
+            first = one[1] if len(one) == 4 else octets[one[1] : one[2]]
+            return one[0] == offset and first == payload and 0 <= time_ns - one[-2] < LEAST_CLOCK_NS
+    return False
 
 
 def take_payload(
@@ -589,9 +601,12 @@ def take_packet(
             raise _OddError
         seen = other.offset - unseen
         if segment.length:
-            if side.mode != WANTED or segment.seq != side.next:
+            if side.mode != WANTED:
                 raise _OddError
-            take_payload(flow, number, name, octets, segment, place, packet, time_ns, seen, batch)
+            if segment.seq == side.next:
+                take_payload(flow, number, name, octets, segment, place, packet, time_ns, seen, batch)
+            elif not repeats(side, octets, segment, time_ns):
+                raise _OddError
         else:
             side.acked_ns = time_ns
         if seen > side.acked:

@@ -22,7 +22,7 @@ from zmtpsniff.net.addresses import reverse
 _REMEMBERED = 64  # times of each direction
 _DIRECTIONS = 32  # those that had copies first
 _LEAST = 8
-_LEAST_NS = 1_000_000  # two interfaces of one host are not that far apart
+LEAST_CLOCK_NS = 1_000_000  # two interfaces of one host are not that far apart
 
 
 class ClockComparison(Part, gc=False):
@@ -65,4 +65,4 @@ def _middle(times_ns: Sequence[int]) -> int:
         return 0
     ranked = sorted(times_ns)
     first, middle, last = (ranked[len(ranked) * part // 4] for part in (1, 2, 3))
-    return middle if middle >= _LEAST_NS and last - first <= middle // 10 else 0
+    return middle if middle >= LEAST_CLOCK_NS and last - first <= middle // 10 else 0

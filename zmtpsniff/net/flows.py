@@ -154,7 +154,7 @@ class FlowTable(Part):
                     if flow.dissection.rejected:  # type: ignore[union-attr]
                         self._drop(flow)
                 else:
-                    if not flow.unwanted:
+                    if not flow.unwanted and (missing or flags & FIN or not direction.repeats(seq, payload, time_ns)):
                         self._examine(segment)
                     continue
             elif missing:

@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 from msgspec import field
 
 from dissectors.snapshots import LATER, Live, Part, quick
-from zmtpsniff.net.clocks import ClockComparison
+from zmtpsniff.net.clocks import LEAST_CLOCK_NS, ClockComparison
 from zmtpsniff.net.segment import (
     ACK,
     CLOSED,
@@ -390,6 +390,18 @@ class Direction(Part, Generic[Owner]):
         self.absent = False
         self.presumed = self.offset
         self._pass((offset if self.isn is None else 0) - self.offset)
+
+    def repeats(self, seq: int, payload: bytes, time_ns: int) -> bool:
+        """Whether a segment is a delivered one that was captured again at once, as on two interfaces of one host.
+
+        TCP does not send octets again so soon. ``seq`` is at or before the number that follows.
+        """
+        assert self.next is not None
+        offset = self.offset - (self.next - seq) % MODULO
+        for first, octets, first_ns, _ in reversed(self.recent):
+            if first <= offset:
+                return first == offset and octets == payload and 0 <= time_ns - first_ns < LEAST_CLOCK_NS
+        return False
 
     def _compare(self, offset: int, payload: bytes, time_ns: int, packet: int) -> None:
         """Compare a retransmission with the octets kept of the first copy, which wins."""
