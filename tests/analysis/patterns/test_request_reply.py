@@ -1,6 +1,7 @@
 """A reply names its own request or none, whatever clients ask, brokers drop and workers answer."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zmtpsniff
-from dissectors.events import Message, Place, Problem
+from dissectors.events import Message, Place, Problem, at_hand
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
+from tests.support.late_captures import events_of
 from tests.support.paths import FIXTURES
+from tests.world.tap import load
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
@@ -123,3 +126,23 @@ def test_a_heartbeat_of_majordomo_answers_nothing() -> None:
         if event.request is not None and len(event.frames) > 1 and event.frames[1] == b"MDPW01"
     ]
     assert pairs == 30 * [(b"\2", b"\3")]
+
+
+@pytest.mark.parametrize("share", [0.03, 0.05, 0.1])
+def test_who_speaks_unasked_answers_nothing(share: float) -> None:
+    """Zerorpc, late: after some calls the ROUTER sends streams and heartbeats, so it is not the REP that it seemed."""
+    packets = load(FIXTURES / "healthy" / "app_zerorpc.pcap.gz")
+    messages = [
+        event
+        for event in events_of(packets[int(share * len(packets)) :], Settings(payload=False))
+        if isinstance(event, Message)
+    ]
+    bodies = {(one.packet, one.part): at_hand(one.frames[-1]) for one in messages}
+    pairs = [(bodies[one.request, one.request_part or 1], at_hand(one.frames[-1])) for one in messages if one.request]
+    assert len(pairs) > 20
+    wrong = [
+        reply
+        for request, reply in pairs
+        if not any(b"response_to\xc4 " + called in reply for called in re.findall(rb"message_id\xc4 (\w{32})", request))
+    ]
+    assert len(wrong) <= 2  # the first messages of a stream: only those behind it show that it is no REP

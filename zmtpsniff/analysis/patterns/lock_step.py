@@ -39,6 +39,7 @@ class LockStep(Rules):
         self._asked = 0  # the packet of the last request
         self._answered = -1  # stream offset of the last reply
         self._late = False  # whether the waiting request was reported
+        self._lacks = False  # whether octets since the last request are missing
         self._works = False  # whether it said that it is ready, or ever got something from a broker to do
         self._job: Request | None = None  # what a broker gave to a REQ that works for it
         self._rest: RequestReply | None = None  # what takes all messages from the first on that does not keep step
@@ -61,6 +62,7 @@ class LockStep(Rules):
             self._part = event.part
             self._time_ns = event.time_ns
             self._offset = event.offset
+            self._lacks = False
             if self._forwarding is not None:
                 if self._job is not None:
                     self._end_job(event, self._forwarding)
@@ -83,7 +85,9 @@ class LockStep(Rules):
                     event.forwards = leg.place
                 elif len(frames) > 3:
                     self._begin_job(event, self._forwarding)
-        elif not self._exchange.dossier.blind:
+        elif not self._exchange.dossier.blind or (
+            self._exchange.dossier.is_guessed and self._asked and not self._lacks
+        ):
             self._leave(event)
 
     # ------------------------------------------------------------------ settled flows
@@ -116,9 +120,11 @@ class LockStep(Rules):
 
     def go_on_from(self, facts: tuple[int, int, int, int, int, int, int]) -> None:
         """Go on behind messages that kept the step."""
+        asked = self._asked
         (
             self._packet, self._part, self._time_ns, self._offset, self._seen, self._answered, self._asked,
         ) = facts  # fmt: skip
+        self._lacks = self._lacks and self._asked == asked
 
     # ------------------------------------------------------------------ what does not keep step
 
@@ -163,6 +169,7 @@ class LockStep(Rules):
     def lose(self) -> None:
         """The missing octets may hold the request or its reply."""
         self._packet = 0
+        self._lacks = True
         self._job = None
         if self._rest is not None:
             self._rest.lose()

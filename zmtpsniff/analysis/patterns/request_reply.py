@@ -303,7 +303,11 @@ class RequestReply(Rules):
             self._inherit(event.time_ns)
         answer = self._requests.answer(event, key, meant)
         if answer is None:
-            if self._strict:
+            if self._is_req and self._exchange.dossier.is_guessed and self._asked and not self._lost:
+                # It has answered, and no octets are missing: it is no REP. What it says next may answer nothing, too.
+                self._lost = self._asks_again = True
+                self.lose()
+            elif self._strict:
                 self._exchange.report_unasked(event)
             elif not self._exchange.dossier.blind:
                 self._requests.distrust(key)
