@@ -4,6 +4,7 @@ import io
 import json
 import os
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores, built_core
 from tests.support.examples import examples
 from tests.support.paths import PROJECT
+from tests.support.tunnels import TUNNELS, in_tunnel
 from tests.world.busy_network import world
 from tests.world.conversation import (
     Conversation,
@@ -163,17 +165,23 @@ def test_full_packets_between_short_connections_are_read_in_columns(
     assert both.messages > in_columns
 
 
-@pytest.mark.parametrize("tags", ["8100 0007", "88a8 0003 8100 0007"], ids=["VLAN", "QinQ"])
-def test_tagged_packets_are_read_in_columns(tags: str, both: BothCores) -> None:
-    """Their records are those of the same packets without tags."""
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda data: data[:12] + bytes.fromhex("8100 0007") + data[12:],
+        lambda data: data[:12] + bytes.fromhex("88a8 0003 8100 0007") + data[12:],
+        lambda data: in_tunnel(data, *TUNNELS["VXLAN"]),
+        lambda data: in_tunnel(data, *TUNNELS["Geneve with an option"], ipv6=True),
+    ],
+    ids=["VLAN", "QinQ", "VXLAN", "Geneve"],
+)
+def test_packets_of_networks_with_labels_are_read_in_columns(wrap: Callable[[bytes], bytes], both: BothCores) -> None:
+    """Their records are those of the same packets without tags and tunnels."""
     pieces = greetings(3, b"DEALER", b"ROUTER")
     for side in (0, 1):
         pieces += [Piece(side, message(3, b"", b"%d" % number)) for number in range(20)]
     plain = packets(segments(Conversation("tagged", tuple(pieces))), (1, 2), (40_000, 5555), 10**18, 10**5)
-    tagged = [
-        (time_ns, link, octets := data[:12] + bytes.fromhex(tags) + data[12:], len(octets), source)
-        for time_ns, link, data, _, source in plain
-    ]
+    tagged = [(time_ns, link, octets := wrap(data), len(octets), source) for time_ns, link, data, _, source in plain]
     assert records(Packets(tagged, 9)) == records(Packets(plain, 9))
     assert both.messages > 2 * 35
 

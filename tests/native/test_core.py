@@ -20,11 +20,12 @@ from dissectors import columns
 from dissectors.zmtp import buffer, session, wire
 from tests.support.both_cores import BothCores, built_core
 from tests.support.paths import PROJECT
+from tests.support.tunnels import TUNNELS, in_tunnel
 from zmtpsniff.analysis.findings import exchanges
 from zmtpsniff.analysis.patterns import pending, proxies
 from zmtpsniff.capture import pcapng_writer
 from zmtpsniff.native import reference
-from zmtpsniff.net import clocks, reassembly
+from zmtpsniff.net import clocks, encapsulation, reassembly
 from zmtpsniff.net import segment as net_segment
 
 SOURCE = PROJECT / "zmtpsniff" / "native" / "core.c"
@@ -117,6 +118,29 @@ def test_headers_cut_anywhere(both: BothCores, link: int, tags: str, ipv6: bool)
             assert stop == (size == len(packet))
 
 
+@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize(("port", "header"), TUNNELS.values(), ids=list(TUNNELS))
+def test_headers_in_a_tunnel_cut_anywhere(both: BothCores, port: int, header: str, ipv6: bool) -> None:
+    packet = in_tunnel(captured_as(1, "8100 0007", ipv6), port, header, ipv6)
+    for size in range(len(packet) + 1):
+        for octets in (packet[:size], packet):
+            rows = columns.ROW.pack(5, 0, size, size, 1)
+            stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
+            assert stop == (size == len(packet))
+
+
+@pytest.mark.parametrize(
+    ("port", "header"),
+    [(4790, "0800 0000 0000 0700"), (4789, "0c00 0003 0000 0700"), (4789, "0000 0000 0000 0700"),
+     (6081, "4000 6558 0000 0700"), (6081, "0001 6558 0000 0700"), (6081, "0000 0800 0000 0700"),
+     (6081, "0000 6558 0000 0701"), (6081, "3f00 6558 0000 0700")],
+)  # fmt: skip
+def test_tunnels_that_are_not_plain(both: BothCores, port: int, header: str) -> None:
+    packet = in_tunnel(captured_as(1, ""), port, header)
+    rows = columns.ROW.pack(5, 0, len(packet), len(packet), 1)
+    assert both.take(packet, rows, 0, 1, PAUSE, flow())[0] == 0
+
+
 def captured_as(link: int, tags: str, ipv6: bool = False) -> bytes:
     """A packet with a message, behind these VLAN tags."""
     ip = bytes.fromhex("6000 0000 001b 0640") + bytes(32) if ipv6 else HELLO[:20]
@@ -134,10 +158,10 @@ def test_packets_with_many_tags_are_not_plain(both: BothCores) -> None:
     assert both.take(packet, rows, 0, 1, PAUSE, flow())[0] == 0
 
 
-def test_a_tag_leaves_the_connection_open(both: BothCores) -> None:
-    """Only Python knows which of several networks a packet with a tag is of, so it makes the segment."""
-    for tags, places in (("", []), ("8100 0007", [0])):
-        packet = captured_as(1, tags)
+def test_a_tag_or_tunnel_leaves_the_connection_open(both: BothCores) -> None:
+    """Only Python knows which of several networks such a packet is of, so it makes the segment."""
+    plain = captured_as(1, "")
+    for packet, places in ((plain, []), (captured_as(1, "8100 0007"), [0]), (in_tunnel(plain, *TUNNELS["VXLAN"]), [0])):
         others: list[int] = []
         both.segments(packet, columns.ROW.pack(5, 0, len(packet), len(packet), 1), range(1, 2), others.append, 0, None)
         assert others == places
@@ -695,15 +719,9 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     assert (reference.LONGEST_IDENTITY, reference.OWN_IDENTITY) == (proxies.LONGEST_IDENTITY, proxies.OWN_IDENTITY)
     assert (reference.MOST_PENDING, reference.SLOWEST) == (exchanges.PENDING, exchanges.SLOWEST)
     defines = dict(re.findall(r"#define (\w+) ([^/\n]+)", SOURCE.read_text()))
-    limits = (
-        "RECENT",
-        "RECENT_OCTETS",
-        "LEAST_CLOCK_NS",
-        "WAIT_LIMIT",
-        "MOST_CARRY",
-        "MOST_FRAMES",
-        "MOST_FLOWS",
-        "MOST_WAITING",
-    )
-    for name in (*limits, "MOST_PENDING", "SLOWEST", "MOST_SHORT", "SIGNATURE"):
+    ports = encapsulation.VXLAN_PORT, encapsulation.OLD_VXLAN_PORT, encapsulation.GENEVE_PORT
+    assert ports == (reference.VXLAN_PORT, reference.OLD_VXLAN_PORT, reference.GENEVE_PORT)
+    assert reference.TRANSPARENT_ETHERNET == encapsulation.TRANSPARENT_ETHERNET
+    limits = "RECENT", "RECENT_OCTETS", "WAIT_LIMIT", "MOST_CARRY", "MOST_FRAMES", "MOST_FLOWS", "MOST_WAITING"
+    for name in (*limits, "LEAST_CLOCK_NS", "MOST_PENDING", "SLOWEST", "MOST_SHORT", "SIGNATURE"):
         assert eval(defines[name]) == getattr(reference, name)  # a number, or one shifted

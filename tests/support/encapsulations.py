@@ -172,6 +172,7 @@ ON_ETHERNET: dict[str, Wrap] = {
     ),
     "several": lambda frame, kind, ip: OUTER / GRE() / (geneve(0x8847, bytes(labels(16)) + b"\0\0\0\1" + frame)[IP]),
     "VXLAN": lambda frame, kind, ip: OUTER / UDP(dport=4789) / VXLAN(vni=7) / Raw(frame),
+    "VXLAN on Linux's old port": lambda frame, kind, ip: OUTER / UDP(dport=8472) / VXLAN(vni=7) / Raw(frame),
     "VXLAN over IPv6": lambda frame, kind, ip: OUTER6 / UDP(dport=4789) / VXLAN(vni=7) / Raw(frame),
     "GRE": lambda frame, kind, ip: OUTER / GRE(proto=ethertype(kind)) / Raw(ip),
     "GRE with key": lambda frame, kind, ip: (

@@ -32,7 +32,7 @@ tshark_options = OptionGroup(
     ),
     PACKETS.rare(
         "--tshark-option", "preferences", multiple=True, metavar="NAME:VALUE",
-        help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==8472,vxlan. Repeatable.",
+        help="A preference of tshark, or LAYER==SELECTOR,PROTOCOL to decode as: udp.port==14789,vxlan. Repeatable.",
     ),
 )  # fmt: skip
 

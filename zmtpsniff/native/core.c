@@ -405,7 +405,7 @@ typedef struct {
     const uint8_t *key;
     uint32_t key_size, seq, ack, flags;
     uint64_t start, length; /* of the payload, in the block */
-    bool is_tagged;         /* with a VLAN: perhaps of a network that has addresses in common with another */
+    bool is_tagged;         /* with a VLAN or VNI: perhaps of a network that has addresses in common with another */
 } Segment;
 
 static bool is_tag(uint64_t protocol)
@@ -450,48 +450,73 @@ static bool link_header(Span packet, uint32_t link, uint64_t *ip, unsigned *vers
     return *version != 0;
 }
 
-/* Take off the headers of a plain packet of TCP: no option of IP, no extension, no fragment, all captured. */
-static bool headers(Span block, const Row *row, Segment *segment)
+enum { TCP = 6, UDP = 17, VXLAN_PORT = 4789, OLD_VXLAN_PORT = 8472, GENEVE_PORT = 6081 };
+
+/* Of a packet of IP: its addresses, and the ports behind them; where the next header begins, and where all ends. */
+typedef struct {
+    const uint8_t *key;
+    uint32_t key_size;
+    uint64_t protocol, begin, stop;
+} Plain;
+
+/* Take off a plain header of IP: no option, no extension, no fragment, all captured. */
+static bool ip_header(Span packet, uint64_t ip, unsigned version, Plain *found)
 {
-    const uint8_t *data = part(block, row->start, row->captured);
-    if (data == NULL)
-        return false;
-    Span packet = {data, row->captured};
-    uint64_t ip, tcp, stop;
-    unsigned version, tags;
-    if (!link_header(packet, row->link, &ip, &version, &tags))
-        return false;
-    segment->is_tagged = tags > 0;
     uint64_t first = octet(packet, ip);
-    if (first == 0x45 && version != 6) {
-        if (octet(packet, ip + 9) != 6 || number(packet, ip + 6, 2) & 0xbfff)
-            return false;
-        tcp = ip + 20;
-        stop = ip + number(packet, ip + 2, 2);
-        segment->key_size = 12;
-        segment->key = part(packet, ip + 12, 12);
-    } else if (first != NOWHERE && first >> 4 == 6 && version != 4) {
-        uint64_t length = number(packet, ip + 4, 2);
-        if (octet(packet, ip + 6) != 6 || !length)
-            return false;
-        tcp = ip + 40;
-        stop = tcp + length;
-        segment->key_size = 36;
-        segment->key = part(packet, ip + 8, 36);
+    if (first == 0x45 && version != 6 && !(number(packet, ip + 6, 2) & 0xbfff)) {
+        *found = (Plain){part(packet, ip + 12, 12), 12, octet(packet, ip + 9), ip + 20, ip + number(packet, ip + 2, 2)};
+    } else if (first != NOWHERE && first >> 4 == 6 && version != 4 && number(packet, ip + 4, 2)) {
+        *found = (Plain){part(packet, ip + 8, 36), 36, octet(packet, ip + 6), ip + 40, 0};
+        found->stop = found->begin + number(packet, ip + 4, 2);
     } else {
         return false;
     }
-    if (segment->key == NULL || part(packet, tcp, 20) == NULL)
+    return found->key != NULL && found->begin <= found->stop && found->stop <= packet.size;
+}
+
+/* Where the frame of Ethernet begins that a datagram of VXLAN or Geneve carries; NOWHERE: it carries none. */
+static uint64_t inner_frame(Span packet, const Plain *datagram)
+{
+    uint64_t port = number(packet, datagram->begin + 2, 2), place = datagram->begin + 8, first = octet(packet, place);
+    if (number(packet, datagram->begin + 4, 2) != datagram->stop - datagram->begin)
+        return NOWHERE;
+    if (port == VXLAN_PORT || port == OLD_VXLAN_PORT)
+        return first == 0x08 ? place + 8 : NOWHERE;
+    if (port != GENEVE_PORT || first > 0x3f || octet(packet, place + 1) & 0x3f || octet(packet, place + 7))
+        return NOWHERE;
+    return number(packet, place + 2, 2) == 0x6558 ? place + 8 + first * 4 : NOWHERE;
+}
+
+/* Take off the headers of a plain packet of TCP, perhaps in a tunnel. */
+static bool headers(Span block, const Row *row, Segment *segment)
+{
+    Span packet = {part(block, row->start, row->captured), row->captured};
+    uint64_t ip, outer = 0;
+    unsigned version, tags;
+    Plain found;
+    if (packet.data == NULL || !link_header(packet, row->link, &ip, &version, &tags) ||
+        !ip_header(packet, ip, version, &found))
         return false;
-    uint64_t size = (octet(packet, tcp + 12) >> 4) * 4;
-    if (size < 20 || stop < tcp + size || stop > packet.size)
+    segment->is_tagged = tags > 0;
+    if (found.protocol == UDP) {
+        outer = inner_frame(packet, &found);
+        packet = (Span){part(packet, outer, found.stop - outer), found.stop - outer};
+        if (packet.data == NULL || !link_header(packet, ETHERNET, &ip, &version, &tags) ||
+            !ip_header(packet, ip, version, &found))
+            return false;
+        segment->is_tagged = true;
+    }
+    uint64_t size = (octet(packet, found.begin + 12) >> 4) * 4;
+    if (found.protocol != TCP || part(packet, found.begin, 20) == NULL || size < 20 || found.stop - found.begin < size)
         return false;
-    segment->seq = (uint32_t)number(packet, tcp + 4, 4);
-    segment->ack = (uint32_t)number(packet, tcp + 8, 4);
-    segment->flags = (uint32_t)octet(packet, tcp + 13);
-    segment->start = row->start + tcp + size;
-    segment->length = stop - tcp - size;
-    return number(packet, tcp + 14, 2) != 0; /* a closed window needs a look */
+    segment->key = found.key;
+    segment->key_size = found.key_size;
+    segment->seq = (uint32_t)number(packet, found.begin + 4, 4);
+    segment->ack = (uint32_t)number(packet, found.begin + 8, 4);
+    segment->flags = (uint32_t)octet(packet, found.begin + 13);
+    segment->start = row->start + outer + found.begin + size;
+    segment->length = found.stop - found.begin - size;
+    return number(packet, found.begin + 14, 2) != 0; /* a closed window needs a look */
 }
 
 /* The same of a packet whose addresses alone say which connection it belongs to. */

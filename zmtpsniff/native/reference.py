@@ -53,7 +53,7 @@ class PlainSegment(NamedTuple):
     flags: int
     start: int
     length: int
-    is_tagged: bool  # with a VLAN: perhaps of a network that has addresses in common with another
+    is_tagged: bool  # with a VLAN or VNI: perhaps of a network that has addresses in common with another
 
 
 _LINKS = {  # the protocol field of a link header: its place, its size; where IP begins; its values for IPv4 and IPv6
@@ -65,6 +65,8 @@ _LINKS = {  # the protocol field of a link header: its place, its size; where IP
 }
 _PURE_IP = (101, 228, 229)
 _TAGS = frozenset(tag.to_bytes(2, "big") for tag in link_types.VLAN_TAGS)
+TCP, UDP = 6, 17
+VXLAN_PORT, OLD_VXLAN_PORT, GENEVE_PORT, TRANSPARENT_ETHERNET = 4789, 8472, 6081, 0x6558
 MOST_TAGS = 2  # of VLANs: that of a customer behind that of a provider
 
 
@@ -87,30 +89,70 @@ def link_header(packet: bytes, link: int) -> tuple[int, int, int] | None:
     return ip, 4 if number == ipv4 else 6, tags
 
 
-def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment | None:
-    """Take off the headers of a plain packet of TCP: no option of IP, no extension, no fragment, all captured."""
-    packet = octets[start : start + captured]
-    found = link_header(packet, link)
-    if found is None or len(packet) < captured:
-        return None
-    ip, version, tags = found
-    first = packet[ip] if ip < captured else -1
-    if first == 0x45 and version != 6:
-        if captured < ip + 40 or packet[ip + 9] != 6 or int.from_bytes(packet[ip + 6 : ip + 8], "big") & 0xBFFF:
+class Plain(NamedTuple):
+    """Of a packet of IP: its addresses, and the ports behind them; the next header's place, and where all ends."""
+
+    key: bytes
+    protocol: int
+    begin: int
+    stop: int
+
+
+def ip_header(packet: bytes, ip: int, version: int) -> Plain | None:
+    """Take off a plain header of IP: no option, no extension, no fragment, all captured."""
+    first = packet[ip] if ip < len(packet) else -1
+    if first == 0x45 and version != 6 and len(packet) >= ip + 24:
+        length, fragment, protocol = struct.unpack_from("!2xH2xHxB", packet, ip)
+        if fragment & 0xBFFF:
             return None
-        tcp, stop, key = ip + 20, ip + int.from_bytes(packet[ip + 2 : ip + 4], "big"), packet[ip + 12 : ip + 24]
-    elif first >> 4 == 6 and version != 4:
-        length = int.from_bytes(packet[ip + 4 : ip + 6], "big")
-        if captured < ip + 60 or packet[ip + 6] != 6 or not length:
+        found = Plain(packet[ip + 12 : ip + 24], protocol, ip + 20, ip + length)
+    elif first >> 4 == 6 and version != 4 and len(packet) >= ip + 44:
+        length, protocol = struct.unpack_from("!4xHB", packet, ip)
+        if not length:
             return None
-        tcp, stop, key = ip + 40, ip + 40 + length, packet[ip + 8 : ip + 44]
+        found = Plain(packet[ip + 8 : ip + 44], protocol, ip + 40, ip + 40 + length)
     else:
         return None
-    seq, ack, offset, flags, window = struct.unpack_from("!4xIIBBH", packet, tcp)
-    size = (offset >> 4) * 4
-    if size < 20 or stop < tcp + size or stop > captured or not window:
+    return found if found.begin <= found.stop <= len(packet) else None
+
+
+def inner_frame(packet: bytes, datagram: Plain) -> bytes | None:
+    """The frame of Ethernet that a datagram of VXLAN or Geneve carries; None: it carries none."""
+    data = packet[datagram.begin : datagram.stop]
+    if len(data) < 16:
         return None
-    return PlainSegment(key, seq, ack, flags, start + tcp + size, stop - tcp - size, tags > 0)
+    port, length, first, second, protocol, last = struct.unpack_from("!2xHH2xBBH3xB", data)
+    if length != len(data):
+        return None
+    if port in (VXLAN_PORT, OLD_VXLAN_PORT):
+        return data[16:] if first == 0x08 else None
+    if port != GENEVE_PORT or first > 0x3F or second & 0x3F or last or protocol != TRANSPARENT_ETHERNET:
+        return None
+    return data[16 + first * 4 :] if 16 + first * 4 <= len(data) else None
+
+
+def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment | None:
+    """Take off the headers of a plain packet of TCP, perhaps in a tunnel."""
+    packet = octets[start : start + captured]
+    if len(packet) < captured or (header := link_header(packet, link)) is None:
+        return None
+    ip, version, tags = header
+    found = ip_header(packet, ip, version)
+    if found is not None and found.protocol == UDP:
+        inner = inner_frame(packet, found)
+        if inner is None or (header := link_header(inner, link_types.ETHERNET)) is None:
+            return None
+        start += found.stop - len(inner)
+        packet, (ip, version, _), tags = inner, header, 1
+        found = ip_header(packet, ip, version)
+    if found is None or found.protocol != TCP or found.stop < found.begin + 20:
+        return None
+    seq, ack, offset, flags, window = struct.unpack_from("!4xIIBBH", packet, found.begin)
+    size = (offset >> 4) * 4
+    if size < 20 or found.stop < found.begin + size or not window:
+        return None
+    begin = found.begin + size
+    return PlainSegment(found.key, seq, ack, flags, start + begin, found.stop - begin, tags > 0)
 
 
 def turn_round(key: bytes) -> bytes:

@@ -35,6 +35,7 @@ _LEAST_ETHERTYPE = 0x0600  # what is below is the length of an 802.3 frame
 
 IP_IN_IP, IPV6_IN_IP, GRE, MPLS_IN_IP = 4, 41, 47, 137
 VXLAN_PORT, GENEVE_PORT, GTP_PORT = 4789, 6081, 2152
+OLD_VXLAN_PORT = 8472  # which Linux takes if nobody names another, and so flannel and Cilium
 
 IPV4_FAMILY = 2
 IPV6_FAMILIES = frozenset((10, 24, 28, 30))  # AF_INET6 of Linux, NetBSD and OpenBSD, FreeBSD, macOS
@@ -338,4 +339,9 @@ HEADERS: dict[int, Header] = {
 HEADERS |= {LINK_TYPE | link: _ip for link in link_types.IP} | dict.fromkeys(link_types.VLAN_TAGS, _vlan)
 
 IP_TUNNELS = frozenset((IP_IN_IP, IPV6_IN_IP, GRE, MPLS_IN_IP))  # protocols of IP whose header is read
-UDP_TUNNELS: dict[int, Header] = {VXLAN_PORT: _vxlan, GENEVE_PORT: _geneve, GTP_PORT: _gtp}
+UDP_TUNNELS: dict[int, Header] = {
+    VXLAN_PORT: _vxlan,
+    OLD_VXLAN_PORT: _vxlan,
+    GENEVE_PORT: _geneve,
+    GTP_PORT: _gtp,
+}

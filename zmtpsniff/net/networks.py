@@ -29,6 +29,7 @@ from zmtpsniff.net.encapsulation import (
     GENEVE_PORT,
     GRE,
     IP_PROTOCOL,
+    OLD_VXLAN_PORT,
     TRANSPARENT_ETHERNET,
     UDP_PORT,
     VXLAN_PORT,
@@ -38,7 +39,7 @@ from zmtpsniff.net.segment import ACK, SYN
 from zmtpsniff.words import link_types
 
 _GRE_HEADER = IP_PROTOCOL | GRE
-_VNI_HEADERS = frozenset((UDP_PORT | VXLAN_PORT, UDP_PORT | GENEVE_PORT))
+_VNI_HEADERS = frozenset(UDP_PORT | port for port in (VXLAN_PORT, OLD_VXLAN_PORT, GENEVE_PORT))
 LABELLED = link_types.VLAN_TAGS | {_GRE_HEADER} | _VNI_HEADERS
 _FIRST_HOPS = frozenset((64, 128, 255))  # with which systems send packets
 _MOST = 1 << 16  # directions, and hosts, that are remembered

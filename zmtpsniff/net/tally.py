@@ -20,6 +20,7 @@ from zmtpsniff.net.encapsulation import (
     MPLS_CHANNEL,
     MPLS_MULTICAST,
     NSH,
+    OLD_VXLAN_PORT,
     OTHER,
     PPP,
     PPPOE_DISCOVERY,
@@ -63,7 +64,7 @@ _CARRIER_PORTS = {
     5247: "CAPWAP",
     GENEVE_PORT: "Geneve",
     6635: "MPLS",
-    8472: "VXLAN on Linux's old port",
+    OLD_VXLAN_PORT: "VXLAN on Linux's old port",
     _WIREGUARD: "WireGuard",
 }
 
