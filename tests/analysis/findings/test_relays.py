@@ -85,10 +85,13 @@ def test_replies_that_a_broker_drops_are_told_without_its_handshakes(share: floa
     ]
 
 
-def test_a_request_that_perhaps_asks_for_nothing_is_not_missed_in_a_late_capture(tmp_path: Path) -> None:
-    """Replies to requests of one envelope come in any order, so that nobody knows which are answered."""
-    packets, late = load(FIXTURES / "healthy" / "answers_in_any_order_brokered.pcap.gz"), tmp_path / "late.pcap"
-    save(late, packets[7 * len(packets) // 100 :])
+@pytest.mark.parametrize(("name", "percent"), [("answers_in_any_order_brokered", 7), ("workers_ask_again", 25)])
+def test_a_request_that_perhaps_asks_for_nothing_is_not_missed_in_a_late_capture(
+    name: str, percent: int, tmp_path: Path
+) -> None:
+    """Replies to requests of one envelope come in any order; and idle workers wait for work that never comes."""
+    packets, late = load(FIXTURES / "healthy" / f"{name}.pcap.gz"), tmp_path / "late.pcap"
+    save(late, packets[percent * len(packets) // 100 :])
     assert alarms(diagnose(late)) == []
 
 

@@ -52,6 +52,7 @@ class Manners(msgspec.Struct):
 
     delimits: bool = False  # an empty frame stands in front of the bodies of requests
     depth: int = 0  # of the envelope of each request that is passed on here, at least; 0: none was
+    giver: str | None = None  # the address of who passed requests on here
     gives_work: bool = False  # a REQ said first that it is ready, so that its peer's messages are requests
     closed_ns: int | None = None  # when the connection was closed
     closer: str | None = None  # the address of who closed it; None if it is open, or nobody knows

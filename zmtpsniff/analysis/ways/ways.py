@@ -531,6 +531,7 @@ class Ways:
         hop.measure()
         if hop.depth < manners.depth or not manners.depth:
             manners.depth = hop.depth
+        manners.giver = hop.src
         hop.routing_id = join.routing_id
         hop.line.given[hop] = None
         self._jobs[hop.flow] = hop
