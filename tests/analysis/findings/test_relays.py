@@ -31,6 +31,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "asking_worker_dies": ("worker-closed", "10.9.2.12:45794"),
     "broker_sleeps": ("replies-slow", "10.9.0.35:8274"),
     "database_dies": ("endpoint-refused", "10.9.0.22:7323"),
+    "dealt_worker_slow": ("replies-slow", "10.9.2.11:33554"),
     "engine_dies": ("worker-closed", "127.0.0.1:59302"),
     "engine_slow": ("replies-slow", "10.9.1.6:34939"),
     "engine_stops": ("request-unanswered", "10.9.1.6:43417"),

@@ -72,7 +72,7 @@ class ExchangeCount(msgspec.Struct, eq=False):
     @property
     def has_roles(self) -> bool:
         """Whether it is known that one side asks and the other one answers."""
-        if self.greets and self.asked > 1 and self.in_turns == min(self.asked, self.answered):
+        if self.greets and self.asked > 1 and (self.blind or self.in_turns == min(self.asked, self.answered)):
             return False
         return self.takes_turns or not self.is_mutual
 
@@ -221,6 +221,21 @@ class ServiceCount(msgspec.Struct, eq=False):
     suspects: list[Suspect] = []
     latencies: Sketch = msgspec.field(default_factory=Sketch)
     slowest: list[SlowReply] = []
+    workers: dict[str, "ServiceCount"] = {}  # by address, if it deals its requests out to its peers
+
+    def take(self, exchange: ExchangeCount) -> None:
+        """Add a connection that is over."""
+        if exchange.answered:
+            self.asked += exchange.asked
+            self.answered += exchange.answered
+            self.peers += 1
+        self.last_ns = max(self.last_ns, exchange.last_ns)
+        self.is_inferred |= exchange.is_inferred or exchange.by_turns
+        self.by_turns |= exchange.by_turns
+        if not exchange.by_turns or (exchange.takes_turns and not exchange.blind):
+            self.latencies.join(exchange.latencies)
+            for slow in exchange.slowest:
+                (heappush if len(self.slowest) < SLOWEST else heappushpop)(self.slowest, slow)
 
     @property
     def answers(self) -> bool:

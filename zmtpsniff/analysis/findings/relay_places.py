@@ -10,7 +10,7 @@ from dissectors.address import host_of
 from dissectors.events import Octets
 from zmtpsniff.analysis.findings.finding import Occurrences
 from zmtpsniff.analysis.findings.queues import QueueCount
-from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, SLOW_NS
+from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, LONG_NS, SLOW_NS, TEAM_TIMES
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage
@@ -18,12 +18,9 @@ from zmtpsniff.analysis.ways.hops import Hop
 
 LEAST_SLOW = 3
 """So many slow messages are no accident."""
-TEAM_TIMES = 5
-"""So many times as long as others that do the same is slow."""
 STOPPED = 3
 """Messages in a row that went no further."""
 STOPPED_NS = 1_000_000_000
-_LONG_NS = 50_000_000
 _TASKS = 8
 _BY_CHANCE = 8  # where so many slow ones are expected, none is rarer than one case in a thousand
 _TOPICS = 1000
@@ -166,7 +163,7 @@ class RelayPlace:
 
     def hurts(self, usual_ns: int) -> bool:
         """Whether it matters that its work usually takes so long: others wait behind it, or it is long in itself."""
-        return usual_ns > _LONG_NS or self.slow(SLOW_NS) >= max(LEAST_SLOW, FEW_SLOW * self.first)
+        return usual_ns > LONG_NS or self.slow(SLOW_NS) >= max(LEAST_SLOW, FEW_SLOW * self.first)
 
     @property
     def usual_ns(self) -> int:

@@ -34,11 +34,10 @@ from zmtpsniff.analysis.findings.relay_places import (
     LEAST_SLOW,
     STOPPED,
     STOPPED_NS,
-    TEAM_TIMES,
     Losses,
     RelayPlace,
 )
-from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, SLOW_MEDIAN_NS, SLOW_NS, SLOW_TIMES
+from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, SLOW_MEDIAN_NS, SLOW_NS, SLOW_TIMES, TEAM_TIMES
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
 from zmtpsniff.analysis.ways.delays import passages

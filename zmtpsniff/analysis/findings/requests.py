@@ -21,7 +21,6 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Set
 from functools import partial
-from heapq import heappush, heappushpop
 from struct import iter_unpack
 
 from dissectors.address import host_of
@@ -32,7 +31,6 @@ from zmtpsniff.analysis.defaults import REPLY_SECONDS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.exchanges import (
     INFERRED,
-    SLOWEST,
     ExchangeCount,
     ServiceCount,
     Suspect,
@@ -40,7 +38,7 @@ from zmtpsniff.analysis.findings.exchanges import (
 )
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
-from zmtpsniff.analysis.findings.slow_replies import slow_replies
+from zmtpsniff.analysis.findings.slow_replies import slow_replies, slow_workers
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import PER_E, Sketch
 from zmtpsniff.native import core
@@ -60,6 +58,8 @@ _UNREACHED_ADVICE = (
 )
 _RECENT_NS = 1_000_000_000  # a request may wait so long at the end of the capture without a finding
 _SUSPECTS = 1000
+_WORKERS = 1000  # of one socket
+_DEALING = ("DEALER", "REQ", "CLIENT")  # they give their requests to all their peers in turn
 _ALL_TIME = 1 << 62  # an interval that has all messages
 
 
@@ -199,16 +199,9 @@ class Requests(Inquiry):
         service = (self._asks_peers if server_asks else self._asked_by_peers).at(event.server.address)
         if exchange.answered:
             self._answering.at(event.client.address if server_asks else event.server.address)
-            service.asked += exchange.asked
-            service.answered += exchange.answered
-            service.peers += 1
-        service.last_ns = max(service.last_ns, exchange.last_ns)
-        service.is_inferred |= exchange.is_inferred or exchange.by_turns
-        service.by_turns |= exchange.by_turns
-        if not exchange.by_turns or (exchange.takes_turns and not exchange.blind):
-            service.latencies.join(exchange.latencies)
-            for slow in exchange.slowest:
-                (heappush if len(service.slowest) < SLOWEST else heappushpop)(service.slowest, slow)
+        service.take(exchange)
+        if server_asks and event.server.socket_type in _DEALING and len(service.workers) < _WORKERS:
+            service.workers.setdefault(event.client.address, ServiceCount()).take(exchange)
         if exchange.pending and not exchange.blind and len(service.suspects) < _SUSPECTS:
             suspect = Suspect(exchange, event, until_ns)
             service.suspects.append(suspect)
@@ -237,6 +230,10 @@ class Requests(Inquiry):
         for address, service in self._asked_by_peers.items():
             if not self._passes_on(address):
                 yield from slow_replies(address, service, self._network.get(address))
+        for address, service in self._asks_peers.items():
+            if not self._passes_on(address):
+                workers = {one: worker for one, worker in service.workers.items() if not self._passes_on(one)}
+                yield from slow_workers(workers)
 
     def _closed_workers(self, service: ServiceCount, told: set[int]) -> Iterable[Claim]:
         for suspect in service.suspects:

@@ -1,6 +1,6 @@
 """Replies of a service that come late: replies-slow."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dissectors.events import Severity
 from zmtpsniff.analysis.findings.exchanges import INFERRED, ServiceCount, SlowReply
@@ -15,6 +15,10 @@ SLOW_TIMES = 20
 """A reply is slow if it takes longer than SLOW_NS, and than so many times the median."""
 SLOW_MEDIAN_NS = 1_000_000_000
 """A service is slow if half of its replies take longer."""
+TEAM_TIMES = 5
+"""So many times as long as others that do the same is slow."""
+LONG_NS = 50_000_000
+"""If its work takes longer than this, it hurts."""
 FEW_SLOW = 0.02
 """This part of the replies may be late on any busy machine."""
 _DELAYED_NS = 250_000_000  # a host may delay an acknowledgment so long on an idle network
@@ -68,6 +72,32 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
     known = f"from the request to its reply, as captured{where}{INFERRED if service.is_inferred else ''}"
     certainty: Certainty = "likely" if service.by_turns else "certain"
     yield Claim("replies-slow", summary, known, seen, [address], severity, certainty, advice=advice, subject=address)
+
+
+def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
+    """Tell which workers of one socket are slow: by themselves, or beside others, that get the same requests."""
+    medians = {
+        address: worker.latencies.percentile(50)
+        for address, worker in workers.items()
+        if worker.latencies.count >= _LEAST_REPLIES
+    }
+    for address, median_ns in medians.items():
+        worker = workers[address]
+        claims = list(slow_replies(address, worker, None))
+        others_ns = max((one for other, one in medians.items() if other != address), default=median_ns)
+        if claims or worker.by_turns or median_ns <= max(LONG_NS, TEAM_TIMES * others_ns):
+            yield from claims
+            continue
+        slowest = sorted(worker.slowest, reverse=True)
+        yield Claim(
+            "replies-slow",
+            f"{address} is slow: half of its {plural(worker.latencies.count, 'reply')} took over {about(median_ns)}, "
+            f"those of others that do the same under {about(max(others_ns, 1))}",
+            f"from the request to its reply, as captured{_where(None, slowest)}; one socket gives all of them requests",
+            Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest),
+            [address],
+            subject=address,
+        )
 
 
 def _slowest(latencies: Sketch, slow_ns: int) -> str:
