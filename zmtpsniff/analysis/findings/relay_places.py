@@ -139,6 +139,11 @@ class RelayPlace:
         begun_ns = seen.first_ns or 0
         return seen.count >= STOPPED and begun_ns >= self.passed_ns - STOPPED_NS <= now_ns - 2 * STOPPED_NS
 
+    def loses(self, what: tuple[str, str]) -> float:
+        """How many messages of this kind went no further for this reason, to one that it passed on; 0 of a few."""
+        count = sum(one.seen[what].count for one in (self.lost, self.stuck) if what in one.seen)
+        return count / max(self.passed, 1) if count >= LEAST_SLOW else 0
+
     def does_the_same(self, other: "RelayPlace") -> bool:
         """Whether one socket gives both the same work: a PUSH or DEALER any, a ROUTER perhaps each another service."""
         if self.giver != other.giver:

@@ -52,6 +52,7 @@ _LEAST = 5  # messages that a program has passed on, before anybody says that it
 _PART = 0.25  # of what it passed on: a program that loses more does so on purpose
 _WORKERS = frozenset({"DEALER", "REQ"})  # that say that they are ready, to a ROUTER
 _MAY_WORK = [{kind, "ROUTER"} for kind in sorted(_WORKERS)]
+_ALIKE = 3  # workers one of which loses at most so many times as much as another one filter jobs on purpose
 _SETTLED_NS = 1_000_000_000  # what a program has not passed on for so long is lost, or waits
 _OWN = 1000
 _GONE = 2000  # peers that closed connections
@@ -334,7 +335,7 @@ class Relays(Inquiry):
             team = [one for one in teams[place.giver] if one is not place and place.does_the_same(one)]
             yield from self._slow(place, [one for one in team if one.inside.count >= _LEAST])
             yield from self._late(place)
-            lost = list(self._lost(place, now_ns))
+            lost = list(self._lost(place, team, now_ns))
             yield from lost
             if place.queue.taken and all(claim.code != "not-passed-on" for claim in lost):
                 yield from place.queue.claims({sender for sender, _ in self._waited})
@@ -420,7 +421,7 @@ class Relays(Inquiry):
             advice="Look at the network in front of that host: `ip -s link` and `nstat` count what is dropped.",
         )
 
-    def _lost(self, place: RelayPlace, now_ns: int) -> Iterable[Claim]:
+    def _lost(self, place: RelayPlace, team: list[RelayPlace], now_ns: int) -> Iterable[Claim]:
         """A place that passed messages on, and then took some that went no further."""
         lost = place.lost.with_those(place.stuck)
         for hop in self._held_publications(place):
@@ -440,7 +441,7 @@ class Relays(Inquiry):
                 case "given-up" if seen.count >= LEAST_SLOW and (kind, _UNANSWERED) not in lost.seen:
                     yield from self._unanswered(place, kind, lost, now_ns)
                 case "not-forwarded" | "reply-not-forwarded":
-                    yield from self._not_passed_on(place, kind, why, lost, now_ns)
+                    yield from self._not_passed_on(place, team, kind, why, lost, now_ns)
 
     def _answered_for(self, place: RelayPlace, seen: Occurrences) -> Claim:
         """A worker closed its connection while it had requests, and its broker had others answer them."""
@@ -480,7 +481,9 @@ class Relays(Inquiry):
             [place.at],
         )
 
-    def _not_passed_on(self, place: RelayPlace, kind: str, why: str, lost: Losses, now_ns: int) -> Iterable[Claim]:
+    def _not_passed_on(
+        self, place: RelayPlace, team: list[RelayPlace], kind: str, why: str, lost: Losses, now_ns: int
+    ) -> Iterable[Claim]:
         """A place kept messages of this kind, or dropped them, though it passed others on."""
         seen = lost.seen[kind, why]
         begun_ns = seen.first_ns or 0
@@ -494,7 +497,9 @@ class Relays(Inquiry):
             words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
         elif seen.count <= _PART * place.passed:
             words = _LOST[why].format(count=count) + f", while it passed on {place.passed:,}"
-            severity = "warning" if kind == "job" else None  # perhaps nothing comes of some jobs
+            if kind == "job":  # perhaps nothing comes of some jobs
+                is_usual = any(_ALIKE * one.loses((kind, why)) >= place.loses((kind, why)) for one in team)
+                severity = "note" if is_usual else "warning"
         else:
             return
         asked = self._silent_services(place, lost, begun_ns)
