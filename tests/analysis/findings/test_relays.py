@@ -96,6 +96,11 @@ def test_a_request_that_perhaps_asks_for_nothing_is_not_missed_in_a_late_capture
     assert alarms(diagnose(late)) == []
 
 
+def test_a_late_broker_whose_messages_are_all_equal_is_not_taken_for_a_service() -> None:
+    """It may always ask others before it answers; nothing shows which message it passes on."""
+    assert alarms(diagnose(FIXTURES / "brokers" / "equal_bodies_late.pcap.gz")) == []
+
+
 def test_a_service_whose_database_has_gone_waits_and_is_not_accused() -> None:
     (waits,) = [one for one in diagnose(SYSTEMS / "database_dies.pcap.gz") if one.code == "not-passed-on"]
     assert waits.severity == "note"

@@ -143,6 +143,11 @@ class RelayHosts:
         self._unknown: dict[int, int] = {}  # followed ones without known processes, and until when these may be found
         self._known: dict[int, list[str]] = {}  # open connections with known processes: their names
 
+    def may_pass_on(self, address: str) -> bool:
+        """Whether the host of a socket may pass something on."""
+        host = self._hosts.get(host_of(address))
+        return host is not None and host.passes
+
     def begin(self, dossier: Dossier) -> bool:
         """Both sides of a connection have announced their types. Returns whether it is to be followed."""
         if dossier.flow in self._open:  # octets before that are missing

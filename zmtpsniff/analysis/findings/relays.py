@@ -40,7 +40,7 @@ from zmtpsniff.analysis.findings.relay_places import (
 from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, SLOW_MEDIAN_NS, SLOW_NS, SLOW_TIMES, TEAM_TIMES
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
-from zmtpsniff.analysis.ways.delays import passages
+from zmtpsniff.analysis.ways.delays import Passage, passages
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.way_connections import ProcessOf
 from zmtpsniff.analysis.ways.ways import Ways
@@ -252,7 +252,7 @@ class Relays(Inquiry):
                 worker = self._place(one.dropped.dst)
                 worker.giver = worker.giver or one.dropped.src
                 worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
-            if (passed.certain or not passed.is_guess) and (goes_on or not self._ways.endings.hides(one)):
+            if (passed.certain or not passed.is_guess) and (goes_on or not self._hides(one)):
                 place.add(one)
         if way.kind == "publication":
             for hop in way.hops:
@@ -263,6 +263,12 @@ class Relays(Inquiry):
         if last.reply and last.flow != first.flow and self.passes_on(first.src):
             self._own.append(way)
         self._end_at(way)
+
+    def _hides(self, one: Passage) -> bool:
+        """Whether a program answers, and nobody knows whether it asked others for that: perhaps it always does."""
+        taken = one.taken
+        may_ask = taken.line.is_late and self._hosts.may_pass_on(taken.dst) and not self.passes_on(taken.dst)
+        return may_ask or self._ways.endings.hides(one)
 
     def _end_at(self, way: OpenWay, since_ns: int | None = None) -> None:
         """A request or a job went no further; with ``since_ns``: it has not since then or longer, and still may."""
