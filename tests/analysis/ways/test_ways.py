@@ -121,6 +121,13 @@ def test_the_session_of_a_jupyter_client_joins_none_of_its_messages() -> None:
     assert [way for way in ways if (way.legs[0].flow, way.legs[0].packet) in registrations] == []
 
 
+@pytest.mark.parametrize("name", ["app_circus", "calls_through_a_switch"])
+def test_nothing_ends_where_an_answer_may_have_come(name: str) -> None:
+    """An id alone joins it, a peer asks over the connection of its replies, or news of the request came later."""
+    ways, _ = traced(FIXTURES / "healthy" / f"{name}.pcap.gz")
+    assert [way.ended for way in ways if way.ended is not None] == []
+
+
 def test_what_a_kernel_publishes_belongs_to_the_request() -> None:
     ways, messages = traced(FIXTURES / "app_jupyter.pcap")
     outputs = 0

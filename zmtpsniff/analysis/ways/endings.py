@@ -139,10 +139,12 @@ class Endings:
 
     def ended(self, way: OpenWay) -> Terminus | None:
         """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
-        last = way.hops[-1]
+        # What is published about a request is for whoever wants it, and ends nothing.
+        last = next(hop for hop in reversed(way.hops) if not hop.is_aside)
         if way.kind != "publication" and self._is_unreached(last):
             return Terminus(last.dst, "not-taken")
-        is_back = last.reply and last.flow == way.first.flow  # as nearly always
+        # As nearly always; as a reply, or as a message that its id alone joins.
+        is_back = last.flow == way.first.flow and last.dst == way.first.src
         if is_back or way.kind == "publication" or way.first.answered or way.answered_ns is not None:
             return None
         first = way.first
@@ -151,7 +153,10 @@ class Endings:
             return None  # it may have told something, and be where it was to go
         if last.reply and way.hops[1].reply:
             return None  # it goes back to who asked before the capture
-        if way.is_given_again or last.is_guess or last.may_be_answered or self._may_go_unseen(way, last):
+        due = self._waiting_for(way, last) if last.reply else [last]
+        if way.is_given_again or last.is_guess or any(hop.may_be_answered for hop in due):
+            return None
+        if self._may_go_unseen(way, last):
             return None
         why = self._why(way, last)
         return None if why is None else Terminus(last.dst, why)
