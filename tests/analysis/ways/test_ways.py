@@ -128,6 +128,16 @@ def test_nothing_ends_where_an_answer_may_have_come(name: str) -> None:
     assert [way.ended for way in ways if way.ended is not None] == []
 
 
+def test_of_messages_with_the_same_body_the_one_with_the_same_frames_is_passed_on() -> None:
+    """The frames have no delimiter, and the broker answers the first of them itself."""
+    ways, messages = traced(FIXTURES / "healthy" / "app_szrpc.pcap.gz")
+    requests = [way for way in ways if len(way.legs) > 2]
+    assert len(requests) == 25
+    for way in requests:
+        asked, given = (message_of(leg, messages).frames for leg in way.legs[:2])
+        assert given[1:] == asked
+
+
 def test_what_a_kernel_publishes_belongs_to_the_request() -> None:
     ways, messages = traced(FIXTURES / "app_jupyter.pcap")
     outputs = 0

@@ -41,6 +41,7 @@ class Join(msgspec.Struct, gc=False):
     routing_id: Octets
     is_back: bool  # the reply passes the ROUTER on its way back
     flow: int  # the connection with the id: a request came on it, a reply goes on it
+    is_whole: bool  # all frames are the same but those in front, so that it is more likely than another one
 
 
 class _Piece(NamedTuple):
@@ -176,6 +177,7 @@ class Envelopes:
             options = [only]
         else:
             options = self._options(hop, alike)
+            options = [one for one in options if one.is_whole] or options
         if not options:
             return None
         if asked is not None and len(options) > 1:
@@ -224,7 +226,8 @@ class Envelopes:
             longer, shorter = frames, before.frames
         if kind != "ROUTER" and not (line.is_late and _may_be_router(kind, router, hop, before)):
             return None
-        if longer[extra:] == shorter:
+        is_whole = longer[extra:] == shorter
+        if is_whole:
             ids = longer[extra - 1 : extra]
         elif all(frame in longer for frame in _envelope(shorter)):
             ids = longer[:-1]  # a protocol of brokers, such as Majordomo, changes what stands between
@@ -232,7 +235,7 @@ class Envelopes:
             return None  # another one has the same body
         known = self.ids.get(flow)
         routing_id = self.ids.among(ids, flow, router) if known is None else known if known in ids else None
-        return None if routing_id is None else Join(before, routing_id, is_back, flow)
+        return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole)
 
     def _options(self, hop: Hop, alike: Sequence[Hop]) -> list[Join]:
         """The messages that this one may pass on, each with the id that the connection would have.

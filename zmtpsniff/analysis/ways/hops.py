@@ -197,12 +197,16 @@ class Hop(msgspec.Struct, eq=False):
         """Whether there is a sign that it asks: an answer on its connection, or the delimiter that requests have.
 
         A DEALER may as well only tell its peer something, as peers of 36/ZRE do. If it was passed on, answers to other
-        peers of the same type are a sign, too.
+        peers of the same type are a sign, too. If it was not, nor was anything answered there, the delimiter may be
+        that of a worker that says that it is alive.
         """
         line = self.line
         if line.pushed_forms is not None or line.has_ids:
             return self.asks
-        if self.asks or line.turns.answered > 0 or self.depth > 0:
+        if self.asks or line.turns.answered > 0:
+            return True
+        may_be_alive = line.src_kind == "DEALER" and line.dst_kind == "ROUTER" and not line.service.answered
+        if self.depth > 0 and (self.is_passed or not may_be_alive):
             return True
         return self.is_passed and line.service.answer_others(line.turns)
 
