@@ -30,7 +30,7 @@ from msgspec.msgpack import Ext
 
 from dissectors.events import AnyEvent, Cut, Hidden, Octets
 
-FORMAT = 10
+FORMAT = 11
 
 _LIVE = "live"
 T = TypeVar("T")

@@ -59,7 +59,7 @@ said["columns"] = {table: {column.name: column._asdict() for column in columns} 
 said["rows"] = None
 if find_spec("pyarrow"):
     from zmtpsniff.spark.packet_names import PacketNames
-    from zmtpsniff.spark.connections import ConnectionId
+    from zmtpsniff.spark.connection_ids import ConnectionId
     from zmtpsniff.spark.row_columns import RowOrigin
     from zmtpsniff.spark.rows import Rows
 

@@ -1,41 +1,15 @@
-"""The engine continues from a snapshot of another one, and takes datagrams in their places among segments."""
-
-from random import Random
+"""The engine takes datagrams in their places among segments, and a sample of connections as a whole."""
 
 import pytest
 
 from dissectors.events import AnyEvent, Connection, Greeting, Message
 from tests.support.paths import FIXTURES
-from tests.world.conversation import request_reply
-from tests.world.network import packets, segments
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
-from zmtpsniff.engine.flow_engine import FlowEngine, StateError, in_sample
+from zmtpsniff.engine.flow_engine import FlowEngine, in_sample
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.packets import HeaderDecoder
-
-
-def test_an_engine_continues_from_a_snapshot() -> None:
-    """With the same events, wherever the first engine stops."""
-    given = HeaderDecoder().segments(packets(segments(request_reply(3, Random(1)))), 1)
-    whole = FlowEngine(Settings())
-    whole.take(given)
-    wanted, notices = whole.give()
-    assert any(type(event) is Message for event in wanted)
-    assert notices == []
-    for place in range(len(given)):
-        first, second = FlowEngine(Settings()), FlowEngine(Settings())
-        first.take(given[:place])
-        second.restore(first.snapshot())
-        second.take(given[place:])
-        assert first.give()[0] + second.give()[0] == wanted
-
-
-@pytest.mark.parametrize("octets", [b"", b"\1", b"no state"])
-def test_octets_that_are_no_snapshot_are_refused(octets: bytes) -> None:
-    with pytest.raises(StateError):
-        FlowEngine(Settings()).restore(octets)
 
 
 def test_a_batch_may_have_segments_and_datagrams() -> None:

@@ -47,7 +47,9 @@ def taken(sent: list[Packet], size: int, is_whole: bool, limits: FlowLimits) -> 
         found += engine.take(one_by_one, headers.datagrams, True, headers.steps, headers.steps_ns)
         found += engine.give()
         count += sum(step[2] == BEGINS for step in headers.steps)
-    state = engine.snapshot()
+    engine.flows.register.follow_all()
+    flows = sorted(engine.flows.register.flows.values(), key=lambda flow: flow.number)
+    state = b"".join([*map(engine.save, flows), engine.snapshot()])
     engine.finish()
     return [*found, *engine.give(), *engine.problems()], state, count
 

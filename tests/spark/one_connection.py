@@ -13,8 +13,7 @@ from tests.world.network import tcp_packet
 from tests.world.octets import greeting, ready
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.net.segment import ACK, SYN
-from zmtpsniff.spark.groups import ShardSpec
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.task import Job, ShardTask, dissect
 
 _SEGMENT = 65_000  # octets, as loopback has them

@@ -29,7 +29,7 @@ from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.witness import Witnesses
 from zmtpsniff.render.json_form import octets_object
 from zmtpsniff.render.jsonl import JsonlRenderer
-from zmtpsniff.spark.connections import local_id
+from zmtpsniff.spark.connection_ids import local_id
 from zmtpsniff.spark.tables import OCTETS, TABLES, WHOLE
 
 _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] for table, columns in TABLES.items()}

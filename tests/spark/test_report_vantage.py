@@ -21,7 +21,7 @@ from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.shown_commands import blocks
 from tests.world.tap import load
-from zmtpsniff.spark.connections import shared_id
+from zmtpsniff.spark.connection_ids import shared_id
 from zmtpsniff.spark.report.vantage import views
 from zmtpsniff.spark.tables import TABLES
 

@@ -10,7 +10,7 @@ from dissectors.columns import ROW
 from dissectors.events import AnyEvent, Cut, Envelope, Hidden, Message, Octets, Place
 from dissectors.records import record_fields
 from zmtpsniff.capture.block import Block
-from zmtpsniff.spark.connections import local_id
+from zmtpsniff.spark.connection_ids import local_id
 from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.row_columns import OctetsBuilder, RowOrigin
 from zmtpsniff.spark.rows import Rows

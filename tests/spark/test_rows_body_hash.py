@@ -28,8 +28,7 @@ from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.spark import inputs
-from zmtpsniff.spark.groups import ShardSpec
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.store import Store
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
 

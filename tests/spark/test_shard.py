@@ -12,6 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,9 +24,10 @@ from tests.support.paths import FIXTURES
 from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture import locations
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.spark import inputs, series, shard, task
+from zmtpsniff.engine.flow_engine import FlowEngine
+from zmtpsniff.spark import inputs, open_states, series, shard, task
 from zmtpsniff.spark.ingestion import ingest, tell_quiet
-from zmtpsniff.spark.open_states import NEVER, STATES, ShardStates, State
+from zmtpsniff.spark.open_states import STATES, ShardStates, State, StateRow
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import Store
@@ -37,8 +39,8 @@ CAPTURES = ("app_malamute.pcap", "m31_push_pull.pcap", "epgm_pub_sub.pcap", "rec
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A group in memory at a time."""
-    monkeypatch.setattr(shard, "_MOST_GROUPS", 1)
+    """A connection in memory at a time."""
+    monkeypatch.setattr(shard, "_MOST_FLOWS", 1)
 
 
 def rows(output: Path, folder: Path) -> Counter[str]:
@@ -301,7 +303,8 @@ def test_octets_that_are_no_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """As those of a damaged file may be."""
     files = pieces_of("m31_push_pull.pcap", 2, tmp_path / "in")
     follow(files[:1], tmp_path / "out")
-    monkeypatch.setattr(ShardStates, "octets", lambda states, name: b"damaged")
+    decoded = open_states.decoded
+    monkeypatch.setattr(open_states, "decoded", lambda octets, kind: decoded(b"damaged", kind))
     with pytest.raises(SparkError, match="--anew dissects"):
         follow(files[1:], tmp_path / "out")
 
@@ -330,18 +333,18 @@ def test_only_what_goes_on_is_restored(tmp_path: Path, monkeypatch: pytest.Monke
     begun, more = many_connections(tmp_path / "in", 200, 3)
     follow([begun], tmp_path / "out")
     store = Store(str(tmp_path / "out"))
-    read: list[bytes] = []
-    get = ShardStates.get
+    read: list[Sequence[bytes]] = []
+    resume = FlowEngine.resume
 
-    def counted(states: ShardStates, name: bytes) -> Any:
-        read.append(name)
-        return get(states, name)
+    def counted(engine: FlowEngine, states: Sequence[bytes]) -> None:
+        read.append(states)
+        resume(engine, states)
 
-    monkeypatch.setattr(ShardStates, "get", counted)
-    follow([more], tmp_path / "out")
+    monkeypatch.setattr(FlowEngine, "resume", counted)
+    take([more], tmp_path / "out")
     assert len(read) == 3
     states = ShardStates(store.location, store.paths(STATES), str(tmp_path / "in"))
-    assert len(states.over(NEVER - 1)) == 200
+    assert sum(rows.num_rows for rows in states.rows()) == 200 + 1  # what all share
     states.close()
 
 
@@ -371,12 +374,12 @@ def test_how_many_shards(sizes: dict[str, int], cores: int, counts: dict[str, in
     assert series.shard_counts(sizes, cores) == counts
 
 
-def test_a_group_that_came_and_went_has_no_row() -> None:
+def test_a_connection_that_came_and_went_has_no_row() -> None:
     states = ShardStates(".", [], "series")
     for name in (b"over", b"open"):
-        states.put(name, State(b"connections"), over_ns=5)
-    assert states.get(b"over") == State(b"connections")
-    states.put(b"over", None)
+        states.put(StateRow(name, 5, 1, None, msgspec.msgpack.encode(State([b"connection"], {}))))
+    assert states.pop(b"over") == State([b"connection"], {})
+    assert states.pop(b"over") is None
     names = [name for rows in states.rows() for name in rows.column("name").to_pylist()]
     states.close()
     assert names == [b"open"]

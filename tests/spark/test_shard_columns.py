@@ -24,9 +24,8 @@ from tests.world.tap import save_pcapng
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine import settled
 from zmtpsniff.spark import inputs, message_rows, shard
-from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.open_states import STATES
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.task import Job, ShardTask, rows_of
 
 CAPTURES = sorted(FIXTURES.glob("*.pcap*"))

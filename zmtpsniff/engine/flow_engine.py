@@ -1,7 +1,7 @@
 """The engine: segments and datagrams in, events and notices out.
 
-A Sniffer drives one engine for a whole capture. A task of Spark drives one for each group of connections, and carries
-its snapshot over to the next run.
+A Sniffer drives one engine for a whole capture. A task of Spark drives one, too. It puts flows aside, and carries their
+states over to the next run.
 """
 
 from bisect import bisect
@@ -22,6 +22,7 @@ from zmtpsniff.decode_as import first_match
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.datagram_table import DatagramTable, Kind
+from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flow_dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.notices import Notice
@@ -55,16 +56,17 @@ class FlowEngine:
         tls: "Tls | None" = None,
         witness: Witness | None = None,
         begin: Begin | None = None,
-        told: Told | None = None,
+        wake: Callable[[bytes], None] | None = None,
     ) -> None:
         """``curve`` opens boxes of CURVE, ``tls`` stands in front of the dissectors, if there are any.
 
         ``witness`` hears of attempts to connect and of receivers that stall. The engine calls ``begin`` for each flow
-        that gets a dissector. It makes notices if the settings ask for ``patterns``. Engines that have the lists
-        ``told`` together append to these in the order of their packets.
+        that gets a dissector, and ``wake`` before a flow begins: with the key of its ends, so that those can
+        :meth:`resume` that were put aside. It makes notices if the settings ask for ``patterns``.
         """
-        self.events, self._notices = ([], []) if told is None else told
+        self.events: list[AnyEvent] = []
         """The events that :meth:`give` gives next. Others may append their own."""
+        self._notices: list[tuple[int, Notice]] = []
         self._limits = settings.limits
         self._rules = settings.decode_as
         self._sample = settings.sample
@@ -79,6 +81,7 @@ class FlowEngine:
             self._notify if settings.patterns else None,
             witness,
         )
+        self.flows.register.wake = wake
         self._datagrams = DatagramTable(
             self._listen, self.flows.register.number, self._carries_datagrams, is_beacon, settings.flow_limits
         )
@@ -169,9 +172,33 @@ class FlowEngine:
         tls = () if self._tls is None else self._tls.skipped()
         return [*self.flows.problems(), *tls, *self._doubts.problems()]
 
+    def save(self, flow: Flow) -> bytes:
+        """The state of a TCP connection between two calls of :meth:`take`, for :meth:`resume`."""
+        return self.flows.save(flow, _save)
+
+    def put_aside(self, flow: Flow) -> Told | None:
+        """Forget a TCP connection that has been saved. Returns what it would tell if the capture ended now.
+
+        That is None if the connection has not begun: a witness would hear of it, too.
+        """
+        begin, noticed, is_begun = len(self.events), len(self._notices), flow.begun
+        self.flows.put_aside(flow)
+        notices = [(place - begin, notice) for place, notice in self._notices[noticed:]]
+        events = self.events[begin:]
+        del self.events[begin:], self._notices[noticed:]
+        return (events, notices) if is_begun else None
+
+    def resume(self, states: Sequence[bytes]) -> None:
+        """Follow connections between the same ends again, of which the last one is the latest; raises StateError."""
+        try:
+            for octets in states:
+                self.flows.resume(octets, self._load, is_retired=octets is not states[-1])
+        except SnapshotError as error:
+            raise StateError(f"not a state of this format: {error}") from error
+
     def snapshot(self) -> bytes:
-        """The state of all TCP connections between two calls of :meth:`take`. Datagrams and events are not in it."""
-        return self.flows.snapshot(_save)
+        """The state that all TCP connections share, but for those that have one of their own. Datagrams have none."""
+        return self.flows.snapshot()
 
     def restore(self, snapshot: bytes) -> None:
         """Go on from the :meth:`snapshot` of another engine, with the settings of this one, which must be new.
@@ -179,14 +206,9 @@ class FlowEngine:
         Raises StateError.
         """
         try:
-            self.flows.restore(snapshot, self._load)
+            self.flows.restore(snapshot)
         except SnapshotError as error:
             raise StateError(f"not a state of this format: {error}") from error
-
-    def close(self) -> None:
-        """Break the cycles between this engine and its tables, so that their memory is free at once."""
-        self.flows.forget()
-        del self.flows, self._datagrams
 
     # ------------------------------------------------------------------ dissectors
 

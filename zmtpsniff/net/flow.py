@@ -275,6 +275,11 @@ class Flow(Part):
         return self.early_octets + self.client.waiting_octets + self.server.waiting_octets
 
     @property
+    def doubtful_octets(self) -> int:
+        """How many octets are kept of segments whose numbers do not fit."""
+        return sum(len(one[6]) + SEGMENT_COST for end in self.directions for one in end.doubtful)
+
+    @property
     def since_ns(self) -> int:
         """The time of a waiting segment, if there is one; no other waiting segment is much older."""
         if self.early:

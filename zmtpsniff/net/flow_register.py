@@ -1,8 +1,7 @@
 """The flows that are followed, by their numbers and by the addresses of their directions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import takewhile
-from operator import attrgetter
 
 from msgspec import field
 
@@ -28,8 +27,7 @@ class FlowRegister(Part):
     _whole: Live[dict[int, WholeFlow]] = field(default_factory=dict)  # by their numbers
     _whole_numbers: Live[dict[bytes, int]] = field(default_factory=dict)  # by the keys of their clients
     _counted_packet: int = 0  # the packet up to which the kept octets are counted
-    _saved: list[Flow] = field(default_factory=list)  # in a snapshot: all flows
-    _saved_retired: list[int] = field(default_factory=list)
+    wake: Live[Callable[[bytes], None] | None] = None  # takes flows up that were put aside, by the key of a direction
 
     def __post_init__(self) -> None:
         """Begin without flows."""
@@ -48,13 +46,17 @@ class FlowRegister(Part):
         back = reverse(key)
         server = key[-4:-2] < key[-2:] if answers is None else answers
         flow = Flow.between(self.commons, self.number(), *((back, key) if server else (key, back)), time_ns)
-        self._enter(flow)
+        self.enter(flow)
         return self.directions[key]
 
-    def _enter(self, flow: Flow) -> None:
+    def enter(self, flow: Flow, is_retired: bool = False) -> None:
+        """Follow a flow, which another one follows on the same addresses if it ``is_retired``."""
         self.flows[flow.number] = flow
         for direction in flow.directions:
-            self.directions[direction.key] = direction
+            if is_retired:
+                self.retired[direction.key] = flow
+            else:
+                self.directions[direction.key] = direction
 
     def add_whole(self, whole: WholeFlow) -> None:
         """Add a connection that came whole, with a number of its own."""
@@ -63,10 +65,12 @@ class FlowRegister(Part):
 
     def find(self, key: bytes) -> FlowDirection | None:
         """The direction with this key."""
-        if key not in self.directions and self._whole:
-            number = self._whole_numbers.get(key) or self._whole_numbers.get(reverse(key))
+        if key not in self.directions:
+            number = self._whole_numbers.get(key) or self._whole_numbers.get(reverse(key)) if self._whole else None
             if number is not None:
                 self._follow(number)
+            elif self.wake is not None:
+                self.wake(key)
         zone, plain = split_zone(key)
         if zone and key not in self.directions:
             self._move(zone, plain)
@@ -98,7 +102,7 @@ class FlowRegister(Part):
     def _follow(self, number: int) -> None:
         whole = self._whole.pop(number)
         del self._whole_numbers[whole.key]
-        self._enter(Flow.of_whole(self.commons, whole))
+        self.enter(Flow.of_whole(self.commons, whole))
 
     def forget_whole(self, now_ns: int, linger_ns: int) -> None:
         """Forget connections that came whole, and ended longer ago, or before the clock was set back."""
@@ -180,32 +184,3 @@ class FlowRegister(Part):
         self._whole_numbers.clear()
         self.directions.clear()
         self.retired.clear()
-
-    # ------------------------------------------------------------------ snapshots
-
-    def make(self, kind: type[Part]) -> Part:
-        """A flow that will take the state in a snapshot."""
-        assert kind is Flow
-        return Flow(self.commons)
-
-    def before_save(self) -> None:
-        """List the flows."""
-        self.follow_all()
-        self._saved = sorted(self.flows.values(), key=attrgetter("number"))
-        self._saved_retired = sorted({flow.number for flow in self.retired.values()})
-
-    def after_load(self) -> None:
-        """Find the flows of a snapshot by their numbers and keys."""
-        self.flows = {flow.number: flow for flow in self._saved}
-        for flow in self._saved:
-            for direction in flow.directions:
-                if flow.number in self._saved_retired:
-                    self.retired[direction.key] = flow
-                else:
-                    self.directions[direction.key] = direction
-
-    def clear_saved(self) -> None:
-        """Forget what only a snapshot needs."""
-        for flow in self._saved:
-            flow.clear_saved()
-        self._saved, self._saved_retired = [], []

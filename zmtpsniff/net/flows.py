@@ -49,7 +49,7 @@ _LATE_NS = 250_000_000  # octets that others wait for so long are late; TCP mend
 Connect = Callable[[int, Address, Address, tuple[bool, bool]], FlowDissection | None]
 """Called with a flow's number, client, server and whether the beginning of each side's stream is known."""
 
-_KIND = "flows"
+_TABLE, _FLOW = "flows", "flow"  # kinds of snapshots
 
 
 class FlowTable(Part):
@@ -69,10 +69,10 @@ class FlowTable(Part):
     pause_ns: Live[int] = 0  # after a longer pause a flow needs a closer look
     holdings: Live[Holdings] = LATER
     patience: Live[Patience] = LATER
-    _now_ns: int = 0
+    now_ns: int = 0  # time of the last segment
     _next_sweep: int = 0
-    _sweeping: list[int] = field(default_factory=list)
-    waiting: WaitingFlows = LATER
+    _sweeping: Live[list[int]] = field(default_factory=list)
+    waiting: Live[WaitingFlows] = LATER
     _attempts: Live[AttemptLog] = LATER
     _waits: Live[WaitWatch | None] = None
     _silence: Live[SilenceLimits] = LATER
@@ -176,7 +176,7 @@ class FlowTable(Part):
 
         With the last ones of a batch, forget what is over, and delivered segments if they are too many.
         """
-        self._now_ns = now_ns
+        self.now_ns = now_ns
         self.holdings.recent_octets += recent_octets
         if not is_last:
             return
@@ -187,7 +187,7 @@ class FlowTable(Part):
 
     def end_batch(self) -> None:
         """All segments of a batch have been taken."""
-        self.pass_time(self._now_ns, 0, is_last=True)
+        self.pass_time(self.now_ns, 0, is_last=True)
 
     def settled(self, key: bytes) -> FlowDirection | None:
         """The direction with this key, if both directions of its flow are synchronised and in order."""
@@ -570,7 +570,7 @@ class FlowTable(Part):
 
     def settle(self, now_ns: int) -> None:
         """It is ``now_ns``, and no packet comes: end idle flows, and give up octets that do not come."""
-        self._now_ns = max(self._now_ns, now_ns)
+        self.now_ns = max(self.now_ns, now_ns)
         self._let_go(now_ns, max(_LIVE_WAIT_NS, self.patience.time_ns))
         if is_due(now_ns, self._next_sweep):
             self.sweep(now_ns)
@@ -601,37 +601,54 @@ class FlowTable(Part):
         for flow in flows[: max(len(flows) // 16, 1)]:
             self._discard(flow, "timeout")
 
-    @property
-    def over_ns(self) -> int:
-        """The time from which on no segment belongs to a known flow."""
-        flows = self.register.flows.values()
-        return max((flow.last_ns + self._silence.longest_ns(flow) + 1 for flow in flows), default=0)
+    def over_ns(self, flow: Flow) -> int:
+        """The time from which on no segment belongs to a flow."""
+        return flow.last_ns + self._silence.longest_ns(flow) + 1
 
-    def snapshot(self, save: Callable[[FlowDissection], bytes]) -> bytes:
-        """The state of the table between two calls of :meth:`take`, for :meth:`restore`.
+    def idle(self, count: int) -> list[Flow]:
+        """So many flows that have been idle for longest, of those that may be put aside between two packets."""
+        flows = (flow for flow in self.register.flows.values() if not (flow.watched or self.waiting.has(flow)))
+        alone = (flow for flow in flows if flow.client.key not in self.register.retired)
+        return sorted(alone, key=lambda flow: flow.last_ns)[:count]
 
-        ``save`` makes a snapshot of a dissection.
-        """
-        for flow in self.register.flows.values():
-            flow.save(save)
-        octets = save_part(_KIND, self)
-        self.register.clear_saved()
+    def save(self, flow: Flow, save: Callable[[FlowDissection], bytes]) -> bytes:
+        """The state of a flow between two calls of :meth:`take`. ``save`` makes a snapshot of a dissection."""
+        flow.save(save)
+        octets = save_part(_FLOW, flow)
+        flow.clear_saved()
         return octets
 
-    def restore(self, octets: bytes, load: Callable[[bytes], FlowDissection]) -> None:
-        """Go on from a :meth:`snapshot` of another table, with this table's limits. This table must be new.
+    def put_aside(self, flow: Flow) -> None:
+        """Forget a flow that has been saved. It has the events that it would have if the capture ended now."""
+        flow.finish(flow.closed or "open")
+        self.waiting.forget(flow)
+        self.register.remove(flow)
+
+    def resume(self, octets: bytes, load: Callable[[bytes], FlowDissection], is_retired: bool) -> None:
+        """Follow a flow again that was saved; another one follows it on the same addresses if it ``is_retired``.
 
         ``load`` makes a dissection from its snapshot. Raises SnapshotError if the octets are no snapshot, or one of
         another format, and whatever ``load`` raises.
         """
-        load_part(_KIND, octets, self)
-        for flow in self.register.flows.values():
-            flow.resume(load)
-        self.register.clear_saved()
+        flow = Flow(self.commons)
+        load_part(_FLOW, octets, flow)
+        flow.resume(load)
+        flow.count_recent()
+        self.holdings.waiting_octets += flow.waiting_octets + flow.doubtful_octets
+        self.holdings.recent_octets += flow.recent_octets
+        self.register.enter(flow, is_retired)
+        self.waiting.see(flow)
 
-    def after_load(self) -> None:
-        """Find the waiting flows of a snapshot by their numbers."""
-        self.waiting.find(self.register.flows)
+    def snapshot(self) -> bytes:
+        """The state that all flows share, for :meth:`restore`."""
+        return save_part(_TABLE, self)
+
+    def restore(self, octets: bytes) -> None:
+        """Go on from a :meth:`snapshot` of another table, with the limits of this one, which must be new.
+
+        Raises SnapshotError if the octets are no snapshot, or one of another format.
+        """
+        load_part(_TABLE, octets, self)
 
     def open_flows(self, now_ns: int) -> list[int]:
         """The numbers of the flows that may still get segments at ``now_ns``."""
@@ -642,11 +659,11 @@ class FlowTable(Part):
         """The capture is over, and with it every flow; at ``now_ns``, if packets came after the last segment."""
         self._attempts.finish()
         if now_ns is not None:
-            self._now_ns = now_ns
+            self.now_ns = now_ns
         while self.register.flows:  # a flow that was two connections leaves another
             for flow in list(self.register.flows.values()):
                 if not flow.ended:
-                    self._discard(flow, "timeout" if self._silence.is_too_long(flow, self._now_ns) else "open")
+                    self._discard(flow, "timeout" if self._silence.is_too_long(flow, self.now_ns) else "open")
             self.forget()  # nothing more is to be said of these
             self._take_again()
         self._translations.forget()

@@ -110,8 +110,8 @@ def _sent_before(segment: WaitingSegment, other: WaitingSegment) -> WaitingSegme
 class Holdings(Part):
     """The number of octets that all flows keep together."""
 
-    waiting_octets: int = 0
-    recent_octets: int = 0  # of delivered segments, at most: the last count, and what has come since
+    waiting_octets: Live[int] = 0
+    recent_octets: Live[int] = 0  # of delivered segments, at most: the last count, and what has come since
     clocks: ClockComparison = field(default_factory=ClockComparison)
 
 
@@ -274,7 +274,7 @@ class Direction(Part, Generic[Owner]):
         self.kept = list(self.recent)
 
     def resume(self, receiver: Receiver) -> None:
-        """Let ``receiver`` take the octets that follow a snapshot. The holdings count the kept octets already."""
+        """Let ``receiver`` take the octets that follow a snapshot."""
         self.receiver = receiver
         self.recent = deque(self.kept or (), maxlen=RECENT_SEGMENTS)
 

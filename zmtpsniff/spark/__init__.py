@@ -6,11 +6,11 @@ dissects the series from the states that were left open before, and writes rows 
 nothing is shuffled. A run, a run that follows folders and the format ``zmtp`` all do this.
 
 The way of a capture through the modules: `series` says which files belong together and what is to be done with them,
-`job` makes tasks of it, and `task` is what one task does. It has a `shard`, which reads `inputs`, sorts their packets
-into `groups`, dissects the `connections` of each, gives all events to the `stages` of ``read``, makes `rows` of them
-(with `message_rows` and `row_columns`) and gives these to the `writer`. `store` makes the files part of the
-`tables`, with the `open_states` of what is open. `ingestion` does all that for a folder, `datasource` for the format
-`zmtp`. `session` and `masters` start Spark and its workers; `maintenance` and `report` work on tables.
+`job` makes tasks of it, and `task` is what one task does. It has a `shard`, which reads `inputs`, gives their packets
+to an engine, and all events to the `stages` of ``read``, makes `rows` of them (with `message_rows` and `row_columns`)
+and gives these to the `writer`. `store` makes the files part of the `tables`, with the `open_states` of what is open.
+`ingestion` does all that for a folder, `datasource` for the format `zmtp`. `session` and `masters` start Spark and its
+workers; `maintenance` and `report` work on tables.
 
 Importing this package imports nothing of pyspark, pyarrow, pandas or deltalake.
 """

@@ -20,8 +20,7 @@ from dissectors.events import Beacon, Command, Connection, Greeting, Message, Pr
 from zmtpsniff.capture.file_list import list_files
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.key_file import read_keys
-from zmtpsniff.spark.groups import ShardSpec
-from zmtpsniff.spark.options import Options, check_series, parse_ports
+from zmtpsniff.spark.options import Options, ShardSpec, check_series, parse_ports
 from zmtpsniff.spark.series import by_series, shard_counts
 from zmtpsniff.spark.stages import Stages
 from zmtpsniff.spark.tables import ddl

@@ -38,7 +38,7 @@ from dissectors.events import (
 )
 from dissectors.zmtp.sockets import WITH_TOPICS
 from zmtpsniff.native import core, reference
-from zmtpsniff.spark.connections import ConnectionId
+from zmtpsniff.spark.connection_ids import ConnectionId
 from zmtpsniff.spark.row_columns import (
     MOST,
     OCTETS_LISTS,

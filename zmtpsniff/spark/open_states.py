@@ -1,16 +1,14 @@
 """The states of open connections, as the tables' folder keeps them.
 
-They are a table of Delta Lake, ``_states``, with a row for each group of packets that has open connections. A run
-replaces all rows of the series that it dissects.
-
-With 100,000 open connections, of which a run goes on with 1,000, a run takes 5.4 s of processors, 3.3 s of them for the
-stages. It reads and writes 13 MB of states, and has 144 MB of them in memory. With a log, to which each run adds what
-it changed and which must be merged, it took 5.5 s. Delta's MERGE alone takes 2.3 s.
+They are a table of Delta Lake, ``_states``, with a row for the connections between two ends of TCP that may go on. A
+run replaces all rows of the series that it dissects. It restores a connection once a packet comes for it. The last
+events of a connection, as they would be if the files ended now, stand beside its state, so that no run restores
+connections only to tell them.
 """
 
+import sqlite3
 from collections.abc import Iterator, Sequence
-from tempfile import TemporaryFile
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 import pyarrow as pa
@@ -19,143 +17,160 @@ from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
 from zmtpsniff.capture.locations import file_system
 from zmtpsniff.engine.flow_engine import StateError
-from zmtpsniff.spark.connections import ConnectionId
+from zmtpsniff.spark.connection_ids import ConnectionId
 from zmtpsniff.spark.packet_names import Run
 
 STATES = "_states"
 SCHEMA = pa.schema(
     [
         pa.field("series", pa.string(), False),
-        pa.field("name", pa.binary(), False),  # of the group; none for what all groups share
-        pa.field("over_ns", pa.int64(), False),  # when the group is over; NEVER if its state is lost
+        pa.field("name", pa.binary(), False),  # the lesser key of the two directions; none for what all share
+        pa.field("over_ns", pa.int64(), False),  # when the connections are over; NEVER if their state is lost
+        pa.field("flow", pa.int64(), False),  # the number of the first of them
+        pa.field("last", pa.binary()),  # their last events; null if only an engine can tell them
         pa.field("state", pa.binary(), False),  # a State or SeriesState
     ]
 )
 NEVER = (1 << 63) - 1
-"""The end of a group whose state could not be kept."""
+"""The end of what has no state."""
 
-_SERIES = b""  # the name of what all groups share
+_SERIES = b""  # the name of what all connections share
+_DATAGRAMS = b"datagrams"
 LOST = pc.field("over_ns") == NEVER
 """Rows of series some of whose states could not be kept."""
 OPEN = pc.field("name") != pa.scalar(_SERIES)
-"""Rows of groups, and so of series with open connections."""
+"""Rows of connections, and so of series with open ones."""
 
 _BATCH_ROWS = 512
+_CACHE_KIB = 16 << 10  # of the database in memory: the names of some 100,000 connections
 
 
 class State(msgspec.Struct, array_like=True):
-    """The state of a group: its connections as octets.
+    """The states of connections between two ends, the latest one last, and the ids by the numbers of flows."""
 
-    The state ``is_silent`` if these connections have no more events unless more segments come.
-    """
-
-    connections: bytes
-    is_silent: bool = False
+    flows: list[bytes]
+    conn_ids: dict[int, ConnectionId]
 
 
 class SeriesState(msgspec.Struct, array_like=True):
-    """The state that all groups of a series share.
+    """The state that all connections of a series share.
 
-    It has the numbers of packets, of those that were dropped, and of flows so far, the last runs of packets and their
-    files (see PacketNames), the ids of the last connections, times up to which flows have all octets, by their groups,
-    and the state of the stages.
+    It has the numbers of packets, and of those that were dropped, so far, the last runs of packets and their files (see
+    PacketNames), the ids of the last connections, the sequence numbers that come next in Unix domain sockets, the names
+    of rows whose connections lack octets, and the states of the engine and the stages.
     """
 
     packets: int = 0
     dropped: int = 0
-    flows: int = 0
     runs: list[Run] = []
     files: dict[int, str] = {}
     conn_ids: dict[int, ConnectionId] = {}
-    horizons: dict[bytes, dict[int, int]] = {}
+    sent: dict[bytes, int] = {}
+    waiting: list[bytes] = []
+    engine: bytes = b""
     stages: bytes = b""
+
+
+class StateRow(NamedTuple):
+    """The row of connections, but for their series."""
+
+    name: bytes
+    over_ns: int
+    flow: int
+    last: bytes | None
+    state: bytes
+
+    @property
+    def conn_ids(self) -> dict[int, ConnectionId]:
+        """Their ids; raises StateError."""
+        return decoded(self.state, State).conn_ids
 
 
 _State = TypeVar("_State", State, SeriesState)
 
 
-def _read(folder: str, files: Sequence[str], wanted: pc.Expression, columns: Sequence[str]) -> pa.Table:
+def _dataset(folder: str, files: Sequence[str]) -> FileSystemDataset:
     system, path = file_system(folder)
     paths = [f"{path}/{STATES}/{name}" for name in files]
-    dataset = FileSystemDataset.from_paths(paths, schema=SCHEMA, format=ParquetFileFormat(), filesystem=system)
-    return dataset.to_table([*columns], filter=wanted)
+    return FileSystemDataset.from_paths(paths, schema=SCHEMA, format=ParquetFileFormat(), filesystem=system)
 
 
 def series_with(folder: str, files: Sequence[str], wanted: pc.Expression) -> set[str]:
     """The series with such rows in files of the tables' folder: LOST or OPEN ones."""
-    return set(_read(folder, files, wanted, ["series"]).column("series").unique().to_pylist())
+    return set(_dataset(folder, files).to_table(["series"], filter=wanted).column("series").unique().to_pylist())
 
 
 class ShardStates:
-    """The states of a series."""
+    """The states of a series, in a database on disk that goes with this."""
 
     def __init__(self, folder: str, files: Sequence[str], series: str) -> None:
         """Begin with those in ``files`` of the tables' folder."""
         self._series = series
-        self._kept = _read(folder, files, pc.field("series") == series, SCHEMA.names)
-        names = self._kept.column("name").to_pylist()
-        self._places = {name: at for at, name in enumerate(names)}  # in these rows
-        self._over_ns = dict(zip(names, self._kept.column("over_ns").to_pylist(), strict=True))
-        self._spill = TemporaryFile(prefix="zmtpsniff-")  # noqa: SIM115  # closed with this
-        self._spilled: dict[bytes, tuple[int, int]] = {}  # octets in this file
+        self._rows = sqlite3.connect("")
+        self._rows.executescript(f"PRAGMA journal_mode = OFF; PRAGMA cache_size = -{_CACHE_KIB}")
+        self._rows.execute("CREATE TABLE states (name BLOB PRIMARY KEY, over_ns, flow, last, state)")
+        wanted = pc.field("series") == series
+        for batch in _dataset(folder, files).to_batches(
+            columns=SCHEMA.names[1:], filter=wanted, batch_size=_BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+        ):
+            self._insert(list(zip(*(column.to_pylist() for column in batch.columns), strict=True)))
 
-    def get(self, name: bytes) -> State | None:
-        """That of a group; raises StateError."""
-        return _decoded(self.octets(name), State) if name in self._over_ns else None
+    def _insert(self, rows: Sequence[tuple[bytes, int, int, bytes | None, bytes]]) -> None:
+        self._rows.executemany("INSERT OR REPLACE INTO states VALUES (?, ?, ?, ?, ?)", rows)
 
     def series(self) -> SeriesState:
-        """The state that all groups share, at first an empty one; raises StateError."""
-        return _decoded(self.octets(_SERIES), SeriesState) if _SERIES in self._over_ns else SeriesState()
-
-    def octets(self, name: bytes) -> bytes:
-        """A state as octets."""
-        if name in self._places:
-            octets: bytes = self._kept.column("state")[self._places[name]].as_py()
-            return octets
-        begin, size = self._spilled[name]
-        self._spill.seek(begin)
-        return self._spill.read(size)
-
-    def put(self, name: bytes, state: State | None, over_ns: int = 0) -> None:
-        """Keep this state of a group, None for no state. From ``over_ns`` on nothing belongs to its connections."""
-        for known in (self._over_ns, self._places, self._spilled):
-            known.pop(name, None)
-        if state is not None:
-            self._put(name, msgspec.msgpack.encode(state), over_ns)
+        """The state that all connections share, at first an empty one; raises StateError."""
+        row = self._get(_SERIES)
+        return SeriesState() if row is None else decoded(row.state, SeriesState)
 
     def put_series(self, state: SeriesState) -> None:
-        """Keep the state that all groups share."""
-        self._places.pop(_SERIES, None)
-        self._put(_SERIES, msgspec.msgpack.encode(state), NEVER - 1)
+        """Keep the state that all connections share."""
+        self._insert([StateRow(_SERIES, NEVER - 1, 0, b"", msgspec.msgpack.encode(state))])
 
-    def _put(self, name: bytes, octets: bytes, over_ns: int) -> None:
-        self._over_ns[name] = over_ns
-        self._spilled[name] = self._spill.seek(0, 2), self._spill.write(octets)
+    def lose_datagrams(self) -> None:
+        """Remember that there were flows of datagrams, which have no state: more files need all of the series anew."""
+        self._insert([StateRow(_DATAGRAMS, NEVER, 0, b"", msgspec.msgpack.encode(State([], {})))])
 
-    def over(self, now_ns: int) -> list[bytes]:
-        """The groups that are over at a time."""
-        return [name for name, over_ns in self._over_ns.items() if over_ns <= now_ns and name != _SERIES]
+    def put(self, row: StateRow) -> None:
+        """Keep the state of connections."""
+        self._insert([row])
+
+    def pop(self, name: bytes) -> State | None:
+        """Take a state out; None if there is none; raises StateError."""
+        row = self._get(name)
+        if row is None:
+            return None
+        self._rows.execute("DELETE FROM states WHERE name = ?", [name])
+        return decoded(row.state, State)
+
+    def _get(self, name: bytes) -> StateRow | None:
+        row = self._rows.execute("SELECT * FROM states WHERE name = ?", [name]).fetchone()
+        return row and StateRow(*row)
+
+    def unfinished(self, now_ns: int, tells_open: bool) -> list[bytes]:
+        """The connections that an engine must tell: what is over, and open ones whose last events are not known."""
+        query = "SELECT name FROM states WHERE name != ? AND (over_ns <= ?"
+        query += " OR (last IS NULL AND ?)) ORDER BY flow"
+        return [name for (name,) in self._rows.execute(query, [_SERIES, now_ns, tells_open])]
+
+    def told(self) -> Iterator[StateRow]:
+        """The connections that have last events, in the order of their flows."""
+        query = "SELECT * FROM states WHERE length(last) ORDER BY flow"
+        yield from (StateRow(*row) for row in self._rows.execute(query))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """All rows of the series, as they are now."""
-        for batch in self._kept.to_batches():
-            yield batch.filter(
-                pa.array([name in self._places for name in batch.column("name").to_pylist()], pa.bool_())
-            )
-        names = [*self._spilled]
-        for begin in range(0, len(names), _BATCH_ROWS):
-            some = names[begin : begin + _BATCH_ROWS]
-            columns = [self._series] * len(some), some, [self._over_ns[name] for name in some], map(self.octets, some)
-            yield pa.RecordBatch.from_arrays(
-                [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
-            )
+        found = self._rows.execute("SELECT ?, * FROM states", [self._series])
+        while some := found.fetchmany(_BATCH_ROWS):
+            columns = zip(zip(*some, strict=True), SCHEMA, strict=True)
+            yield pa.RecordBatch.from_arrays([pa.array(values, field.type) for values, field in columns], schema=SCHEMA)
 
     def close(self) -> None:
-        """Forget the states that were put aside."""
-        self._spill.close()
+        """Forget the states."""
+        self._rows.close()
 
 
-def _decoded(octets: bytes, kind: type[_State]) -> _State:
+def decoded(octets: bytes, kind: type[_State]) -> _State:
     """The state of a row; raises StateError."""
     try:
         return msgspec.msgpack.decode(octets, type=kind)

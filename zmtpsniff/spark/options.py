@@ -4,6 +4,8 @@ import re
 from hashlib import sha256
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.zmtp.curve_keys import Key
 from dissectors.zmtp.limits import Limits
 from zmtpsniff.decode_as import DecodeAs
@@ -16,6 +18,7 @@ Ports = tuple[tuple[int, int], ...]
 MOST_FILES = 1000
 """The most files that a run that follows reads at a time, and that a micro-batch has."""
 
+_UNIX_KEY = 20  # octets of a key of Unix domain sockets, which have no ports
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
@@ -33,6 +36,13 @@ class Options(NamedTuple):
     curve_keys: tuple[Key, ...] = ()  # keys that open boxes of CURVE, beside those in the captures
     ways: bool = False  # follow each message over brokers and services, which takes longer than all else
 
+    def wants(self, key: bytes) -> bool:
+        """Whether packets are wanted whose ends have this key."""
+        if not self.ports or is_unix(key):
+            return True
+        ends = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
+        return any(first <= port <= last for first, last in self.ports for port in ends)
+
     @property
     def settings(self) -> Settings:
         """The settings of a dissection."""
@@ -42,6 +52,27 @@ class Options(NamedTuple):
             flow_limits=FlowLimits(idle_seconds=self.idle_seconds),
             curve_keys=self.curve_keys,
         )
+
+
+class ShardSpec(msgspec.Struct, frozen=True):
+    """Which part of the rows of a series a shard makes: number ``number`` of ``count``, from 0.
+
+    Files are numbered from ``first_file`` on; the last packet before came at ``end_ns``.
+    """
+
+    number: int = 0
+    count: int = 1
+    first_file: int = 1
+    end_ns: int = 0
+
+    def has(self, flow: int | None) -> bool:
+        """Whether the shard makes the rows of a flow; the first one makes those of none."""
+        return (flow or 0) % self.count == self.number
+
+
+def is_unix(key: bytes) -> bool:
+    """Whether the key of a direction is of a Unix domain socket."""
+    return len(key) == _UNIX_KEY
 
 
 def parse_ports(text: str) -> Ports:

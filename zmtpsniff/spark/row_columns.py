@@ -16,7 +16,7 @@ from dissectors.events import (
     Hidden,
     Octets,
 )
-from zmtpsniff.spark.connections import ConnectionId
+from zmtpsniff.spark.connection_ids import ConnectionId
 from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.tables import (
     TABLES,

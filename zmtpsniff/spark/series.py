@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.locations import is_there
-from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.inputs import File
-from zmtpsniff.spark.options import check_series
+from zmtpsniff.spark.options import ShardSpec, check_series
 from zmtpsniff.spark.task import ShardTask
 
 _OVERLAP_NS = 100_000_000

@@ -1,59 +1,60 @@
 """A shard of a series: its files, in order, dissected by one task, with nothing but states carried over.
 
-The files are merged by time as ``read`` merges them. Their packets go to ``Connections``, in order, and all events to
-the stages that ``read`` has. Packets of settled flows go to columns of messages at once. Pairs of messages may depend
-on all connections. So each shard dissects all of them, and makes the rows of its own: two shards take 1.4 times the
-time of processors that one takes for few connections with many messages, 1.6 times for many short connections.
-Memory grows with the number of open connections, not with the files.
+The files are merged by time as ``read`` merges them. Their packets go to an engine, as those of ``read`` do, and all
+events to the stages that ``read`` has. Unlike ``read``, the shard puts connections aside that have had no packets for
+longest, so memory does not grow with those that stay open. Pairs of messages may depend on all connections. So each
+shard dissects all of them, and makes the rows of its own: two shards take 1.4 times the time of processors that one
+takes for few connections with many messages, 1.6 times for many short connections.
 """
 
 from array import array
 from bisect import bisect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import groupby
-from operator import itemgetter
-from types import SimpleNamespace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from operator import attrgetter, itemgetter
+from typing import NamedTuple
+
+from msgspec.msgpack import encode
 
 from dissectors.batches import MessageBatch
 from dissectors.events import AnyEvent, Capture, Problem
 from dissectors.problems import PROBLEMS
 from dissectors.zmtp.curve import Curve
 from dissectors.zmtp.curve_keys import KeyLineError, KeyRing, NoSodiumError
+from zmtpsniff.analysis.insertions import inserted
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.capture.merge import merged_runs
-from zmtpsniff.engine.flow_engine import StateError, Told
+from zmtpsniff.engine.flow_engine import FlowEngine, StateError
 from zmtpsniff.engine.settled import SettledFlows
 from zmtpsniff.native import core
-from zmtpsniff.net.flow import FlowDirection
+from zmtpsniff.net.addresses import Address, reverse
+from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.segment import Datagram, Segment
-from zmtpsniff.spark.connections import NO_STATE, Connections, FlowCount, Last
-from zmtpsniff.spark.groups import DATAGRAMS, Groups, ShardSpec
+from zmtpsniff.net.segment import Segment
+from zmtpsniff.spark.connection_ids import ConnectionId, local_id, shared_id
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.message_rows import BatchOrigin
-from zmtpsniff.spark.open_states import NEVER, SeriesState, ShardStates, State
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.open_states import SeriesState, ShardStates, State, StateRow
+from zmtpsniff.spark.options import Options, ShardSpec, is_unix
 from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.row_columns import RowOrigin
 from zmtpsniff.spark.rows import Batch, CaptureRow, Rows
-from zmtpsniff.spark.stages import Stages
+from zmtpsniff.spark.stages import Stages, loaded_events, saved_events
 
 _TOGETHER = 256  # packets of several files that are taken together
 _MOST_IDS = 100_000  # of connections that are remembered
 _KEPT_IDS = 16_384  # for the next run
-_SWEEP_NS = 10_000_000_000  # between two looks at what is over
-_MOST_GROUPS = 4096  # in memory
-_MOST_HELD = 128 << 20  # octets that these hold at most: all that came of them, or as counted since
-_MUCH = 1 << 20  # octets of a group after which its memory is counted
+_MOST_FLOWS = 4096  # at hand, each with some kilobytes; FlowLimits bound what they hold together
 _MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # of packets of these events
 _LEAST_OTHERS = 4096  # events of a kind, but messages, that become rows: each batch of rows has its price
 _MOST_WAITS = 8  # times that fewer events wait for more
 
-_packet, _key, _payload = itemgetter(1), itemgetter(2), itemgetter(6)
+_packet = itemgetter(1)
+Last = AnyEvent | Notice
+"""An event at the end of a connection, or a notice among them."""
 
 
 class Events(NamedTuple):
@@ -68,96 +69,67 @@ class Events(NamedTuple):
     origin: BatchOrigin | None = None
 
 
-class _Settling:
-    """The flows of all groups, as the native core asks for them, and what it took of a piece."""
-
-    def __init__(
-        self, name_of: Callable[[bytes], bytes | None], group_of: Callable[[bytes], Connections], pause_ns: int
-    ):
-        self.pause_ns = pause_ns
-        self.groups: dict[bytes, Connections] = {}  # that the core was told of
-        self.now_ns = 0
-        self.octets = 0
-        self._name_of = name_of
-        self._group_of = group_of
-        ignored = SimpleNamespace(unwanted=True, last_ns=0, directions=(None, None), server=None)
-        self._ignored: Any = SimpleNamespace(flow=ignored)  # a direction of a port that nobody wants
-
-    def settled(self, key: bytes) -> FlowDirection | None:
-        name = self._name_of(key)
-        if name is None:
-            self._ignored.flow.last_ns = self.now_ns  # without a pause
-            return self._ignored  # type: ignore[no-any-return]
-        group = self._group_of(name)
-        direction = group.settled(key)
-        if direction is not None:
-            self.groups[name] = group
-        return direction
-
-    def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
-        self.now_ns = now_ns
-        self.octets += recent_octets
-
-
 class Shard:
     """One shard of a series."""
 
     def __init__(self, paths: Sequence[str], options: Options, states: ShardStates, spec: ShardSpec) -> None:
         """Dissect the files ``paths``, in the order of their names, from ``states`` on, which are changed.
 
-        If there are many groups, those are put aside that have had no packets for longest. A group whose state cannot
-        be read begins anew, and ``has_unreadable_states`` says so.
+        A connection whose state cannot be read begins anew, and ``has_unreadable_states`` says so.
         """
         self.spec = spec
         self.has_unreadable_states = False
         self._options = options
         self._settings = options.settings
         self._states = states
-        kept, self.stages = self._begin()
+        self._curve = Curve(KeyRing(options.curve_keys))
+        kept, self.stages, self._engine = self._begin()
+        self._flows = self._engine.flows
         self._paths = dict(enumerate(paths, self.spec.first_file))
         self.files = kept.files | self._paths  # by number, also those of runs before
         self.packets = PacketNames(kept.packets, kept.runs, lambda file: File(self.files[file]).offsets())
         self.captures: list[CaptureRow] = []
         self.conn_ids = kept.conn_ids  # by the numbers of flows
         self._dropped = kept.dropped
-        self._flows = FlowCount(kept.flows)
-        self._horizons = kept.horizons  # of groups with flows that lack octets
-        self._curve = Curve(KeyRing(options.curve_keys))
-        self._sorted = Groups(options)
+        self._sent = kept.sent
         self._decoder = HeaderDecoder()
-        self._told: Told = [], []  # of the packets at hand
-        self._touched: dict[bytes, Connections] = {}  # by these packets
-        self._settling = _Settling(self._sorted.of, self._of, self._connections(None).pause_ns)
+        self._datagram_ns = 0  # time of the last datagram
+        self._datagram_flows: set[int] = set()
         self._settled = None
         if core is not None:
             stages = self.stages
-            self._settled = SettledFlows(core, self._settling, self._told[0], stages.patterns, stages.acknowledge)
-        self._groups: dict[bytes, Connections] = {}  # the one with the latest packet is the last one
-        self._held_octets = 0
+            self._settled = SettledFlows(core, self._flows, self._engine.events, stages.patterns, stages.acknowledge)
+        self._waiting: list[bytes] = []  # names of states that lack octets
+        for name in kept.waiting:
+            self._wake(name)
+        self._horizons = self._flows.waiting.horizons
         self._octets = 0
-        self.end_ns = self.spec.end_ns  # time of the last segment
         self._now_ns = self.spec.end_ns  # of the last packet
-        self._swept_ns = 0
 
-    def _begin(self) -> tuple[SeriesState, Stages]:
-        """The state of the series, and its stages."""
+    def _begin(self) -> tuple[SeriesState, Stages, FlowEngine]:
+        """The state of the series, its stages and its engine."""
         try:
             kept = self._states.series()
-            return kept, self._stages(kept.stages)
+            stages = self._stages(kept.stages)
+            engine = self._new_engine(stages)
+            if kept.engine:
+                engine.restore(kept.engine)
         except StateError:
             self.has_unreadable_states = True
-            return SeriesState(), self._stages()
+            kept, stages = SeriesState(), self._stages()
+            engine = self._new_engine(stages)
+        return kept, stages, engine
 
     def _stages(self, state: bytes = b"") -> Stages:
         return Stages(self._settings, state, self._is_first, self._options.ways and self._is_first)
+
+    def _new_engine(self, stages: Stages) -> FlowEngine:
+        return FlowEngine(self._settings, self._curve, witness=stages.witness, begin=self._name, wake=self._wake)
 
     @property
     def _is_first(self) -> bool:
         """Whether it has the findings, and keeps the states, which one shard does for all."""
         return self.spec.number == 0
-
-    def _connections(self, state: bytes | None) -> Connections:
-        return Connections(self._settings, state, self._flows, self._curve, self.stages.witness, self._told)
 
     def events(self) -> Iterator[Events]:
         """Yield the events of the files, up to their end; ``captures`` is complete after that."""
@@ -168,14 +140,14 @@ class Shard:
                 self.packets.add(self.spec.first_file + at, taken[at] + 1, count)
                 taken[at] += count
             self._now_ns = max(self._now_ns, block.span_ns[1])
+            self._octets += block.captured
             numbers = range(first, first + len(block))
             if self._settled is None or block.odd or len(runs) > 1:
-                self._dissect(self._decoder.segments_of(block, numbers))
+                self._dissect(block, numbers)
                 yield from self._give()
             else:
                 for begin, end in self._settled.others(block, numbers):
-                    self._dissect(self._decoder.segments_of(block.part(begin, end), numbers[begin:end]))
-                self._end_settling()
+                    self._dissect(block.part(begin, end), numbers[begin:end])
                 (at, count), *_ = runs
                 of_file = array("q", range(taken[at] - count + 1, taken[at] + 1))
                 yield from self._give(BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base))
@@ -191,69 +163,88 @@ class Shard:
 
         The states are complete after that.
         """
-        provisional: list[Last] = []
-        final: list[Last] = []
-        told = set(self._groups)
-        # Stalls are told in the order of their flows, as in `read`.
-        for name, group in sorted(self._groups.items(), key=lambda item: item[1].first_flow):
-            self._end(name, group, final, provisional)
-        self._groups.clear()
-        over = dict.fromkeys(self._states.over(self.end_ns))
-        # All open connections have rows, or only those that may be over.
-        for name in self._states.over(NEVER - 1) if self._options.tells_open else over:
-            if name in told:
-                continue
-            state = self._kept(name)
-            if state is None or not state.is_silent:
-                self._end(name, self._group(state), final, provisional, is_changed=False)
-            elif name in over:
-                self._states.put(name, None)
+        end_ns = max(self.spec.end_ns, self._flows.now_ns)
+        final, datagrams = self._end(end_ns)
+        unfinished = iter(self._states.unfinished(end_ns, self._options.tells_open))
+        while some := list(islice(unfinished, _MOST_FLOWS)):
+            for name in some:
+                self._wake(name)
+            final += self._end(end_ns)[0]
         yield from self._tell(final)
         faults = [problem for capture in self.captures for problem in capture.problems]
         self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for _, code, detail in faults])
         self._dropped += sum(capture.dropped for capture in self.captures)
         self._keep()
-        yield from self._tell(provisional, provisional=True)
+        yield from self._tell(datagrams, provisional=True)
         if self._options.tells_open:
+            yield from self._tell_open()
             yield Events(self.stages.finish(self._now_ns), provisional=True)
         yield Events(self.stages.last_ways(self._now_ns), provisional=True)  # type: ignore[arg-type]
-        totals = Capture(self.packets.count, self._dropped, self._flows.value, 0, 0, 0, 0, self._now_ns)
+        flows = self._flows.register.count
+        totals = Capture(self.packets.count, self._dropped, flows, 0, 0, 0, 0, self._now_ns)
         yield Events(self.stages.findings(totals), provisional=True)  # type: ignore[arg-type]
 
+    def _end(self, end_ns: int) -> tuple[list[Last], list[Last]]:
+        """End all flows at hand. The states keep those of TCP that are open, and their last events.
+
+        Returns the last events of what is over, and of datagrams, whose flows have no end.
+        """
+        between: dict[bytes, list[Flow]] = {}
+        for flow in sorted(self._flows.register.flows.values(), key=attrgetter("number")):
+            between.setdefault(_name_of(flow), []).append(flow)
+        self._waiting += [name for name, some in between.items() if any(map(self._flows.waiting.has, some))]
+        rows = {some[0].number: self._row(some) for some in between.values() if self._over_ns(some) > end_ns}
+        first = {flow.number: some[0].number for some in between.values() for flow in some}
+        going_on = {*self._flows.open_flows(end_ns)}
+        self._engine.finish(end_ns)
+        final: list[Last] = []
+        datagrams: list[Last] = []
+        open_yet: dict[int, list[Last]] = {}
+        for one in inserted(*self._engine.give()):
+            number = one.flow  # type: ignore[union-attr]
+            if number in going_on:
+                open_yet.setdefault(first[number], []).append(one)
+            else:
+                (datagrams if number in self._datagram_flows else final).append(one)
+        for number, row in rows.items():
+            self._put(row, open_yet.get(number, []))
+        return final, datagrams
+
+    def _tell_open(self) -> Iterator[Events]:
+        """Give the last events of connections that are open, in the order of their flows."""
+        told = self._states.told()
+        while rows := list(islice(told, _MOST_FLOWS)):
+            for row in rows:
+                self._remember(row.conn_ids)
+            yield from self._tell([one for row in rows for one in loaded_events(row.last or b"")], provisional=True)
+
+    def _row(self, flows: Sequence[Flow]) -> StateRow:
+        """The row of connections with the same ends, but for their last events."""
+        known = {flow.number: self.conn_ids[flow.number] for flow in flows if flow.number in self.conn_ids}
+        state = State([self._engine.save(flow) for flow in flows], known)
+        return StateRow(_name_of(flows[0]), self._over_ns(flows), flows[0].number, None, encode(state))
+
+    def _over_ns(self, flows: Sequence[Flow]) -> int:
+        """The time from which on nothing belongs to any of these flows."""
+        return max(map(self._flows.over_ns, flows))
+
     def _keep(self) -> None:
-        """Keep the state that all groups share for the next run; all shards have the same one."""
+        """Keep the state that all connections share for the next run; all shards have the same one."""
         if not self._is_first:
             return
-        conn_ids = dict(list(self.conn_ids.items())[-_KEPT_IDS:])
+        if self._datagram_flows:
+            self._states.lose_datagrams()
         runs = self.packets.runs()
-        files = {file: self.files[file] for _, file, _ in runs}
         self._states.put_series(
             SeriesState(
-                self.packets.count, self._dropped, self._flows.value, runs, files, conn_ids, self._horizons,
-                self.stages.state(),
+                self.packets.count, self._dropped, runs, {file: self.files[file] for _, file, _ in runs},
+                dict(list(self.conn_ids.items())[-_KEPT_IDS:]), dict(list(self._sent.items())[-_KEPT_IDS:]),
+                self._waiting, self._engine.snapshot(), self.stages.state(),
             )
         )  # fmt: skip
 
-    def _end(
-        self, name: bytes, group: Connections, final: list[Last], provisional: list[Last], is_changed: bool = True
-    ) -> None:
-        """Add the last events of a group, and keep its state for the next run if it goes on."""
-        over_ns, is_silent = group.over_ns, group.is_silent
-        octets, last, open_yet = group.finish(self.end_ns)
-        is_datagrams = name.startswith(DATAGRAMS)  # a group that has no end
-        state = State(NO_STATE) if is_datagrams else None if octets is None else State(octets, is_silent)
-        if is_changed or state is None:
-            self._states.put(name, state, NEVER if state is not None and state.connections == NO_STATE else over_ns)
-        if state is None:
-            self._horizons.pop(name, None)
-        final += last
-        if is_datagrams or self._options.tells_open:
-            provisional += open_yet
-        self._remember(group)
-        group.close()
-
     def _tell(self, last: Sequence[Last], provisional: bool = False) -> Iterator[Events]:
-        """Give the last events and notices of groups to the stages, in the order of their flows."""
+        """Give last events and notices to the stages, in the order of their flows."""
         events: list[AnyEvent] = []
         notices: list[tuple[int, Notice]] = []
         for one in sorted(last, key=lambda one: getattr(one, "flow", None) or 0):
@@ -265,8 +256,7 @@ class Shard:
             yield Events(self._staged(events, notices), provisional)
 
     def _staged(self, events: list[AnyEvent], notices: Sequence[tuple[int, Notice]]) -> list[AnyEvent]:
-        horizons = {flow: ns for some in self._horizons.values() for flow, ns in some.items()}
-        return self.stages.take(events, notices, self._curve.waiting_since_ns, horizons)
+        return self.stages.take(events, notices, self._curve.waiting_since_ns, self._horizons)
 
     # ------------------------------------------------------------------ packets
 
@@ -307,152 +297,83 @@ class Shard:
 
     def _give(self, origin: BatchOrigin | None = None) -> Iterator[Events]:
         """The events of packets that have been taken."""
-        for name, group in self._touched.items():
-            group.end_batch()
-            if horizons := group.horizons:
-                self._horizons[name] = horizons
-            else:
-                self._horizons.pop(name, None)
-            self._remember(group)
-        self._touched.clear()
-        events, notices = self._told[0][:], self._told[1][:]
-        self._told[0].clear()
-        self._told[1].clear()
+        self._flows.end_batch()
+        self._horizons = self._flows.waiting.horizons
+        events, notices = self._engine.give()
         if events or notices or self.stages.acknowledge is not None:
             octets, self._octets = self._octets, 0
             yield Events(self._staged(events, notices), octets=octets, origin=origin)
-        yield from self._sweep()
         self._put_aside()
-        if len(self.conn_ids) > _MOST_IDS:
-            self.conn_ids = dict(list(self.conn_ids.items())[_MOST_IDS // 2 :])
 
-    def _end_settling(self) -> None:
-        """Go on from what the core took."""
-        groups, self._settling.groups = self._settling.groups, {}
-        octets, self._settling.octets = self._settling.octets, 0
-        self.end_ns = max(self.end_ns, self._settling.now_ns)
-        for group in groups.values():
-            group.octets += octets // len(groups)
-        self._touched |= groups
-        self._held_octets += octets
-        self._octets += octets
-
-    def _dissect(self, segments: list[Segment]) -> None:
-        """Take the segments of some packets, and the datagrams that the decoder found among them."""
-        if segments:
-            self.end_ns = max(self.end_ns, segments[-1][0])
+    def _dissect(self, block: Block, numbers: Sequence[int]) -> None:
+        """Take packets that are not of settled flows."""
+        segments = self._decoder.segments_of(block, numbers)
+        if self._options.ports:
+            segments = [segment for segment in segments if self._options.wants(segment[2])]
+        if any(is_unix(segment[2]) for segment in segments):
+            segments = [self._counted(segment) if is_unix(segment[2]) else segment for segment in segments]
         begin = 0
-        taken: list[tuple[Connections, list[Segment]]] = []
         for datagram in self._decoder.datagrams:
-            end = bisect(segments, datagram[1], begin, key=_packet)
-            taken += self._take_segments(segments[begin:end])
-            begin = end
-            self._take_datagram(datagram)
-        taken += self._take_segments(segments[begin:] if begin else segments)
+            if self._options.wants(datagram[3]):
+                end = bisect(segments, datagram[1], begin, key=_packet)
+                self._engine.take(segments[begin:end], is_last=False)
+                begin, self._datagram_ns = end, datagram[0]
+                self._engine.take([], [datagram], is_last=False)
+        self._engine.take(segments[begin:] if begin else segments, is_last=False)
         if self.stages.acknowledge is not None:
-            for group, mine in taken:
-                self.stages.acknowledge(group.acknowledgments(mine))
+            self.stages.acknowledge(self._flows.register.acknowledgments(segments))
 
-    def _take_segments(self, segments: Sequence[Segment]) -> Iterator[tuple[Connections, list[Segment]]]:
-        """Take segments. Yields them by their groups."""
-        of = self._sorted.of
-        for name, run in groupby(segments, lambda segment: of(segment[2])):
-            if name is not None:
-                mine = list(run)
-                group = self._touch(name, sum(map(len, map(_payload, mine))))
-                group.take(mine)
-                yield group, mine
+    def _counted(self, segment: Segment) -> Segment:
+        """A segment of a Unix domain socket, numbered from the first one of its series, not of this run."""
+        time_ns, packet, key, _, ack, flags, payload, missing = segment
+        seq = self._sent.get(key, 1)
+        self._sent[key] = (seq + len(payload) + missing) & 0xFFFF_FFFF
+        return time_ns, packet, key, seq, ack, flags, payload, missing
 
-    def _take_datagram(self, datagram: Datagram) -> None:
-        _, _, protocol, key, payload, missing = datagram
-        name = self._sorted.of(key, is_datagram=True)
-        if name is not None and self._sorted.wants(protocol, key, payload, missing):
-            self._touch(name, len(payload)).take([], [datagram])
+    def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
+        """Give a new flow its id."""
+        flow = self._flows.register.flows.get(number)
+        if flow is None:
+            self._datagram_flows.add(number)
+        if flow is not None and (numbers := flow.initial_numbers):
+            found = shared_id(*numbers)
+        else:
+            start_ns = self._datagram_ns if flow is None else flow.start_ns
+            found = local_id(transport, client.text, server.text, start_ns)
+        self._remember({number: found._replace(server=server.text)})
 
-    def _remember(self, connections: Connections) -> None:
-        """Remember the ids of connections for rows that name them."""
-        self.conn_ids |= connections.conn_ids
+    def _remember(self, conn_ids: Mapping[int, ConnectionId]) -> None:
+        """Remember the ids of connections for rows that name them: of the last ones, and of all at hand."""
+        self.conn_ids |= conn_ids
+        if len(self.conn_ids) > _MOST_IDS:
+            old = list(self.conn_ids.items())
+            at_hand = [one for one in old if one[0] in self._flows.register.flows]
+            self.conn_ids = dict([*old[_MOST_IDS // 2 :], *at_hand])
 
-    # ------------------------------------------------------------------ groups
+    # ------------------------------------------------------------------ connections that are put aside
 
-    def _touch(self, name: bytes, octets: int) -> Connections:
-        group = self._touched.get(name)
-        if group is None:
-            group = self._touched[name] = self._of(name)
-        group.octets += octets
-        self._held_octets += octets
-        self._octets += octets
-        return group
-
-    def _of(self, name: bytes) -> Connections:
-        group = self._groups.pop(name) if name in self._groups else self._group(self._kept(name))
-        self._groups[name] = group
-        return group
-
-    def _kept(self, name: bytes) -> State | None:
-        """The state of a group; None if there is none, or it cannot be read."""
+    def _wake(self, key: bytes) -> None:
+        """Go on with the connections between two ends that were put aside, if there are any."""
         try:
-            return self._states.get(name)
+            state = self._states.pop(min(key, reverse(key)))
+            if state is not None:
+                self._engine.resume(state.flows)
+                self._remember(state.conn_ids)
         except StateError:
             self.has_unreadable_states = True
-            return None
-
-    def _group(self, state: State | None) -> Connections:
-        """A group restored from a state, or a new one."""
-        try:
-            if state is not None and state.connections != NO_STATE:
-                return self._restored(state)
-        except StateError:
-            self.has_unreadable_states = True
-        return self._connections(None)
-
-    def _restored(self, state: State) -> Connections:
-        group = self._connections(state.connections)
-        group.octets = len(state.connections)
-        self._held_octets += group.octets
-        return group
 
     def _put_aside(self) -> None:
-        """Put the groups aside that have been idle for longest, if there are many, or if they hold much."""
-        if self._held_octets > _MOST_HELD:
-            self._count_held()
-        if len(self._groups) <= _MOST_GROUPS and self._held_octets <= _MOST_HELD:
-            return
-        for name, group in list(self._groups.items()):
-            if len(self._groups) <= _MOST_GROUPS // 2 and self._held_octets <= _MOST_HELD // 2:
-                break
-            octets = group.state()
-            if octets is None:
-                continue
-            self._states.put(name, State(octets, group.is_silent), group.over_ns)
-            self._forget(name)
+        """Put connections aside that have been idle for longest, if there are many."""
+        many = len(self._flows.register.flows)
+        if many > _MOST_FLOWS:
+            for flow in self._flows.idle(many - _MOST_FLOWS // 2):
+                row = self._row([flow])
+                told = self._engine.put_aside(flow)
+                self._put(row, None if told is None else inserted(*told))
 
-    def _count_held(self) -> None:
-        """Count how much the large groups hold; most of their octets have gone on."""
-        for group in self._groups.values():
-            if group.octets > _MUCH:
-                held = len(group.state() or b"")
-                self._held_octets += held - group.octets
-                group.octets = held
-
-    def _forget(self, name: bytes) -> None:
-        group = self._groups.pop(name)
-        self._held_octets -= group.octets
-        group.close()
-
-    def _sweep(self) -> Iterator[Events]:
-        """Finish the groups whose connections are over."""
-        if self.end_ns - self._swept_ns < _SWEEP_NS and len(self._groups) <= _MOST_GROUPS:
-            return
-        self._swept_ns = self.end_ns
-        for name, group in list(self._groups.items()):
-            if group.is_over(self.end_ns):
-                _, final, provisional = group.finish(self.end_ns)
-                self._remember(group)
-                self._forget(name)
-                self._states.put(name, None)
-                self._horizons.pop(name, None)
-                yield from self._tell(final + provisional)
+    def _put(self, row: StateRow, last: Sequence[Last] | None) -> None:
+        """Keep a state with last events, if these are known."""
+        self._states.put(row._replace(last=None if last is None else saved_events(last)))
 
 
 class ShardRows:
@@ -519,3 +440,8 @@ class ShardRows:
 
 def _problem(code: str, detail: str) -> tuple[str, str, str]:
     return PROBLEMS[code].severity, code, detail
+
+
+def _name_of(flow: Flow) -> bytes:
+    """The name of the state of a flow: the lesser key of its directions."""
+    return min(flow.client.key, flow.server.key)

@@ -211,6 +211,16 @@ class Stages:
         return sha256(octets).digest() + octets
 
 
+def saved_events(events: Sequence[AnyEvent | Notice]) -> bytes:
+    """Events and notices as octets; none for none."""
+    return pickle.dumps(events, pickle.HIGHEST_PROTOCOL) if events else b""
+
+
+def loaded_events(octets: bytes) -> list[AnyEvent | Notice]:
+    """The events of :func:`saved_events`; raises StateError."""
+    return _loaded(octets, _Unpickler.load) if octets else []
+
+
 def _saved(stage: Any) -> bytes:
     out = io.BytesIO()
     try:
@@ -221,9 +231,9 @@ def _saved(stage: Any) -> bytes:
     return out.getvalue()
 
 
-def _loaded(octets: bytes) -> Any:
+def _loaded(octets: bytes, load: Callable[["_Unpickler"], Any] = _Unpickler.load_all) -> Any:
     try:
-        return _Unpickler(io.BytesIO(octets)).load_all()
+        return load(_Unpickler(io.BytesIO(octets)))
     except Exception as error:  # whatever objects of another version make of it
         raise StateError(f"not a state of this version: {error}") from error
 

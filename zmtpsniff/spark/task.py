@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from socket import gethostname
+from sqlite3 import DatabaseError
 
 import msgspec
 from msgspec.structs import replace
@@ -9,9 +10,8 @@ from msgspec.structs import replace
 from zmtpsniff.capture.file_list import FileInfo
 from zmtpsniff.engine.collector import spare_collector
 from zmtpsniff.errors import one_line
-from zmtpsniff.spark.groups import ShardSpec
 from zmtpsniff.spark.open_states import STATES, ShardStates
-from zmtpsniff.spark.options import Options
+from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.rows import Batch
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.shard import Shard, ShardRows
@@ -71,7 +71,7 @@ def dissect(job: Job, tasks: Sequence[ShardTask]) -> TaskOutcome:
             for table, rows, provisional in rows_of(job, task, unreadable):
                 writer.take(table, rows, provisional)
         return TaskOutcome(writer.close(), unreadable)
-    except OSError as error:
+    except (OSError, DatabaseError) as error:  # states are on a disk of the worker
         writer.discard()
         raise TaskError(f"--output {job.folder}: {gethostname()} says: {one_line(error)}") from error
     except UnkeptStageError as error:
