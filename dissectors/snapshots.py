@@ -5,7 +5,7 @@ defaults stand once, in its class. Snapshots are made from these declarations:
 
 - A field declared as :data:`Live` is in no snapshot: a neighbour, the user's limits and keys, a value that follows from
   the other fields.
-- A field that holds a part, one of several kinds of parts, none, or a list of parts, is saved as their state.
+- A field that holds a part, one of several kinds of parts, or none, is saved as its state.
 - All other fields are data: numbers of any size, text, octets, and tuples, lists, sets and dictionaries of them.
 
 A snapshot is MessagePack: the kind of dissector, the number of this format, and the state. It is data and nothing else:
@@ -89,7 +89,7 @@ class _Field(NamedTuple):
 
     name: str
     parts: tuple[type[Part], ...]  # the classes of the part that it holds; empty for data
-    container: Any  # list of parts, dictionary of data, or neither
+    is_dict: bool
     is_plain: bool  # data that MessagePack has as it is
 
 
@@ -120,7 +120,7 @@ def _form(kind: type[Part]) -> _Form:
         if isinstance(generic, type) and issubclass(generic, Part):
             hint = generic  # whatever its neighbours are
         parts = tuple(one for one in (hint, *get_args(hint)) if isinstance(one, type) and issubclass(one, Part))
-        fields.append(_Field(name, parts, get_origin(hint), not parts and _is_plain(hint)))
+        fields.append(_Field(name, parts, get_origin(hint) is dict, not parts and _is_plain(hint)))
         types.append((name, _checked_part(hint, len(parts)) if parts else _checked(hint)))
     checked = msgspec.defstruct(kind.__name__, types, array_like=True, forbid_unknown_fields=True)
     names = [one.name for one in fields]
@@ -141,8 +141,6 @@ def _is_plain(hint: Any) -> bool:
 def _checked_part(hint: Any, kinds: int) -> Any:
     """The type of a part in a snapshot: which of the ``kinds`` of its field it is, and its state, checked later."""
     state = tuple[Annotated[int, msgspec.Meta(ge=0, lt=kinds)], list[Any]]
-    if get_origin(hint) is list:
-        return list[state]
     return state | None if NoneType in get_args(hint) else state
 
 
@@ -172,14 +170,12 @@ def _saved(part: Part) -> list[Any]:
     part.before_save()
     form = _form(type(part))
     state = list(form.values(part))
-    for place, (_, parts, container, _) in form.others:
+    for place, (_, parts, is_dict, _) in form.others:
         value = state[place]
         if value is None:
             pass
         elif not parts:
-            state[place] = _stored(list(value.items()) if container is dict else value)
-        elif container is list:
-            state[place] = [(parts.index(type(one)), _saved(one)) for one in value]
+            state[place] = _stored(list(value.items()) if is_dict else value)
         else:
             state[place] = parts.index(type(value)), _saved(value)
     return state
@@ -202,14 +198,10 @@ def load(kind: str, octets: bytes, part: Part) -> None:
 def _load(part: Part, values: Any) -> None:
     form = _form(type(part))
     state = msgspec.convert(values, form.checked, dec_hook=lambda _, octets: octets)
-    for (name, parts, container, _), value in zip(form.fields, msgspec.structs.astuple(state), strict=True):
-        if container is dict:
+    for (name, parts, is_dict, _), value in zip(form.fields, msgspec.structs.astuple(state), strict=True):
+        if is_dict:
             value = dict(value)
-        elif not parts or value is None:
-            pass
-        elif container is list:
-            value = [_loaded(part, None, parts, *one) for one in value]
-        else:
+        elif parts and value is not None:
             value = _loaded(part, getattr(part, name), parts, *value)
         setattr(part, name, value)
     part.after_load()
