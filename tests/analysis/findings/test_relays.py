@@ -39,6 +39,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "head_of_line": ("replies-slow", "10.9.0.23:41400"),
     "slow_database": ("replies-slow", "10.9.0.21:7320"),
     "slow_worker": ("replies-slow", "10.9.0.55:46502"),
+    "szrpc_worker_freezes": ("request-unanswered", "127.0.0.1:50880"),
     "tcp_proxy": ("replies-slow", "10.3.0.3:5555"),
     "worker_freezes": ("request-unanswered", "10.9.0.43:34292"),
     "worker_vanishes": ("host-silent", "10.5.0.2:41028"),

@@ -200,7 +200,7 @@ class Endings:
             return "closed"
         if last.reply:
             return self._why_not_back(way, last, patience_ns)
-        if closed_ns is not None and longest_ns is None:
+        if closed_ns is not None and longest_ns is None and closed_ns - last.time_ns < patience_ns:
             return "reply-to-nobody"
         if self._until_ns - last.time_ns < patience_ns:
             return "capture-ended"
