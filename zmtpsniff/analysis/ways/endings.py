@@ -102,9 +102,9 @@ class Endings:
 
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""
-        first, last = way.first, way.hops[-1]
-        if way.may_tell or (first is last and first.line.manners.giver == first.dst):
-            return False  # it may only tell something, or ask for work
+        last = way.hops[-1]
+        if way.may_tell:
+            return False
         return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
 
     def _may_have_reply(self, way: OpenWay) -> bool:

@@ -350,8 +350,9 @@ class OpenWay(msgspec.Struct, eq=False):
 
     @property
     def may_tell(self) -> bool:
-        """Whether it is one message of which nobody knows whether it asks for anything."""
-        return len(self.hops) == 1 and not self.first.asks
+        """Whether it is one message that perhaps asks for nothing, or only for the work that its receiver gives it."""
+        first = self.first
+        return len(self.hops) == 1 and (not first.asks or first.line.manners.giver == first.dst)
 
     @property
     def answer(self) -> Hop | None:
