@@ -58,11 +58,12 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
 def captures() -> list[Path]:
     """All captures of the fixtures, and those that are beside the checkout.
 
-    Tables have a connection before NAT and behind it, of which `read` keeps one (docs/spark-ingest.md).
+    Tables have a connection before NAT and behind it, of which `read` keeps one, and take networks with the same
+    addresses for one (docs/spark-ingest.md).
     """
     folders = [FIXTURES, CAPTURES, CAPTURES.parent / "systems"]
     paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
-    return [path for path in paths if path.name.endswith(_SUFFIXES) and path.parent.name != "nat"]
+    return [path for path in paths if path.name.endswith(_SUFFIXES) and path.parent.name not in ("nat", "networks")]
 
 
 def of_hosts(path: Path, folder: Path, most: int | None = None) -> list[Path]:
