@@ -84,13 +84,13 @@ class FlowRegister(Part):
     def _move(self, zone: bytes, plain: bytes) -> None:
         """The first packet of the other side shows that a flow is in another network than it seemed."""
         direction = self.directions.get(plain)
-        if direction is None or direction.seen:
+        if direction is None or direction.seen or direction.flow.first_fin or direction.flow.first_reset:
             return
         flow = direction.flow
         if flow.early:
             flow.early = [(*one[:2], zone + one[2], *one[3:]) for one in flow.early]
         for one in flow.directions:
-            del self.directions[one.key]
+            self.directions.pop(one.key, None)  # who talks to himself has one key
             one.key = zone + one.key
             self.directions[one.key] = one
 
