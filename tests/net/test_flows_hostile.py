@@ -322,3 +322,20 @@ def test_a_capture_of_one_side_takes_the_quick_way() -> None:
     table.finish()
     assert calls < 10_000
     assert {dissections[0].client.offset, dissections[0].server.offset} == {20_000, 0}
+
+
+def test_a_connection_to_itself_ends() -> None:
+    """One key for both directions: these five segments were given back and taken again without an end."""
+    own = CLIENT + CLIENT + b"\x15\xb3" * 2
+    table = FlowTable(lambda *_: None)
+    segments = (
+        (2848149476, 1518850471, ACK, 18),
+        (1518850471, 1119841220, ACK, 31),
+        (1954537440, 1390255439, ACK, 12),
+        (1119841220, 1518850502, ACK | SYN, 18),
+        (1518850502, 1119841238, ACK, 31),
+    )
+    for number, (seq, ack, flags, length) in enumerate(segments, 1):
+        table.take([(number * SECOND // 10, number, own, seq, ack, flags, bytes(length), 0)])
+    assert not table.register.flows
+    assert not table.is_new(1, own, 1 << 20, SECOND)

@@ -57,6 +57,11 @@ def reverse(key: bytes) -> bytes:
     return zone + layout.pack(destination, source, destination_port, source_port)
 
 
+def is_own(key: bytes) -> bool:
+    """Whether a socket has connected to itself, so that nothing tells its two directions apart."""
+    return key[-4:-2] == key[-2:] and key == reverse(key)
+
+
 @lru_cache(512)
 def _end(host: bytes, port: int, zone: bytes) -> Address:
     return Address(f"{_host(host, zone)}:{port}", port)

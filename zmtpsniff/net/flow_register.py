@@ -90,7 +90,7 @@ class FlowRegister(Part):
         if flow.early:
             flow.early = [(*one[:2], zone + one[2], *one[3:]) for one in flow.early]
         for one in flow.directions:
-            self.directions.pop(one.key, None)  # who talks to himself has one key
+            del self.directions[one.key]
             one.key = zone + one.key
             self.directions[one.key] = one
 

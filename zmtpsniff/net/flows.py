@@ -11,7 +11,7 @@ from msgspec import field
 from dissectors.snapshots import LATER, Live, Part
 from dissectors.snapshots import load as load_part
 from dissectors.snapshots import save as save_part
-from zmtpsniff.net.addresses import Address, addresses
+from zmtpsniff.net.addresses import Address, addresses, is_own
 from zmtpsniff.net.attempts import AttemptLog
 from zmtpsniff.net.flow import Commons, Flow, FlowDirection, Notify, Patience, WholeFlow
 from zmtpsniff.net.flow_dissection import End, FlowDissection
@@ -205,7 +205,7 @@ class FlowTable(Part):
         may be the same before NAT.
         """
         register = self.register
-        if self._translations.begin(key, isn, time_ns):
+        if is_own(key) or self._translations.begin(key, isn, time_ns):
             return False
         has_room = register.size + room < self.limits.flows
         if key in register.retired or self._attempts.has_refusals or not has_room:
@@ -265,6 +265,8 @@ class FlowTable(Part):
     def _find(self, segment: Segment) -> FlowDirection | None:
         """The direction that takes a segment; its flow may begin with it. None if the segment means nothing yet."""
         time_ns, _, key, _, _, flags, _, _ = segment
+        if is_own(key):
+            return None
         direction = self.register.find(key)
         if (
             direction is not None
