@@ -14,7 +14,7 @@ from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, LONG_NS, SLOW_NS,
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.sketch import Sketch
 from zmtpsniff.analysis.ways.delays import Passage
-from zmtpsniff.analysis.ways.hops import Hop
+from zmtpsniff.analysis.ways.hops import Hop, Manners
 
 LEAST_SLOW = 3
 """So many slow messages are no accident."""
@@ -39,6 +39,12 @@ class SlowPassage(NamedTuple):
     waiting: str  # the host that waits for the program
     words: str
     ends: tuple[str, str]  # the sockets between which it went on
+    manners: Manners  # of the connection over which it came
+
+    @property
+    def is_work(self) -> bool:
+        """Whether the place gives work to its peer, which had asked for some, as may be seen only later."""
+        return self.manners.giver == self.ends[0]
 
 
 class Losses(msgspec.Struct, eq=False):
@@ -122,8 +128,9 @@ class RelayPlace:
         if own_ns > self._least_slow_ns:
             waiting = host_of(passed.dst if taken.reply else taken.src)
             slow = SlowPassage(
-                own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one), (passed.src, passed.dst)
-            )
+                own_ns, taken.time_ns, taken.packet, taken.flow, waiting, _doing(one), (passed.src, passed.dst),
+                taken.line.manners,
+            )  # fmt: skip
             (heappush if len(self.slowest) < _SLOWEST else heappushpop)(self.slowest, slow)
             if len(self.slowest) == _SLOWEST:
                 self._least_slow_ns = self.slowest[0].own_ns

@@ -362,7 +362,9 @@ class Relays(Inquiry):
         longest_ns = place.held.maximum + network_ns
         slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
         rare_ns = 0 if place.inside.maximum > slow_ns else place.rare_ns(team)
-        slowest = sorted(place.slowest, reverse=True)
+        slowest = sorted((one for one in place.slowest if not one.is_work), reverse=True)
+        if not slowest:
+            return
         where, words = f"messages wait inside {place.at}", slowest[0].words
         if median_ns > SLOW_MEDIAN_NS:
             often = f"half of its {plural(count, 'message')} took over {about(median_ns)}"
