@@ -280,9 +280,9 @@ def _legs(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def without_acknowledgments(records: Counter[str]) -> Counter[str]:
-    """Records without the times at which messages were acknowledged, for which ports are used again too soon.
+    """Records without the times at which messages were acknowledged, for ports that are used again too soon.
 
-    Which connection an acknowledgment is of is told at the end of its block.
+    The connection of an acknowledgment is the one that has its addresses at the end of the block, or file.
     """
     out: Counter[str] = Counter()
     for text, count in records.items():

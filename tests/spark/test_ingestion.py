@@ -20,6 +20,7 @@ from tests.spark.spark_tables import (
     expected,
     of_hosts,
     read_tables,
+    without_acknowledgments,
 )
 from tests.support.paths import FIXTURES
 from zmtpsniff.decode_as import parse
@@ -74,6 +75,8 @@ def differences(
     wrong = []
     for name, files in wanted.items():
         records, rows = expected(files, decode_as=RULES, ways=True), found[name]
+        if records != rows and len(files) > 1:  # as docs/spark-ingest.md says
+            records, rows = map(without_acknowledgments, (records, rows))
         if records != rows:
             missing, many = [*(records - rows).elements()], [*(rows - records).elements()]
             wrong.append(f"{Path(name).name}: missing {len(missing)} {missing[:2]}, too many {len(many)} {many[:2]}")
