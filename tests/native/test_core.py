@@ -26,6 +26,7 @@ from zmtpsniff.analysis.patterns import pending, proxies
 from zmtpsniff.capture import pcapng_writer
 from zmtpsniff.native import reference
 from zmtpsniff.net import clocks, encapsulation, reassembly
+from zmtpsniff.net import packets as net_packets
 from zmtpsniff.net import segment as net_segment
 
 SOURCE = PROJECT / "zmtpsniff" / "native" / "core.c"
@@ -722,6 +723,7 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     ports = encapsulation.VXLAN_PORT, encapsulation.OLD_VXLAN_PORT, encapsulation.GENEVE_PORT
     assert ports == (reference.VXLAN_PORT, reference.OLD_VXLAN_PORT, reference.GENEVE_PORT)
     assert reference.TRANSPARENT_ETHERNET == encapsulation.TRANSPARENT_ETHERNET
+    assert (reference.TCP, reference.UDP) == (net_packets.TCP, net_segment.UDP)
     limits = "RECENT", "RECENT_OCTETS", "WAIT_LIMIT", "MOST_CARRY", "MOST_FRAMES", "MOST_FLOWS", "MOST_WAITING"
     for name in (*limits, "LEAST_CLOCK_NS", "MOST_PENDING", "SLOWEST", "MOST_SHORT", "SIGNATURE"):
         assert eval(defines[name]) == getattr(reference, name)  # a number, or one shifted

@@ -29,7 +29,7 @@ OUTER_HEADERS = 50  # Ethernet, IP, UDP, VXLAN
 
 
 Wrap = Callable[[int, Ether], list[Ether]]
-"""What is captured of a packet of network 7 or 8."""
+"""Makes the captured frames of a packet of network 7 or 8."""
 
 
 def tagged(number: int, frame: Ether) -> Ether:

@@ -31,7 +31,7 @@
 #define MOST_KEY 36 /* octets of a key: two addresses of IPv6 and two ports */
 #define RECENT 16   /* delivered segments that are kept, as in net/reassembly.py */
 #define RECENT_OCTETS (256 << 10)
-#define LEAST_CLOCK_NS 1000000
+#define LEAST_CLOCK_NS 1000000 /* two interfaces of one host see a packet in less time, as in net/clocks.py */
 #define WAIT_LIMIT 4096       /* a frame that lacks more octets is collected piece by piece, by Python */
 #define MOST_CARRY (64 << 10) /* octets of a message that is not over */
 #define MOST_FRAMES 1024      /* of a message; Python counts the octets of longer ones */
@@ -997,7 +997,7 @@ typedef struct {
 
 typedef struct {
     PyObject *token; /* the caller's name of the flow */
-    PyObject *facts; /* have the octets of old segments */
+    PyObject *facts; /* keep the octets of old segments */
     uint32_t key_size;
     int64_t last_ns, last_packet;
     Side sides[2];
@@ -1309,7 +1309,7 @@ static void remember(Side *side, Span block, const Segment *segment, int64_t tim
     side->recent_until = side->offset + RECENT_OCTETS - octets;
 }
 
-/* Whether a segment is a delivered one that was captured again at once. As FlowDirection.repeats(). */
+/* Whether a segment is a delivered one that was captured again at once. As Direction.repeats(). */
 static bool repeats(const Side *side, Span block, const Segment *segment, int64_t time_ns)
 {
     int64_t offset = side->offset - (int64_t)(uint32_t)(side->next - segment->seq);

@@ -539,7 +539,7 @@ def _length(recent: tuple[int, bytes, int, int] | tuple[int, int, int, int, int]
 
 
 def repeats(side: SettledSide, octets: bytes, segment: PlainSegment, time_ns: int) -> bool:
-    """Whether a segment is a delivered one that was captured again at once. As FlowDirection.repeats()."""
+    """Whether a segment is a delivered one that was captured again at once. As Direction.repeats()."""
     offset = side.offset - (side.next - segment.seq) % MODULO
     payload = octets[segment.start : segment.start + segment.length]
     for one in reversed(side.recent):

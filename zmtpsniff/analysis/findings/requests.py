@@ -131,7 +131,9 @@ class Requests(Inquiry):
     def counts_columns(self, flow: int) -> bool:
         """Whether it takes messages of a connection in columns. The first requests tell who asks."""
         exchange = self._exchanges.get(flow)
-        return core is not None and exchange is not None and exchange.asked > (not exchange.strict)
+        if core is None or exchange is None:
+            return False
+        return exchange.asked >= (1 if exchange.strict else 2)
 
     def take_columns(self, batch: MessageBatch, flows: Set[int]) -> None:
         """Count the messages of these connections in a batch."""

@@ -139,7 +139,7 @@ class Endings:
 
     def ended(self, way: OpenWay) -> Terminus | None:
         """Where and why a way went no further; None if it was not to, or if the capture may lack the rest."""
-        # What is published about a request is for whoever wants it, and ends nothing.
+        # A publication about a request is for whoever wants it, and ends nothing.
         last = next(hop for hop in reversed(way.hops) if not hop.is_aside)
         if way.kind != "publication" and self._is_unreached(last):
             return Terminus(last.dst, "not-taken")
