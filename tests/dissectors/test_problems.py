@@ -89,6 +89,7 @@ CASES = {
         ["heartbeat-inside-message"], "complete", 3,
     ),
     "ERROR later": (inside(command(b"ERROR", b"\x02no")), ["peer-error"], "complete", 2),
+    "ERROR without a reason": (inside(command(b"ERROR")), ["malformed-command"], "complete", 2),
     "ERROR reason overrun": (inside(command(b"ERROR", b"\x09no")), ["malformed-command"], "complete", 2),
     "ends inside a frame": ([*peers(), (0, frame(b"whole"))[:2], (0, b"\0\x10ab")], ["truncated-frame"], "complete", 2),
     "ends inside a message": ([*peers(), (0, frame(b"1", 1))], ["truncated-message"], "complete", 1),

@@ -26,7 +26,7 @@ from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.segment import SYN, Segment
+from zmtpsniff.net.segment import Segment
 
 ALL = os.environ.get("ZMTPSNIFF_FAULTS") == "all"
 CAPTURES = sorted(PROJECT.glob("fixtures/*.pcap*"))
@@ -181,23 +181,6 @@ def test_any_octet_of_a_packet_changed(path: Path) -> None:
         for ends in found.keys() | whole.keys():
             if not set(ends) <= touched:
                 assert found.get(ends, []) == whole.get(ends, []), (seed, ends)
-
-
-def test_an_answer_that_comes_after_data_begins_its_stream() -> None:
-    """The SYN ACK is captured after data of the client that acknowledge what the server sent meanwhile."""
-    path = PROJECT / "fixtures" / "rec_dealer_dealer_ipv6.pcap"
-    given = list(packets_of(path))
-    places = [place for place, packet in enumerate(given) if any(one[5] == SYN | 0x10 for one in _segments(packet))]
-    late = next(
-        place for place, packet in enumerate(given) if any(len(one[6]) > 40 and one[2][-2:] == b"\x15\xb8"
-                                                           for one in _segments(packet))
-    )  # fmt: skip
-    answer, data = given[places[0]], given[late]
-    moved = [packet for packet in given if packet not in (answer, data)]
-    moved[1:1] = [data, answer]
-    times = [packet[0] for packet in given]
-    events = sniff([(time_ns, *packet[1:]) for time_ns, packet in zip(times, moved, strict=True)])
-    assert whole_messages(events) == whole_messages(sniff(given))
 
 
 def test_what_is_cut_or_lost_is_found() -> None:

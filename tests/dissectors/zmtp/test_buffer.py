@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissectors.zmtp.buffer import Buffer, LongBody
-from tests.support.successors import successor
 
 
 class Lines:
@@ -91,13 +90,3 @@ def test_a_hole_in_a_long_body() -> None:
     assert body.take(b"xyz!", 0) == 3
     assert not body.is_whole
     assert body.octets == b"abc"  # what comes behind a hole is counted only
-
-
-@given(st.lists(st.integers(0, 20)), st.integers(0, 50))
-def test_a_long_body_goes_on_from_a_snapshot(sizes: list[int], room: int) -> None:
-    one, other = LongBody(60, room), LongBody(60, room)
-    for number, size in enumerate(sizes):
-        piece = bytes([number]) * size
-        assert one.take(piece, 0) == other.take(piece, 0)
-        other = successor(other, LongBody())
-        assert (one.left, one.octets, one.is_whole) == (other.left, other.octets, other.is_whole)

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 import zmq
 
-from dissectors.events import AnyEvent, Message, Octets, Problem
+from dissectors.events import AnyEvent, Message, Octets
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
@@ -22,8 +22,6 @@ from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary
 from tests.world.events import is_subsequence, sniff, whole_messages
 from tests.world.network import SentSegment, packets, resegment, segments
 from tests.world.octets import frame, message
-from zmtpsniff.net.flows import FlowTable
-from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import ACK
 
 MIB = 1 << 20
@@ -317,35 +315,6 @@ def test_one_header_after_the_other_by_chance_is_no_proof() -> None:
 
 
 # ---------------------------------------------------------------------- what goes on in another process
-
-
-def test_a_search_goes_on_from_its_state() -> None:
-    """A flow that is kept between two headers of long frames finds them all the same."""
-    stream = many(3, binary_body, 2 * MIB, 6)
-    made: list[ZmtpConnection] = []
-
-    def connect(number: int, client: object, server: object, starts: tuple[bool, bool]) -> ZmtpConnection:
-        made.append(ZmtpConnection([], number, "a:1", "b:2", starts, LIMITS))
-        return made[-1]
-
-    table = FlowTable(connect)
-    sent = [SentSegment(CLIENT, at, stream[at : at + 1448], 0, ACK) for at in range(MIB, len(stream), 1448)]
-    given = packets(sent, step_ns=1_000_000)
-    decoder = HeaderDecoder()
-    taken = [decoder.segments(given[at : at + 100], at + 1) for at in range(0, len(given), 100)]
-    for batch in taken[: len(taken) // 4]:
-        table.take(batch)
-    events: list[AnyEvent] = []
-    connection = ZmtpConnection.restore(made[0].snapshot(), events, LIMITS)
-    assert not connection.accepted
-    assert isinstance(connection.client.search, Search)
-    assert isinstance(made[0].client.search, Search)
-    assert connection.client.search.long_frames.trails == made[0].client.search.long_frames.trails
-    for batch in taken[len(taken) // 4 :]:
-        for segment in batch:
-            connection.client.feed(segment[6], segment[0], segment[1])
-    assert connection.accepted
-    assert not [event for event in events if isinstance(event, Problem) and event.severity == "error"]
 
 
 @pytest.mark.parametrize("kept", range(1, 12))

@@ -6,8 +6,6 @@ from random import Random
 from typing import get_args
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from dissectors.zmtp import opening_states
 from dissectors.zmtp.agreement import Agreement, agree, agree_zws
@@ -17,7 +15,6 @@ from dissectors.zmtp.opening_states import FROM_ANY, TRANSITIONS, Cause, State
 from dissectors.zmtp.upgrade import Upgrade
 from tests.support.dissector_calls import calls, events
 from tests.support.slot_watch import SlotWatch
-from tests.support.successors import successor
 from tests.world.octets import SIGNATURE, greeting, greeting_v2
 
 
@@ -176,17 +173,6 @@ def test_agreements_of_zws() -> None:
     assert agree_zws(client, Upgrade("", ("ZWS2.0/NULL",))) == Agreement("ZWS2.0", "NULL")
     assert agree_zws(client, Upgrade("", ("ZWS2.0",))) == Agreement("ZWS2.0")
     assert agree_zws(client, Upgrade("", ("ZWS2.0/CURVE",))).failed
-
-
-@given(st.sampled_from([greeting(), greeting_v2(5, b"identity"), b"\3\0me"]), st.integers(0, 70))
-def test_a_greeting_goes_on_from_a_snapshot(octets: bytes, cut: int) -> None:
-    one, other = pair()
-    other.versioned, other.revision = octets[0] == 0xFF, 1
-    for begin, end in ((0, cut), (cut, len(octets))):
-        list(facts(one, octets[begin:end]))
-        restored = Opening(Buffer(), "client")
-        restored.other = other
-        one = successor(one, restored)
 
 
 # ---------------------------------------------------------------------- the table

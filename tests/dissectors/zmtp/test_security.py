@@ -4,7 +4,6 @@ import pytest
 
 from dissectors.events import Side
 from dissectors.zmtp.security import MECHANISMS, Security, counts_up
-from tests.support.successors import successor
 
 Step = tuple[Side, str]
 C: Side = "client"
@@ -86,15 +85,3 @@ def test_nobody_is_judged_by_what_is_missing() -> None:
     security.resume()
     assert security.unknown_start
     assert security.mechanism_of(None, b"\7MESSAGE" + bytes(25)) == "CURVE"
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_it_goes_on_from_a_snapshot(mechanism: str) -> None:
-    steps = HANDSHAKES[mechanism]
-    for count in range(len(steps) + 1):
-        one, _ = taken(mechanism, steps[:count])
-        other = successor(one, Security())
-        for side, name in steps[count:]:
-            assert not [code for code, _ in other.take(side, name, {}, mechanism) if code != "plain-credentials"]
-        assert other.complete
-        assert other.rules is MECHANISMS[mechanism]

@@ -2,14 +2,13 @@
 
 import pytest
 
-from dissectors.events import AnyEvent, Command, Cut, Message, Octets, Problem, Subscription
+from dissectors.events import AnyEvent, Command, Cut, Message, Problem, Subscription
 from dissectors.zmtp import session, wire
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.journal import Journal
 from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.security import Security
 from dissectors.zmtp.session import Session
-from tests.support.successors import successor
 from tests.world.events import CLIENT, SERVER, problems
 from tests.world.octets import frame, peers, ready
 
@@ -139,18 +138,6 @@ def test_heartbeats_come_between_the_frames_of_a_message() -> None:
     for body in (b"\4PING\0\0", b"\4PONG", b"\4JOINgroup"):
         one.frame(COMMAND, body, True)
     assert problems(out) == ["heartbeat-inside-message", "command-inside-message", "unexpected-command"]
-
-
-@pytest.mark.parametrize("identity", [b"me", b"", Cut(b"me", 300)])
-def test_it_goes_on_from_a_snapshot(identity: Octets) -> None:
-    one, other, _ = pair()
-    shake(one, other, b"SUB", b"PUB")
-    one.identity = identity
-    one.frame(LAST, b"\1topic", True)
-    one.frame(MORE, Cut(b"part", 70), False)
-    third = successor(one, pair()[0])
-    for name in ("identity", "topics", "parts", "damaged", "socket_type"):
-        assert getattr(third, name) == getattr(one, name)
 
 
 def test_the_topics_of_a_side_are_bounded() -> None:
