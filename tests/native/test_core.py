@@ -674,7 +674,7 @@ def test_octets_are_read_by_three_functions() -> None:
     assert not long
 
 
-STRICT = ("-Wall", "-Wextra", "-Werror", "-Wconversion", "-std=c11", "-O2", "-fPIC")
+STRICT = ("-Wall", "-Wextra", "-Werror", "-Wconversion", "-std=c11", "-O3", "-fPIC")
 
 
 def analysed(*command: str) -> str:

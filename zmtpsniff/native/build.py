@@ -19,7 +19,7 @@ from packaging.tags import sys_tags
 
 _FOLDER = Path("zmtpsniff", "native")
 _COMPILERS = ("cc", "gcc", "clang")
-_OPTIONS = ("-std=c11", "-O2", "-g0", "-fPIC", "-fstack-protector-strong", "-fvisibility=hidden")
+_OPTIONS = ("-std=c11", "-O3", "-g0", "-fPIC", "-fstack-protector-strong", "-fvisibility=hidden")
 _SHARED = ("-bundle", "-undefined", "dynamic_lookup") if sys.platform == "darwin" else ("-shared",)
 _SECONDS = 120
 
