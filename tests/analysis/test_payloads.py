@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 from click.testing import CliRunner
 
 import zmtpsniff
+from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets, Payload, Problem
 from dissectors.payloads import PayloadConnection, fields_of, has_signature
 from dissectors.payloads.registry import built_in
 from dissectors.payloads.zap import Zap
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES
+from tests.world.columns import batch_of
 from zmtpsniff.analysis.payloads import Payloads
 from zmtpsniff.cli.main import cli
 from zmtpsniff.decode_as import parse
@@ -161,6 +164,24 @@ def test_connection_that_nobody_knows_is_asked_rarely() -> None:
     last = events[-1]
     assert isinstance(last, Message)
     assert last.payload == Payload("counts", str(counts.dissected))
+
+
+@pytest.mark.parametrize("late", [b"mine", b"x", b"other"])
+def test_messages_in_columns_are_asked_about_like_objects(late: bytes) -> None:
+    """A protocol, or a failure, that begins late shows at the same message. Until then the columns stay whole."""
+    side = [BatchSide(1, "10.0.0.1:43210", "10.0.0.2:5555", None, True, True, True)]
+    bodies = [b"other"] * 2500 + [late] * 2500
+    messages = [(0, [body], 0, (0, 1, 0), 0, (0, 1, 0), 1) for body in bodies]
+    batches = [batch_of(messages[at : at + 700], side) for at in range(0, len(messages), 700)]
+    in_columns, as_objects = Payloads([Raises(), Counts()]), Payloads([Raises(), Counts()])
+    parts = [in_columns.take([batch]) for batch in batches]  # type: ignore[list-item]  # as a Sniffer gives them
+    found: list[AnyEvent] = []
+    for each in chain.from_iterable(parts):
+        found += each.messages() if isinstance(each, MessageBatch) else [each]
+    assert found == [event for batch in batches for event in as_objects.take([*batch.messages()])]
+    assert [len(part) for part in parts[1:3]] == [1, 1]
+    told = [event for event in found if isinstance(event, Problem) or (isinstance(event, Message) and event.payload)]
+    assert bool(told) == (late != b"other")
 
 
 def test_port_forces_a_dissector() -> None:

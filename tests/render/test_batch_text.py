@@ -8,12 +8,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dissectors.batches import BatchSide, MessageBatch
-from dissectors.columns import FRAME, MESSAGE, ROW
 from tests.support.both_cores import built_core
+from tests.world.columns import NS, batch_of
 from zmtpsniff.render import Format, batch_text, make_renderer
 from zmtpsniff.render.summary import SummaryRenderer
 
-NS = 10**9
 SENDERS = [
     BatchSide(flow, src, dst, socket_type, True, True, True)
     for flow, src, dst, socket_type in (
@@ -43,22 +42,6 @@ messages = st.tuples(
     st.tuples(st.sampled_from([0, 5]), st.integers(1, 2), st.just(4)),  # what it forwards
     st.sampled_from([0, 1, 499, 1000, 999_999_999, NS, 86_400 * NS, -NS]),  # how much later it comes
 )
-
-
-def batch_of(made: list[Any], senders: list[BatchSide]) -> MessageBatch:
-    """A batch of such messages, each in a packet of its own."""
-    octets, rows, columns, frames, time_ns = bytearray(), b"", b"", b"", 1_700_000_000 * NS
-    for row, (sender, parts, envelope, request, latency, forwards, later) in enumerate(made):
-        time_ns += later
-        rows += ROW.pack(time_ns, 0, 0, 0, 1)
-        columns += MESSAGE.pack(
-            row, sender, 1, len(frames) // FRAME.size, len(parts), request[1], envelope, request[2], forwards[1],
-            forwards[2], 0, 0, request[0], latency, forwards[0],
-        )  # fmt: skip
-        for part in parts:
-            frames += FRAME.pack(len(octets), len(part))
-            octets += part
-    return MessageBatch(bytes(octets), rows, 9995, columns, frames, b"", senders)
 
 
 def shown(output: Format, events: list[Any], encoding: str = "utf-8", **options: Any) -> str:

@@ -87,9 +87,8 @@ class Payloads:
             if type(event) is Message:
                 track = tracks.get(event.flow, _NEW)
                 if track is None:
-                    if not self._seen % _RARELY:  # its protocol may begin late
-                        track = self._begin(event)
-                        track.unknown = _UNKNOWN - 1
+                    if not self._seen % _RARELY:
+                        track = self._begin_late(event)
                 elif track is _NEW:
                     track = self._begin(event)
                 if track is not None and not event.incomplete:
@@ -122,7 +121,11 @@ class Payloads:
             while begin < size:
                 # One in many is asked about anyway.
                 ahead = -self._seen % _RARELY
-                most = size if all(map(self._leaves, event.senders)) else _TOGETHER
+                most = _TOGETHER
+                if all(map(self._leaves, event.senders)):
+                    most = size
+                    while begin + ahead < size and not self._is_known(event, begin + ahead):
+                        ahead += _RARELY
                 end = min(begin + min(ahead, most), size) if ahead else begin + 1
                 part = event if end - begin == size else event.part(begin, end)
                 yield from part.split(self._leaves) if ahead else part.messages()
@@ -131,6 +134,23 @@ class Payloads:
     def _leaves(self, side: BatchSide) -> bool:
         """Whether no dissector wants the messages of a side."""
         return self._bodies is None and self._tracks.get(side.flow, self) is None
+
+    def _is_known(self, batch: MessageBatch, place: int) -> bool:
+        """Whether a dissector knows a message that stays in columns otherwise, or fails on it.
+
+        The answer changes nothing: take() asks again about the messages that are opened.
+        """
+        (event,) = batch.part(place, place + 1).messages()
+        self._message(self._begin_late(event), event)
+        is_known = self._tracks[event.flow] is not None
+        self._tracks[event.flow] = None
+        return is_known or bool(self._problems.new)
+
+    def _begin_late(self, event: Message) -> _Track:
+        """Ask about a connection once more whose messages no dissector knew: its protocol may begin late."""
+        track = self._begin(event)
+        track.unknown = _UNKNOWN - 1
+        return track
 
     def _begin(self, event: Message) -> _Track:
         connection = PayloadConnection(event.flow, event.src, event.dst, self._show_secrets)
