@@ -29,6 +29,7 @@ class Run:
     """What one run of a command cost."""
 
     seconds: float
+    processor: float  # seconds of processors, in the program and in the kernel for it
     peak_mib: float
     peak_is_limit: bool
 
@@ -53,7 +54,7 @@ def run(command: Sequence[str], capture: Path | None = None) -> Run:
         child.returncode = os.waitstatus_to_exitcode(status)
         said.seek(0)
         _check(command, child.returncode, said.read())
-    return Run(seconds, usage.ru_maxrss / 1024, usage.ru_maxrss <= floor)
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, usage.ru_maxrss <= floor)
 
 
 def count(command: Sequence[str], capture: Path | None = None) -> Output:

@@ -10,13 +10,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from measure import Run
-from tools import BEFORE, EK, FIELDS, JSON, NO_PATTERNS, NO_PAYLOAD, SUMMARY, TREE
+from tools import BEFORE, DIAGNOSE, EK, FIELDS, JSON, NO_PATTERNS, NO_PAYLOAD, PYTHON, STATS, SUMMARY, TRACE, TREE
 from traffic import Recording
 
 MEMORY_LIMIT_MIB = 100
 PATTERNS_COST = 0.25  # of the time without them
 PAYLOAD_COST = 0.15  # of the time without looking for it
 PEOPLE_COST = 0.6  # of the time of version 0.9.0
+PYTHON_COST = 1.5  # of the processor time of version 0.9.0's `read -T json`
+WAYS_COST = 1.5  # of the processor time of `read -T json`, and of 0.9.0's `diagnose`
+# Of the processor time of version 0.9.0, start excepted: pushed messages, round trips.
+PROCESSOR_COST = {JSON: (0.27, 0.15), STATS: (0.23, 0.2), DIAGNOSE: (0.27, 0.21)}
 LINEAR_TOLERANCE = 1.15  # of the time that a file twice, four times as large may take
 
 
@@ -33,6 +37,11 @@ class Row:
     def best(self) -> float | None:
         """The fastest run: what disturbs a measurement only ever makes it longer. None after a failure."""
         return min(run.seconds for run in self.runs) if self.runs and not self.failure else None
+
+    @property
+    def processor(self) -> float | None:
+        """The least time of processors. None after a failure."""
+        return min(run.processor for run in self.runs) if self.runs and not self.failure else None
 
     @property
     def peak(self) -> Run | None:
@@ -70,6 +79,7 @@ class StartUp:
     what: str
     limit: float
     seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     failure: str = ""
 
 
@@ -105,6 +115,11 @@ class Measurements:
         """The side-by-side tables in their order."""
         return [self.push, self.round_trip, self.large, self.connections, self.mixed]
 
+    @property
+    def start_processor(self) -> float:
+        """The least time of processors that `zmtpsniff --version` takes."""
+        return min(self.start_up[0].processor, default=0.0)
+
     def failures(self) -> list[str]:
         """Return what could not be run, one line each."""
         compared = [*self.comparisons, self.brokers, *self.growth]
@@ -136,6 +151,7 @@ def targets(measurements: Measurements) -> list[Target]:
         _cost(round_trip, "patterns cost", NO_PATTERNS, PATTERNS_COST),
         _cost(push, "looking for payloads costs", NO_PAYLOAD, PAYLOAD_COST),
         _cost(round_trip, "looking for payloads costs", NO_PAYLOAD, PAYLOAD_COST),
+        *_processor_targets(measurements),
         *[_for_people(comparison, tool) for comparison in (push, round_trip) for tool in (SUMMARY, TREE)],
         _memory(measurements),
         _linear(measurements.growth),
@@ -177,6 +193,32 @@ def _for_people(comparison: Comparison, tool: str) -> Target:
     if times[0] is None or times[1] is None:
         return Target(wanted, "failed", None)
     return Target(wanted, f"{times[0] / times[1]:.2f}", times[0] / times[1] <= PEOPLE_COST)
+
+
+def _processor_targets(measurements: Measurements) -> list[Target]:
+    """The time of processors beyond the start, as parts and multiples of what other commands take of it."""
+    push, round_trip, brokers = measurements.push, measurements.round_trip, measurements.brokers
+    start = measurements.start_processor
+    found = []
+    for tool, most in PROCESSOR_COST.items():
+        pairs = zip((push, round_trip), most, strict=True)
+        found += [_processor(comparison, tool, BEFORE.format(tool), part, start) for comparison, part in pairs]
+    found += [_processor(one, PYTHON, BEFORE.format(JSON), PYTHON_COST, start) for one in (push, round_trip)]
+    found.append(_processor(brokers, TRACE, JSON, WAYS_COST, start))
+    found.append(_processor(brokers, DIAGNOSE, BEFORE.format(DIAGNOSE), WAYS_COST, start))
+    return found
+
+
+def _processor(comparison: Comparison, tool: str, other: str, most: float, start: float) -> Target:
+    wanted = f"{comparison.name}: `{tool}` in at most {most} of the processor time of `{other}`"
+    rows = {row.tool: row for row in comparison.rows}
+    if other not in rows:
+        return Target(wanted, "that version is not here", None)
+    times = rows[tool].processor, rows[other].processor
+    if times[0] is None or times[1] is None:
+        return Target(wanted, "failed", None)
+    ratio = (times[0] - start) / (times[1] - start)
+    return Target(wanted, f"{ratio:.2f} ({times[0] - start:.2f} s)", ratio <= most)
 
 
 def _memory(measurements: Measurements) -> Target:

@@ -107,7 +107,7 @@ def main() -> int:
         large=large,
         connections=connections,
         mixed=mixed,
-        brokers=compare("Requests over three brokers", brokers, tools.of_brokers(zmtpsniff)),
+        brokers=compare("Requests over three brokers", brokers, [*tools.of_brokers(zmtpsniff), *before[:3]]),
         growth=[compare("Growing files", recording, own) for recording in growing],
         start_up=_start_up(zmtpsniff, small),
     )
@@ -163,7 +163,9 @@ def _start_up(zmtpsniff: Sequence[str], small: traffic.Recording) -> list[report
     record = report.StartUp("first record of a small capture", 0.35)
     for _ in range(START_UPS):
         with _failure_told(version):
-            version.seconds.append(measure.run([*zmtpsniff, "--version"]).seconds)
+            run = measure.run([*zmtpsniff, "--version"])
+            version.seconds.append(run.seconds)
+            version.processor.append(run.processor)
         with _failure_told(record):
             record.seconds.append(measure.first_line(read))
     return [version, record]

@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import measure
@@ -85,7 +85,7 @@ def find_tshark(command: Sequence[str]) -> Tshark:
 def compared(zmtpsniff: Sequence[str], tshark: Tshark) -> list[Tool]:
     """Return the commands in the order of the tables; the first one is what the ratios refer to."""
     return [
-        Tool(JSON, lambda capture: [*zmtpsniff, "read", "-T", "json", str(capture)], _verify_json(zmtpsniff)),
+        reading(zmtpsniff),
         _for_people(SUMMARY, zmtpsniff, "-T", "summary"),
         _for_people(TREE, zmtpsniff, "-T", "tree", "--color", "always"),
         *_tshark_tools(tshark),
@@ -94,11 +94,18 @@ def compared(zmtpsniff: Sequence[str], tshark: Tshark) -> list[Tool]:
 
 
 def of_before(before: Sequence[str]) -> list[Tool]:
-    """Return the commands for people of an earlier version, to tell whether they take less time now."""
+    """Return the commands of an earlier version, to tell whether they take less time now."""
     return [
+        replace(reading(before), name=BEFORE.format(JSON)),
+        *(replace(totals(name, before), name=BEFORE.format(name)) for name in (STATS, DIAGNOSE)),
         _for_people(BEFORE.format(SUMMARY), before, "-T", "summary"),
         _for_people(BEFORE.format(TREE), before, "-T", "tree", "--color", "always"),
     ]
+
+
+def reading(zmtpsniff: Sequence[str]) -> Tool:
+    """Return the command that all others are compared with."""
+    return Tool(JSON, lambda capture: [*zmtpsniff, "read", "-T", "json", str(capture)], _verify_json(zmtpsniff))
 
 
 def in_python(zmtpsniff: Sequence[str]) -> Tool:
@@ -142,9 +149,8 @@ def of_brokers(zmtpsniff: Sequence[str]) -> list[Tool]:
         _expect("ways", output.lines, recording.messages // BROKERS_LEGS)
         return f"{output.lines:,} ways"
 
-    read = Tool(JSON, lambda capture: [*zmtpsniff, "read", "-T", "json", str(capture)], _verify_json(zmtpsniff))
     trace = Tool(TRACE, lambda capture: [*command, str(capture)], verify)
-    return [read, trace, *(totals(name, zmtpsniff) for name in (STATS, DIAGNOSE))]
+    return [reading(zmtpsniff), trace, *(totals(name, zmtpsniff) for name in (STATS, DIAGNOSE))]
 
 
 def _verify_json(zmtpsniff: Sequence[str], *options: str, command: str = "read") -> Callable[[Recording], str]:
