@@ -87,6 +87,13 @@ def test_replies_that_a_broker_drops_are_told_without_its_handshakes(share: floa
     ]
 
 
+def test_what_was_asked_a_moment_before_the_end_accuses_nobody(tmp_path: Path) -> None:
+    """The capture has neither the beginning of the connections nor the replies, which come after its end."""
+    packets, part = load(SYSTEMS / "head_of_line.pcap.gz"), tmp_path / "part.pcap"
+    save(part, packets[int(0.4 * len(packets)) :][:400])
+    assert alarms(diagnose(part)) == []
+
+
 @pytest.mark.parametrize(("name", "percent"), [("answers_in_any_order_brokered", 7), ("workers_ask_again", 25)])
 def test_a_request_that_perhaps_asks_for_nothing_is_not_missed_in_a_late_capture(
     name: str, percent: int, tmp_path: Path

@@ -170,18 +170,31 @@ def test_refused_connections_of_other_protocols_are_not_reported() -> None:
     assert patterns.finish() == []
 
 
+def said(reply: bool, identity: bytes, octets: int) -> Message:
+    src, dst = (CLIENT, SERVER) if not reply else (SERVER, CLIENT)
+    return Message(octets, octets, 1, src, dst, [b"\0\0\0\0" + identity, b"", b"x"], offset=octets, seen=octets)
+
+
+def hole(octets: int) -> Problem:
+    return Problem("error", "capture-gap", "octets are missing", octets, octets, 1, SERVER, CLIENT)
+
+
 @pytest.mark.parametrize("again", [False, True])
 def test_identities_pair_behind_a_hole_unless_they_ask_again_before_the_reply(again: bool) -> None:
-    def said(reply: bool, identity: bytes, octets: int) -> Message:
-        src, dst = (CLIENT, SERVER) if not reply else (SERVER, CLIENT)
-        return Message(octets, octets, 1, src, dst, [b"\0\0\0\0" + identity, b"", b"x"], offset=octets, seen=octets)
-
     flow = dissect(peers())[:-1]
     first, second, answer = said(False, b"a", 1000), said(False, b"a" if again else b"b", 1001), said(True, b"a", 1002)
-    hole = Problem("error", "capture-gap", "octets are missing", 1003, 1003, 1, SERVER, CLIENT)
     asked, reply = said(False, b"a", 1004), said(True, b"a", 1005)
     late, last = said(False, b"a", 1006), said(True, b"a", 1007)
-    Patterns().take([*flow, first, second, answer, hole, asked, reply, late, last])
+    Patterns().take([*flow, first, second, answer, hole(1003), asked, reply, late, last])
     assert answer.request == (None if again else first.packet)  # it may be the reply to the second
     assert reply.request is None  # a request with this envelope may be missing
     assert last.request == (None if again else late.packet)
+
+
+@pytest.mark.parametrize("begin", [0, 1])
+def test_the_first_message_shows_who_asks_unless_it_may_be_a_late_reply(begin: int) -> None:
+    """It may answer a request of an earlier connection, or one that the capture lacks."""
+    late: list[AnyEvent] = [said(True, b"z", 1000), hole(1001), said(True, b"a", 1002)]
+    talk = [said(place % 2 > 0, b"a", 1003 + place) for place in range(6)]
+    Patterns().take([*dissect(peers())[:-1], *late[begin:], *talk])
+    assert [event.request for event in talk] == [None] * 6

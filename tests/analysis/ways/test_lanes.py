@@ -2,7 +2,7 @@
 
 import pytest
 
-from dissectors.events import Message, Process
+from dissectors.events import Cut, Message, Octets, Process
 from tests.analysis.ways.scenes import Scene
 
 REQ_REP = ("REQ", "REP")
@@ -18,7 +18,7 @@ def service(clients: int, lanes: int) -> Scene:
     return scene
 
 
-def ask_database(scene: Scene, lane: int, question: bytes) -> None:
+def ask_database(scene: Scene, lane: int, question: Octets) -> None:
     asked = scene.say(lane, b"", question)
     scene.say(lane, b"", b"result", by_server=True, answers=asked)
 
@@ -48,6 +48,14 @@ def test_a_token_that_many_have_says_nothing() -> None:
     ask_database(scene, 11, b"rate of 2026-11-25")
     for flow, request in enumerate(asked, 1):
         scene.say(flow, b"", b"ok", by_server=True, answers=request)
+    assert not any(leg.joined == "correlation" for way in scene.ways() for leg in way.legs)
+
+
+def test_a_number_that_is_cut_off_joins_nothing() -> None:
+    """Other numbers may begin with the same digits."""
+    scene = service(clients=1, lanes=1)
+    scene.say(1, b"", Cut(b'{"order": "A-10', 17))
+    ask_database(scene, 11, Cut(b"select A-10", 13))
     assert not any(leg.joined == "correlation" for way in scene.ways() for leg in way.legs)
 
 

@@ -1,6 +1,7 @@
 """The way of a message: every leg that is certain is right, over brokers, balancers and services."""
 
 import json
+import random
 import re
 from collections import Counter
 from pathlib import Path
@@ -353,6 +354,30 @@ def test_holes_in_a_capture_make_no_way_wrong_and_no_peer_share_an_identity() ->
         is_at_broker = way.slowest is not None and way.slowest.at.startswith("10.5.0.1:")
         assert len(flows) > 1 or not is_at_broker, "the worker may have had it meanwhile"
     assert {one.severity for one in zmtpsniff.open(path).findings()} == {"note"}
+
+
+@pytest.mark.parametrize("seed", [0, 2, 11])
+@pytest.mark.parametrize("name", ["load_balancing", "two_brokers"])
+def test_messages_that_the_capture_lacks_make_no_certain_leg_wrong(name: str, seed: int, tmp_path: Path) -> None:
+    """Of one with the same envelope it may be another request that a worker has answered."""
+    chance, path = random.Random(seed), tmp_path / "lossy.pcap"
+    save(path, [packet for packet in load(BROKERS / f"{name}.pcap.gz") if chance.random() > 0.05])
+    ways, messages = traced(path)
+    sure = [way for way in ways if all(leg.certain for leg in way.legs)]
+    assert sum(len(way.legs) > 1 for way in sure) > 20
+    for way in sure:
+        assert len({number(message_of(leg, messages)) for leg in way.legs}) == 1
+
+
+def test_what_a_broker_passed_on_before_it_came_accuses_nobody(tmp_path: Path) -> None:
+    """The capture point shows messages of different connections out of order. No leg is in two ways."""
+    for name, seed in ("brokers/two_brokers", 0), ("healthy/answers_in_any_order_brokered", 1):
+        chance, path = random.Random(seed), tmp_path / "disorder.pcap"
+        save(path, sorted(load(FIXTURES / f"{name}.pcap.gz"), key=lambda packet: packet[0] + chance.random() * 1e6))
+        told = {one.code for one in zmtpsniff.open(path).findings() if one.severity != "note"}
+        assert told <= {"protocol-violated"}  # by a REQ that asks again: its connection alone shows that
+        legs = [(leg.flow, leg.packet, leg.part, leg.src) for way in traced(path)[0] for leg in way.legs]
+        assert len(legs) == len(set(legs))
 
 
 def test_a_message_with_another_envelope_is_not_passed_on_though_its_body_is_the_same() -> None:

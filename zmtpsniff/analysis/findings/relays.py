@@ -69,6 +69,9 @@ _LOST = {  # why a way ended: what the place did, in words
     "reply-not-forwarded": "took {count} and passed none of them back",
 }
 
+# A message may stand behind what its receiver made of it, so that nothing joins the two.
+_DISORDER = "; but the packets are out of order, so zmtpsniff may take one message for another"
+
 
 def _wait(hosts: Iterable[str]) -> str:
     """Hosts that wait for a program, in words."""
@@ -94,6 +97,7 @@ class Relays(Inquiry):
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests of brokers that nobody sent them
+        self._is_disordered = False  # the packets of the capture are out of order
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""
@@ -174,6 +178,7 @@ class Relays(Inquiry):
     def problem(self, event: Problem) -> None:
         """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
         self._ways.problem(event)
+        self._is_disordered = self._is_disordered or event.code == "capture-disorder"
         if event.code in BLINDING and event.src and event.dst and event.flow is not None:
             self._hosts.begin_late(event.flow, event.time_ns or 0, event.packet or 0, (event.src, event.dst))
         if event.code == "no-delimiter" and event.flow is not None and event.packet is not None:
@@ -399,6 +404,9 @@ class Relays(Inquiry):
         if self._ways.endings.has_gap(place.at):
             severity = "note"
             known += "; octets are missing there, so it may have worked on others meanwhile"
+        if self._is_disordered and place.asks:
+            severity = "note"
+            known += _DISORDER
         yield Claim(
             "replies-slow",
             f"{where}, up to {about(longest_ns)} {words}: {often}",
@@ -500,6 +508,7 @@ class Relays(Inquiry):
         if self._is_unreached(place, begun_ns):
             return  # it does not get them, and another finding says so
         count = plural(seen.count, _NOUNS.get(why, kind))
+        known = "the messages arrive there, others of the same kind go on from there, and these do not"
         severity: Severity | None = None
         if place.has_stopped(seen, now_ns):
             words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
@@ -508,6 +517,9 @@ class Relays(Inquiry):
             if kind == "job":  # perhaps nothing comes of some jobs
                 is_usual = any(_ALIKE * one.loses((kind, why)) >= place.loses((kind, why)) for one in team)
                 severity = "note" if is_usual else "warning"
+            if self._is_disordered:
+                severity = "note"
+                known += _DISORDER
         else:
             return
         asked = self._silent_services(place, lost, begun_ns)
@@ -521,7 +533,7 @@ class Relays(Inquiry):
         yield Claim(
             "not-passed-on",
             f"{place.at} {words}; {_wait(lost.waits)}",
-            "the messages arrive there, others of the same kind go on from there, and these do not",
+            known,
             seen,
             [place.at],
             severity,

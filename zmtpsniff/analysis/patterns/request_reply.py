@@ -111,7 +111,9 @@ class RequestReply(Rules):
                 return  # a worker is ready, or both show that they are alive
             self._askers[False] = event.src if gives else event.dst
         asks = None
-        if key is not None and (self._is_proven or not self._began_late):
+        # Behind a hole the first one with an envelope may be a reply, whose request is missing.
+        is_told = key is not None and (not self._lost or (key != 0) in self._askers)
+        if is_told and (self._is_proven or not self._began_late):
             asks = event.src == self._askers.setdefault(key != 0, event.src)
         asks, meant = self._follow_back(event, key, asks)
         request = None
@@ -357,6 +359,8 @@ class RequestReply(Rules):
         self._pay()
         self._lost = True
         self._known.clear()
+        if not (self._strict or self._is_proven or self._exchange.has_answers):
+            self._askers.clear()  # the first message may have answered one of an earlier connection
         self._late = False
         self._last = self._unseen = None
         self._asked = 0

@@ -103,7 +103,7 @@ class Endings:
     def is_out_of_sight(self, way: OpenWay) -> bool:
         """Whether a request got no reply, and goes to where the capture may lack connections."""
         last = way.hops[-1]
-        if way.may_tell:
+        if way.may_tell or self._until_ns - last.time_ns < _RECENT_NS:
             return False
         return way.answer is None and not last.reply and self.is_blind(last) and not self._may_have_reply(way)
 

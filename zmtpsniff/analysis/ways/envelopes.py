@@ -25,10 +25,9 @@ import msgspec
 from dissectors.address import has_bound_port
 from dissectors.events import Octets
 from zmtpsniff.analysis.ledger import Ledger
-from zmtpsniff.analysis.ways.hops import Hop
+from zmtpsniff.analysis.ways.hops import Hop, is_own_id
 
 _ALIKE = 1024  # messages with the same last frame
-_OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
 _DROPPED_NS = 1_000_000_000  # a broker that has not passed a message on for so long has dropped it
 _WAITING = 1024  # legs whose id nobody knows yet
 _POSSIBLE = 65_536  # ids of which several connections may have each
@@ -137,8 +136,7 @@ class RoutingIds(dict[int, Octets]):
     def among(self, ids: Sequence[Octets], flow: int, router: str) -> Octets | None:
         """The first of some ids that a connection can have whose id is not known; None if it can have none of them."""
         for routing_id in ids:
-            is_own = isinstance(routing_id, bytes) and len(routing_id) == _OWN_ID and not routing_id[0]
-            if (is_own or (flow in self._missed and len(ids) == 1)) and self._flows.get(
+            if (is_own_id(routing_id) or (flow in self._missed and len(ids) == 1)) and self._flows.get(
                 (router, routing_id), flow
             ) == flow:
                 return routing_id

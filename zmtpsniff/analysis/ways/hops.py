@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import islice
+from string import ascii_letters, digits
 from typing import Any
 
 import msgspec
@@ -27,11 +28,13 @@ TRACEPARENT = re.compile(rb"\b00-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}\b")
 _TOKEN = re.compile(TRACEPARENT.pattern + rb"|([A-Za-z0-9_][\w-]{2,62}[A-Za-z0-9_])")
 GIVEN = 1024
 """Requests on one connection that are looked through, to find the one of a reply."""
+_OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
 _WORK_FRAMES = 3  # a delimiter, an id, a delimiter
 _ANSWERS = 3  # that others got, to show that a message of the same kind asks
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
 _DIGIT = re.compile(rb"\d")
+_OF_WORDS = (ascii_letters + digits + "_-").encode()
 
 
 @quick
@@ -223,7 +226,9 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def is_work(self) -> bool:
         """Whether a broker gives it to a REQ that works for it: behind the delimiter, the envelope of its request."""
-        return self.line.manners.gives_work and self.line.dst_kind == "REQ" and len(self.frames) > _WORK_FRAMES
+        if self.line.dst_kind != "REQ" or len(self.frames) <= _WORK_FRAMES:
+            return False
+        return self.line.manners.gives_work or is_own_id(self.frames[1])
 
     @property
     def is_signal(self) -> bool:
@@ -243,6 +248,8 @@ class Hop(msgspec.Struct, eq=False):
             for frame in self.frames:
                 octets = at_hand(frame)[:left]
                 left -= len(octets)
+                if len(octets) < len(frame):
+                    octets = octets.rstrip(_OF_WORDS)  # the rest of the last word may be missing
                 found.update(_tokens_in(octets))
                 if left <= 0 or len(found) >= _MOST_TOKENS:
                     break
@@ -316,6 +323,11 @@ def _tokens_in(octets: bytes) -> tuple[bytes, ...]:
     """The numbers and ids in a frame."""
     words = [match[1] or match[3] for match in _TOKEN.finditer(octets)]
     return tuple(word for word in words if _DIGIT.search(word))
+
+
+def is_own_id(frame: Octets) -> bool:
+    """Whether a frame has a routing id in the form that libzmq gives it."""
+    return isinstance(frame, bytes) and len(frame) == _OWN_ID and not frame[0]
 
 
 def _goes_to(reply: Hop, first: Hop) -> bool:

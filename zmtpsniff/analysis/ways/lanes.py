@@ -267,8 +267,9 @@ def _join(lane: _Lane, asked: Hop) -> Hop:
     before = asked
     joined = _joint(asked)
     for piece in pieces:
-        asked.way.take_over(piece, before, joined, certain=False)
-        before = asked.way.hops[-1]
+        if piece.first.way is piece:  # else it has become a part of another way
+            asked.way.take_over(piece, before, joined, certain=False)
+            before = asked.way.hops[-1]
     return before
 
 

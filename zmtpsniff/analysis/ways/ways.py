@@ -448,10 +448,11 @@ class Ways:
     def _request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
         jobs = self._jobs
         job = jobs.get(hop.flow) if jobs else None
-        if job is not None and job.line.dst_kind == "REQ" and job.dst == hop.src and not job.answered:
-            self._answer(hop, job)  # of a REQ that works for a broker: what it sends next
+        asked = self._hops.get((hop.flow, request, request_part)) if request else None
+        if job is not None and job.line.dst_kind == "REQ" and self._is_work_done(hop, job):
+            is_certain = asked is job or not self.connections[hop.flow].has_gap
+            self._answer(hop, job, is_certain=is_certain)
         else:
-            asked = self._hops.get((hop.flow, request, request_part)) if request else None
             join = self._envelopes.find(hop, asked)
             is_certain = join is not None and not join.before.is_doubtful and self._excludes_earlier(hop, join)
             if asked is not None and hop.line.is_late:
@@ -471,23 +472,27 @@ class Ways:
             elif hop.is_work or (hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))):
                 # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
                 hop.measure()
+                if hop.is_work:
+                    hop.routing_id = hop.frames[1]
                 self._drop_ready(hop)
                 self._jobs[hop.flow] = hop
                 self._begin(OpenWay.begin("request", hop))
             elif asked is not None and not asked.answered:
                 self._answer(hop, asked)
             elif self._orphans and (orphan := self._orphan(hop)) is not None:
-                self._answer(hop, orphan)
+                self._answer(hop, orphan, is_certain=self._excludes_unseen(hop, orphan))
             elif (given := self.connections[hop.flow].given(hop)) is not None:
                 self._answer(hop, given[0], is_certain=given[1])
             elif (
                 job is not None
+                and job.line.dst_kind != "REQ"  # that is given more work before it says more
                 and not (hop.line.is_late or self.connections[hop.flow].has_gap)
                 and job.dst == hop.src
                 and job.routing_id in hop.frames[:-1]
             ):
                 # One more part of the answer, or the answer to a request before with the same envelope.
-                job.way.add(hop, job, "envelope", certain=job.is_alone, reply=True)
+                is_sure = job.is_alone and self._excludes_unseen(hop, job)
+                job.way.add(hop, job, "envelope", certain=is_sure, reply=True)
             elif (reply := self._equal.readdressed(hop)) is not None:
                 reply.is_passed = True
                 reply.way.add(hop, reply, "body", certain=False, reply=True)
@@ -502,6 +507,19 @@ class Ways:
             self._lanes.receive(hop)
             self._pushed.receive(hop)
         self._hops[hop.flow, hop.packet, hop.part] = hop
+
+    def _excludes_unseen(self, reply: Hop, asked: Hop) -> bool:
+        """Whether a reply answers no other request with the same envelope, which the capture lacks."""
+        return self.endings.sees_all or not reply.tokens.isdisjoint(asked.tokens)
+
+    def _is_work_done(self, hop: Hop, job: Hop) -> bool:
+        """Whether a message answers the request that a REQ worked on: it is the next one that this sends.
+
+        If octets of the connection are missing, that one may be, and another request with it.
+        """
+        if job.dst != hop.src or job.answered:
+            return False
+        return not self.connections[hop.flow].has_gap or job.routing_id in hop.frames[:-1]
 
     def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
         """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
