@@ -244,7 +244,7 @@ _LOSSES = [_lose_some, _lose_of_one_side, _lose_a_burst, _lose_a_message, _lose_
 
 
 def merge(random: Random) -> Case:
-    """Files of two hosts whose clocks differ, read together."""
+    """Files of two hosts whose clocks differ, read together; each may lack packets that the other one has."""
     sessions = _several(random)
     skew_ns = random.choice([-1, 1]) * random.choice([0, 100 * US, 1 * MS, 5 * MS, 20 * MS, 50 * MS])
     files = [watch(0.0, *sessions), [Record(time + skew_ns, one) for time, one in watch(1.0, *sessions)]]
@@ -261,7 +261,13 @@ def merge(random: Random) -> Case:
         how += "".join(f", {said}" for _, said in disturbed)
     if random.random() < 0.5:
         files.reverse()
-    return replace(_case(random, how, sessions, *files), skew_ns=abs(skew_ns))
+    case = replace(_case(random, how, sessions, *files), skew_ns=abs(skew_ns))
+    # As with losses of one file: nobody waits for octets that are sent again without need.
+    if random.random() < 0.5 and not any(session.link.spurious for session in sessions):
+        share = random.choice([0.01, 0.03, 0.1])
+        lossy = [without(file, lambda _: random.random() < share) for file in case.files]
+        case = replace(case, files=lossy, how=f"{case.how}, each without {share:.0%}")
+    return case
 
 
 def holes(random: Random) -> Case:
