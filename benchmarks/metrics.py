@@ -87,7 +87,7 @@ def _dissect(file: str, with_metrics: bool) -> float:
     from zmtpsniff.analysis.findings import Diagnosis
     from zmtpsniff.analysis.findings.finding_watch import FindingWatch
     from zmtpsniff.dissection import open_files
-    from zmtpsniff.engine.collector import spare_collector
+    from zmtpsniff.engine.memory import spare_collector
     from zmtpsniff.engine.settings import Settings
     from zmtpsniff.engine.sniffer import Collaborators
     from zmtpsniff.export.metrics import Metrics

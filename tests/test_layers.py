@@ -101,7 +101,7 @@ ALLOWED = {
         "zmtpsniff.net",
         "dissectors",
     },
-    "zmtpsniff/engine/collector.py": set(),
+    "zmtpsniff/engine/memory.py": set(),
     "zmtpsniff/engine/flow_engine.py": {
         "zmtpsniff.engine.settings",
         "zmtpsniff.decode_as",

@@ -3,7 +3,7 @@
 import signal
 import sys
 
-from zmtpsniff.engine.collector import spare_collector
+from zmtpsniff.engine.memory import keep_freed_memory, spare_collector
 from zmtpsniff.errors import Error, fail_if_dissectors_are_foreign
 
 
@@ -15,6 +15,7 @@ def main() -> None:
     spare_collector()  # now: modules that are imported make much that stays, and no garbage
     try:
         fail_if_dissectors_are_foreign()
+        keep_freed_memory()
     except Error as error:
         print(f"zmtpsniff: {error}", file=sys.stderr)
         sys.exit(2)

@@ -10,7 +10,7 @@ import click
 from zmtpsniff import __version__
 from zmtpsniff.cli.help import Group
 from zmtpsniff.cli.output import PartialOutputError, discard_standard_output, tell
-from zmtpsniff.engine.collector import dismiss_collector
+from zmtpsniff.engine.memory import dismiss_collector
 from zmtpsniff.errors import Error
 
 # Each is made by its module, such as interfaces_command.py, which is imported when the command is asked for.

@@ -18,6 +18,9 @@
 #define Py_LIMITED_API 0x030b0000
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -2949,6 +2952,22 @@ static PyObject *pair(PyObject *Py_UNUSED(module), PyObject *arguments)
 
 /* ------------------------------------------------------------------ the module */
 
+PyDoc_STRVAR(keep_freed_doc,
+"keep_freed(octets) -> None\n\n"
+"Let glibc keep so much freed memory for the next allocation. Another C library does what it does.");
+
+static PyObject *keep_freed(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    int octets;
+    if (!PyArg_ParseTuple(arguments, "i", &octets))
+        return NULL;
+#ifdef __GLIBC__
+    mallopt(M_TRIM_THRESHOLD, octets);
+    mallopt(M_MMAP_THRESHOLD, octets);
+#endif
+    return Py_NewRef(Py_None);
+}
+
 static PyMethodDef methods[] = {
     {"pcap_rows", pcap_rows, METH_VARARGS, pcap_rows_doc},
     {"pcapng_rows", pcapng_rows, METH_VARARGS, pcapng_rows_doc},
@@ -2965,6 +2984,7 @@ static PyMethodDef methods[] = {
     {"tally", tally, METH_VARARGS, tally_doc},
     {"pair", pair, METH_VARARGS, pair_doc},
     {"count_exchanges", count_exchanges, METH_VARARGS, count_exchanges_doc},
+    {"keep_freed", keep_freed, METH_VARARGS, keep_freed_doc},
     {NULL, NULL, 0, NULL},
 };
 

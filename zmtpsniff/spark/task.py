@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from zmtpsniff.capture.file_list import FileInfo
-from zmtpsniff.engine.collector import spare_collector
+from zmtpsniff.engine.memory import spare_collector
 from zmtpsniff.errors import one_line
 from zmtpsniff.spark.open_states import STATES, ShardStates
 from zmtpsniff.spark.options import Options, ShardSpec

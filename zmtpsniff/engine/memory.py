@@ -1,12 +1,25 @@
-"""Python's collector of cycles, tuned for a dissection and for the end of the program."""
+"""The memory of the program, tuned for a dissection: Python's collector of cycles, and freed memory."""
 
 import gc
 import sys
+
+_KEPT = 16 << 20  # octets; many times what becomes of one block of packets
 
 
 def spare_collector() -> None:
     """Look for cycles less often: events and packets are many, live shortly and are in no cycles."""
     gc.set_threshold(100_000, 20, 100)
+
+
+def keep_freed_memory() -> None:
+    """Keep freed memory: the next block of packets needs as much, and to get it again, page by page, takes long.
+
+    Raises NativeError if the user insists on the native core, and there is none.
+    """
+    from zmtpsniff.native import core
+
+    if core is not None:
+        core.keep_freed(_KEPT)
 
 
 def dismiss_collector() -> None:
