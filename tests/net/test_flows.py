@@ -437,40 +437,6 @@ def test_a_syn_that_is_refused_and_accepted_when_it_comes_again() -> None:
     assert (wire.only.client.data, wire.only.server.data, wire.only.from_start) == (b"octets", b"more", (True, True))
 
 
-def test_the_same_addresses_used_again() -> None:
-    wire = Wire()
-    for client in (1000, 90_000):
-        wire.connect(client=client)
-        wire.send(False, client + 1, b"x" * 10)
-    wire.send(False, 90_000, flags=SYN)  # a retransmission is not another connection
-    wire.send(False, 90_011, b"y")
-    wire.table.finish()
-    assert [d.client.data for d in wire.dissections] == [b"x" * 10, b"x" * 10 + b"y"]
-    assert [d.number for d in wire.dissections] == [1, 2]
-
-
-def test_a_new_connection_without_syn_after_the_end_of_the_old() -> None:
-    wire = connected()
-    wire.send(False, 1001, b"old", flags=FIN | ACK)
-    wire.send(True, 5001, flags=FIN | ACK, ack=1005)
-    wire.send(False, 1001, b"old", flags=FIN | ACK)
-    wire.send(False, 1 << 30, b"new")
-    wire.table.finish()
-    found = [(d.client.data, d.from_start) for d in wire.dissections]
-    assert found == [(b"old", (True, True)), (b"new", (False, False))]
-
-
-def test_without_syn_the_higher_port_is_the_client() -> None:
-    wire = Wire()
-    wire.send(True, 5001, b"from the server", ack=1001)
-    wire.send(False, 1001, b"from the client", ack=5016)
-    wire.table.finish()
-    assert wire.only.server.data == b"from the server"
-    assert wire.only.client.data == b"from the client"
-    assert wire.only.from_start == (False, False)
-    assert wire.only.client_address.text == "10.0.0.1:40000"
-
-
 def test_a_side_that_is_not_captured_is_told() -> None:
     wire = Wire()
     wire.send(True, 5000, flags=SYN | ACK, ack=1001)
@@ -559,17 +525,6 @@ def test_a_segment_behind_many_costs_no_more_than_another(places: list[int]) -> 
     wire.table.finish()
     assert lines < 100 * len(places)
     assert len(wire.only.client.data) == max(places) + 1
-
-
-def test_what_waits_is_told_in_order_of_packets() -> None:
-    wire = connected()
-    wire.send(False, 1011, b"early")
-    wire.send(False, 1011, b"EARLY")
-    wire.send(False, 1030, b"later")
-    wire.table.finish()
-    client = wire.only.client
-    assert (client.data, client.conflicts) == (b"?" * 10 + b"early" + b"?" * 14 + b"later", 1)
-    assert client.packets == sorted(client.packets)
 
 
 @pytest.mark.parametrize(("size", "kept"), [(1000, 16), (30_000, 6)])
@@ -709,16 +664,6 @@ def test_the_next_connection_begins_in_any_order(client_ahead: int, server_ahead
             pytest.fail(str(order))  # a hole would make a long text
 
 
-def test_late_segments_find_a_connection_that_had_not_begun() -> None:
-    wire = Wire()
-    wire.send(False, 1001, b"old", ack=5001)
-    wire.connect(1 << 26, 1 << 27)
-    wire.send(True, 5001, b"OLD", ack=1004)
-    wire.send(False, (1 << 26) + 1, b"new", ack=(1 << 27) + 1)
-    wire.table.finish()
-    assert sorted(d.client.data + d.server.data for d in wire.dissections) == [b"new", b"oldOLD"]
-
-
 def test_one_that_another_followed_is_open_however_that_ends() -> None:
     wire = connected()
     wire.send(False, 1001, b"old")
@@ -766,43 +711,3 @@ def test_flows_that_are_over_leave_nothing() -> None:
         gc.enable()
     assert grown < 1_000_000
     assert wire.table.register.count == 4000
-
-
-# ---------------------------------------------------------------- the same ports again, out of order
-
-
-def test_syns_of_another_connection_count_though_what_continues_them_is_late() -> None:
-    """The client's port is the lower one, so that the SYNs alone tell who began."""
-    wire = connected(port=4000)
-    wire.send(False, 1001, b"old", ack=5001, port=4000)
-    wire.pause(90)
-    client, server = 2_918_005_522, 2_641_475_102
-    wire.send(True, server, flags=SYN | ACK, ack=client + 1, port=4000)
-    wire.send(False, client, flags=SYN, port=4000)
-    wire.send(False, client + 4, b"second", ack=server + 6, port=4000)
-    wire.send(True, server + 6, b"world", ack=client + 4, port=4000)
-    wire.send(False, client + 1, b"hey", ack=server + 1, port=4000)
-    wire.send(True, server + 1, b"hello", ack=client + 4, port=4000)
-    wire.table.finish()
-    assert [(one.client_address.port, one.client.data, one.server.data) for one in wire.dissections] == [
-        (4000, b"old", b""),
-        (4000, b"heysecond", b"helloworld"),
-    ]
-
-
-def test_what_comes_late_of_the_connection_before_is_not_of_the_next() -> None:
-    """Neither has a SYN in the capture that tells where the next one begins: two segments that agree do."""
-    wire = connected()
-    wire.send(False, 1001, b"one", ack=5001)
-    client, server = 2_918_005_522, 2_641_475_102
-    wire.send(False, client, b"hey", ack=server)
-    wire.send(True, server, b"hello", ack=client + 3)
-    wire.send(False, 1004, b"two", ack=5001)
-    wire.send(False, 1007, flags=FIN | ACK, ack=5001)
-    wire.send(True, 5001, flags=FIN | ACK, ack=1008)
-    wire.send(False, client + 3, b"you", ack=server + 5)
-    wire.table.finish()
-    assert [(one.client.data, one.server.data, one.end) for one in wire.dissections] == [
-        (b"onetwo", b"", "fin"),
-        (b"heyyou", b"hello", "open"),
-    ]

@@ -19,32 +19,11 @@ def test_reset_ends_a_connection_unless_it_is_forged() -> None:
     assert wire.only.end == "rst"
 
 
-def test_segments_in_flight_at_a_reset_begin_nothing() -> None:
-    wire = connected()
-    wire.send(False, 1001, b"data")
-    wire.send(True, 5001, flags=RST)
-    for number in range(5):
-        wire.send(False, 1005 + 1000 * number, bytes(1000), ack=5001)
-    assert (wire.table.register.count, wire.only.client.data, wire.only.end) == (1, b"data", "rst")
-    wire.pause(6)
-    wire.send(False, 6005, b"so late that it is another")
-    assert wire.table.register.count == 2
-
-
 def test_octets_in_a_reset_are_a_text() -> None:
     wire = connected()
     wire.send(True, 5001, b"data")
     wire.send(True, 5005, b"\0\5Go away", flags=RST | ACK, ack=1001)
     assert (wire.only.server.data, wire.only.server.gaps, wire.only.end) == (b"data", [], "rst")
-
-
-def test_a_reset_before_its_last_octets() -> None:
-    wire = connected()
-    wire.send(False, 1001, b"one")
-    wire.send(False, 1007, flags=RST)
-    assert wire.only.end == ""
-    wire.send(False, 1004, b"two")
-    assert (wire.only.client.data, wire.only.client.gaps, wire.only.end) == (b"onetwo", [], "rst")
 
 
 def test_a_reset_right_after_the_syn_that_was_sent_later() -> None:
@@ -129,22 +108,6 @@ def test_a_lost_fin_is_no_lost_octet() -> None:
     (connection,) = (event for event in events if isinstance(event, Connection))
     assert connection.octets.client == ends[CLIENT]
     assert sum(isinstance(event, Message) for event in events) == 20
-
-
-def test_octets_that_arrived_before_a_reset_and_are_captured_late() -> None:
-    """Where much is late, what the other side sent may be late, too, though nothing acknowledges it any more."""
-    for late in (0, 12):
-        wire = connected()
-        wire.send(True, 5001, b"x", ack=1001)
-        for number in range(late):
-            wire.send(True, 5002 + number, b"x", ack=1002 + number)
-            wire.send(False, 1001 + number, b"x", ack=5002 + number)
-        wire.send(False, 1001 + late, flags=RST)
-        wire.send(True, 5002 + late, b"last", ack=1001 + late)
-        if late:
-            wire.pause(6)
-            wire.send(False, 1, flags=SYN, port=41_000)
-        assert (wire.only.server.data, wire.only.end) == (b"x" * (late + 1) + b"last" * (late > 0), "rst")
 
 
 def test_what_waits_behind_a_hole_is_not_forgotten_for_a_forged_reset() -> None:

@@ -15,7 +15,7 @@ from tests.capture_point.conversations import Conversation, SentMessage, convers
 from tests.capture_point.families import FAMILIES, make
 from tests.capture_point.network import Link, Session, connect
 from tests.capture_point.oracle import Case, judge
-from tests.capture_point.tap import Record, Records, late, packets, watch, without
+from tests.capture_point.tap import Records, packets, watch, without
 from tests.support.examples import examples
 from tests.support.paths import PROJECT
 from tests.support.runner import read_json
@@ -97,43 +97,12 @@ def small(seed: int) -> Session:
 
 
 @_SMALL
-@given(seeds, st.lists(st.tuples(st.integers(0, 60), st.integers(1, 10)), max_size=4), st.booleans())
-def test_packets_that_move(seed: int, moves: list[tuple[int, int]], stamped: bool) -> None:
-    session = small(seed)
-    records = watch(0.5, session)
-    moved = list(records)
-    for place, places in moves:
-        if place < len(moved):
-            moved.insert(place + places, moved.pop(place))
-    if not stamped:
-        moved = [Record(time, one) for (time, _), (_, one) in zip(records, moved, strict=True)]
-    assert judge(Case("", [session], [moved])).faults == []
-
-
-@_SMALL
-@given(seeds, st.sampled_from([CLIENT, SERVER]), st.integers(0, 50_000_000))
-def test_a_side_that_is_late(seed: int, side: int, late_ns: int) -> None:
-    session = small(seed)
-    assert judge(Case("", [session], [late(watch(0.5, session), side, late_ns)])).faults == []
-
-
-@_SMALL
 @given(seeds, st.sets(st.integers(0, 60), max_size=4))
 @example(27, {3, 8})  # what one side says about versions, and then a hole in the other one
 def test_packets_that_are_lost(seed: int, lost: set[int]) -> None:
     session = small(seed)
     records = [record for place, record in enumerate(watch(0.5, session)) if place not in lost]
     assert judge(Case("", [session], [records])).faults == []
-
-
-@_SMALL
-@given(seeds, st.sets(st.integers(0, 60), max_size=6), st.integers(1, 10_000_000))
-def test_packets_that_are_there_twice(seed: int, twice: set[int], later_ns: int) -> None:
-    session = small(seed)
-    records = watch(0.5, session)
-    again = [record for place, record in enumerate(records) if place in twice]
-    records += [Record(time + later_ns, one) for time, one in again]
-    assert judge(Case("", [session], [sorted(records, key=lambda record: record.time_ns)])).faults == []
 
 
 # ---------------------------------------------------------------------- the simulator itself

@@ -2,11 +2,10 @@
 
 from itertools import cycle
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dissectors.zmtp.buffer import Buffer, LongBody
+from dissectors.zmtp.buffer import Buffer
 
 
 class Lines:
@@ -69,24 +68,3 @@ def test_while_octets_are_read_none_wait() -> None:
     assert buffer.content == b"cd"
     buffer.clear()
     assert buffer.add(b"x") == b"x"
-
-
-@pytest.mark.parametrize("room", [0, 3, 10, 99])
-def test_a_long_body_keeps_its_first_octets(room: int) -> None:
-    body = LongBody(10, room)
-    assert body.take(b"..abcd", 2) == 6
-    assert body.take(b"efghijNEXT", 0) == 6
-    assert body.left == 0
-    assert body.octets == b"abcdefghij"[:room]
-    assert body.is_whole
-
-
-def test_a_hole_in_a_long_body() -> None:
-    body = LongBody(10, 99)
-    body.take(b"abc", 0)
-    assert not body.skip(8)
-    assert not body.skip(None)
-    assert body.skip(4)
-    assert body.take(b"xyz!", 0) == 3
-    assert not body.is_whole
-    assert body.octets == b"abc"  # what comes behind a hole is counted only

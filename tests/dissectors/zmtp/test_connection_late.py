@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Command, Connection, Message
 from dissectors.problems import PROBLEMS
-from dissectors.zmtp import greeting as greetings
 from dissectors.zmtp.connection import ZmtpConnection
 from tests.dissectors.test_problems import ENCRYPTED, HELLO, PLAIN, box
 from tests.dissectors.zmtp import test_websocket as websocket
@@ -115,23 +114,6 @@ def test_the_framing_of_a_late_side_is_that_of_the_greeting_that_is_there() -> N
     connection.client.feed(greeting(), 1, 1)
     connection.server.feed(b"something", 2, 2)
     assert connection.server.opening.framing == 2
-
-
-def test_the_rest_of_a_greeting() -> None:
-    whole = greeting(b"FOOBAR", as_server=1) + ready(b"REQ")
-    for begin in range(1, 64):
-        assert greetings.find_end(whole[begin:]) == 64 - begin
-        for end in range(begin + 1, 64 + 8):
-            assert greetings.find_end(whole[begin:end]) is None, (begin, end)
-    for other in (
-        b"\0\0\0\5hello",
-        b"\0\5hello",
-        b"GET / HTTP/1.1\r\n",
-        bytes(80),
-        b"\x04\x05\x04PING",
-        b"NULL\0\0\x01\x03",
-    ):
-        assert greetings.find_end(other) == 0, other
 
 
 # ---------------------------------------------------------------------- absent, and there after all

@@ -301,23 +301,6 @@ def test_large_bodies_are_cut_as_in_clear() -> None:
 # ------------------------------------------------------------------ what is in boxes
 
 
-def test_subscriptions_in_both_encodings() -> None:
-    curve = Curve()
-    sent = curve.handshake(b"SUB", b"XPUB")
-    sent += [(0, curve.message(0, b"\1old")), (0, curve.message(0, b"\x09SUBSCRIBEnew", 2))]
-    sent += [(0, curve.message(0, b"\0old")), (1, curve.message(1, b"new topic"))]
-    events = dissect(sent, curve.ways()["k"])
-    told = [(e.action, e.topic, e.encoding, e.encrypted) for e in events if isinstance(e, Subscription)]
-    assert told == [
-        ("subscribe", b"old", "message", True),
-        ("subscribe", b"new", "command", True),
-        ("cancel", b"old", "message", True),
-    ]
-    assert messages(events) == [[b"new topic"]]
-    assert summary(events).subscriptions == [b"new"]
-    assert problems(events) == []
-
-
 def test_what_does_not_belong_into_a_box() -> None:
     curve = Curve()
     sent = curve.handshake()
@@ -348,14 +331,6 @@ def test_what_is_in_clear_between_boxes_is_told() -> None:
     assert problems(events) == ["not-encrypted"]
     told = [(event.frames, event.encrypted) for event in events if isinstance(event, Message)]
     assert told == [([b"a"], True), ([b"clear"], False), ([b"b"], True)]
-
-
-def test_a_box_sent_again_is_told() -> None:
-    curve = Curve()
-    box = curve.message(0, b"once")
-    events = dissect([*curve.handshake(), (0, box), (0, box)], curve.ways()["k"])
-    assert problems(events) == ["unexpected-command"]
-    assert messages(events) == [[b"once"], [b"once"]]
 
 
 plaintexts = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=40)), max_size=12)

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from dissectors.events import AnyEvent, Capture, Connection, Message, Problem
+from dissectors.events import AnyEvent, Connection, Message, Problem
 from tests.support.examples import crossed, sampled
 from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, json_body, text_body
@@ -17,8 +17,6 @@ from tests.world.lookalikes import LOOKALIKES
 from tests.world.network import SentSegment, packets, resegment, segments
 from tests.world.octets import COMMAND, frame, message
 from tests.world.tap import Packets
-from zmtpsniff.decode_as import DecodeAs
-from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 
 FLOWS = int(os.environ.get("ZMTPSNIFF_FLOWS", "3"))
@@ -260,25 +258,6 @@ def pair(random: Random, count: int = 40) -> Conversation:
     return Conversation(
         "pair", tuple(Piece(side, message(3, body())) for _ in range(count) for side in (CLIENT, SERVER))
     )
-
-
-def test_what_cannot_be_told_is_told_of() -> None:
-    given = packets(begin_late(segments(pair(Random(1)))[3:], Random(1)))
-    events = sniff(given)
-    (note,) = notes(events)
-    assert note.severity == "note"
-    assert "-d tcp.port==5555,zmtp" in note.detail
-    assert not is_claimed(events)
-    assert isinstance(events[-1], Capture)
-    assert events[-1].zmtp_flows == 0
-
-    forced = Sniffer(
-        Packets(given), Settings(decode_as=(DecodeAs("tcp", 5555, 5555, 0),), patterns=False, payload=False)
-    )
-    shown = [event for batch in forced.events() for event in batch]
-    assert is_claimed(shown)
-    assert not notes(shown)
-    assert sum(isinstance(event, Message) for event in shown) >= 38
 
 
 def test_many_flows_of_a_port_are_told_of_once() -> None:

@@ -9,9 +9,7 @@ from dissectors.zmtp import search as module
 from dissectors.zmtp.buffer import Buffer
 from dissectors.zmtp.resync import Discovery
 from dissectors.zmtp.search import Search
-from tests.world.octets import frame, frame_v1
-
-ENCODE = {1: frame_v1, 2: frame}
+from tests.world.octets import frame
 
 
 def never(octets: bytes, found: Discovery) -> bool:
@@ -35,19 +33,6 @@ def fed(search: Search, buffer: Buffer, octets: bytes, size: int = 1448) -> int 
         if search.discovery is not None:
             return search.searched + search.discovery.offset
     return None
-
-
-@pytest.mark.parametrize("framing", [1, 2])
-@pytest.mark.parametrize("size", [100, 1448, 65_536])
-def test_the_next_frame_is_found(framing: int, size: int) -> None:
-    random = Random(framing)
-    lost = random.randbytes(3000)
-    frames = b"".join(ENCODE[framing](random.randbytes(random.randrange(20, 200))) for _ in range(300))
-    buffer = Buffer()
-    search = Search(buffer, never, framing, known=True)
-    place = fed(search, buffer, lost + frames, size)
-    assert place is not None
-    assert len(lost) <= place < len(lost) + 3000
 
 
 def test_frames_are_held_against_who_knows_more() -> None:
@@ -76,15 +61,6 @@ def test_what_can_be_anything_is_given_up(monkeypatch: pytest.MonkeyPatch) -> No
     search = Search(buffer, never, 2, known=True)
     assert fed(search, buffer, b"\xee" * 200_000) is None
     assert not search.hopeless  # the connection is ZMTP, so frames will come
-
-
-def test_behind_a_hole_it_begins_anew() -> None:
-    buffer = Buffer()
-    search = Search(buffer, never, 2, known=True)
-    assert fed(search, buffer, b"\xee" * 1000, 100) is None
-    search.skip(5000)
-    assert (search.searched, buffer.held, search.starts) == (6000, 0, [0])
-    assert fed(search, buffer, frame(b"abcdefghij" * 9) * 20, 500) == 6000
 
 
 def test_missing_octets_make_no_pause() -> None:

@@ -65,16 +65,6 @@ def test_a_message_of_a_great_many_frames_takes_bounded_memory(monkeypatch: pyte
     assert [event.frames for event in out[-2:] if isinstance(event, Message)] == [told.frames, [b"next"]]
 
 
-def test_frames_become_a_message() -> None:
-    one, other, out = pair()
-    shake(one, other, b"PUSH", b"PULL")
-    for flags, body in ((MORE, b"a"), (MORE, b"b"), (LAST, b"c")):
-        one.frame(flags, body, True)
-    assert out[-1] == Message(0, 0, 1, "a:1", "b:2", [b"a", b"b", b"c"], "PUSH", False, None, 0, one.journal.seen)
-    assert one.journal.messages == 1
-    assert not one.parts
-
-
 @pytest.mark.parametrize(
     ("client", "server", "subscribes"), [(b"SUB", b"PUB", True), (b"XSUB", b"XPUB", True), (b"PUSH", b"PULL", False)]
 )
