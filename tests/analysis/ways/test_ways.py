@@ -232,6 +232,21 @@ def test_long_jobs_cost_bounded_memory() -> None:
     assert len(over) + len(ways.finish()) == 2000
 
 
+def test_long_messages_that_came_and_went_close_no_way() -> None:
+    """Only those of open ways need memory."""
+    ways, scene = Ways(in_order=False), Scene()
+    for flow in (1, 2):
+        scene.connect(flow, f"10.0.0.{flow}:40000", "10.0.0.9:5555", types=("REQ", "REP"))
+    first = scene.say(2, b"", b"question")
+    for _ in range(2000):
+        asked = scene.say(1, b"", b"x" * 65_000)
+        scene.say(1, b"", b"reply", by_server=True, answers=asked)
+        ways.take(scene.events)
+        scene.events.clear()
+    scene.say(2, b"", b"reply", by_server=True, answers=first)
+    assert [len(way.hops) for way in ways.take(scene.events)] == [2]
+
+
 def of_world(events: list[AnyEvent]) -> list[Way]:
     ways = Ways()
     found = ways.take(Patterns().take(events)) + ways.finish()

@@ -41,6 +41,7 @@ class Join(msgspec.Struct, gc=False):
     is_back: bool  # the reply passes the ROUTER on its way back
     flow: int  # the connection with the id: a request came on it, a reply goes on it
     is_whole: bool  # all frames are the same but those in front, so that it is more likely than another one
+    is_known: bool  # that the connection has the id
 
 
 class _Piece(NamedTuple):
@@ -82,6 +83,15 @@ class Custody(dict[int, list[Hop]]):
         if not hops or (hops[0].flow == flow and key not in self._mixed):
             return iter(())
         return (hop for hop in hops if hop.flow != flow)
+
+    def pass_on(self, before: Hop, hop: Hop) -> None:
+        """The host has passed a message on with the same last frame, and the next one has it."""
+        key = before.held_as
+        if key is not None and len(self[key]) == 1:
+            self[key][0], hop.held_as, before.held_as = hop, key, None
+        else:
+            self.remove(before)
+            self.add(hop)
 
     def remove(self, hop: Hop) -> None:
         """The host has passed a message on, or answered it, or its way is over."""
@@ -169,8 +179,7 @@ class Envelopes:
             only = self._option(hop, alike[0])
             if only is None:
                 return None
-            if self.ids.get(only.flow) == only.routing_id:
-                self._held.remove(only.before)
+            if only.is_known:
                 return only
             options = [only]
         else:
@@ -180,7 +189,7 @@ class Envelopes:
             return None
         if asked is not None and len(options) > 1:
             options = [one for one in options if not one.is_back or self._may_answer(one.before, asked)] or options
-        known = [one for one in options if self.ids.get(one.flow) == one.routing_id]
+        known = [one for one in options if one.is_known]
         if known:
             return self._settle(hop, known)
         flows = {one.flow for one in options}
@@ -233,7 +242,7 @@ class Envelopes:
             return None  # another one has the same body
         known = self.ids.get(flow)
         routing_id = self.ids.among(ids, flow, router) if known is None else known if known in ids else None
-        return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole)
+        return None if routing_id is None else Join(before, routing_id, is_back, flow, is_whole, known is not None)
 
     def _options(self, hop: Hop, alike: Sequence[Hop]) -> list[Join]:
         """The messages that this one may pass on, each with the id that the connection would have.
@@ -272,7 +281,6 @@ class Envelopes:
                 one.before.is_doubtful = True  # whichever is left
         if proves_id and self.ids.get(join.flow) != join.routing_id:
             self._learn(hop, join)
-        self._held.remove(join.before)
         return join
 
     def _learn(self, hop: Hop, join: Join) -> None:
@@ -315,9 +323,7 @@ class Envelopes:
         """Legs that waited, and whose place is known now."""
         self.has_learnt = False
         guessed, self._guessed = self._guessed, []
-        for hop, join in guessed:
-            self._held.remove(join.before)
-            yield hop, join
+        yield from guessed
         rest: list[_Piece] = []
         for piece in self._waiting:
             if piece.hop is not piece.hop.way.first:

@@ -155,7 +155,6 @@ class Hop(msgspec.Struct, eq=False):
     reply: bool = False
     joined: Joined | None = None
     certain: bool = True
-    octets: int = 0  # that are kept of its frames, until its way is over
     way: "OpenWay" = None  # type: ignore[assignment]  # until it is joined
     before: "Hop | None" = None
     held_as: int | None = None  # while the receiver may pass it on: a number for its last frame
@@ -353,6 +352,11 @@ class OpenWay(msgspec.Struct, eq=False):
         """Begin with the first message."""
         way = first.way = cls(kind, first, [first], first.time_ns)
         return way
+
+    @property
+    def octets(self) -> int:
+        """How many octets of its messages are kept."""
+        return sum(len(at_hand(frame)) for hop in self.hops for frame in hop.frames)
 
     @property
     def is_signal(self) -> bool:

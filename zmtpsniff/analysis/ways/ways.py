@@ -75,7 +75,7 @@ class Ways:
         self._orphans: Ledger[tuple[str, int], Hop] = Ledger(limit=_WAYS)
         self._jobs: dict[int, Hop] = {}  # by connection: the last request that a broker passed on
         self._ways: OrderedDict[OpenWay, None] = OrderedDict()  # in the order of their beginnings
-        self._octets = 0  # of the messages of open ways
+        self._octets = 0  # of the messages of open ways, and of those that came and went since they were counted
         self._oldest: OpenWay | None = None  # of those that are open, as far as that is known
         self._due_ns = 0  # it goes on until then at least, if it does not become a part of another one
         self._in_order = in_order
@@ -197,12 +197,13 @@ class Ways:
         """Close the oldest ways if the messages of all are too long together, whatever more may come of them."""
         closed: list[OpenWay] = []
         if self._octets > _OCTETS:
-            self._octets = sum(hop.octets for way in self._ways for hop in way.hops)
+            self._octets = sum(way.octets for way in self._ways)
             while self._octets > _OCTETS * 3 // 4 and self._ways:
                 way = next(iter(self._ways))
                 if way.is_over:
                     del self._ways[way]  # another way has its messages
                 else:
+                    self._octets -= way.octets
                     closed.append(way)
                     self._close(way)
         return closed
@@ -283,7 +284,6 @@ class Ways:
             if not hop.answered:
                 hop.line.given.pop(hop, None)
             self._hops.pop((hop.flow, hop.packet, hop.part), None)
-            self._octets -= hop.octets
             hop.frames = ()  # nothing can be joined to this message any more
 
     # ------------------------------------------------------------------ messages
@@ -297,10 +297,9 @@ class Ways:
         is_known = not event.inferred or (event.socket_type == "PUSH" and event.lookalike is None)
         kind = event.socket_type if is_known else None
         line = self.connections.line(event.flow, event.src, event.dst, kind)
-        octets = sum(map(len, map(at_hand, frames)))
+        self._octets += sum(map(len, map(at_hand, frames)))
         hop = Hop(
-            event.src, event.dst, event.flow, event.packet, event.time_ns, event.part, line, frames, event.offset,
-            octets=octets,
+            event.src, event.dst, event.flow, event.packet, event.time_ns, event.part, line, frames, event.offset
         )  # fmt: skip
         is_idle = False
         if event.payload is not None:
@@ -326,6 +325,7 @@ class Ways:
         sides = [side if wanted is None or side.flow in wanted else None for side in batch.senders]
         lines: list[Line | None] = [None] * len(sides)
         base, bodies = batch.bodies()
+        self._octets += sum(map(len, bodies))
         before = flow = -1
         packet = time_ns = 0
         for row, sender, part, first, count, request_part, offset, request in PAIR.iter_unpack(batch.columns):
@@ -342,8 +342,7 @@ class Ways:
             if row != before:
                 before, packet, time_ns = row, first_packet + row, unpack_time(rows, row * row_size)[0]
             frames = bodies[first - base : first - base + count]
-            octets = sum(map(len, frames))
-            hop = Hop(side.src, side.dst, flow, packet, time_ns, part, line, frames, offset, octets=octets)
+            hop = Hop(side.src, side.dst, flow, packet, time_ns, part, line, frames, offset)
             self._follow(hop, request, request_part)
         if tell is not None:
             tell(self.over())
@@ -373,7 +372,6 @@ class Ways:
             self._job(hop)
         else:
             return  # a subscription in an odd form
-        self._octets += hop.octets
         self.programs.send(hop)
         if hop.reply and not self._in_order:
             way = hop.way
@@ -446,71 +444,32 @@ class Ways:
                 self._answered.append(way)
 
     def _request_or_reply(self, hop: Hop, request: int, request_part: int) -> None:
-        jobs = self._jobs
-        job = jobs.get(hop.flow) if jobs else None
+        job = self._jobs.get(hop.flow)
         asked = self._hops.get((hop.flow, request, request_part)) if request else None
         if job is not None and job.line.dst_kind == "REQ" and self._is_work_done(hop, job):
-            is_certain = asked is job or not self.connections[hop.flow].has_gap
-            self._answer(hop, job, is_certain=is_certain)
+            self._answer(hop, job, is_certain=asked is job or not self.connections[hop.flow].has_gap)
         else:
             join = self._envelopes.find(hop, asked)
             is_certain = join is not None and not join.before.is_doubtful and self._excludes_earlier(hop, join)
-            if asked is not None and hop.line.is_late:
-                self.connections[hop.flow].see_answer(asked)
-                self._lanes.expect(hop.line.dst_host)
-            elif asked is not None and hop.line.has_ids and hop.line.dst_kind == "ROUTER":
-                self._lanes.expect(hop.line.dst_host, is_scheduler=True)
+            if asked is not None:
+                self._learn_asker(hop.line, asked)
             if self._envelopes.has_learnt:
                 for piece, its_join in self._envelopes.settled():
                     self._join_piece(piece, its_join)
             if join is not None:
-                if asked is not None and join.is_back and asked.way is not join.before.way:
-                    self._put_before(asked, join.before.way)
-                self._join(hop, join, is_certain=is_certain)
-                if asked is not None and not asked.answered:
-                    asked.note_answer()  # though nobody knows how the reply came about; or it asked for this work
+                self._relay(hop, join, asked, is_certain=is_certain)
             elif hop.is_work or (hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))):
-                # More work: a request that the capture lacks, or of which nobody knows yet which one it is.
-                hop.measure()
-                if hop.is_work:
-                    hop.routing_id = hop.frames[1]
-                self._drop_ready(hop)
-                self._jobs[hop.flow] = hop
-                self._begin(OpenWay.begin("request", hop))
-            elif asked is not None and not asked.answered:
-                self._answer(hop, asked)
-            elif self._orphans and (orphan := self._orphan(hop)) is not None:
-                self._answer(hop, orphan, is_certain=self._excludes_unseen(hop, orphan))
-            elif (given := self.connections[hop.flow].given(hop)) is not None:
-                self._answer(hop, given[0], is_certain=given[1])
-            elif (
-                job is not None
-                and job.line.dst_kind != "REQ"  # that is given more work before it says more
-                and not (hop.line.is_late or self.connections[hop.flow].has_gap)
-                and job.dst == hop.src
-                and job.routing_id in hop.frames[:-1]
-            ):
-                # One more part of the answer, or the answer to a request before with the same envelope.
-                is_sure = job.is_alone and self._excludes_unseen(hop, job)
-                job.way.add(hop, job, "envelope", certain=is_sure, reply=True)
-            elif (reply := self._equal.readdressed(hop)) is not None:
-                reply.is_passed = True
-                reply.way.add(hop, reply, "body", certain=False, reply=True)
-                self._mark_answered(hop)
-            elif not hop.line.is_late and (request or hop.line.src_kind == "REP"):
-                hop.reply = True  # to a request that came before anybody followed this connection
-                self._begin(OpenWay.begin("request", hop))
-            else:
+                self._give_work(hop)
+            elif (found := self._answers(hop, asked)) is not None:
+                self._answer(hop, found[0], is_certain=found[1])
+            elif not self._goes_back_unasked(hop, job, is_paired=request > 0):
                 self._ask(hop)
-        self._held.add(hop)  # its receiver may pass it on
+        if hop.held_as is None:
+            self._held.add(hop)  # its receiver may pass it on
         if not hop.reply and not hop.is_signal:
             self._lanes.receive(hop)
             self._pushed.receive(hop)
         self._hops[hop.flow, hop.packet, hop.part] = hop
-
-    def _excludes_unseen(self, reply: Hop, asked: Hop) -> bool:
-        """Whether a reply answers no other request with the same envelope, which the capture lacks."""
-        return self.endings.sees_all or not reply.tokens.isdisjoint(asked.tokens)
 
     def _is_work_done(self, hop: Hop, job: Hop) -> bool:
         """Whether a message answers the request that a REQ worked on: it is the next one that this sends.
@@ -521,17 +480,80 @@ class Ways:
             return False
         return not self.connections[hop.flow].has_gap or job.routing_id in hop.frames[:-1]
 
+    def _learn_asker(self, line: Line, asked: Hop) -> None:
+        """A request has its reply, so the host that got it asks others, perhaps for requests that it takes."""
+        if line.is_late:
+            self.connections[asked.flow].see_answer(asked)
+            self._lanes.expect(line.dst_host)
+        elif line.has_ids and line.dst_kind == "ROUTER":
+            self._lanes.expect(line.dst_host, is_scheduler=True)
+
+    def _relay(self, hop: Hop, join: Join, asked: Hop | None, *, is_certain: bool) -> None:
+        """A broker passes a message on, perhaps the reply to ``asked``."""
+        if asked is not None and join.is_back and asked.way is not join.before.way:
+            self._put_before(asked, join.before.way)
+        self._join(hop, join, is_certain=is_certain)
+        if asked is not None and not asked.answered:
+            asked.note_answer()  # though nobody knows how the reply came about; or it asked for this work
+
+    def _give_work(self, hop: Hop) -> None:
+        """A broker gives more work: a request that the capture lacks, or of which nobody knows yet which one it is."""
+        hop.measure()
+        if hop.is_work:
+            hop.routing_id = hop.frames[1]
+        self._drop_ready(hop)
+        self._jobs[hop.flow] = hop
+        self._begin(OpenWay.begin("request", hop))
+
+    def _answers(self, hop: Hop, asked: Hop | None) -> tuple[Hop, bool] | None:
+        """The request that a message answers, and whether that is certain; ``asked`` is the one that patterns know."""
+        if asked is not None and not asked.answered:
+            return asked, True
+        orphan = self._orphan(hop)
+        if orphan is not None:
+            return orphan, self._excludes_unseen(hop, orphan)
+        return self.connections[hop.flow].given(hop)
+
+    def _goes_back_unasked(self, hop: Hop, job: Hop | None, *, is_paired: bool) -> bool:
+        """Whether a message is a reply though no request waits for it; then it has a way.
+
+        ``job`` is the last request that a broker passed on over the connection. ``is_paired``: patterns know a request.
+        """
+        if job is not None and self._is_more(hop, job):
+            is_sure = job.is_alone and self._excludes_unseen(hop, job)
+            job.way.add(hop, job, "envelope", certain=is_sure, reply=True)
+        elif (reply := self._equal.readdressed(hop)) is not None:
+            reply.is_passed = True
+            reply.way.add(hop, reply, "body", certain=False, reply=True)
+            self._mark_answered(hop)
+        elif not hop.line.is_late and (is_paired or hop.line.src_kind == "REP"):
+            hop.reply = True  # to a request that came before anybody followed this connection
+            self._begin(OpenWay.begin("request", hop))
+        return hop.reply
+
+    def _is_more(self, hop: Hop, job: Hop) -> bool:
+        """Whether it is one more part of the answer, or the answer to a request before with the same envelope."""
+        if job.line.dst_kind == "REQ" or job.dst != hop.src:  # a REQ is given more work before it says more
+            return False
+        return not (hop.line.is_late or self.connections[hop.flow].has_gap) and job.routing_id in hop.frames[:-1]
+
+    def _excludes_unseen(self, reply: Hop, asked: Hop) -> bool:
+        """Whether a reply answers no other request with the same envelope, which the capture lacks."""
+        return self.endings.sees_all or not reply.tokens.isdisjoint(asked.tokens)
+
     def _excludes_earlier(self, hop: Hop, join: Join) -> bool:
         """Whether the envelope tells that no message which the capture lacks is the one that was passed on."""
-        line = hop.line if join.is_back else join.before.line
-        is_whole = self.endings.sees_all or not self.endings.is_blind(join.before)
-        connection = self.connections.get(join.flow)  # None once it has ended
-        in_order = is_whole and (not line.is_late or (connection is not None and connection.in_step))
-        return in_order or len(hop.tokens) > 0
+        if self.endings.sees_all or not self.endings.is_blind(join.before):
+            if not (hop.line if join.is_back else join.before.line).is_late:
+                return True
+            connection = self.connections.get(join.flow)  # None once it has ended
+            if connection is not None and connection.in_step:
+                return True
+        return len(hop.tokens) > 0
 
     def _orphan(self, hop: Hop) -> Hop | None:
         """The request with the envelope of a reply, if its connection is over: workers answer on the next one."""
-        if len(hop.frames) < 2:
+        if not self._orphans or len(hop.frames) < 2:
             return None
         orphan = self._orphans.pop((hop.line.src_host, envelope_of(hop)), None)
         return None if orphan is None or orphan.answered or orphan.way.is_over else orphan
@@ -540,6 +562,7 @@ class Ways:
         """A broker passes a message on."""
         before = join.before
         before.is_passed = True
+        self._held.pass_on(before, hop)
         self._lanes.drop(before)
         before.way.add(hop, before, "envelope", certain=is_certain, reply=join.is_back)
         if join.is_back:
@@ -559,6 +582,7 @@ class Ways:
     def _join_piece(self, hop: Hop, join: Join) -> None:
         """The way that begins with this message is a piece of another one."""
         join.before.is_passed = True
+        self._held.remove(join.before)
         if hop.way is not join.before.way and hop is hop.way.first:
             is_certain = not join.before.is_doubtful and self._excludes_earlier(hop, join)
             join.before.way.take_over(hop.way, join.before, "envelope", certain=is_certain)
