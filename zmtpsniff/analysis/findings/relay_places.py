@@ -26,6 +26,7 @@ _BY_CHANCE = 8  # where so many slow ones are expected, none is rarer than one c
 _TOPICS = 1000
 _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
+_UNCOUNTED = 1000  # times
 _PEERS = 64  # to which a program passes requests on
 
 
@@ -95,20 +96,38 @@ class RelayPlace:
 
     def forget_times(self) -> None:
         """Drop all times: a program that passes messages on may have done so when it seemed to answer."""
-        self.inside = Sketch()  # how long it worked on each message
-        self.held = Sketch()  # the same with the time in which it worked on others
+        self._inside = Sketch()
+        self._held = Sketch()
+        self._inside_ns: list[int] = []  # that are to be counted
+        self._held_ns: list[int] = []
         self.network = Sketch()  # how long the packets were on their way to its host and back, if that is known
         self.slowest: list[SlowPassage] = []  # a heap
         self._least_slow_ns = -1  # of these, once there are enough
+
+    @property
+    def inside(self) -> Sketch:
+        """How long it worked on each message."""
+        self._inside.add_each(self._inside_ns)
+        self._inside_ns.clear()
+        return self._inside
+
+    @property
+    def held(self) -> Sketch:
+        """The same with the time in which it worked on others."""
+        self._held.add_each(self._held_ns)
+        self._held_ns.clear()
+        return self._held
 
     def add(self, one: Passage) -> None:
         """The program passed a message on, or answered it."""
         taken, passed = one.taken, one.passed
         own_ns = one.inside_ns
-        self.inside.add(own_ns)
+        self._inside_ns.append(own_ns)
         if one.queue_ns and (passed.joined not in _BY_SERVICES or one.taken.line.dst_kind == "PULL"):
             own_ns += one.queue_ns
-        self.held.add(own_ns)
+        self._held_ns.append(own_ns)
+        if len(self._held_ns) == _UNCOUNTED:
+            _ = self.inside, self.held
         if one.network_ns:
             self.network.add(one.network_ns)
         if one.resent_ns:

@@ -243,8 +243,9 @@ class Relays(Inquiry):
     def _take_way(self, way: OpenWay) -> None:
         if way.is_signal:
             return
-        self._identities.hear(one.taken.flow for one in passages(way))
-        for one in passages(way):
+        there = [*passages(way)]
+        self._identities.hear(one.taken.flow for one in there)
+        for one in there:
             taken, passed = one.taken, one.passed
             place = self._place(taken.dst)
             goes_on = taken.flow != passed.flow
