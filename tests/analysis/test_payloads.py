@@ -15,7 +15,6 @@ from dissectors.batches import BatchSide, MessageBatch
 from dissectors.events import AnyEvent, Cut, Hidden, Message, Octets, Payload, Problem
 from dissectors.payloads import PayloadConnection, fields_of, has_signature
 from dissectors.payloads.registry import built_in
-from dissectors.payloads.zap import Zap
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES
 from tests.world.columns import batch_of
@@ -97,15 +96,6 @@ def test_zap_fields_are_what_was_sent() -> None:
         ]  # fmt: skip
     assert {name: octets(value) for name, value in replies[2]["metadata"].items()} == {"Group": b"staff"}
     assert [reply["request"] for reply in replies] == [12, 14, 16, 18]
-
-
-def test_zap_password_is_hidden_in_the_payload() -> None:
-    frames = [b"1.0", b"1", b"d", b"::1", b"", b"PLAIN", b"user", b"secret"]
-    (event,) = given([Zap()], [b"", *frames])
-    assert isinstance(event, Message)
-    assert event.payload is not None
-    assert event.payload.fields["password"] == Hidden(6)
-    assert event.payload.secrets == [8]
 
 
 # ---------------------------------------------------------------------- the stage

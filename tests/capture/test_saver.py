@@ -228,23 +228,6 @@ def test_ring_by_size_holds_all_in_files_that_are_full_and_not_larger(tmp_path: 
         assert sum(capinfos_counts(*files)) == 400
 
 
-@pytest.mark.parametrize(
-    "ring", [FileRing(octets=2000, files=3), FileRing(packets=7, files=3), FileRing(duration_ns=9, files=3)]
-)
-def test_ring_keeps_the_newest_files(ring: FileRing, tmp_path: Path) -> None:
-    packets = [packet(number, time_ns=NOW + number) for number in range(200)]
-    files = save(tmp_path / "ring", [packets[:101], packets[101:]], ring)
-    assert len(files) == 3
-    found, _ = read(*files)
-    assert found == packets[-len(found) :]
-    assert 15 <= len(found) <= 60
-
-
-def test_ring_of_one_file(tmp_path: Path) -> None:
-    (file,) = save(tmp_path / "ring", [[packet(number) for number in range(50)]], FileRing(packets=20, files=1))
-    assert [found[2] for found in read(file)[0]] == [packet(number)[2] for number in range(40, 50)]
-
-
 def test_ring_by_packets_and_by_time(tmp_path: Path) -> None:
     times = [0, 1, 9, 10, 11, 500, 509, 510, 300, 305, 311]  # in between the clock is set back
     packets = [packet(number, time_ns=NOW + when * SECOND) for number, when in enumerate(times)]
@@ -252,12 +235,6 @@ def test_ring_by_packets_and_by_time(tmp_path: Path) -> None:
     assert [len(read(file)[0]) for file in files] == [3, 2, 2, 3, 1]
     files = save(tmp_path / "count", [packets[:4], packets[4:5], packets[5:]], FileRing(packets=4))
     assert [len(read(file)[0]) for file in files] == [4, 4, 3]
-
-
-def test_packet_larger_than_a_file_gets_one_of_its_own(tmp_path: Path) -> None:
-    packets = [packet(0), packet(1, 5000), packet(2), packet(3)]
-    files = save(tmp_path / "ring", [packets], FileRing(octets=1000))
-    assert [[found[3] for found in read(file)[0]] for file in files] == [[60], [5000], [60, 60]]
 
 
 def test_losses_are_told_once_over_the_files_of_a_ring(tmp_path: Path) -> None:

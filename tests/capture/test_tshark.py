@@ -25,7 +25,6 @@ from scapy.utils import rdpcap, wrpcap
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.runner import read_json, run
-from tests.support.wireguard import WireGuard
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.capture.source import Fault
 from zmtpsniff.net.packets import HeaderDecoder
@@ -186,30 +185,10 @@ def test_tunnels(tmp_path: Path, kind: str) -> None:
 
 
 @needs_tshark
-@pytest.mark.slow
-def test_inside_wireguard(tmp_path: Path) -> None:
-    tunnel = WireGuard(seed=1)
-    packets = [packet for packet in rdpcap(str(REQ_REP)) if TCP in packet]
-    client = packets[0][TCP].sport
-
-    def outer(message: bytes, from_initiator: bool) -> ScapyPacket:
-        ends, ports = ("192.0.2.1", "192.0.2.2"), (40000, 51820)
-        src, dst = ends if from_initiator else ends[::-1]
-        sport, dport = ports if from_initiator else ports[::-1]
-        return ETHER / IP(src=src, dst=dst) / UDP(sport=sport, dport=dport) / Raw(message)
-
-    wrapped = [outer(tunnel.initiation, True), outer(tunnel.response, False)]
-    for packet in packets:
-        forth = packet[TCP].sport == client
-        wrapped.append(outer(tunnel.transport(bytes(ip_part(packet)), forth), forth))
-    for packet, like in zip(wrapped, [packets[0], packets[0], *packets], strict=True):
-        packet.time = like.time
-    path, keys = tmp_path / "wireguard.pcap", tmp_path / "keys.txt"
-    wrpcap(str(path), wrapped)
-    keys.write_text(tunnel.key_log)
+def test_inside_wireguard() -> None:
+    path, keys = FIXTURES / "tunnels" / "wireguard.pcap", FIXTURES / "tunnels" / "wireguard.keys"
     assert summary(through_tshark(path)) == (0, 0)
     inside = through_tshark("--tshark-option", f"wg.keylog_file:{keys}", path)
-    assert summary(inside) == summary(read_json(REQ_REP))
     # All is the same but for the two packets of the handshake.
     assert list(map(without_place, inside)) == list(map(without_place, read_json(REQ_REP)))
 

@@ -36,17 +36,6 @@ TOLD = {
 
 1 difference: 1 worse; 6 of 6 services alike
 """,
-    "null": """
-127.0.0.1:5566
-  worse    handshakes     1 of 1 connection failed, and 0 of 1 before
-  worse    problems       mechanism-mismatch: 0 → 1
-  worse    clients        1 → 0
-
-not compared
-  no handshake with 127.0.0.1:5566 is in the new capture
-
-3 differences: 3 worse; 6 of 7 services alike
-""",
     "none": """
 no difference; 7 of 7 services alike
 """,

@@ -366,13 +366,6 @@ def tree(*batch: AnyEvent, **options: Any) -> list[str]:
 FIRST = f"22:13:20.123456    #17 connection 1  {CLIENT} → {SERVER}  "
 
 
-def test_tree_without_utf8() -> None:
-    lines = tree(Message(*PLACE, ["é\n".encode() * 40]), encoding="ascii")
-    assert lines[1].startswith(FIRST.replace("→", "->"))
-    assert lines[2] == "    | \\xe9"
-    assert lines[-1] == "    ... 56 more octets"
-
-
 def test_tree_of_commands_as_they_were_sent() -> None:
     assert tree(
         Command(*PLACE, "READY", {"socket-type": b"REQ", "IDENTITY": b"me", "x-a": b"\x00"}, "REQ", b"me"),

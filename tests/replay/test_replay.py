@@ -15,11 +15,7 @@ from click.testing import CliRunner, Result
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Cut, Greeting, Message, Octets, Peer, Sides, Subscription
-from tests.support import replay_peers
-from tests.support.conversation import closed
-from tests.support.live_program import live, needs_privilege
-from tests.support.namespaces import needs_namespaces, separate_namespaces
-from tests.support.paths import FIXTURES, program
+from tests.support.paths import FIXTURES
 from tests.support.ports import free_port
 from zmtpsniff.cli.main import cli
 from zmtpsniff.errors import Error
@@ -522,53 +518,6 @@ def test_without_pyzmq() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "zmtpsniff: replay needs pyzmq, which is not installed: pip install 'zmtpsniff[replay]'\n"
-
-
-@needs_privilege
-@needs_namespaces
-@pytest.mark.slow
-def test_a_replay_looks_like_the_capture(tmp_path: Path) -> None:
-    """Clients are captured, then their replay against the same services: check --baseline sees no difference."""
-    with separate_namespaces() as (side, _):
-        side.ip("link", "set", "lo", "up")
-        peers = program(replay_peers)
-        zmtpsniff_ = [sys.executable, "-m", "zmtpsniff"]
-
-        def captured(path: Path, *commands: Sequence[str]) -> None:
-            with live("-i", "lo", "-w", str(path), prefix=side.command()) as capture:
-                with subprocess.Popen(
-                    side.command(*peers, "serve"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-                ) as services:
-                    assert services.stdout
-                    assert services.stdin
-                    assert services.stdout.readline().strip() == replay_peers.READY
-                    for command in commands:
-                        done = subprocess.run(
-                            side.command(*command), capture_output=True, text=True, check=False, timeout=60
-                        )
-                        assert done.returncode == 0, done.stderr + done.stdout
-                    services.stdin.close()
-                capture.read_until(closed(5, "127.0.0.1"))
-                capture.interrupt()
-
-        first, second = tmp_path / "first.pcapng", tmp_path / "second.pcapng"
-        captured(first, [*peers, "ask"])
-        ways = {
-            "REQ": replay_peers.REP, "DEALER": replay_peers.ROUTER, "PUSH": replay_peers.PULL, "SUB": replay_peers.XPUB
-        }  # fmt: skip
-        captured(
-            second,
-            *[
-                [*zmtpsniff_, "replay", str(first), "--as", kind, "--to", f"tcp://127.0.0.1:{port}", "-T", "summary"]
-                for kind, port in ways.items()
-            ],
-        )
-        compared = subprocess.run(
-            # Not how fast: that depends on what else the machine does.
-            [*zmtpsniff_, "check", str(second), "--baseline", str(first), "--tolerance", "1000000"],
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert compared.returncode == 0, compared.stdout + compared.stderr
 
 
 def test_an_interrupt_ends_with_the_summary() -> None:

@@ -96,18 +96,6 @@ def test_any_cut_any_shards_any_order(capture: str, parts: int, data: st.DataObj
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize(
-    "capture", [pytest.param(path.name, marks=pytest.mark.slow) for path in sorted(FIXTURES.glob("*.pcap*"))]
-)
-def test_file_by_file(tmp_path: Path, capture: str) -> None:
-    """Each in a run of its own, with as little in memory as there can be, and another number of shards each time."""
-    files = pieces_of(capture, 5, tmp_path / "in")
-    for at, file in enumerate(files):
-        assert follow([file], tmp_path / "out", shards=1 + at % 3, ways=True) == 1
-    assert_all_told(tmp_path / "out", files, ways=True)
-
-
-@pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 24))])
 def test_what_is_made_to_mislead(tmp_path: Path, seed: int) -> None:
     found = adversary.capture(seed)

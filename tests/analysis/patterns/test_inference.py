@@ -23,7 +23,6 @@ from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
 from zmtpsniff.capture.files import open_captures
-from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 
 
@@ -322,24 +321,6 @@ def test_nothing_is_wrong_without_beginnings() -> None:
     shares = dict(re.findall(r"^(\S+ +handshake) .*: +([\d.]+)% right", done.stdout, re.MULTILINE))
     for pair in ("PUB-SUB  ", "PUSH-PULL", "REQ-REP  "):
         assert float(shares[f"{pair} handshake"]) >= 90
-
-
-def test_a_type_that_the_user_declares() -> None:
-    for seed in range(30):
-        types, records = _late("REQ", seed)
-        address = next((address for address, kind in types.items() if kind == "REP"), None)
-        if address is None:
-            continue
-        rule = decode_as.parse(f"tcp.port=={address.rpartition(':')[2]},zmtp/REP")
-        sniffer = Sniffer(Packets(packets(records)), Settings(decode_as=(rule,), payload=False))
-        events = [event for batch in sniffer.events() for event in batch]
-        if not any(isinstance(event, Connection) and event.handshake == "not-seen" for event in events):
-            continue
-        assert _types(events)[address] == "REP"
-        replies = [event for event in events if isinstance(event, Message) and event.src == address]
-        assert any(event.latency_ns is not None for event in replies)
-        return
-    pytest.fail("no late capture of a REP")
 
 
 @pytest.mark.parametrize("rule", ["tcp.port==5557,zmtp/CHAIR", "udp.port==5557,zmtp/REP", "tcp.port==5557,mlm/REP"])

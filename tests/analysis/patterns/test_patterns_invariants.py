@@ -275,16 +275,6 @@ def test_messages_before_the_handshake_take_bounded_memory() -> None:
     assert kept(early()) < 4 * ROOM
 
 
-def test_a_subscriber_of_everything_takes_linear_time_and_bounded_memory() -> None:
-    def topics() -> Iterator[AnyEvent]:
-        yield from opened(1, "SUB", "PUB")
-        ends = ("10.0.0.1:40000", "10.0.0.9:5555")
-        for number in range(20_000):
-            yield Subscription(2, 2, 1, *ends, "subscribe", b"topic %d" % number, "message")
-
-    assert kept(topics()) < 4 * ROOM
-
-
 def test_what_was_given_out_before_is_not_changed() -> None:
     client, server = ("10.0.0.1:40000", "10.0.0.9:5555"), ("10.0.0.9:5555", "10.0.0.1:40000")
     patterns = Patterns()
