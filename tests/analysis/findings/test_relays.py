@@ -87,6 +87,19 @@ def test_replies_that_a_broker_drops_are_told_without_its_handshakes(share: floa
     ]
 
 
+def test_a_broker_is_not_slow_where_its_messages_are_cut_short(tmp_path: Path) -> None:
+    """A worker takes long for three requests. Nothing shows that the broker passed them on."""
+    worker, cut = bytes([10, 9, 0, 58]), tmp_path / "cut.pcap"
+    packets: list[Packet] = []
+    said = 0
+    for time_ns, link, octets, length, comment in load(FIXTURES / "brokers" / "load_balancing.pcap.gz"):
+        said += octets[26:30] == worker and len(octets) > 66
+        late_ns = 1_200_000_000 * ((said > 4) + (said > 8) + (said > 12))
+        packets.append((time_ns + late_ns, link, octets[:96], length, comment))
+    save(cut, packets)
+    assert alarms(diagnose(cut)) == []
+
+
 def test_what_was_asked_a_moment_before_the_end_accuses_nobody(tmp_path: Path) -> None:
     """The capture has neither the beginning of the connections nor the replies, which come after its end."""
     packets, part = load(SYSTEMS / "head_of_line.pcap.gz"), tmp_path / "part.pcap"

@@ -91,6 +91,16 @@ def test_work_of_a_balancer_is_a_way_each_where_only_the_worker_is_seen(tmp_path
     assert {way.slowest.at for way in ways if way.slowest is not None} == {"10.9.0.58:55316"}
 
 
+@pytest.mark.parametrize("begin", [60, 100])
+def test_work_of_a_balancer_answers_no_work_before_it_where_the_capture_lacks_its_types(
+    begin: int, tmp_path: Path
+) -> None:
+    save(tmp_path / "late.pcap", load(BROKERS / "load_balancing.pcap.gz")[begin:])
+    ways, messages = traced(tmp_path / "late.pcap")
+    for way in ways:
+        assert len({number(message_of(leg, messages)) for leg in way.legs}) == 1 or not way.legs[1].certain
+
+
 def test_a_request_that_a_broker_drops_ends_there() -> None:
     ways, _ = traced(BROKERS / "two_brokers.pcap.gz")
     lost = [way for way in ways if way.ended is not None and way.ended.why == "not-forwarded"]
@@ -386,7 +396,10 @@ def test_messages_that_the_capture_lacks_make_no_certain_leg_wrong(name: str, se
 
 def test_what_a_broker_passed_on_before_it_came_accuses_nobody(tmp_path: Path) -> None:
     """The capture point shows messages of different connections out of order. No leg is in two ways."""
-    for name, seed in ("brokers/two_brokers", 0), ("healthy/answers_in_any_order_brokered", 1):
+    healthy = [
+        (f"healthy/{name}", seed) for name, seed in (("answers_in_any_order_brokered", 1), ("calls_over_a_bus", 0))
+    ]
+    for name, seed in ("brokers/two_brokers", 0), *healthy:
         chance, path = random.Random(seed), tmp_path / "disorder.pcap"
         save(path, sorted(load(FIXTURES / f"{name}.pcap.gz"), key=lambda packet: packet[0] + chance.random() * 1e6))
         told = {one.code for one in zmtpsniff.open(path).findings() if one.severity != "note"}

@@ -214,7 +214,7 @@ class RelayPlace:
                 self.giver = self.giver or missing.src
                 self.lost.add("publication", "not-forwarded", missing)
             self.missing[topic] = []
-        elif topic in self.missing and len(self.missing[topic]) < _TOPICS:
+        elif topic in self.missing and not hop.is_overtaken and len(self.missing[topic]) < _TOPICS:
             self.missing[topic].append(hop)
 
 

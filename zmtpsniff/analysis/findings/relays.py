@@ -69,7 +69,6 @@ _LOST = {  # why a way ended: what the place did, in words
     "reply-not-forwarded": "took {count} and passed none of them back",
 }
 
-# A message may stand behind what its receiver made of it, so that nothing joins the two.
 _DISORDER = "; but the packets are out of order, so zmtpsniff may take one message for another"
 
 
@@ -97,7 +96,7 @@ class Relays(Inquiry):
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests of brokers that nobody sent them
-        self._is_disordered = False  # the packets of the capture are out of order
+        self._is_cut = False  # packets lack their last octets
 
     def know_processes(self, process_of: ProcessOf) -> None:
         """Live: tell programs apart by their processes."""
@@ -178,7 +177,7 @@ class Relays(Inquiry):
     def problem(self, event: Problem) -> None:
         """The capture may lack messages; or a message has no delimiter, so that its receiver drops it."""
         self._ways.problem(event)
-        self._is_disordered = self._is_disordered or event.code == "capture-disorder"
+        self._is_cut = self._is_cut or event.code == "packets-cut"
         if event.code in BLINDING and event.src and event.dst and event.flow is not None:
             self._hosts.begin_late(event.flow, event.time_ns or 0, event.packet or 0, (event.src, event.dst))
         if event.code == "no-delimiter" and event.flow is not None and event.packet is not None:
@@ -229,9 +228,11 @@ class Relays(Inquiry):
         return self._ways.programs[address].longest_ns >= 0
 
     def may_pass_on(self, address: str) -> bool:
-        """Whether it has, or seems to have."""
+        """Whether it has, or seems to have, or may have where nothing joins messages that are cut short."""
         place = self._places.get(self._ways.programs[address].sockets[0])
-        return self.passes_on(address) or (place is not None and place.seems_to_pass_on)
+        if self.passes_on(address) or (place is not None and place.seems_to_pass_on):
+            return True
+        return self._is_cut and self._hosts.may_pass_on(address)
 
     # ------------------------------------------------------------------ places
 
@@ -405,7 +406,7 @@ class Relays(Inquiry):
         if self._ways.endings.has_gap(place.at):
             severity = "note"
             known += "; octets are missing there, so it may have worked on others meanwhile"
-        if self._is_disordered and place.asks:
+        if self._ways.endings.is_disordered and place.asks:
             severity = "note"
             known += _DISORDER
         yield Claim(
@@ -511,18 +512,19 @@ class Relays(Inquiry):
         count = plural(seen.count, _NOUNS.get(why, kind))
         known = "the messages arrive there, others of the same kind go on from there, and these do not"
         severity: Severity | None = None
-        if place.has_stopped(seen, now_ns):
+        has_stopped = place.has_stopped(seen, now_ns)
+        if has_stopped:
             words = f"took {count} and passed none of them on, after it had passed on {place.passed:,}"
         elif seen.count <= _PART * place.passed:
             words = _LOST[why].format(count=count) + f", while it passed on {place.passed:,}"
             if kind == "job":  # perhaps nothing comes of some jobs
                 is_usual = any(_ALIKE * one.loses((kind, why)) >= place.loses((kind, why)) for one in team)
                 severity = "note" if is_usual else "warning"
-            if self._is_disordered:
-                severity = "note"
-                known += _DISORDER
         else:
             return
+        if self._ways.endings.is_disordered and (kind == "publication" or not has_stopped):
+            severity = "note"
+            known += _DISORDER
         asked = self._silent_services(place, lost, begun_ns)
         if asked and kind == "request":
             severity = "note"

@@ -9,6 +9,7 @@ from zmtpsniff.analysis.ways.records import Leg, Terminus, Way, Why
 _RECENT_NS = 1_000_000_000  # a capture that ends so soon shows nothing of what a worker would have sent
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
 _LONGER = 4
+_MUCH_DISORDER = 10  # messages
 _COPIES = 2  # that came after a pause, beside the first
 _AGAIN_NS = 10_000_000_000  # a client asks again so soon
 
@@ -24,6 +25,8 @@ class Endings:
         self._is_blind = False  # packets of any host may be missing
         self._until_ns = 0
         self.sees_all = True  # the capture lacks nothing
+        self._overtaken = 0  # messages that stand behind later ones, though it lacks nothing
+        self._is_disordered = False
         self.knows_acknowledged = False  # whether legs say when they were acknowledged
 
     def blind(self, *hosts: str, has_gap: bool = True) -> None:
@@ -36,6 +39,20 @@ class Endings:
         if has_gap:
             self._gaps.update(hosts)
         self._is_blind = self._is_blind or not hosts
+
+    @property
+    def is_disordered(self) -> bool:
+        """Whether many packets are out of order: a message may stand behind what its receiver made of it."""
+        return self._is_disordered or self._overtaken >= _MUCH_DISORDER
+
+    def overtake(self, hop: Hop) -> None:
+        """A message came here behind later ones."""
+        hop.is_overtaken = True
+        self._overtaken += self.sees_all
+
+    def disorder(self) -> None:
+        """Another part knows that the packets are out of order."""
+        self._is_disordered = True
 
     def is_blind(self, hop: Hop) -> bool:
         """Whether the capture may lack what the receiver of a message sent."""
@@ -167,7 +184,9 @@ class Endings:
         A reply goes back on the connection of its request. So the capture has it if it has others of that connection,
         and if the frames of that were not found before those of the reply.
         """
-        if not last.reply or last.is_overtaken or not self.is_blind(last):
+        if last.is_overtaken:  # perhaps it went on in a message that came here before it
+            return True
+        if not last.reply or not self.is_blind(last):
             return self.is_blind(last)
         waiting = self._waiting_for(way, last)
         return self.has_gap(last.dst) or not waiting or not waiting[-1].line.turns.answered

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dissectors.address import is_loopback
+from dissectors.address import has_bound_port, is_loopback
 from dissectors.events import Octets, at_hand
 from dissectors.snapshots import quick
 from zmtpsniff.analysis.ways.records import Joined, Kind, Leg
@@ -224,10 +224,17 @@ class Hop(msgspec.Struct, eq=False):
 
     @property
     def is_work(self) -> bool:
-        """Whether a broker gives it to a REQ that works for it: behind the delimiter, the envelope of its request."""
-        if self.line.dst_kind != "REQ" or len(self.frames) <= _WORK_FRAMES:
+        """Whether a broker gives it to a REQ that works for it: behind the delimiter, the envelope of its request.
+
+        Where the capture lacks the READY of that, or its type, the id that a ROUTER gave to the client shows it.
+        """
+        line, frames = self.line, self.frames
+        if len(frames) <= _WORK_FRAMES or line.dst_kind not in ("REQ", ""):
             return False
-        return self.line.manners.gives_work or is_own_id(self.frames[1])
+        if line.dst_kind and line.manners.gives_work:
+            return True
+        is_given = frames[0] == b"" and is_own_id(frames[1]) and b"" in frames[2:-1]
+        return is_given and (line.dst_kind == "REQ" or has_bound_port(self.src))
 
     @property
     def is_signal(self) -> bool:

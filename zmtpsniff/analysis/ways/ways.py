@@ -135,7 +135,9 @@ class Ways:
                 self._envelopes.ids.learn(event.flow, event.dst, event.identity)
 
     def problem(self, event: Problem) -> None:
-        """Learn what the capture may lack."""
+        """Learn what the capture may lack, or that its packets are out of order."""
+        if event.code == "capture-disorder":
+            self.endings.disorder()
         if event.code in BLINDING:
             hosts = [host_of(address) for address in (event.src, event.dst) if address is not None]
             has_gap = BLINDING[event.code] == "rest"
@@ -356,7 +358,7 @@ class Ways:
         if time_ns > self._now_ns:
             self._now_ns = time_ns
         elif self._now_ns > time_ns:
-            hop.is_overtaken = True
+            self.endings.overtake(hop)
             if self._now_ns - time_ns > SET_BACK_NS:
                 self._set_back(time_ns)
         if self.endings.knows_acknowledged:
@@ -459,7 +461,7 @@ class Ways:
             if join is not None:
                 self._relay(hop, join, asked, is_certain=is_certain)
             elif hop.is_work or (hop.line.dst_kind == "REQ" and (job is not None or self._envelopes.is_passed_on(hop))):
-                self._give_work(hop)
+                self._give_work(hop, asked)
             elif (found := self._answers(hop, asked)) is not None:
                 self._answer(hop, found[0], is_certain=found[1])
             elif not self._goes_back_unasked(hop, job, is_paired=request > 0):
@@ -496,11 +498,13 @@ class Ways:
         if asked is not None and not asked.answered:
             asked.note_answer()  # though nobody knows how the reply came about; or it asked for this work
 
-    def _give_work(self, hop: Hop) -> None:
+    def _give_work(self, hop: Hop, asked: Hop | None) -> None:
         """A broker gives more work: a request that the capture lacks, or of which nobody knows yet which one it is."""
         hop.measure()
         if hop.is_work:
             hop.routing_id = hop.frames[1]
+            if asked is not None and not asked.answered:
+                asked.note_answer()  # it asked for this work
         self._drop_ready(hop)
         self._jobs[hop.flow] = hop
         self._begin(OpenWay.begin("request", hop))
