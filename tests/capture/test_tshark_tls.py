@@ -212,23 +212,6 @@ def split(packets: Packets) -> Packets:
     return out
 
 
-def joined(packets: Packets) -> Packets:
-    """Large segments, with several records in each: what a side sends before the other has its turn."""
-    out: Packets = []
-    for packet in packets:
-        length = octets_in(packet)
-        last = out[-1] if out else None
-        if length and last is not None and octets_in(last) and last[TCP].sport == packet[TCP].sport:
-            together = part(last, 0, octets_in(last))
-            together[TCP].payload = Raw(bytes(last[TCP].payload) + bytes(packet[TCP].payload))
-            for field in ("len", "chksum"):
-                delattr(together[IP], field)
-            out[-1] = Ether(bytes(together))
-        elif length or packet[TCP].flags & "SFR":
-            out.append(packet)
-    return out
-
-
 def swapped(packets: Packets) -> Packets:
     """In small segments, every other pair of one side out of order."""
     out = split(packets)
@@ -252,10 +235,7 @@ def on_port_443(packets: Packets) -> Packets:
 
 @pytest.mark.parametrize(
     ("name", "change"),
-    crossed(
-        RECORDED,
-        [swapped, on_port_443, pytest.param(joined, marks=pytest.mark.slow)],
-    ),
+    crossed(RECORDED, [swapped, on_port_443]),
 )
 def test_order_and_sizes_of_segments_change_nothing(
     tmp_path: Path, name: str, change: Callable[[Packets], Packets]
@@ -265,18 +245,23 @@ def test_order_and_sizes_of_segments_change_nothing(
     assert codes(records) == []
 
 
+def without(field: str, lost: int) -> Callable[[Packets], Packets]:
+    """Loses a segment with data of TLS, counted from the end; ``field`` has the port of the server."""
+
+    def without_one(packets: Packets) -> Packets:
+        server = packets[0][TCP].dport
+        of_side = [one for one in packets if octets_in(one) and getattr(one[TCP], field) == server]
+        gone = [one for one in of_side if bytes(one[TCP].payload)[0] == 23][-lost]
+        return [packet for packet in packets if packet is not gone]
+
+    return without_one
+
+
 @pytest.mark.parametrize(
     ("name", "lost"), crossed(RECORDED, [1, 4, *(pytest.param(lost, marks=pytest.mark.slow) for lost in (2, 7))])
 )
 def test_a_lost_segment_is_a_hole(tmp_path: Path, name: str, lost: int) -> None:
-    def without_one(packets: Packets) -> Packets:
-        server = packets[0][TCP].dport
-        # The segments of the client, those of the handshake left out.
-        with_octets = [p for p in packets if octets_in(p) and p[TCP].dport == server and bytes(p[TCP].payload)[0] == 23]
-        gone = with_octets[-lost]
-        return [packet for packet in packets if packet is not gone]
-
-    records = read("--tls-keys", secrets(name, tmp_path), rewritten(name, tmp_path, without_one))
+    records = read("--tls-keys", secrets(name, tmp_path), rewritten(name, tmp_path, without("dport", lost)))
     from_client = [text for text in texts(records) if text[1] == "question"]
     assert from_client == QUESTIONS[: len(from_client)]
     assert len(from_client) < len(QUESTIONS) or lost == 1  # the last one is the end of TLS
@@ -291,13 +276,7 @@ def test_a_lost_segment_is_a_hole(tmp_path: Path, name: str, lost: int) -> None:
 def test_a_lost_reply_accuses_nobody(tmp_path: Path, name: str, lost: int) -> None:
     """Neither of not answering nor of breaking the protocol: the key or the record is missing, not the reply."""
 
-    def without_one(packets: Packets) -> Packets:
-        server = packets[0][TCP].dport
-        with_octets = [p for p in packets if octets_in(p) and p[TCP].sport == server and bytes(p[TCP].payload)[0] == 23]
-        gone = with_octets[-lost]
-        return [packet for packet in packets if packet is not gone]
-
-    keys, path = secrets(name, tmp_path), rewritten(name, tmp_path, without_one)
+    keys, path = secrets(name, tmp_path), rewritten(name, tmp_path, without("sport", lost))
     assert [one["code"] for one in read("--tls-keys", keys, path) if one["type"] == "problem"] == ["tls-gap"]
     done = CliRunner().invoke(cli, ["diagnose", "-T", "json", "--engine", "tshark", "--tls-keys", str(keys), str(path)])
     assert done.exit_code == 0, done.output

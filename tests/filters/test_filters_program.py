@@ -1,17 +1,11 @@
 """-Y and zmtpsniff fields on real captures: what passes is what plain Python finds in the JSON output."""
 
-import fcntl
 import io
 import ipaddress
 import json
-import os
-import pty
 import re
 import shutil
-import struct
 import subprocess
-import sys
-import termios
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -31,7 +25,6 @@ from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.runner import run
 from tests.support.saved_files import read as packets_of
 from tests.support.saved_files import save
-from tests.support.terminal import Terminal
 from tests.world import tap
 from zmtpsniff.filters import compile_filter
 from zmtpsniff.filters.aliases import ALIASES, DERIVED
@@ -225,24 +218,6 @@ def test_a_mistake_is_one_line_and_ends_with_2() -> None:
     assert done.stdout == ""
     expected = '-Y: column 11: there is no field "soket_type"; did you mean "socket_type"?'
     assert done.stderr == f"zmtpsniff: {expected} (see zmtpsniff read --help)\n"
-
-
-@pytest.mark.parametrize("columns", [80, 200])
-def test_fields_fits_a_terminal(columns: int) -> None:
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}  # which would count instead
-    command = [sys.executable, "-m", "zmtpsniff", "fields", "--color", "never"]
-    with subprocess.Popen(command, stdout=slave, env=environment) as program:
-        os.close(slave)
-        terminal = Terminal(master)
-        assert program.wait(60) == 0
-    lines = terminal.screen()
-    os.close(master)
-    assert max(map(len, lines)) <= columns
-    text = " ".join(" ".join(lines).split())
-    assert "Octets have parts: .text: the octets as text, where they are text; .hex: their hexadecimal digits" in text
-    assert len(lines) < 5 * len([*list_fields(), *payload_fields(built_in())])
 
 
 def test_fields_lists_them_for_people_and_for_programs() -> None:

@@ -281,13 +281,6 @@ def test_a_narrow_summary_keeps_hosts_if_there_are_several() -> None:
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_summary_does_not_cut_what_is_said_nowhere_else() -> None:
-    lines = on_terminal(80, Problem("error", "capture-gap", "Octets are missing. " * 10, *PLACE))
-    assert len(lines) > 1
-    assert " ".join(lines).split().count("Octets") == 10
-    assert all(cell_len(line) <= 80 for line in lines)
-
-
 def test_summary_on_a_terminal_of_any_width_is_harmless() -> None:
     message = Message(*PLACE, [b"\x1b[31m" * 20, "\u202e語".encode() * 20, b"\0"], "\x1b[2J")
     for width in range(1, 130):

@@ -4,6 +4,8 @@ They are functions, not display filters, because a filter cannot ask two of thei
 to this machine, and what a problem code is about.
 """
 
+from dataclasses import replace
+
 from dissectors.address import is_loopback
 from dissectors.events import AnyEvent, Capture, Command, Connection, Greeting, Problem
 from dissectors.problems import PROBLEMS
@@ -68,24 +70,14 @@ def _version_unseen(connection: Connection) -> bool:
     return not has_handshake(connection) and connection.version is None
 
 
-def _rule(
-    set_name: str,
-    name: str,
-    text: str,
-    forbidden: Filter,
-    *kinds: type,
-    unseen: Unseen | None = None,
-) -> Rule:
-    return Rule(
-        name, "forbid", f"forbid {text}", (forbidden,), Bounds(most=0), set_name=set_name, kinds=kinds, unseen=unseen
-    )
+def _rule(name: str, text: str, forbidden: Filter, *kinds: type, unseen: Unseen | None = None) -> Rule:
+    return Rule(name, "forbid", f"forbid {text}", (forbidden,), Bounds(most=0), kinds=kinds, unseen=unseen)
 
 
-SETS: dict[str, tuple[Rule, ...]] = {
-    "protocol": (_rule("protocol", "no errors", "problems of severity error", _is_error, Problem),),
-    "secure": (
+_RULES: dict[str, list[Rule]] = {
+    "protocol": [_rule("no errors", "problems of severity error", _is_error, Problem)],
+    "secure": [
         _rule(
-            "secure",
             "nothing in clear beyond loopback",
             "peers that speak NULL, PLAIN or a ZMTP below 3.0, and messages that can be read, but between loopback "
             "addresses",
@@ -95,47 +87,22 @@ SETS: dict[str, tuple[Rule, ...]] = {
             unseen=_clearness_unseen,
         ),
         _rule(
-            "secure",
             "no credentials in clear",
             "user names and passwords of PLAIN",
             _credentials,
             Command,
             unseen=_handshake_unseen,
         ),
-    ),
-    "complete": (
-        _rule(
-            "complete",
-            "nothing missing from the capture",
-            "gaps, and packets dropped or cut",
-            _missing,
-            Problem,
-            Capture,
-        ),
-        _rule(
-            "complete",
-            "every handshake complete",
-            "connections whose handshake is not complete",
-            _no_handshake,
-            Connection,
-        ),
-        _rule(
-            "complete",
-            "every request answered",
-            "requests without a reply in time",
-            _unanswered,
-            Problem,
-            unseen=types_unknown,
-        ),
-    ),
-    "modern": (
-        _rule(
-            "modern",
-            "no peer below 3.0",
-            "peers that speak ZMTP 1.0 or 2.0",
-            _below_3,
-            Greeting,
-            unseen=_version_unseen,
-        ),
-    ),
+    ],
+    "complete": [
+        _rule("nothing missing from the capture", "gaps, and packets dropped or cut", _missing, Problem, Capture),
+        _rule("every handshake complete", "connections whose handshake is not complete", _no_handshake, Connection),
+        _rule("every request answered", "requests without a reply in time", _unanswered, Problem, unseen=types_unknown),
+    ],
+    "modern": [
+        _rule("no peer below 3.0", "peers that speak ZMTP 1.0 or 2.0", _below_3, Greeting, unseen=_version_unseen)
+    ],
+}
+SETS: dict[str, tuple[Rule, ...]] = {
+    name: tuple(replace(rule, set_name=name) for rule in rules) for name, rules in _RULES.items()
 }

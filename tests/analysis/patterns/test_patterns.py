@@ -13,9 +13,7 @@ from tests.world.octets import frame, peers
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.net.flows import FlowTable
-from zmtpsniff.net.notices import Notice, Refusal
-from zmtpsniff.net.segment import ACK, RST, SYN, Segment
+from zmtpsniff.net.notices import Refusal
 
 # program of fixtures/misbehaving.py: code, severity and packet of each problem when it misbehaves
 PROGRAMS: dict[str, list[tuple[str, str, int | None]]] = {
@@ -131,36 +129,6 @@ def test_patterns_raise_no_false_alarm(name: str) -> None:
 
 
 # ------------------------------------------------------------------ refused connections
-
-_CLIENT, _SERVER = (
-    bytes([10, 0, 0, 1, 10, 0, 0, 2, 0x9C, 0x40, 0x15, 0xB3]),
-    bytes([10, 0, 0, 2, 10, 0, 0, 1, 0x15, 0xB3, 0x9C, 0x40]),
-)
-
-
-@pytest.mark.parametrize(
-    ("answer", "is_refused"),
-    [
-        ((2, 2, _SERVER, 0, 101, RST | ACK, b"", 0), True),
-        ((2, 2, _SERVER, 0, 999, RST | ACK, b"", 0), False),  # acknowledges something else
-        ((2, 2, _SERVER, 0, 0, RST, b"", 0), False),
-        ((2, 2, _SERVER, 500, 101, SYN | ACK, b"", 0), False),
-        ((2, 2, _CLIENT, 101, 0, RST, b"", 0), False),  # the client gives up
-    ],
-)
-def test_a_refused_connection_is_told(answer: Segment, is_refused: bool) -> None:
-    told: list[Notice] = []
-    table = FlowTable(lambda *_: None, notify=told.append)
-    table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), answer])
-    assert told == ([Refusal(2, 2, 1, "10.0.0.1:40000", "10.0.0.2:5555")] if is_refused else [])
-
-
-def test_a_reset_of_an_open_connection_is_no_refusal() -> None:
-    told: list[Notice] = []
-    table = FlowTable(lambda *_: None, notify=told.append)
-    table.take([(1, 1, _CLIENT, 100, 0, SYN, b"", 0), (2, 2, _SERVER, 500, 101, SYN | ACK, b"", 0)])
-    table.take([(3, 3, _SERVER, 501, 101, RST | ACK, b"", 0)])
-    assert told == []
 
 
 def test_refused_connections_of_other_protocols_are_not_reported() -> None:

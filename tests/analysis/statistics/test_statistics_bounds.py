@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dissectors.events import Command, Connection, Cut, Message, Sides, Subscription
-from tests.support.stats_events import ALL, as_json, check_percentile, connection, nearest_rank, published, rows
+from tests.support.stats_events import ALL, check_percentile, connection, nearest_rank, published
 from zmtpsniff.analysis.statistics.record_maker import report
-from zmtpsniff.analysis.statistics.records import ConnectionRow, TopicRow
+from zmtpsniff.analysis.statistics.records import ConnectionRow
 from zmtpsniff.analysis.statistics.rows import Topic
 from zmtpsniff.analysis.statistics.sketch import Sketch
-from zmtpsniff.analysis.statistics.statistics import ROWS, Statistics
+from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.analysis.statistics.table import Table
 from zmtpsniff.analysis.statistics.timeline import Timeline
 
@@ -53,29 +53,6 @@ def test_merged_sketches_are_one_of_all(first: list[int], second: list[int]) -> 
 
 
 # ------------------------------------------------------------------ what stays bounded
-
-
-def test_a_great_many_topics() -> None:
-    """50,000 topics, a few of them heavy: these are right, all else is bounded and says so."""
-    random = Random(1)
-    heavy = {f"heavy {number}".encode(): 300 + number for number in range(10)}
-    names = [f"topic {number:08}".encode() for number in range(50_000)]
-    names += [name for name, count in heavy.items() for _ in range(count)]
-    random.shuffle(names)
-    statistics = Statistics()
-    for start in range(0, len(names), 1000):
-        statistics.take([published(name) for name in names[start : start + 1000]])
-    assert len(statistics.topics.rows) <= 2 * ROWS
-    records = report(statistics, top=10)
-    for row in rows(records, TopicRow):
-        assert row.messages <= heavy[row.topic] <= row.messages + row.missing
-    cuts = [record for record in as_json(records) if record["type"] == "stats-cut"]
-    assert cuts == [
-        {"type": "stats-cut", "of": kind, "at_least": 2 * ROWS - 10} for kind in ("stats-topic", "stats-publication")
-    ]
-    assert len(statistics.published.rows) + len(statistics.prefixes.rows) <= 2 * ROWS
-    kept = sum(row.messages for row in statistics.topics.rows.values())
-    assert kept + statistics.topics.rest.messages == len(names)
 
 
 @given(st.lists(st.integers(0, 30)))
