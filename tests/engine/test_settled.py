@@ -17,7 +17,7 @@ from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores, built_core
 from tests.support.examples import examples
 from tests.support.paths import PROJECT
-from tests.support.tunnels import TUNNELS, in_tunnel
+from tests.support.tunnels import IN_IP, TUNNELS, in_ip, in_tunnel
 from tests.world.busy_network import world
 from tests.world.conversation import (
     Conversation,
@@ -172,10 +172,12 @@ def test_full_packets_between_short_connections_are_read_in_columns(
         lambda data: data[:12] + bytes.fromhex("88a8 0003 8100 0007") + data[12:],
         lambda data: in_tunnel(data, *TUNNELS["VXLAN"]),
         lambda data: in_tunnel(data, *TUNNELS["Geneve with an option"], ipv6=True),
+        lambda data: in_ip(data, *IN_IP["IP in IP"]),
+        lambda data: in_ip(data, *IN_IP["GRE"], ipv6=True),
     ],
-    ids=["VLAN", "QinQ", "VXLAN", "Geneve"],
+    ids=["VLAN", "QinQ", "VXLAN", "Geneve", "IP in IP", "GRE"],
 )
-def test_packets_of_networks_with_labels_are_read_in_columns(wrap: Callable[[bytes], bytes], both: BothCores) -> None:
+def test_packets_with_tags_and_in_tunnels_are_read_in_columns(wrap: Callable[[bytes], bytes], both: BothCores) -> None:
     """Their records are those of the same packets without tags and tunnels."""
     pieces = greetings(3, b"DEALER", b"ROUTER")
     for side in (0, 1):

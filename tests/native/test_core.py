@@ -20,7 +20,7 @@ from dissectors import columns
 from dissectors.zmtp import buffer, session, wire
 from tests.support.both_cores import BothCores, built_core
 from tests.support.paths import PROJECT
-from tests.support.tunnels import TUNNELS, in_tunnel
+from tests.support.tunnels import IN_IP, TUNNELS, in_ip, in_tunnel
 from zmtpsniff.analysis.findings import exchanges
 from zmtpsniff.analysis.patterns import pending, proxies
 from zmtpsniff.capture import pcapng_writer
@@ -130,6 +130,28 @@ def test_headers_in_a_tunnel_cut_anywhere(both: BothCores, port: int, header: st
             assert stop == (size == len(packet))
 
 
+@pytest.mark.parametrize("ipv6", [False, True])
+@pytest.mark.parametrize(("protocol", "header"), IN_IP.values(), ids=list(IN_IP))
+def test_headers_in_another_packet_cut_anywhere(both: BothCores, protocol: int, header: str, ipv6: bool) -> None:
+    is_ipv6_inside = protocol == 41 or header.endswith("86dd")
+    packet = in_ip(captured_as(1, "", is_ipv6_inside), protocol, header, ipv6)
+    for size in range(len(packet) + 1):
+        for octets in (packet[:size], packet):
+            rows = columns.ROW.pack(5, 0, size, size, 1)
+            stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
+            assert stop == (size == len(packet))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "header"),
+    [(4, "00"), (41, ""), (46, ""), (47, ""), (47, "0000 86dd"), (47, "2000 0800 0000 0007"), (47, "0001 0800")],
+)
+def test_packets_in_others_that_are_not_plain(both: BothCores, protocol: int, header: str) -> None:
+    packet = in_ip(captured_as(1, ""), protocol, header)
+    rows = columns.ROW.pack(5, 0, len(packet), len(packet), 1)
+    assert both.take(packet, rows, 0, 1, PAUSE, flow())[0] == 0
+
+
 @pytest.mark.parametrize(
     ("port", "header"),
     [(4790, "0800 0000 0000 0700"), (4789, "0c00 0003 0000 0700"), (4789, "0000 0000 0000 0700"),
@@ -162,7 +184,8 @@ def test_packets_with_many_tags_are_not_plain(both: BothCores) -> None:
 def test_a_tag_or_tunnel_leaves_the_connection_open(both: BothCores) -> None:
     """Only Python knows which of several networks such a packet is of, so it makes the segment."""
     plain = captured_as(1, "")
-    for packet, places in ((plain, []), (captured_as(1, "8100 0007"), [0]), (in_tunnel(plain, *TUNNELS["VXLAN"]), [0])):
+    in_gre, in_vxlan = in_ip(plain, *IN_IP["GRE"]), in_tunnel(plain, *TUNNELS["VXLAN"])
+    for packet, places in ((plain, []), (in_gre, []), (captured_as(1, "8100 0007"), [0]), (in_vxlan, [0])):
         others: list[int] = []
         both.segments(packet, columns.ROW.pack(5, 0, len(packet), len(packet), 1), range(1, 2), others.append, 0, None)
         assert others == places
@@ -722,6 +745,8 @@ def test_its_numbers_are_those_of_the_parts() -> None:
     defines = dict(re.findall(r"#define (\w+) ([^/\n]+)", SOURCE.read_text()))
     ports = encapsulation.VXLAN_PORT, encapsulation.OLD_VXLAN_PORT, encapsulation.GENEVE_PORT
     assert ports == (reference.VXLAN_PORT, reference.OLD_VXLAN_PORT, reference.GENEVE_PORT)
+    inside = encapsulation.IP_IN_IP, encapsulation.IPV6_IN_IP, encapsulation.GRE
+    assert inside == (reference.IP_IN_IP, reference.IPV6_IN_IP, reference.GRE)
     assert reference.TRANSPARENT_ETHERNET == encapsulation.TRANSPARENT_ETHERNET
     assert (reference.TCP, reference.UDP) == (net_packets.TCP, net_segment.UDP)
     limits = "RECENT", "RECENT_OCTETS", "WAIT_LIMIT", "MOST_CARRY", "MOST_FRAMES", "MOST_FLOWS", "MOST_WAITING"

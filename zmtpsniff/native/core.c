@@ -453,7 +453,8 @@ static bool link_header(Span packet, uint32_t link, uint64_t *ip, unsigned *vers
     return *version != 0;
 }
 
-enum { TCP = 6, UDP = 17, VXLAN_PORT = 4789, OLD_VXLAN_PORT = 8472, GENEVE_PORT = 6081 };
+enum { IP_IN_IP = 4, TCP = 6, UDP = 17, IPV6_IN_IP = 41, GRE = 47 };
+enum { VXLAN_PORT = 4789, OLD_VXLAN_PORT = 8472, GENEVE_PORT = 6081 };
 
 /* Of a packet of IP: its addresses, and the ports behind them; where the next header begins, and where all ends. */
 typedef struct {
@@ -475,6 +476,17 @@ static bool ip_header(Span packet, uint64_t ip, unsigned version, Plain *found)
         return false;
     }
     return found->key != NULL && found->begin <= found->stop && found->stop <= packet.size;
+}
+
+/* The version of the IP header that IP carries by itself, or in GRE without options, and its place; 0: none. */
+static unsigned inner_ip(Span packet, const Plain *outer, uint64_t *ip)
+{
+    *ip = outer->begin;
+    if (outer->protocol != GRE)
+        return outer->protocol == IP_IN_IP ? 4 : outer->protocol == IPV6_IN_IP ? 6 : 0;
+    uint64_t header = number(packet, *ip, 4);
+    *ip += 4;
+    return header == 0x0800 ? 4 : header == 0x86dd ? 6 : 0;
 }
 
 /* Where the frame of Ethernet begins that a datagram of VXLAN or Geneve carries; NOWHERE: it carries none. */
@@ -501,6 +513,11 @@ static bool headers(Span block, const Row *row, Segment *segment)
         !ip_header(packet, ip, version, &found))
         return false;
     segment->is_tagged = tags > 0;
+    if ((version = inner_ip(packet, &found, &ip))) {
+        packet.size = found.stop;
+        if (!ip_header(packet, ip, version, &found))
+            return false;
+    }
     if (found.protocol == UDP) {
         outer = inner_frame(packet, &found);
         packet = (Span){part(packet, outer, found.stop - outer), found.stop - outer};

@@ -65,7 +65,7 @@ _LINKS = {  # the protocol field of a link header: its place, its size; where IP
 }
 _PURE_IP = (101, 228, 229)
 _TAGS = frozenset(tag.to_bytes(2, "big") for tag in link_types.VLAN_TAGS)
-TCP, UDP = 6, 17
+IP_IN_IP, TCP, UDP, IPV6_IN_IP, GRE = 4, 6, 17, 41, 47
 VXLAN_PORT, OLD_VXLAN_PORT, GENEVE_PORT, TRANSPARENT_ETHERNET = 4789, 8472, 6081, 0x6558
 MOST_TAGS = 2  # of VLANs: that of a customer behind that of a provider
 
@@ -116,6 +116,16 @@ def ip_header(packet: bytes, ip: int, version: int) -> Plain | None:
     return found if found.begin <= found.stop <= len(packet) else None
 
 
+def inner_ip(packet: bytes, outer: Plain) -> tuple[int, int] | None:
+    """The place and version of the IP header that IP carries by itself, or in GRE without options; None: none."""
+    if outer.protocol in (IP_IN_IP, IPV6_IN_IP):
+        return outer.begin, 4 if outer.protocol == IP_IN_IP else 6
+    header = packet[outer.begin : outer.begin + 4]
+    if outer.protocol != GRE or header not in (b"\0\0\x08\0", b"\0\0\x86\xdd"):
+        return None
+    return outer.begin + 4, 4 if header[2] == 0x08 else 6
+
+
 def inner_frame(packet: bytes, datagram: Plain) -> bytes | None:
     """The frame of Ethernet that a datagram of VXLAN or Geneve carries; None: it carries none."""
     data = packet[datagram.begin : datagram.stop]
@@ -138,6 +148,9 @@ def headers(octets: bytes, start: int, captured: int, link: int) -> PlainSegment
         return None
     ip, version, tags = header
     found = ip_header(packet, ip, version)
+    if found is not None and (carried := inner_ip(packet, found)) is not None:
+        packet = packet[: found.stop]
+        found = ip_header(packet, *carried)
     if found is not None and found.protocol == UDP:
         inner = inner_frame(packet, found)
         if inner is None or (header := link_header(inner, link_types.ETHERNET)) is None:
