@@ -74,6 +74,20 @@ def test_a_broker_whose_other_workers_are_not_captured_is_not_accused() -> None:
     assert last(scene).ended == Terminus(FRONT, "not-answered")
 
 
+def test_jobs_whose_numbers_are_too_short_to_be_found_again_are_not_lost() -> None:
+    """Until the first result that is joined to its job, nobody knows what came of the jobs before."""
+    scene = Scene()
+    scene.connect(1, "10.0.2.1:40000", "10.0.0.1:5555", types=("PULL", "PUSH"))
+    scene.connect(2, "10.0.2.1:40001", "10.0.3.1:5556", types=("PUSH", "PULL"))
+    for number in range(30):
+        scene.say(1, b'{"id": "v-%d"}' % number, by_server=True)
+        scene.say(2, b'{"id": "v-%d", "done": true}' % number)
+    scene.say(1, b'{"id": "v-30"}', by_server=True)
+    ways = [way for way in scene.ways() if way.legs[0].flow == 1]
+    assert [len(way.legs) for way in ways] == [1] * 10 + [2] * 20 + [1]
+    assert [way.ended for way in ways] == [None] * 30 + [Terminus("10.0.2.1:40000", "not-forwarded")]
+
+
 def test_a_message_that_is_sent_again_and_never_acknowledged_is_not_taken() -> None:
     scene = broker()
     request(scene, answer=False)

@@ -408,6 +408,16 @@ def test_what_a_broker_passed_on_before_it_came_accuses_nobody(tmp_path: Path) -
         assert len(legs) == len(set(legs))
 
 
+@pytest.mark.parametrize("seconds", [0.3, -0.9])
+def test_a_capture_of_two_points_whose_clocks_differ_accuses_nobody(seconds: float, tmp_path: Path) -> None:
+    """What one of them saw looks as if it came again after a pause, or came late."""
+    packets, path = load(FIXTURES / "healthy" / "majordomo_two_services.pcap.gz"), tmp_path / "two.pcap"
+    seen = [one for one in packets if bytes([10, 77, 0, 13]) in (one[2][26:30], one[2][30:34])]
+    shifted = [(one[0] + int(seconds * 1e9), *one[1:]) for one in seen]
+    save(path, sorted([*packets, *shifted], key=lambda packet: packet[0]))
+    assert {one.severity for one in zmtpsniff.open(path).findings()} == {"note"}
+
+
 def test_a_message_with_another_envelope_is_not_passed_on_though_its_body_is_the_same() -> None:
     world = BrokerWorld(["req", "req"], ["REP"], brokers=2)
     there, back = [("forward", 1, 1), ("forward", 0, 1)], [("answer", 0, 1), ("back", 1, 1), ("back", 0, 1)]

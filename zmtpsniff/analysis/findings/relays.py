@@ -406,7 +406,7 @@ class Relays(Inquiry):
         if self._ways.endings.has_gap(place.at):
             severity = "note"
             known += "; octets are missing there, so it may have worked on others meanwhile"
-        if self._ways.endings.is_disordered and place.asks:
+        if self._ways.endings.is_disordered and self._hosts.may_pass_on(place.at):
             severity = "note"
             known += _DISORDER
         yield Claim(
@@ -427,6 +427,7 @@ class Relays(Inquiry):
             return
         late = f"{seen.count:,} of {plural(place.inside.count, 'message')}"
         is_rare = seen.count < FEW_SLOW * place.inside.count and place.latest_ns < SLOW_MEDIAN_NS
+        is_doubtful = self._ways.endings.is_disordered  # what two capture points saw looks as if it came again
         yield Claim(
             "replies-slow",
             f"the network loses packets on the way to {place.at}: {late} arrived late, "
@@ -434,7 +435,7 @@ class Relays(Inquiry):
             "their octets came again after a pause, and only then did the program pass them on",
             seen,
             [place.at],
-            "note" if is_rare else None,
+            "note" if is_rare or is_doubtful else None,
             certainty="likely",
             advice="Look at the network in front of that host: `ip -s link` and `nstat` count what is dropped.",
         )

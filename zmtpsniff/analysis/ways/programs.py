@@ -28,12 +28,13 @@ class Node(msgspec.Struct, eq=False):
     other_ns: int = 0  # when it last sent one of another way
     jobs: int = 0  # that it took
     passed_jobs: int = 0
+    since: int = 0  # the number of the first one of those
     reached: int = 0  # how many jobs it had taken up to the latest that it passed on
 
     @property
     def passes_jobs_on(self) -> bool:
-        """Whether it passes most of its jobs on, or did as long as it passed any on."""
-        return self.passed_jobs > 0 and self.passed_jobs >= _PART * self.reached
+        """Whether it passes most of its jobs on, or did since it passed the first on, as long as it passed any on."""
+        return self.passed_jobs > 0 and self.passed_jobs >= _PART * (self.reached - self.since + 1)
 
 
 class Programs(dict[str, Node]):
@@ -82,6 +83,7 @@ class Programs(dict[str, Node]):
         program.slowest_ns = max(program.slowest_ns, other.slowest_ns)
         program.jobs += other.jobs
         program.passed_jobs += other.passed_jobs
+        program.since = min(program.since or other.since, other.since or program.since)
         program.reached += other.reached
         program.is_parallel |= other.is_parallel
         if other.sent_ns > program.sent_ns:
@@ -120,6 +122,7 @@ class Programs(dict[str, Node]):
         """A program passes a job on, or the result of one."""
         program = self[job.dst]
         program.passed_jobs += 1
+        program.since = min(program.since or job.number, job.number)
         program.reached = max(program.reached, job.number)
 
     def send(self, hop: Hop) -> None:

@@ -136,7 +136,7 @@ class Ways:
 
     def problem(self, event: Problem) -> None:
         """Learn what the capture may lack, or that its packets are out of order."""
-        if event.code == "capture-disorder":
+        if event.code in ("capture-disorder", "clocks-differ"):
             self.endings.disorder()
         if event.code in BLINDING:
             hosts = [host_of(address) for address in (event.src, event.dst) if address is not None]
