@@ -65,7 +65,7 @@ class _Lane(msgspec.Struct, eq=False):
         self.asked += 1
         if not has_reason:
             self.alone += 1
-            self.is_client = self.is_client or self.alone == self.asked or _ALONE * self.alone > self.asked
+            self.is_client = self.alone == self.asked or _ALONE * self.alone > self.asked
         return has_reason and not self.is_client
 
     def repeat(self, alike: Sequence[Hop], hop: Hop) -> Hop | None:
@@ -172,7 +172,7 @@ class Lanes:
                 return Inner(repeated, "body", lane.repeats >= _SURE)
         if service.is_scheduler and hop.line.src_kind == "ROUTER":
             return self._schedules(service, hop)
-        if not lane.ask(service.has_request(hop.src)):
+        if lane.is_client or not lane.ask(service.has_request(hop.src)):
             return None
         hop.free_ns = lane.free_ns
         related = self.related(hop)
