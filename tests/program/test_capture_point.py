@@ -246,15 +246,6 @@ def test_the_oracle_finds_flows_that_are_no_zmtp(request_reply: Session) -> None
     assert "taken for ZMTP: in order" in judge(case).faults[0]
 
 
-def test_the_oracle_finds_connections_that_are_taken_for_one(request_reply: Session) -> None:
-    """Two connections, of which one is not in the capture at all."""
-    random = Random(1)
-    other = connect(converse(random), random, Link(), 1)
-    verdict = judge(Case("", [request_reply, other], [watch(0.5, request_reply)]))
-    assert not verdict.faults  # nothing of it was seen, so nothing has to be shown
-    assert verdict.count["shown"] < verdict.count["sent"]
-
-
 # ---------------------------------------------------------------------- as a program
 
 

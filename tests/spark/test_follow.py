@@ -11,6 +11,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
 from tests.spark.local_job import asked, local_session
@@ -21,6 +22,7 @@ from tests.world.tap import load
 from zmtpsniff.spark.ingestion import IngestOutcome, IngestRun, follow
 from zmtpsniff.spark.options import Options
 
+Ingest = Callable[..., Result]
 PATIENCE = 400  # seconds that a run of Spark may take on a machine that does much else
 
 
@@ -153,14 +155,20 @@ def test_an_interrupt_is_one_line(tmp_path: Path, options: tuple[str, ...]) -> N
     assert (process.returncode, said) == ((0, "") if options else (130, line))
 
 
-def test_what_is_said_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the last lines, each kind by itself; the status is 0 unless --strict is given."""
-    from click.testing import CliRunner
-
+@pytest.fixture
+def ingest(monkeypatch: pytest.MonkeyPatch) -> Ingest:
+    """The command, without Spark: called with the folder of captures, that of the tables, and options."""
     from zmtpsniff.cli.main import cli
     from zmtpsniff.spark import session
 
     monkeypatch.setattr(session, "LazySession", lambda master: local_session())
+    return lambda folder, output, *options: CliRunner().invoke(
+        cli, ["spark", "ingest", str(folder), "--output", str(output), *options]
+    )
+
+
+def test_what_is_said_of_files(tmp_path: Path, ingest: Ingest) -> None:
+    """In the last lines, each kind by itself; the status is 0 unless --strict is given."""
     folder = tmp_path / "in"
     folder.mkdir()
     content: dict[str, Any] = {"a.pcap": (FIXTURES / "m31_req_rep.pcap").read_bytes(), "b.txt": b"none", "c.txt": b""}
@@ -168,8 +176,7 @@ def test_what_is_said_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for name, octets in content.items():
         (folder / name).write_bytes(octets)
     for at, strict in enumerate(([], ["--strict"])):
-        output = tmp_path / f"out{at}"
-        done = CliRunner().invoke(cli, ["spark", "ingest", str(folder), "--output", str(output), *strict])
+        done = ingest(folder, tmp_path / f"out{at}", *strict)
         lines = done.output.splitlines()
         assert lines[0] == f"1 of 4 files is damaged, read up to there: {folder}/d.pcap"
         assert lines[1] == f"2 of 4 files are no captures: {folder}/b.txt, {folder}/c.txt"
@@ -177,22 +184,15 @@ def test_what_is_said_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         assert done.exit_code == (2 if strict else 0)
 
 
-def test_a_file_that_comes_late_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_comes_late_is_told(tmp_path: Path, ingest: Ingest) -> None:
     """The first file of a connection, when the second one is in the tables and gone: it has two rows then."""
-    from click.testing import CliRunner
-
-    from zmtpsniff.cli.main import cli
-    from zmtpsniff.spark import session
-
-    monkeypatch.setattr(session, "LazySession", lambda master: local_session())
     capture = FIXTURES / "m31_req_rep.pcap"
     first, second = cut(capture, [len(load(capture)) // 2], tmp_path / "in")
-    aside, output = first.rename(tmp_path / "aside"), str(tmp_path / "out")
-    how = ["spark", "ingest", str(tmp_path / "in"), "--output", output, "--strict"]
-    assert CliRunner().invoke(cli, how).exit_code == 0
+    aside, output = first.rename(tmp_path / "aside"), tmp_path / "out"
+    assert ingest(tmp_path / "in", output, "--strict").exit_code == 0
     aside.rename(first)
     second.unlink()
-    done = CliRunner().invoke(cli, how)
+    done = ingest(tmp_path / "in", output, "--strict")
     assert done.exit_code == 0
     assert done.output.splitlines()[0] == (
         f"1 of 1 file came late, when others of its series were gone, and was dissected by itself: {first}"
@@ -201,23 +201,17 @@ def test_a_file_that_comes_late_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     assert sorted(row["shared_id"] for row in found) == [False, True]
 
 
-def test_a_file_that_has_changed_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_has_changed_is_told_once(tmp_path: Path, ingest: Ingest) -> None:
     """Others of its series are gone, so it cannot be read again; a run that follows does not begin with it for ever."""
-    from click.testing import CliRunner
-
-    from zmtpsniff.cli.main import cli
-    from zmtpsniff.spark import session
-
-    monkeypatch.setattr(session, "LazySession", lambda master: local_session())
-    folder, output = tmp_path / "in", str(tmp_path / "out")
+    folder, output = tmp_path / "in", tmp_path / "out"
     folder.mkdir()
     for name in ("a.pcap", "b.pcap"):
         (folder / name).write_bytes((FIXTURES / "m31_req_rep.pcap").read_bytes())
-    how = ["spark", "ingest", str(folder), "--output", output, "--strict", "--follow", "--once"]
-    assert CliRunner().invoke(cli, how).exit_code == 0
+    options = ("--strict", "--follow", "--once")
+    assert ingest(folder, output, *options).exit_code == 0
     (folder / "a.pcap").unlink()
     (folder / "b.pcap").write_bytes(b"other")
-    done = CliRunner().invoke(cli, how)
+    done = ingest(folder, output, *options)
     assert done.exit_code == 2
     assert done.output.splitlines() == [
         f"1 of 1 file has changed, but others of its series are gone, so it is not read again: {folder}/b.pcap",

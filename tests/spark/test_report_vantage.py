@@ -36,7 +36,7 @@ DRIFT_PPM = (0.0, 30.0, -12.0, 50.0, 4.0)
 class Network:
     """The hosts, and what is true of what they said."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         random = Random(16)
         self.hosts = [
             Host(f"host{at}", bytes((10, 7, 0, 1 + at)), ahead_ns, drift_ppm)
@@ -61,8 +61,6 @@ class Network:
         self._talk("m31_req_rep.pcap", two, zero, later_ns, 9_000_000, port=5005, **nat)
         both = {**nat, "server_at_client": (bytes((10, 96, 0, 1)), 80)}
         self._talk("m31_push_pull.pcap", four, three, later_ns, port=5006, **both)
-        for host in self.hosts:
-            host.write(folder)
 
     def _talk(
         self, name: str, client: Host, server: Host, start_ns: int, there_ns: int = QUICK_NS, back_ns: int = QUICK_NS,
@@ -78,9 +76,8 @@ class Network:
 def network(tmp_path_factory: pytest.TempPathFactory) -> tuple[Network, Path]:
     """The hosts, and the folder of the tables."""
     folder = tmp_path_factory.mktemp("network")
-    made = Network(folder / "in")
-    take([folder / "in"], folder / "out", shards=2)
-    return made, folder / "out"
+    made = Network()
+    return made, take_hosts(folder, *made.hosts, shards=2)
 
 
 @pytest.fixture(scope="module")
@@ -99,6 +96,21 @@ def opened(folder: Path, since_ns: int = 0, change: str = "") -> Iterator[duckdb
         for name, query in views(since_ns).items():
             found.execute(f"CREATE VIEW {name} AS {query}")
         yield found
+
+
+def talked(fixture: str) -> tuple[Host, Host]:
+    """A client and a server whose clock is ahead, once the client has said to it what it says in a fixture."""
+    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
+    talk(fixture, client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
+    return client, server
+
+
+def take_hosts(folder: Path, *hosts: Host, **how: Any) -> Path:
+    """Write what the hosts captured, and make tables of it: the folder of the tables."""
+    for host in hosts:
+        host.write(folder / "in")
+    take([folder / "in"], folder / "out", **how)
+    return folder / "out"
 
 
 def one(database: duckdb.DuckDBPyConnection, query: str) -> Any:
@@ -125,10 +137,7 @@ def test_from_the_one_that_saw_most(tmp_path: Path) -> None:
     payloads = [at for at, packet in enumerate(lossy.captured) if packet[2][36:38] == b"\0\1" and len(packet[2]) > 66]
     for at in reversed(payloads[6:8]):
         del lossy.captured[at]
-    for host in (lossy, whole):
-        host.write(tmp_path / "in")
-    take([tmp_path / "in"], tmp_path / "out")
-    for database in opened(tmp_path / "out"):
+    for database in opened(take_hosts(tmp_path, lossy, whole)):
         assert one(database, "SELECT count(*) FROM all_problems") > 0
         assert one(database, "SELECT count(*) FROM problems") == 0
         assert one(database, "SELECT count(*) FROM connections") == 2
@@ -137,8 +146,7 @@ def test_from_the_one_that_saw_most(tmp_path: Path) -> None:
 
 def test_problems_are_counted_once(tmp_path: Path) -> None:
     """And those of files stay."""
-    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
-    talk("bad_reserved_flags.pcap", client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
+    client, server = talked("bad_reserved_flags.pcap")
     for host in (client, server):
         path = host.write(tmp_path / "in")
         path.write_bytes(path.read_bytes()[:-7])
@@ -151,13 +159,10 @@ def test_problems_are_counted_once(tmp_path: Path) -> None:
 
 def test_open_connections_are_counted_once_too(tmp_path: Path) -> None:
     """Those of a run that follows, which have no row yet."""
-    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
-    talk("m31_req_rep.pcap", client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
+    client, server = talked("m31_req_rep.pcap")
     for host in (client, server):
         del host.captured[-6:]
-        host.write(tmp_path / "in")
-    take([tmp_path / "in"], tmp_path / "out", tells_open=False)
-    for database in opened(tmp_path / "out"):
+    for database in opened(take_hosts(tmp_path, client, server, tells_open=False)):
         assert one(database, "SELECT count(*) FROM all_connections") == 0
         count = one(database, "SELECT count(*) FROM messages")
         assert one(database, "SELECT count(*) FROM all_messages") == 2 * count > 0
@@ -168,9 +173,8 @@ def test_a_router_that_translates_sees_both(tmp_path: Path) -> None:
     inside, outside = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)))
     seen_as = (bytes((192, 0, 2, 1)), 61_000)
     talk("m31_req_rep.pcap", inside, outside, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1), client_at_server=seen_as)
-    Host("router", b"", captured=[*inside.captured, *outside.captured]).write(tmp_path / "in")
-    take([tmp_path / "in"], tmp_path / "out")
-    for database in opened(tmp_path / "out"):
+    router = Host("router", b"", captured=[*inside.captured, *outside.captured])
+    for database in opened(take_hosts(tmp_path, router)):
         assert one(database, "SELECT count(*) FROM all_connections") == 2
         assert one(database, "SELECT count(*) FROM connections") == 1
         assert one(database, "SELECT count(*) FROM messages JOIN connections USING (series, conn_id)") == 24
@@ -179,17 +183,14 @@ def test_a_router_that_translates_sees_both(tmp_path: Path) -> None:
 
 def test_without_the_handshake_it_is_another_one(tmp_path: Path) -> None:
     """Which shared_id says; and its id is that of its addresses and time."""
-    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
-    talk("m31_req_rep.pcap", client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
+    client, server = talked("m31_req_rep.pcap")
     del server.captured[:3]
-    for host in (client, server):
-        host.write(tmp_path / "in")
-    take([tmp_path / "in"], tmp_path / "out")
-    rows = {row["series"].rpartition("/")[2]: row for row in read_tables(tmp_path / "out")["connections"]}
+    tables = take_hosts(tmp_path, client, server)
+    rows = {row["series"].rpartition("/")[2]: row for row in read_tables(tables)["connections"]}
     assert rows["client"]["shared_id"] is True
     assert rows["server"]["shared_id"] is False
     assert rows["client"]["conn_id"] != rows["server"]["conn_id"]
-    for database in opened(tmp_path / "out"):
+    for database in opened(tables):
         assert one(database, "SELECT count(*) FROM connections") == 2
 
 
@@ -250,12 +251,8 @@ def test_time_on_the_network_and_in_the_service(
 def dealer_and_router(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the tables of both ends."""
     folder = tmp_path_factory.mktemp("dealer")
-    client, server = Host("client", bytes((10, 0, 0, 1))), Host("server", bytes((10, 0, 0, 2)), SECOND_NS)
-    talk("sec_plain_ok_435_435.pcap", client, server, BEGIN_NS, QUICK_NS, QUICK_NS, Random(1))
-    for host in (client, server):
-        host.write(folder / "in")
-    take([folder / "in"], folder / "out")
-    return folder / "out"
+    client, server = talked("sec_plain_ok_435_435.pcap")
+    return take_hosts(folder, client, server)
 
 
 @pytest.mark.parametrize(
