@@ -105,10 +105,14 @@ SOME = [(1, 5, b"first", 5), (2, 6, b"second packet", 1500), (2, 7, b"", 0)]
 
 
 @given(packets=packets_st, order=st.sampled_from("<>"))
-def test_pcap_reads_back_what_was_written(folder: Path, packets: list[tuple[int, int, bytes, int]], order: str) -> None:
-    got, source = read(folder, pcap(packets, order))
-    assert got == [(s * SECOND + f, ETHERNET, octets, wire, None) for s, f, octets, wire in packets]
-    assert not source.faults
+def test_what_was_written_is_read_back(folder: Path, packets: list[tuple[int, int, bytes, int]], order: str) -> None:
+    ng = Ng(order)
+    blocks = [ng.packet(0, s * SECOND + f, octets, wire) for s, f, octets, wire in packets]
+    in_ng = b"".join([ng.section(), ng.interface(options=ng.option(9, b"\x09")), *blocks])
+    for content in (pcap(packets, order), in_ng):
+        got, source = read(folder, content)
+        assert got == [(s * SECOND + f, ETHERNET, octets, wire, None) for s, f, octets, wire in packets]
+        assert not source.faults
 
 
 @pytest.mark.parametrize("order", "<>")
@@ -139,18 +143,6 @@ def test_implausible_record_ends_the_file(tmp_path: Path) -> None:
     assert codes(source) == ["capture-corrupt"]
     assert f"offset {len(content)}" in source.faults[0].detail
     assert "capture0" in source.faults[0].detail
-
-
-@given(packets=packets_st, order=st.sampled_from("<>"))
-def test_pcapng_reads_back_what_was_written(
-    folder: Path, packets: list[tuple[int, int, bytes, int]], order: str
-) -> None:
-    ng = Ng(order)
-    content = ng.section() + ng.interface(options=ng.option(9, b"\x09"))
-    content += b"".join(ng.packet(0, s * SECOND + f, octets, wire) for s, f, octets, wire in packets)
-    got, source = read(folder, content)
-    assert got == [(s * SECOND + f, ETHERNET, octets, wire, None) for s, f, octets, wire in packets]
-    assert not source.faults
 
 
 @pytest.mark.parametrize(

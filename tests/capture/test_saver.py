@@ -182,16 +182,6 @@ def test_capture_without_packets_is_a_capture(tmp_path: Path) -> None:
     assert (packets, source.comments, source.faults) == ([], ["nothing came"], [])
 
 
-def test_what_was_written_can_be_read_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "visible.pcapng"
-    saver = Saver(str(path), ORIGIN)
-    for number in range(5):
-        saver.write(Block.of([packet(number)]))
-        packets, source = read(path)
-        assert (packets, source.faults) == ([packet(n) for n in range(number + 1)], [])
-    saver.close()
-
-
 def test_file_is_for_its_owner_only(tmp_path: Path) -> None:
     (path,) = save(tmp_path / "private.pcapng", [[packet(0)]])
     assert path.stat().st_mode & 0o777 == 0o600

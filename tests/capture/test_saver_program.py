@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import FIXTURES
 from tests.support.saved_files import (
     ETHERNET,
     ORIGIN,
@@ -222,14 +221,6 @@ def test_several_captures_become_one(tmp_path: Path) -> None:
     done = program("read", tmp_path / "even", tmp_path / "odd", "-w", tmp_path / "all.pcapng")
     assert (done.returncode, done.stderr) == (0, "")
     assert read(tmp_path / "all.pcapng")[0] == packets
-
-
-def test_saved_capture_is_dissected_alike(tmp_path: Path) -> None:
-    for name in ("m31_req_rep.pcap", "m30_curve.pcap"):
-        if (FIXTURES / name).exists():
-            done = program("read", FIXTURES / name, "-T", "json", "-w", tmp_path / name)
-            again = program("read", tmp_path / name, "-T", "json")
-            assert done.stdout == again.stdout != ""
 
 
 def test_packets_to_a_pipe_while_records_go_to_a_file(tmp_path: Path) -> None:
