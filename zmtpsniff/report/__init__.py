@@ -3,11 +3,12 @@
 | module | what is in it |
 | :-- | :-- |
 | `results` | the results: records with types |
-| `capture` | computes results from the events of captures, while they are read (`zmtpsniff report`) |
-| `conversations` | chooses conversations to show, at the same time |
+| `capture_report` | computes results from the events of captures, while they are read (`zmtpsniff report`) |
+| `conversations`, `chosen_ways` | choose conversations and ways to show, at the same time |
 | `sections` | results as tables of text |
-| `tables` | these tables for a terminal |
-| `page`, `ladder`, `charts` | the page: its HTML, conversations in it, and the data of its charts |
+| `terminal_tables` | these tables for a terminal |
+| `page`, `charts` | the page: its HTML, and the data of its charts |
+| `flow_ladder`, `waterfalls` | conversations and ways in the page |
 | `assets` | its style and scripts |
 
 :mod:`zmtpsniff.spark.report` computes results from tables (`zmtpsniff spark report`).

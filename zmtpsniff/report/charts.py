@@ -56,15 +56,9 @@ def _waterfall(way: Way) -> Chart:
     if way.ended is not None:
         whole = ends[-1] = starts[-1] + max(whole // 4, 1_000_000)  # it may be there for ever
     lengths = [max(end - start, 0) for start, end in zip(starts, ends, strict=True)]
-    slowest = (
-        None
-        if way.slowest is None
-        else max(
-            (place for place, leg in enumerate(way.legs) if leg.dst == way.slowest.at),
-            key=lengths.__getitem__,
-            default=None,
-        )
-    )
+    at = None if way.slowest is None else way.slowest.at
+    places = (place for place, leg in enumerate(way.legs) if leg.dst == at)
+    slowest = max(places, key=lengths.__getitem__, default=None)
     rows = []
     for place, leg in enumerate(way.legs):
         kind = "reply" if leg.reply else "request"
