@@ -30,7 +30,7 @@ from msgspec.msgpack import Ext
 
 from dissectors.events import AnyEvent, Cut, Hidden, Octets
 
-FORMAT = 11
+FORMAT = 12
 
 _LIVE = "live"
 T = TypeVar("T")

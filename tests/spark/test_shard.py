@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from tests.spark import adversary
 from tests.spark.local_job import asked, local_session, take
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables, without_acknowledgments
+from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
 from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture import locations
@@ -93,6 +94,16 @@ def test_any_cut_any_shards_any_order(capture: str, parts: int, data: st.DataObj
             shards = data.draw(st.integers(1, 4))
             take_some([*some, *(files[:0] if not again else some)], output, shards=shards, ways=True)
         assert_all_told(output, files, ways=True)
+
+
+@pytest.mark.parametrize("capture", sampled([path.name for path in sorted(FIXTURES.glob("*.pcap*"))]))
+def test_what_is_put_aside_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capture: str) -> None:
+    """Most connections, behind each few packets: the rows are the same ones."""
+    monkeypatch.setattr(shard, "_MOST_FLOWS", 2)
+    count = len(load(FIXTURES / capture))
+    files = cut(FIXTURES / capture, range(1, count, max(count // 100, 5)), tmp_path / "in")
+    take(files, tmp_path / "out", shards=1, ways=True)
+    assert rows(tmp_path / "out", tmp_path / "in") == expected(files, ways=True)
 
 
 @pytest.mark.usefixtures("little_memory")

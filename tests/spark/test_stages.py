@@ -21,18 +21,23 @@ from zmtpsniff.spark.stages import Stages, UnkeptStageError
 def told(path: Path, settings: Settings, goes_on: bool) -> list[AnyEvent]:
     """The events of a capture after stages that go on from a state behind each of its events, or do not."""
     stages = Stages(settings)
+    flows: set[int] = set()
     found: list[AnyEvent] = []
     for events in open_files([path], settings._replace(patterns=False, payload=False)).batches():
         for event in events:
             found += stages.take([event], [], None, {})
             if goes_on:
+                flows.add(getattr(event, "flow", None) or 0)
+                facts = stages.put_aside(flows)
                 stages = Stages(settings, stages.state())  # each in a process of its own
+                stages.take_up(facts)
     found += stages.finish(1 << 62)
     return found + stages.findings(Capture(0, 0, 0, 0, 0, 0, 0, 1 << 62))  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("path", sampled(sorted(FIXTURES.glob("*.pcap*"))), ids=lambda path: path.name)
 def test_they_go_on_behind_any_event(path: Path) -> None:
+    """From a state without the facts of flows, which are put aside."""
     settings = Settings(decode_as=(DecodeAs("tcp", 20201, 20201, 0, "", "PULL"),))
     assert told(path, settings, goes_on=True) == told(path, settings, goes_on=False)
 

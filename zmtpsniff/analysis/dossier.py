@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from dissectors.events import Command, Connection, Greeting, Message, Octets, Subscription, at_hand
+from dissectors.events import Command, Greeting, Message, Octets, Subscription, at_hand
 from dissectors.payloads.majordomo import CLIENTS, WORKERS, command_of
 from dissectors.zmtp.sockets import PUBLISHERS, SUBSCRIBERS
 
@@ -140,9 +140,14 @@ class Dossiers:
         """The dossier of a flow; None if the flow has none."""
         return self._dossiers.get(flow)
 
-    def end(self, event: Connection) -> Dossier | None:
-        """Let go of a flow that is over. Returns its dossier; None if it has none."""
-        return self._dossiers.pop(event.flow, None)
+    def pop(self, flow: int) -> Dossier | None:
+        """Let go of a flow, which may be over. Returns its dossier; None if it has none."""
+        return self._dossiers.pop(flow, None)
+
+    def put(self, dossier: Dossier | None) -> None:
+        """Take the dossier of a flow back, if it had one."""
+        if dossier is not None:
+            self._dossiers[dossier.flow] = dossier
 
 
 # ------------------------------------------------------------------ what brokers and their peers are (7/MDP, 18/MDP)

@@ -8,7 +8,7 @@ import msgspec
 from dissectors.batches import BatchSide, MessageBatch, has_batches
 from dissectors.events import AnyEvent, Body, Command, Connection, Greeting, Message, Payload, Place
 from dissectors.payloads import PayloadConnection, PayloadDissector, has_signature
-from zmtpsniff.analysis.dossier import Dossiers
+from zmtpsniff.analysis.dossier import Dossier, Dossiers
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.conversation import latency_ns
 from zmtpsniff.analysis.plugins import file_of, place_of
@@ -102,11 +102,25 @@ class Payloads:
                     self._dossiers.at(event).learn(event)
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
-                self._dossiers.end(event)
+                self._dossiers.pop(event.flow)
             elif isinstance(event, MessageBatch):
                 self._seen += len(event) - 1
             self._seen += 1
         return inserted(taken, found) if found else taken
+
+    def put_aside(self, flow: int) -> tuple[Dossier | None, dict[int, _Track | None]] | None:
+        """Give the facts of a flow away; None if they must stay here, since a dissector knows them."""
+        track = self._tracks.get(flow)
+        if track is not None and (track.known or track.forced):
+            return None
+        tracks = {flow: self._tracks.pop(flow)} if flow in self._tracks else {}
+        return self._dossiers.pop(flow), tracks
+
+    def take_up(self, facts: tuple[Dossier | None, dict[int, _Track | None]]) -> None:
+        """Take the facts of a flow back."""
+        dossier, tracks = facts
+        self._dossiers.put(dossier)
+        self._tracks |= tracks
 
     def _opened(self, events: list[Any]) -> Iterator[Any]:
         """The events, with objects for the messages in columns that a dissector may know.

@@ -140,7 +140,7 @@ class Direction(Part, Generic[Owner]):
     offset: int = 0  # of `next` in the stream
     recent: Live[deque[RecentSegment]] = field(default_factory=lambda: _NONE_RECENT)
     recent_until: int = 0  # from this stream offset on `recent` may hold too much
-    acked_ns: Live[int] = 0  # when its sender acknowledged octets last without sending any; only a witness asks
+    acked_ns: int = 0  # when its sender acknowledged octets last without sending any; only a witness asks
 
     floor: int = -UNBOUNDED  # octets before this do not come again
     fin: int | None = None  # stream offset at which it ends

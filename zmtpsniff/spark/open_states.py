@@ -46,10 +46,11 @@ _CACHE_KIB = 16 << 10  # of the database in memory: the names of some 100,000 co
 
 
 class State(msgspec.Struct, array_like=True):
-    """The states of connections between two ends, the latest one last, and the ids by the numbers of flows."""
+    """The states of connections between two ends, the latest one last; ids and facts of stages by numbers of flows."""
 
     flows: list[bytes]
     conn_ids: dict[int, ConnectionId]
+    facts: dict[int, bytes] = {}
 
 
 class SeriesState(msgspec.Struct, array_like=True):
@@ -81,9 +82,9 @@ class StateRow(NamedTuple):
     state: bytes
 
     @property
-    def conn_ids(self) -> dict[int, ConnectionId]:
-        """Their ids; raises StateError."""
-        return decoded(self.state, State).conn_ids
+    def content(self) -> State:
+        """Their states; raises StateError."""
+        return decoded(self.state, State)
 
 
 _State = TypeVar("_State", State, SeriesState)

@@ -6,6 +6,7 @@ but classes and a few functions of analysis, and methods of its objects: whoever
 
 import io
 import pickle
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from types import FunctionType, MethodType, NoneType
@@ -52,7 +53,6 @@ _SHARED: dict[str, Any] = {
     "zgossip": ZGOSSIP,
     "dafka": DAFKA,
 }
-_NAMES = {id(one): name for name, one in _SHARED.items()}
 _LINKED = (Hop, OpenWay)  # that refer to each other in chains, which would be as many calls in each other
 # Stages know contents by Python's hash(), which is another one in each process unless PYTHONHASHSEED is set, as Spark
 # does for its workers.
@@ -73,11 +73,11 @@ def blank(kind: int) -> Any:
 
 
 def shared(name: str) -> Any:
-    """An object that each process has."""
-    return _SHARED[name]
+    """An object that the reader has, by its name; :class:`_Unpickler` has the function."""
+    raise pickle.UnpicklingError(name)
 
 
-_OURS = {function.__name__: function for function in (method, blank, shared)}
+_OURS = {function.__name__: function for function in (method, blank)}
 
 
 class UnkeptStageError(Error):
@@ -85,8 +85,10 @@ class UnkeptStageError(Error):
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO) -> None:
+    def __init__(self, file: io.BytesIO, names: Mapping[int, str]) -> None:
+        """``names`` are those of objects that the reader has, by their identities."""
         super().__init__(file, pickle.HIGHEST_PROTOCOL)
+        self._names = names
         self._waiting: list[Any] = []  # linked objects whose fields are not saved yet
 
     def reducer_override(self, value: Any) -> Any:
@@ -94,7 +96,7 @@ class _Pickler(pickle.Pickler):
         if isinstance(value, _LINKED):
             self._waiting.append(value)
             return blank, (_LINKED.index(type(value)),)
-        name = _NAMES.get(id(value))
+        name = self._names.get(id(value))
         if name is not None:
             return shared, (name,)
         if isinstance(value, MethodType):
@@ -111,7 +113,14 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, octets: bytes, objects: Mapping[str, Any]) -> None:
+        """``objects`` are those that the writer named."""
+        super().__init__(io.BytesIO(octets))
+        self._objects = objects
+
     def find_class(self, module: str, name: str) -> Any:
+        if module == __name__ and name == shared.__name__:
+            return self._objects.__getitem__
         if module == __name__ and name in _OURS:
             return _OURS[name]
         is_ours = module.startswith(_PACKAGES)
@@ -204,6 +213,43 @@ class Stages:
         """The ways that are not over, as they are at ``now_ns``. No events can be taken after that."""
         return [] if self.ways is None else self._told(self.ways.finish(now_ns))
 
+    def put_aside(self, flows: Iterable[int]) -> dict[int, bytes]:
+        """Give away what only these flows need, to :meth:`take_up` before their next events; raises UnkeptStageError.
+
+        What is told once time has passed stays here.
+        """
+        names = _names(self._common())
+        found: dict[int, bytes] = {}
+        for flow in flows:
+            pattern = self.patterns.put_aside(flow)
+            found[flow] = _saved(
+                (
+                    pattern,
+                    self.payloads.put_aside(flow),
+                    None if self.diagnosis is None else self.diagnosis.put_aside(flow),
+                ),
+                names,
+            )
+            if pattern is not None:
+                pattern.conversation.part()
+        return found
+
+    def take_up(self, facts: Mapping[int, bytes]) -> None:
+        """Take back what was put aside of flows; raises StateError."""
+        objects = self._common() if facts else {}
+        for flow, octets in facts.items():
+            pattern, payload, diagnosis = _loaded(octets, objects)
+            if pattern is not None:
+                self.patterns.take_up(flow, pattern)
+            if payload is not None:
+                self.payloads.take_up(payload)
+            if diagnosis is not None and self.diagnosis is not None:
+                self.diagnosis.take_up(flow, diagnosis)
+
+    def _common(self) -> Mapping[str, Any]:
+        """The objects that facts of flows refer to and that stay here, by name."""
+        return ChainMap(_SHARED, self.patterns.common)
+
     def state(self) -> bytes:
         """The state for the next run; raises UnkeptStageError."""
         stages = (self.patterns, self.payloads), self.diagnosis, self.ways
@@ -218,22 +264,28 @@ def saved_events(events: Sequence[AnyEvent | Notice]) -> bytes:
 
 def loaded_events(octets: bytes) -> list[AnyEvent | Notice]:
     """The events of :func:`saved_events`; raises StateError."""
-    return _loaded(octets, _Unpickler.load) if octets else []
+    return _loaded(octets, load=_Unpickler.load) if octets else []
 
 
-def _saved(stage: Any) -> bytes:
+def _names(objects: Mapping[str, Any]) -> dict[int, str]:
+    return {id(one): name for name, one in objects.items()}
+
+
+def _saved(stage: Any, names: Mapping[int, str] = _names(_SHARED)) -> bytes:
     out = io.BytesIO()
     try:
-        _Pickler(out).dump_all(stage)
+        _Pickler(out, names).dump_all(stage)
     except (pickle.PicklingError, AttributeError, TypeError) as error:  # whichever Python raises for such an object
-        names = " or ".join(type(one).__name__ for one in (stage if isinstance(stage, tuple) else (stage,)))
-        raise UnkeptStageError(f"the stage {names} cannot be kept for the next run: {one_line(error)}") from error
+        kinds = " or ".join(type(one).__name__ for one in (stage if isinstance(stage, tuple) else (stage,)))
+        raise UnkeptStageError(f"the stage {kinds} cannot be kept for the next run: {one_line(error)}") from error
     return out.getvalue()
 
 
-def _loaded(octets: bytes, load: Callable[["_Unpickler"], Any] = _Unpickler.load_all) -> Any:
+def _loaded(
+    octets: bytes, objects: Mapping[str, Any] = _SHARED, load: Callable[["_Unpickler"], Any] = _Unpickler.load_all
+) -> Any:
     try:
-        return load(_Unpickler(io.BytesIO(octets)))
+        return load(_Unpickler(octets, objects))
     except Exception as error:  # whatever objects of another version make of it
         raise StateError(f"not a state of this version: {error}") from error
 

@@ -17,7 +17,7 @@ from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.exchanges import INFERRED
 from zmtpsniff.analysis.findings.finding import NOT_ANSWERING, Claim, Finding, by_harm, finding
 from zmtpsniff.analysis.findings.growth import Growth
-from zmtpsniff.analysis.findings.handshakes import Handshakes
+from zmtpsniff.analysis.findings.handshakes import Handshake, Handshakes
 from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
@@ -282,7 +282,7 @@ class Diagnosis:
             self._take_problem(event)
         elif isinstance(event, Connection):
             self._on_message.pop(event.flow, None)
-            ended = self._dossiers.end(event)
+            ended = self._dossiers.pop(event.flow)
             until_ns = event.end_ns if event.end in ("fin", "rst") else self._now_ns
             for hear in self._hearers["end"]:
                 hear(ended, event, until_ns)
@@ -347,6 +347,20 @@ class Diagnosis:
         for event in early:
             for hear in self._hearers["subscription"]:
                 hear(dossier, event)
+
+    # ------------------------------------------------------------------ flows that are put aside
+
+    def put_aside(self, flow: int) -> tuple[Handshake | None, Dossier | None]:
+        """Give those facts of a flow away that nothing else refers to: inquiries keep dossiers with both types."""
+        dossier = self._dossiers.get(flow)
+        is_free = dossier is not None and len(dossier.types) < 2 and flow not in self._on_message
+        return self._handshakes.put_aside(flow), self._dossiers.pop(flow) if is_free else None
+
+    def take_up(self, flow: int, facts: tuple[Handshake | None, Dossier | None]) -> None:
+        """Take the facts of a flow back."""
+        handshake, dossier = facts
+        self._handshakes.take_up(flow, handshake)
+        self._dossiers.put(dossier)
 
     # ------------------------------------------------------------------ as a witness
 

@@ -62,7 +62,7 @@ _CAUSES = {
 }
 
 
-class _Handshake(msgspec.Struct, eq=False):
+class Handshake(msgspec.Struct, eq=False):
     """The handshake of one connection, up to READY."""
 
     mechanisms: dict[str, str | None] = {}  # by address; None: not known
@@ -107,7 +107,7 @@ class Handshakes(Inquiry):
 
     def __init__(self) -> None:
         """Start without any."""
-        self._handshakes: dict[int, _Handshake] = {}
+        self._handshakes: dict[int, Handshake] = {}
         self._broken: Ledger[int, None] = Ledger()  # flows on which a side breaks the rules
         self._failures: Ledger[tuple[str, str, str], _Failures] = Ledger(_Failures)
         self._short: Ledger[tuple[str, str], _Short] = Ledger(_Short)
@@ -152,12 +152,21 @@ class Handshakes(Inquiry):
         elif handshake is not None and handshake.cause is None:
             handshake.cause, handshake.detail = cause, event.detail
 
-    def _at(self, dossier: Dossier) -> _Handshake | None:
+    def _at(self, dossier: Dossier) -> Handshake | None:
         """The handshake of a connection; None if it is over, since most commands come later."""
         handshake = self._handshakes.get(dossier.flow)
         if handshake is None and len(dossier.types) < 2:
-            handshake = self._handshakes[dossier.flow] = _Handshake()
+            handshake = self._handshakes[dossier.flow] = Handshake()
         return handshake
+
+    def put_aside(self, flow: int) -> Handshake | None:
+        """Give the handshake of a connection away; None if it has none."""
+        return self._handshakes.pop(flow, None)
+
+    def take_up(self, flow: int, handshake: Handshake | None) -> None:
+        """Take the handshake of a connection back, if it has one."""
+        if handshake is not None:
+            self._handshakes[flow] = handshake
 
     # ------------------------------------------------------------------ how it ends
 
@@ -212,7 +221,7 @@ class Handshakes(Inquiry):
                 if len(old.names) < _NAMES:
                     old.names[peer.address if peer is event.server else host_of(peer.address)] = None
 
-    def _fail(self, handshake: _Handshake, event: Connection) -> bool:
+    def _fail(self, handshake: Handshake, event: Connection) -> bool:
         """Count a connection that failed, if the reason is known. Returns whether it is."""
         code, detail, certainty = self._reason(handshake, event)
         if not code:
@@ -230,7 +239,7 @@ class Handshakes(Inquiry):
             failures.certainty = "certain"
         return True
 
-    def _reason(self, handshake: _Handshake, event: Connection) -> tuple[str, str, Certainty]:
+    def _reason(self, handshake: Handshake, event: Connection) -> tuple[str, str, Certainty]:
         """The code of the finding, the evidence, and how certain it is; "" if there is no reason."""
         commands = handshake.commands
         is_closed = event.end in ("fin", "rst")

@@ -53,6 +53,11 @@ class Rules:
     waits = False  # whether it must know that time passes
     asked_ns: int | None = None  # when the message was sent that waits for an answer, if only one can wait
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether nothing can happen before the next event of the connection, so that its facts may be put aside."""
+        return not self.waits
+
     def subscription(self, event: Subscription) -> None:
         """Take note of a subscription."""
 

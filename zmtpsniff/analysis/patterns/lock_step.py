@@ -166,6 +166,11 @@ class LockStep(Rules):
             return self._rest.asked_ns
         return self._time_ns if self._packet else None
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no request waits."""
+        return not self._packet if self._rest is None else self._rest.is_at_rest
+
     def lose(self) -> None:
         """The missing octets may hold the request or its reply."""
         self._packet = 0

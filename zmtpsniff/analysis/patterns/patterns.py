@@ -1,11 +1,11 @@
 """The stage of patterns: it hands the events of each connection to the rules of its socket types."""
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import partial
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from dissectors.address import port_of
 from dissectors.batches import BatchSide, MessageBatch, has_batches
@@ -50,6 +50,14 @@ _EVENT_COST = 400  # octets of memory that an event takes beside its content
 
 
 NO_HORIZONS: Mapping[int, int] = {}
+
+
+class FlowFacts(NamedTuple):
+    """The facts of one flow."""
+
+    conversation: Conversation
+    on_message: Callable[[Message], None] | None
+    waiting: list[Rules] | None
 
 
 class Patterns:
@@ -160,6 +168,30 @@ class Patterns:
         if not side.in_pairs or conversation is None or side.flow not in self._on_message:
             return None
         return NO_RULES if conversation.pings is not None else conversation.rules
+
+    # ------------------------------------------------------------------ flows that are put aside
+
+    def put_aside(self, flow: int) -> FlowFacts | None:
+        """Give the facts of a flow away; None if there are none, or if they must stay here."""
+        conversation = self._conversations.get(flow)
+        if conversation is None or conversation.pings is not None or not conversation.rules.is_at_rest:
+            return None
+        del self._conversations[flow]
+        return FlowFacts(conversation, self._on_message.pop(flow, None), self._waiting.pop(flow, None))
+
+    def take_up(self, flow: int, facts: FlowFacts) -> None:
+        """Take the facts of a flow back."""
+        conversation, on_message, waiting = facts
+        self._conversations[flow] = conversation
+        if on_message is not None:
+            self._on_message[flow] = on_message
+        if waiting is not None:
+            self._waiting[flow] = waiting
+
+    @property
+    def common(self) -> Mapping[str, Any]:
+        """The objects that facts of several flows refer to, by name; publishers by their addresses."""
+        return ChainMap({"patterns": self}, vars(self), vars(self._rulebook), self._rulebook.publishers)
 
     # ------------------------------------------------------------------ the hot loop
 

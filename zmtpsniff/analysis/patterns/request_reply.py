@@ -353,6 +353,11 @@ class RequestReply(Rules):
             return self._last
         return self._requests.waiting[0] if self._requests.waiting else None
 
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no request waits of which anything is told once time has passed."""
+        return self._waiting() is None and self._ids is None
+
     def lose(self) -> None:
         """Requests or replies are missing, so nobody knows which wait."""
         self._requests.clear()

@@ -24,7 +24,7 @@ class Rulebook:
         self._timeout_ns = timeout_ns
         self.forwarding = Proxies()
         self._returning = ReturningPeers()
-        self._publishers: Ledger[str, Publisher] = Ledger(Publisher)
+        self.publishers: Ledger[str, Publisher] = Ledger(Publisher)
 
     def rules(self, dossier: Dossier) -> Rules:
         """The rules for a connection whose socket types are known. They report problems of its messages."""
@@ -42,7 +42,7 @@ class Rulebook:
         kinds = {one, other}
         if dossier.publication is not None:
             address, _ = dossier.publication
-            return PublishSubscribe(dossier, self._problems, self._room, address, self._publishers.at(address))
+            return PublishSubscribe(dossier, self._problems, self._room, address, self.publishers.at(address))
         if kinds == {"RADIO", "DISH"}:
             return RadioDish(dossier, self._problems, self._room)
         if kinds <= SINGLE_FRAME:

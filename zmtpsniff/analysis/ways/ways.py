@@ -149,7 +149,7 @@ class Ways:
     def end(self, event: Connection) -> None:
         """A connection is over."""
         connection = self.connections.end(event.flow, event.client.address)
-        self._dossiers.end(event)
+        self._dossiers.pop(event.flow)
         if connection is not None and event.end in ("fin", "rst"):
             connection.manners.closed_ns = event.end_ns
             connection.manners.closer = None if event.closer is None else event.closer.address
