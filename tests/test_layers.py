@@ -197,6 +197,7 @@ ALLOWED = {
         "zmtpsniff.errors",
         "zmtpsniff.net.flow",
         "zmtpsniff.net.limits",
+        "zmtpsniff.net.networks",
         "zmtpsniff.net.notices",
         "zmtpsniff.net.packets",
         "zmtpsniff.net.segment",

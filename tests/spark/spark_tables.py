@@ -36,7 +36,7 @@ _OCTETS = {table: [column.name for column in columns if column.sql == OCTETS] fo
 _PLACE = ("date", "series", "conn_id", "time", "offset")
 _OURS = (*_PLACE, "src_port", "dst_port", "size", "provisional", "kind", "server", "from_client", "body_hash")
 # Told of a run as a whole.
-_OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ", "addresses-translated", "networks-overlap")
+_OF_A_RUN = ("no-flows", "capture-disorder", "clocks-differ", "addresses-translated")
 # Counted in a sentence, a file each.
 _OF_FILES = {"packets-cut", "malformed-headers", "fragments-dropped", "link-type-unknown", "packets-not-read"}
 _SUFFIXES = (".pcap", ".pcapng", ".pcap.gz", ".strace")
@@ -58,12 +58,11 @@ def cut(path: Path, places: Sequence[int], folder: Path) -> list[Path]:
 def captures() -> list[Path]:
     """All captures of the fixtures, and those that are beside the checkout.
 
-    Tables have a connection before NAT and behind it, of which `read` keeps one, and take networks with the same
-    addresses for one (docs/spark-ingest.md).
+    Tables have a connection before NAT and behind it, of which `read` keeps one (docs/spark-ingest.md).
     """
     folders = [FIXTURES, CAPTURES, CAPTURES.parent / "systems"]
     paths = [path for folder in folders for path in sorted(folder.rglob("*"))]
-    return [path for path in paths if path.name.endswith(_SUFFIXES) and path.parent.name not in ("nat", "networks")]
+    return [path for path in paths if path.name.endswith(_SUFFIXES) and path.parent.name != "nat"]
 
 
 def of_hosts(path: Path, folder: Path, most: int | None = None) -> list[Path]:
@@ -237,6 +236,8 @@ def by_series(tables: dict[str, list[dict[str, Any]]]) -> dict[str, Counter[str]
                     leg["conn_id"] = id_at(row["series"], leg["conn_id"], between, leg["time_ns"])
                 found[json.dumps(_record(table, row), sort_keys=True)] += 1
                 continue
+            if row.get("code") == "networks-overlap":  # told with a file of the run that finds it
+                row = {**row, "file": None}
             names = ("client", "server") if table == "connections" else ("src", "dst")
             time_ns = row.get("start_ns") or row.get("time_ns") or 0
             id_here = id_at(row["series"], row["conn_id"], frozenset(row[name] for name in names), time_ns)

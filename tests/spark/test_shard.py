@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.net.test_networks import OVERLAY, of_server, tagged, written
 from tests.spark import adversary
 from tests.spark.local_job import asked, local_session, take
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables, without_acknowledgments
@@ -104,6 +105,28 @@ def test_what_is_put_aside_in_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     files = cut(FIXTURES / capture, range(1, count, max(count // 100, 5)), tmp_path / "in")
     take(files, tmp_path / "out", shards=1, ways=True)
     assert rows(tmp_path / "out", tmp_path / "in") == expected(files, ways=True)
+
+
+def _of_two_vlans(path: Path) -> Path:
+    return written(path, lambda number, frame: [tagged(number, frame)])
+
+
+def _of_one_network(path: Path) -> Path:
+    """Each direction has a VLAN of its own."""
+    return written(path, lambda number, frame: [tagged(number + 100 * of_server(frame), frame)], (7,))
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("parts", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("make", [lambda path: OVERLAY, _of_two_vlans, _of_one_network])
+def test_networks_with_the_same_addresses(tmp_path: Path, make: Callable[[Path], Path], parts: int) -> None:
+    """They are told apart from run to run, also where a file ends within a handshake."""
+    capture = make(tmp_path / "labels.pcap")
+    count = len(load(capture))
+    files = cut(capture, [count * part // parts for part in range(1, parts)], tmp_path / "in")
+    for at, file in enumerate(files):
+        follow([file], tmp_path / "out", shards=1 + at % 3, ways=True)
+    assert_all_told(tmp_path / "out", files, ways=True)
 
 
 @pytest.mark.usefixtures("little_memory")

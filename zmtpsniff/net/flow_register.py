@@ -69,8 +69,8 @@ class FlowRegister(Part):
             number = self._whole_numbers.get(key) or self._whole_numbers.get(reverse(key)) if self._whole else None
             if number is not None:
                 self._follow(number)
-            elif self.wake is not None:
-                self.wake(key)
+            else:
+                self._at_hand(key)
         zone, plain = split_zone(key)
         if zone and key not in self.directions:
             self._move(zone, plain)
@@ -78,12 +78,18 @@ class FlowRegister(Part):
 
     def number_of(self, key: bytes) -> int | None:
         """The sequence number that follows in the direction with this key; None if that is not known."""
-        direction = self.directions.get(key)
+        direction = self._at_hand(key)
         return None if direction is None else direction.next
+
+    def _at_hand(self, key: bytes) -> FlowDirection | None:
+        """The direction with this key, of a flow that did not come whole."""
+        if key not in self.directions and self.wake is not None:
+            self.wake(key)
+        return self.directions.get(key)
 
     def _move(self, zone: bytes, plain: bytes) -> None:
         """The first packet of the other side shows that a flow is in another network than it seemed."""
-        direction = self.directions.get(plain)
+        direction = self._at_hand(plain)
         if direction is None or direction.seen or direction.flow.first_fin or direction.flow.first_reset:
             return
         flow = direction.flow

@@ -24,6 +24,8 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
+
 from zmtpsniff.net.addresses import GRE_KEY, LABEL, MOST_LABELS, VLAN, VNI, addresses, reverse, zone_name
 from zmtpsniff.net.encapsulation import (
     GENEVE_PORT,
@@ -65,32 +67,39 @@ def labels_behind(labels: bytes, kind: int, data: bytes, start: int) -> bytes:
     return LABEL.pack(GRE_KEY, number >> 8 if protocol == TRANSPARENT_ETHERNET else number)  # RFC 7637: with a flow
 
 
-class _Place:
+class _Place(msgspec.Struct, array_like=True):
     """A direction of a connection, as packets with one stack of labels show it."""
 
-    __slots__ = ("is_alone", "is_local", "number", "zone")
+    zone: bytes
+    is_local: bool  # no router has passed its packets on
+    is_alone: bool  # nothing of the other direction has come
+    number: int = 0  # of its last segment
 
-    def __init__(self, zone: bytes, is_local: bool, is_alone: bool) -> None:
-        self.zone = zone
-        self.number = 0  # of its last segment
-        self.is_local = is_local  # no router has passed its packets on
-        self.is_alone = is_alone  # nothing of the other direction has come
+
+class NetworkFacts(msgspec.Struct, array_like=True):
+    """The facts of all networks of a capture, for another run."""
+
+    places: dict[bytes, dict[bytes, _Place]] = {}  # by key without zone, and labels
+    local: dict[bytes, dict[bytes, None]] = {}  # a host's address to the labels where it is local
+    joined: dict[bytes, bytes] = {}  # labels to others of the same network
+    zones: set[bytes] = set()
+    is_told: bool = False  # a run has told of two networks
 
 
 class Networks:
     """Gives the segments of networks that have addresses in common different keys."""
 
-    def __init__(self, number_of: Callable[[bytes], int | None] = lambda key: None) -> None:
-        """Start with one network.
+    def __init__(
+        self, number_of: Callable[[bytes], int | None] = lambda key: None, facts: NetworkFacts | None = None
+    ) -> None:
+        """Start with one network, or with ``facts``, which change.
 
         ``number_of`` says which sequence number follows in the direction with a key; None if it is not known. Not all
         segments of a direction come here.
         """
         self._number_of = number_of
-        self._places: dict[bytes, dict[bytes, _Place]] = {}  # by key without zone, and labels
-        self._local: dict[bytes, dict[bytes, None]] = {}  # a host's address to the labels where it is local
-        self._joined: dict[bytes, bytes] = {}  # labels to others of the same network
-        self._zones: set[bytes] = set()
+        self._facts = facts = NetworkFacts() if facts is None else facts
+        self._places, self._local, self._joined, self._zones = facts.places, facts.local, facts.joined, facts.zones
         self._example: tuple[str, bytes, bytes] | None = None
 
     def key(self, labels: bytes, key: bytes, hops: int, seq: int, ack: int, flags: int) -> bytes:
@@ -108,9 +117,10 @@ class Networks:
         return network if network in self._zones else b""
 
     def problems(self) -> list[tuple[str, str]]:
-        """The problem to tell at the end of the capture."""
-        if self._example is None:
+        """The problem to tell at the end of the capture, once."""
+        if self._example is None or self._facts.is_told:
             return []
+        self._facts.is_told = True
         host, first, second = self._example
         zone = zone_name(second)
         detail = f"{host} is two hosts, one in {zone_name(first)} and one in {zone}: the latter is {host}%{zone} here"

@@ -17,6 +17,7 @@ from pyarrow.dataset import FileSystemDataset, ParquetFileFormat
 
 from zmtpsniff.capture.locations import file_system
 from zmtpsniff.engine.flow_engine import StateError
+from zmtpsniff.net.networks import NetworkFacts
 from zmtpsniff.spark.connection_ids import ConnectionId
 from zmtpsniff.spark.packet_names import Run
 
@@ -58,7 +59,7 @@ class SeriesState(msgspec.Struct, array_like=True):
 
     It has the numbers of packets, and of those that were dropped, so far, the last runs of packets and their files (see
     PacketNames), the ids of the last connections, the sequence numbers that come next in Unix domain sockets, the names
-    of rows whose connections lack octets, and the states of the engine and the stages.
+    of rows whose connections lack octets, the facts of networks, and the states of the engine and the stages.
     """
 
     packets: int = 0
@@ -68,6 +69,7 @@ class SeriesState(msgspec.Struct, array_like=True):
     conn_ids: dict[int, ConnectionId] = {}
     sent: dict[bytes, int] = {}
     waiting: list[bytes] = []
+    networks: NetworkFacts = msgspec.field(default_factory=NetworkFacts)
     engine: bytes = b""
     stages: bytes = b""
 

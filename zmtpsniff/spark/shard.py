@@ -30,6 +30,7 @@ from zmtpsniff.engine.settled import SettledFlows
 from zmtpsniff.native import core
 from zmtpsniff.net.addresses import Address, reverse
 from zmtpsniff.net.flow import Flow
+from zmtpsniff.net.networks import Networks
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.segment import Segment
@@ -92,7 +93,8 @@ class Shard:
         self.conn_ids = kept.conn_ids  # by the numbers of flows
         self._dropped = kept.dropped
         self._sent = kept.sent
-        self._decoder = HeaderDecoder()
+        self._networks = kept.networks
+        self._decoder = HeaderDecoder(networks=Networks(self._flows.register.number_of, kept.networks))
         self._datagram_ns = 0  # time of the last datagram
         self._datagram_flows: set[int] = set()
         self._settled = None
@@ -241,7 +243,7 @@ class Shard:
             SeriesState(
                 self.packets.count, self._dropped, runs, {file: self.files[file] for _, file, _ in runs},
                 dict(list(self.conn_ids.items())[-_KEPT_IDS:]), dict(list(self._sent.items())[-_KEPT_IDS:]),
-                self._waiting, self._engine.snapshot(), self.stages.state(),
+                self._waiting, self._networks, self._engine.snapshot(), self.stages.state(),
             )
         )  # fmt: skip
 
