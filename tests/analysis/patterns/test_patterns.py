@@ -166,3 +166,13 @@ def test_the_first_message_shows_who_asks_unless_it_may_be_a_late_reply(begin: i
     talk = [said(place % 2 > 0, b"a", 1003 + place) for place in range(6)]
     Patterns().take([*dissect(peers())[:-1], *late[begin:], *talk])
     assert [event.request for event in talk] == [None] * 6
+
+
+def test_a_req_that_asks_again_behind_a_hole_may_get_either_reply() -> None:
+    flow = dissect(peers(b"REQ"))[:-1]
+    asked, again, reply = said(False, b"", 1002), said(False, b"", 1003), said(True, b"", 1004)
+    for event in (asked, again, reply):
+        event.frames = [b"", b"x"]
+    again.seen = asked.seen  # it had seen nothing meanwhile
+    Patterns().take([*flow, hole(1001), asked, again, reply])
+    assert reply.request is None

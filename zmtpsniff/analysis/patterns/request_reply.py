@@ -85,6 +85,7 @@ class RequestReply(Rules):
         if waiting is not None:
             self._last = waiting
             self._requests.add(waiting)
+            self._gives_up = self._seen < 0  # a reply to come may answer either of the two
             self._pay()
 
     def take(self, event: Message) -> None:
