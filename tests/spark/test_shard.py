@@ -23,6 +23,7 @@ from tests.spark.local_job import asked, local_session, take
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables, without_acknowledgments
 from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
+from tests.world.octets import frame, peers
 from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture import locations
 from zmtpsniff.capture.block import Packet
@@ -33,6 +34,7 @@ from zmtpsniff.spark.open_states import STATES, ShardStates, State, StateRow
 from zmtpsniff.spark.options import Options
 from zmtpsniff.spark.session import SparkError
 from zmtpsniff.spark.store import Store
+from zmtpsniff.words.link_types import USER0
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
@@ -127,6 +129,20 @@ def test_networks_with_the_same_addresses(tmp_path: Path, make: Callable[[Path],
     for at, file in enumerate(files):
         follow([file], tmp_path / "out", shards=1 + at % 3, ways=True)
     assert_all_told(tmp_path / "out", files, ways=True)
+
+
+def test_unix_domain_sockets_are_numbered_from_run_to_run(tmp_path: Path) -> None:
+    ends = (4711 << 32 | 9).to_bytes(8, "big"), (1 << 63 | 4711 << 32 | 9).to_bytes(8, "big")
+    sent = [*peers(b"DEALER", b"ROUTER"), (0, frame(b"question")), (1, frame(b"answer" * 100))]
+    packets = [
+        (at * SECOND_NS, USER0, data := ends[1 - side] + ends[side] + octets, len(data), None)
+        for at, (side, octets) in enumerate(sent, 1)
+    ]
+    files = cut(save_pcapng(tmp_path / "unix.pcapng", packets), range(1, len(packets)), tmp_path / "in")
+    for file in files:
+        follow([file], tmp_path / "out")
+    assert_all_told(tmp_path / "out", files)
+    assert len(read_tables(tmp_path / "out")["messages"]) == 2
 
 
 @pytest.mark.usefixtures("little_memory")

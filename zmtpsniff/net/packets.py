@@ -64,10 +64,13 @@ class HeaderDecoder:
     or that may be without it, are counted by kind.
     """
 
-    def __init__(self, tcp: Transport | None = None, networks: Networks | None = None) -> None:
+    def __init__(
+        self, tcp: Transport | None = None, networks: Networks | None = None, sent: dict[bytes, int] | None = None
+    ) -> None:
         """Start without fragments. ``tcp`` takes TCP's headers instead of what makes segments of them.
 
-        ``networks`` tells networks with common addresses apart. Without it they are one.
+        ``networks`` tells networks with common addresses apart. Without it they are one. ``sent`` has the sequence
+        number that follows in each direction of Unix domain sockets, and changes.
         """
         self.malformed = 0
         self.cut = 0
@@ -79,7 +82,7 @@ class HeaderDecoder:
         self.steps_ns = 0  # with steps: the time of the last segment, whether it is in a step or not
         # IP fragments among them: the identity of their datagram, and the number of the packet.
         self.fragments: list[tuple[Hashable, int]] = []
-        self._sent: dict[bytes, int] = {}  # the sequence number that follows in each direction of Unix domain sockets
+        self._sent = {} if sent is None else sent
         self._depth = 0  # tunnels around what is taken apart
         self._networks = networks
         self._labels = b""  # of the packet's network; the hops are those that it has left

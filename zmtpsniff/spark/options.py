@@ -38,7 +38,7 @@ class Options(NamedTuple):
 
     def wants(self, key: bytes) -> bool:
         """Whether packets are wanted whose ends have this key."""
-        if not self.ports or is_unix(key):
+        if not self.ports or len(key) == _UNIX_KEY:
             return True
         ends = int.from_bytes(key[-4:-2], "big"), int.from_bytes(key[-2:], "big")
         return any(first <= port <= last for first, last in self.ports for port in ends)
@@ -68,11 +68,6 @@ class ShardSpec(msgspec.Struct, frozen=True):
     def has(self, flow: int | None) -> bool:
         """Whether the shard makes the rows of a flow; the first one makes those of none."""
         return (flow or 0) % self.count == self.number
-
-
-def is_unix(key: bytes) -> bool:
-    """Whether the key of a direction is of a Unix domain socket."""
-    return len(key) == _UNIX_KEY
 
 
 def parse_ports(text: str) -> Ports:

@@ -33,12 +33,11 @@ from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.networks import Networks
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.segment import Segment
 from zmtpsniff.spark.connection_ids import ConnectionId, local_id, shared_id
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.message_rows import BatchOrigin
 from zmtpsniff.spark.open_states import SeriesState, ShardStates, State, StateRow
-from zmtpsniff.spark.options import Options, ShardSpec, is_unix
+from zmtpsniff.spark.options import Options, ShardSpec
 from zmtpsniff.spark.packet_names import PacketNames
 from zmtpsniff.spark.row_columns import RowOrigin
 from zmtpsniff.spark.rows import Batch, CaptureRow, Rows
@@ -92,9 +91,9 @@ class Shard:
         self.captures: list[CaptureRow] = []
         self.conn_ids = kept.conn_ids  # by the numbers of flows
         self._dropped = kept.dropped
-        self._sent = kept.sent
+        self._sent = kept.sent  # the decoder changes it
         self._networks = kept.networks
-        self._decoder = HeaderDecoder(networks=Networks(self._flows.register.number_of, kept.networks))
+        self._decoder = HeaderDecoder(None, Networks(self._flows.register.number_of, kept.networks), kept.sent)
         self._datagram_ns = 0  # time of the last datagram
         self._datagram_flows: set[int] = set()
         self._settled = None
@@ -314,8 +313,6 @@ class Shard:
         segments = self._decoder.segments_of(block, numbers)
         if self._options.ports:
             segments = [segment for segment in segments if self._options.wants(segment[2])]
-        if any(is_unix(segment[2]) for segment in segments):
-            segments = [self._counted(segment) if is_unix(segment[2]) else segment for segment in segments]
         begin = 0
         for datagram in self._decoder.datagrams:
             if self._options.wants(datagram[3]):
@@ -326,13 +323,6 @@ class Shard:
         self._engine.take(segments[begin:] if begin else segments, is_last=False)
         if self.stages.acknowledge is not None:
             self.stages.acknowledge(self._flows.register.acknowledgments(segments))
-
-    def _counted(self, segment: Segment) -> Segment:
-        """A segment of a Unix domain socket, numbered from the first one of its series, not of this run."""
-        time_ns, packet, key, _, ack, flags, payload, missing = segment
-        seq = self._sent.get(key, 1)
-        self._sent[key] = (seq + len(payload) + missing) & 0xFFFF_FFFF
-        return time_ns, packet, key, seq, ack, flags, payload, missing
 
     def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
         """Give a new flow its id."""
