@@ -47,6 +47,7 @@ _TOGETHER = 256  # packets of several files that are taken together
 _MOST_IDS = 100_000  # of connections that are remembered
 _KEPT_IDS = 16_384  # for the next run
 _MOST_FLOWS = 4096  # at hand, each with some kilobytes; FlowLimits bound what they hold together
+_TOLD_TOGETHER = 512  # open flows that stages take up again to tell their ends
 _MOST_EVENTS = 16_384  # that rows are made of at once
 _MOST_OCTETS = 4 << 20  # of packets of these events
 _LEAST_OTHERS = 4096  # events of a kind, but messages, that become rows: each batch of rows has its price
@@ -215,7 +216,7 @@ class Shard:
     def _tell_open(self) -> Iterator[Events]:
         """Give the last events of connections that are open, in the order of their flows."""
         told = self._states.told()
-        while rows := list(islice(told, _MOST_FLOWS)):
+        while rows := list(islice(told, _TOLD_TOGETHER)):
             for row in rows:
                 self._take_up(row.content)
             yield from self._tell([one for row in rows for one in loaded_events(row.last or b"")], provisional=True)

@@ -24,6 +24,7 @@ _DISORDER_NS = 1_000_000_000
 _GROUP_ROWS = 128 << 10
 _BATCH_ROWS = 16 << 10  # that are encoded at once: a sixteenth of them costs a tenth more
 _GROUP_OCTETS = 16 << 20
+_STATE_OCTETS = 4 << 20  # of a group of states: a run reads them all, one after the other, and needs no larger ones
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"
 
 
@@ -64,6 +65,7 @@ class _File:
             store_schema=False,  # which says of strings that they are dictionaries
         )
         self._order = next((name for name in _ORDER if name in schema.names), None)
+        self._most_octets = _STATE_OCTETS if "state" in schema.names else _GROUP_OCTETS
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_octets = 0
 
@@ -71,7 +73,7 @@ class _File:
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
         self._waiting_octets += batch.nbytes
-        if self._waiting_rows >= _GROUP_ROWS or self._waiting_octets >= _GROUP_OCTETS:
+        if self._waiting_rows >= _GROUP_ROWS or self._waiting_octets >= self._most_octets:
             self._write()
 
     def _write(self) -> None:
