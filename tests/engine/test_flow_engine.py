@@ -4,12 +4,16 @@ import pytest
 
 from dissectors.events import AnyEvent, Connection, Greeting, Message
 from tests.support.paths import FIXTURES
+from tests.world.conversation import Conversation, Piece, greetings
+from tests.world.network import packets, segments
+from tests.world.octets import message
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.flow_engine import FlowEngine, in_sample
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.net.addresses import Address
 from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.witness import Acknowledgment
 
 
 def test_a_batch_may_have_segments_and_datagrams() -> None:
@@ -33,6 +37,26 @@ def test_a_batch_may_have_segments_and_datagrams() -> None:
     assert {getattr(event, "flow", None) for event in events} == {number for number, _ in begun}
     beacons = [event.packet for event in events if type(event).__name__ == "Beacon"]  # type: ignore[union-attr]
     assert [packet for packet, _ in found] == beacons
+
+
+def test_acknowledgments_are_of_their_own_connection() -> None:
+    """Two connections between the same ends, one after the other in one batch."""
+    heard: list[Acknowledgment] = []
+    engine = FlowEngine(Settings(patterns=False), acknowledge=heard.extend)
+    given = Conversation("again", (*greetings(3, b"REQ", b"REP"), Piece(0, message(3, b"", b"?"))))
+    twice = [
+        packet
+        for start_ns in (10**18, 10**18 + 10**10)
+        for packet in packets(segments(given), (1, 2), (40_000, 5555), start_ns, 10**5)
+    ]
+    engine.take(HeaderDecoder().segments(twice, 1))
+    sent = {(flow, sender): 0 for _, flow, sender, _ in heard}
+    for _, flow, sender, offset in heard:
+        sent[flow, sender] = max(sent[flow, sender], offset)
+    assert {flow for flow, _ in sent} == {1, 2}
+    assert [offset for (flow, _), offset in sent.items() if flow == 1] == [
+        offset for (flow, _), offset in sent.items() if flow == 2
+    ]
 
 
 @pytest.mark.parametrize("sample", [2, 3, 7])

@@ -31,6 +31,7 @@ _WAYS = {  # how each capture is read
     "diagnose": ("diagnose", "-T", "json"),
     "advice": ("diagnose",),
     "stats": ("stats", "-T", "json"),
+    "trace": ("trace", "-T", "json"),
 }
 _FEW = ("json", "check", "diagnose")  # for what is many captures
 _SHOWN = 5  # differences to print of each way

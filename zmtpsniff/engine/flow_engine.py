@@ -26,8 +26,8 @@ from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flow_dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.notices import Notice
-from zmtpsniff.net.segment import BEGINS, ENDS, Datagram, Segment, Step
-from zmtpsniff.net.witness import Witness
+from zmtpsniff.net.segment import BEGINS, ENDS, SYN, Datagram, Segment, Step
+from zmtpsniff.net.witness import Acknowledge, Witness
 
 if TYPE_CHECKING:  # few runs need it
     from zmtpsniff.net.tls import Tls, TlsConnection
@@ -57,10 +57,12 @@ class FlowEngine:
         witness: Witness | None = None,
         begin: Begin | None = None,
         wake: Callable[[bytes], None] | None = None,
+        acknowledge: Acknowledge | None = None,
     ) -> None:
         """``curve`` opens boxes of CURVE, ``tls`` stands in front of the dissectors, if there are any.
 
-        ``witness`` hears of attempts to connect and of receivers that stall. The engine calls ``begin`` for each flow
+        ``witness`` hears of attempts to connect and of receivers that stall, ``acknowledge`` of what receivers
+        acknowledge, before the events of the same packets come. The engine calls ``begin`` for each flow
         that gets a dissector, and ``wake`` before a flow begins: with the key of its ends, so that those can
         :meth:`resume` that were put aside. It makes notices if the settings ask for ``patterns``.
         """
@@ -73,7 +75,10 @@ class FlowEngine:
         self._curve = curve
         self._tls = tls
         self._begin = begin
-        self._takes_whole = witness is None and tls is None and not settings.decode_as and settings.sample == 1
+        self._acknowledge = acknowledge
+        self._takes_whole = (
+            acknowledge is None and witness is None and tls is None and not settings.decode_as and settings.sample == 1
+        )
         self._doubts = Doubts()
         self.flows = FlowTable(
             self._connect,
@@ -82,6 +87,8 @@ class FlowEngine:
             witness,
         )
         self.flows.register.wake = wake
+        if acknowledge is not None:
+            self.flows.begun_behind = []
         self._datagrams = DatagramTable(
             self._listen, self.flows.register.number, self._carries_datagrams, is_beacon, settings.flow_limits
         )
@@ -102,7 +109,7 @@ class FlowEngine:
         Returns the packet of each datagram that has a flow, and the key of the flow's ends.
         """
         if not datagrams and not steps:
-            self.flows.take(segments, is_last)
+            self._take_segments(segments, is_last)
             return []
         found = []
         begin, size = 0, len(segments)
@@ -113,7 +120,7 @@ class FlowEngine:
             packet, kind = other[1], other[2]
             if begin < size and segments[begin][1] < packet:
                 end = bisect(segments, packet, begin, key=_packet)
-                self.flows.take(segments[begin:end], is_last=kind > ENDS)
+                self._take_segments(segments[begin:end], is_last=kind > ENDS)
                 begin = end
             if kind < BEGINS:
                 time_ns, _, _, sides, octets, offset, seen = other
@@ -122,10 +129,27 @@ class FlowEngine:
                 self._take_end(other)
             elif (key := self._datagrams.take(other)) is not None:
                 found.append((packet, key))
-        self.flows.take(segments[begin:], is_last=is_last and not steps)
+        self._take_segments(segments[begin:], is_last=is_last and not steps)
         if steps:
             self.flows.pass_time(steps_ns, 0, is_last)
         return found
+
+    def _take_segments(self, segments: list[Segment], is_last: bool) -> None:
+        """Take segments, and tell what they acknowledge.
+
+        That is told before each SYN: the connection that it begins may have the ends of the one before it. Segments
+        that came before their flow began tell it when that begins.
+        """
+        if self._acknowledge is None:
+            self.flows.take(segments, is_last)
+            return
+        begin = 0
+        for end in [*(place for place, segment in enumerate(segments) if segment[5] & SYN), len(segments)]:
+            if part := segments[begin:end]:
+                self.flows.take(part, is_last)
+                begun, self.flows.begun_behind = self.flows.begun_behind or [], []
+                self._acknowledge(self.flows.register.acknowledgments([*begun, *part]))
+            begin = end
 
     @property
     def takes_whole(self) -> bool:

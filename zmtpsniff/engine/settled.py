@@ -10,7 +10,7 @@ A flow whose packets nobody wants is settled, too: nothing of it is read.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from dissectors.batches import BatchSide, MessageBatch
@@ -24,7 +24,7 @@ from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.capture.block import Block
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.net.flow import Flow, FlowDirection
-from zmtpsniff.net.witness import Acknowledgment
+from zmtpsniff.net.witness import Acknowledge, Acknowledgment
 
 LEAST = 320
 """Octets of each direction, with headers, from which a block is worth it: some three packets of small messages."""
@@ -130,7 +130,7 @@ class SettledFlows:
         flows: Flows,
         events: list[AnyEvent],
         patterns: Patterns | None = None,
-        acknowledge: Callable[[Iterable[Acknowledgment]], None] | None = None,
+        acknowledge: Acknowledge | None = None,
     ) -> None:
         """Let the native ``core`` take packets of ``flows``, whose dissectors append to ``events`` as this does.
 

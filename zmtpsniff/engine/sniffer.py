@@ -1,6 +1,6 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ from zmtpsniff.native import core
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.networks import Networks
 from zmtpsniff.net.packets import HeaderDecoder
-from zmtpsniff.net.witness import Acknowledgment, Witness
+from zmtpsniff.net.witness import Acknowledge, Witness
 from zmtpsniff.words.set_clocks import ForwardJumps, is_due, later
 
 if TYPE_CHECKING:  # few runs need them
@@ -53,7 +53,7 @@ class Collaborators(NamedTuple):
     """Takes decrypted octets out of TLS."""
     witness: Witness | None = None
     """Hears of attempts to connect, and of receivers that stall."""
-    acknowledge: Callable[[Iterable[Acknowledgment]], None] | None = None
+    acknowledge: Acknowledge | None = None
     """Hears what receivers acknowledge, before the events of the same packets come."""
     host: "LocalHost | None" = None
     """Tells which processes of this machine have the connections."""
@@ -90,25 +90,27 @@ class Sniffer:
         if settings.patterns:
             self._patterns = Patterns(settings.reply_seconds, settings.decode_as, settings.greeted)
         self._payloads = _make_payloads(settings, collaborators) if settings.payload else None
-        self._acknowledge = collaborators.acknowledge
         self._curve = Curve(KeyRing(settings.curve_keys))
         self._host = collaborators.host
         self._selector = collaborators.selector
         if settings.host_keys:
             self._curve.patience_ns = _KEYS_SOUGHT_NS
         self.key_faults: list[str] = []  # why keys that came with the packets are not used
-        self._engine = FlowEngine(settings, self._curve, tls=collaborators.tls, witness=collaborators.witness)
+        self._engine = FlowEngine(
+            settings, self._curve, tls=collaborators.tls, witness=collaborators.witness,
+            acknowledge=collaborators.acknowledge,
+        )  # fmt: skip
         self._headers = HeaderDecoder(networks=Networks(self._engine.flows.register.number_of))
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.register.may_speak
-        self._may_take_whole = self._selector is None and self._acknowledge is None
+        self._may_take_whole = self._selector is None
         self._keeps_batches = settings.batches
         self._settled = None
         if core is not None and self._selector is None:
             from zmtpsniff.engine.settled import SettledFlows
 
             self._settled = SettledFlows(
-                core, self._engine.flows, self._engine.events, self._patterns, self._acknowledge
+                core, self._engine.flows, self._engine.events, self._patterns, collaborators.acknowledge
             )
         self._connections = 0
         self._packets = 0
@@ -285,8 +287,6 @@ class Sniffer:
         segments = headers.segments_of(block, range(first, first + size), flows.pause_ns, is_new)
         self._packets += size
         datagrams = self._engine.take(segments, headers.datagrams, False, headers.steps, headers.steps_ns)
-        if self._acknowledge is not None:
-            self._acknowledge(flows.register.acknowledgments(segments))
         if self._selector is not None:
             packets = (block.with_times(self._jumps.captured) if self._jumps else block).packets()
             self._selector.take(packets, first, segments, datagrams, self._headers.fragments)

@@ -77,6 +77,8 @@ class FlowTable(Part):
     _waits: Live[WaitWatch | None] = None
     _silence: Live[SilenceLimits] = LATER
     _translations: Live[TranslationLog] = field(default_factory=TranslationLog)
+    begun_behind: Live[list[Segment] | None] = None
+    """Segments that came before their flow began; None if nobody asks for them. The reader empties it."""
     _again: Live[deque[Segment]] = field(default_factory=deque)  # segments that turned out to be of another connection
 
     def __post_init__(self) -> None:
@@ -327,6 +329,8 @@ class FlowTable(Part):
     def _begin(self, flow: Flow) -> None:
         """Begin a flow: say where its streams begin, and take the gathered segments."""
         early = flow.begin()
+        if self.begun_behind is not None:
+            self.begun_behind += early
         for place, segment in enumerate(early, 1):
             direction = flow.direction(segment[2])
             if flow.ended:

@@ -4,6 +4,7 @@ The flow table reports this of every TCP connection, whatever its protocol: if n
 protocol.
 """
 
+from collections.abc import Callable, Iterable
 from typing import Literal, NamedTuple, Protocol
 
 from zmtpsniff.words.set_clocks import ForwardJumps
@@ -60,6 +61,9 @@ Acknowledgment = tuple[int, int, str, int]  # as NamedTuple it would take most o
 
 When, of which flow, the address and port of the sender of the octets, and the stream offset behind the last one.
 """
+
+Acknowledge = Callable[[Iterable[Acknowledgment]], None]
+"""Hears what receivers acknowledge, before the events of the same packets come."""
 
 
 class Witness(Protocol):

@@ -126,7 +126,10 @@ class Shard:
         return Stages(self._settings, state, self._is_first, self._options.ways and self._is_first)
 
     def _new_engine(self, stages: Stages) -> FlowEngine:
-        return FlowEngine(self._settings, self._curve, witness=stages.witness, begin=self._name, wake=self._wake)
+        return FlowEngine(
+            self._settings, self._curve, witness=stages.witness, begin=self._name, wake=self._wake,
+            acknowledge=stages.acknowledge,
+        )  # fmt: skip
 
     @property
     def _is_first(self) -> bool:
@@ -322,8 +325,6 @@ class Shard:
                 begin, self._datagram_ns = end, datagram[0]
                 self._engine.take([], [datagram], is_last=False)
         self._engine.take(segments[begin:] if begin else segments, is_last=False)
-        if self.stages.acknowledge is not None:
-            self.stages.acknowledge(self._flows.register.acknowledgments(segments))
 
     def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
         """Give a new flow its id."""

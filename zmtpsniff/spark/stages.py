@@ -30,7 +30,7 @@ from zmtpsniff.engine.flow_engine import StateError
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.errors import Error, one_line
 from zmtpsniff.net.notices import Notice
-from zmtpsniff.net.witness import Acknowledgment, Witness, Witnesses
+from zmtpsniff.net.witness import Acknowledge, Witness, Witnesses
 
 _PACKAGES = (
     "zmtpsniff.analysis.patterns.", "zmtpsniff.analysis.findings.", "zmtpsniff.analysis.ways.",
@@ -167,7 +167,7 @@ class Stages:
         return Witnesses(*stages) if stages else None
 
     @property
-    def acknowledge(self) -> Callable[[Iterable[Acknowledgment]], None] | None:
+    def acknowledge(self) -> Acknowledge | None:
         """Hears what receivers acknowledge, before the events of the same packets come; None if nothing needs it."""
         return None if self.ways is None else self.ways.acknowledge
 
