@@ -67,6 +67,7 @@ class RequestReply(Rules):
         self._seen = -1
         self._asked = 0  # the packet of the last request, 0 if that is unknown
         self._gives_up = False  # whether it ever asked again before a reply came
+        self._is_doubtful = False  # behind a hole: the next reply may answer the request that waits, or the next one
         self._unseen: tuple[int, int] | None = None
         self._given_up: deque[Request] = deque(maxlen=_GIVEN_UP)
         self._inherited_ns = 0  # when requests of an earlier connection came last that may get their replies here
@@ -85,7 +86,7 @@ class RequestReply(Rules):
         if waiting is not None:
             self._last = waiting
             self._requests.add(waiting)
-            self._gives_up = self._seen < 0  # a reply to come may answer either of the two
+            self._is_doubtful = self._seen < 0
             self._pay()
 
     def take(self, event: Message) -> None:
@@ -260,6 +261,11 @@ class RequestReply(Rules):
         """Take a request of a REQ. Returns whether it is one."""
         dossier = self._exchange.dossier
         self.pass_time(event.time_ns)
+        if self._is_doubtful:
+            self._is_doubtful = False
+            self._requests.clear()
+            self._last, self._seen, self._asked = None, event.seen, event.packet
+            return False
         is_again = self._asked > 0 and not self._exchange.hides_reply(event, self._seen)
         if self._unseen is not None and self._unseen[0] < event.seen:
             is_again = False
@@ -300,6 +306,7 @@ class RequestReply(Rules):
         self.pass_time(event.time_ns)
         if self._is_req:
             self._unseen = (event.offset if self._unseen is None else self._unseen[0], event.offset)
+            self._is_doubtful = False
         if not self._is_trusted(key):
             return None
         if self._exchange.may_inherit:
