@@ -1,6 +1,7 @@
 """Payloads: asks the dissectors of application protocols about each message, and adds the payload to it."""
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import Any
 
 import msgspec
@@ -79,34 +80,38 @@ class Payloads:
 
         Messages in columns become objects as long as a dissector may know messages of their connection.
         """
-        tracks, problems, bodies = self._tracks, self._problems, self._bodies
         taken: list[AnyEvent] = []
         found: list[tuple[int, AnyEvent]] = []
-        for event in self._opened(events) if has_batches(events) else events:
-            taken.append(event)
+        for part in self._parts(events):
+            if not self._seen % _RARELY:
+                self._ask_again(part[0])
+            self._look(part, len(taken), found)
+            if self._bodies is not None:
+                _decode(part, self._bodies)
+            taken += part
+        return inserted(taken, found) if found else taken
+
+    def _look(self, events: list[AnyEvent], place: int, found: list[tuple[int, AnyEvent]]) -> None:
+        """Look at events, the first of which is at ``place``; ``found`` gets the problems, each with its place."""
+        tracks, problems = self._tracks, self._problems
+        for event in events:
+            place += 1
             if type(event) is Message:
                 track = tracks.get(event.flow, _NEW)
                 if track is None:
-                    if not self._seen % _RARELY:
-                        track = self._begin_late(event)
-                elif track is _NEW:
+                    continue
+                if track is _NEW:
                     track = self._begin(event)
-                if track is not None and not event.incomplete:
+                if not event.incomplete:
                     self._message(track, event)
                     if problems.new:
-                        found += problems.placed(len(taken))
-                if bodies is not None and not (event.payload is not None and event.payload.secrets):
-                    event.bodies = bodies(event)
+                        found += problems.placed(place)
             elif type(event) is Command or type(event) is Greeting:
                 if event.socket_type is not None:
                     self._dossiers.at(event).learn(event)
             elif type(event) is Connection:
                 tracks.pop(event.flow, None)
                 self._dossiers.pop(event.flow)
-            elif isinstance(event, MessageBatch):
-                self._seen += len(event) - 1
-            self._seen += 1
-        return inserted(taken, found) if found else taken
 
     def put_aside(self, flow: int) -> tuple[Dossier | None, dict[int, _Track | None]] | None:
         """Give the facts of a flow away; None if they must stay here, since a dissector knows them."""
@@ -122,28 +127,43 @@ class Payloads:
         self._dossiers.put(dossier)
         self._tracks |= tracks
 
-    def _opened(self, events: list[Any]) -> Iterator[Any]:
-        """The events, with objects for the messages in columns that a dissector may know.
+    def _parts(self, events: list[Any]) -> Iterator[list[Any]]:
+        """The events in parts, with objects for the messages in columns that a dissector may know.
 
-        After each group take() may know that no dissector wants the connection, so the next group may stay in columns.
+        Where the number of events seen so far says so, a part begins: its first message is asked about again. After
+        each part take() may know that no dissector wants a connection, so the next one may stay in columns.
         """
-        for event in events:
-            if not isinstance(event, MessageBatch):
-                yield event
-                continue
-            begin, size = 0, len(event)
-            while begin < size:
-                # One in many is asked about anyway.
-                ahead = -self._seen % _RARELY
-                most = _TOGETHER
-                if all(map(self._leaves, event.senders)):
-                    most = size
-                    while begin + ahead < size and not self._is_known(event, begin + ahead):
-                        ahead += _RARELY
-                end = min(begin + min(ahead, most), size) if ahead else begin + 1
-                part = event if end - begin == size else event.part(begin, end)
-                yield from part.split(self._leaves) if ahead else part.messages()
-                begin = end
+        if not has_batches(events):
+            yield from self._objects(events)
+            return
+        for is_batch, some in groupby(events, lambda event: isinstance(event, MessageBatch)):
+            if is_batch:
+                yield from chain.from_iterable(map(self._opened, some))
+            else:
+                yield from self._objects([*some])
+
+    def _objects(self, events: list[Any]) -> Iterator[list[Any]]:
+        begin, size = 0, len(events)
+        while begin < size:
+            end = min(begin + _RARELY - self._seen % _RARELY, size)
+            yield events[begin:end]
+            self._seen += end - begin
+            begin = end
+
+    def _opened(self, batch: MessageBatch) -> Iterator[list[Any]]:
+        begin, size = 0, len(batch)
+        while begin < size:
+            ahead = -self._seen % _RARELY
+            most = _TOGETHER
+            if all(map(self._leaves, batch.senders)):
+                most = size
+                while begin + ahead < size and not self._is_known(batch, begin + ahead):
+                    ahead += _RARELY
+            end = min(begin + min(ahead, most), size) if ahead else begin + 1
+            part = batch if end - begin == size else batch.part(begin, end)
+            yield part.split(self._leaves) if ahead else part.messages()
+            self._seen += end - begin
+            begin = end
 
     def _leaves(self, side: BatchSide) -> bool:
         """Whether no dissector wants the messages of a side."""
@@ -159,6 +179,10 @@ class Payloads:
         is_known = self._tracks[event.flow] is not None
         self._tracks[event.flow] = None
         return is_known or bool(self._problems.new)
+
+    def _ask_again(self, event: AnyEvent) -> None:
+        if type(event) is Message and self._tracks.get(event.flow, _NEW) is None:
+            self._begin_late(event)
 
     def _begin_late(self, event: Message) -> _Track:
         """Ask about a connection once more whose messages no dissector knew: its protocol may begin late."""
@@ -262,6 +286,12 @@ class Payloads:
         where = f" ({place})" if place else ""
         detail = f"the dissector {dissector.name!r} failed on a message: {type(error).__name__}: {error}{where}"
         self._problems.report(code, event, detail)
+
+
+def _decode(events: list[AnyEvent], bodies: Callable[[Message], list[Body]]) -> None:
+    for event in events:
+        if type(event) is Message and not (event.payload is not None and event.payload.secrets):
+            event.bodies = bodies(event)
 
 
 def _join(track: _Track, event: Message, request: object, part: object) -> None:

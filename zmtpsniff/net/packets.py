@@ -37,6 +37,8 @@ _UNIX_SIZE = 16
 _MOST_STREAMS = 1 << 16
 _MOST_TUNNELS = 8  # one inside the other
 
+_IPV4_HEADER = struct.Struct("!BxHHHxB")  # up to the protocol
+_TCP_HEADER = struct.Struct("!4sIIBBH")  # up to the window; both ports in one
 Transport = Callable[[int, int, bytes, bytes, int, int, int], Segment | None]
 """Called with the time and the number of a packet, its addresses, and where its transport header begins: see below."""
 IsNew = Callable[[bytes, int, int], bool]
@@ -176,7 +178,7 @@ class HeaderDecoder:
 
         On the wire the packet was ``data[:stop]``.
         """
-        while (header := HEADERS.get(following)) is not None:
+        while following != IPV4 and (header := HEADERS.get(following)) is not None:
             if following in LABELLED:
                 self._labels = labels_behind(self._labels, following, data, start)
             following, start = header(data, start, stop)
@@ -193,7 +195,7 @@ class HeaderDecoder:
         size = len(data)
         if size < ip + 20:
             return self._short(wire < ip + 20)
-        version, total, identification, fragment, protocol = struct.unpack_from("!BxHHHxB", data, ip)
+        version, total, identification, fragment, protocol = _IPV4_HEADER.unpack_from(data, ip)
         header = (version & 0x0F) * 4
         if not total:
             total = wire - ip  # a length of 0: the sending machine lets its network card cut the packet (TSO)
@@ -275,7 +277,7 @@ class HeaderDecoder:
     ) -> Segment | None:
         if have < start + 20:
             return self._short(stop < start + 20)
-        ports, sequence, acknowledgment, offset, flags, window = struct.unpack_from("!4sIIBBH", data, start)
+        ports, sequence, acknowledgment, offset, flags, window = _TCP_HEADER.unpack_from(data, start)
         begin = start + ((offset & 0xF0) >> 2)
         if begin < start + 20 or begin > stop:
             return self._short(True)
