@@ -330,6 +330,8 @@ def _record(table: str, row: dict[str, Any]) -> dict[str, Any]:
         record[name] = value
     if record.get("code") in _OF_FILES:
         del record["detail"]
+        if "packet" not in record:  # of a whole file
+            record.pop("file", None)
     return record
 
 
