@@ -75,6 +75,7 @@ def main() -> int:
     without = [tools.in_python(zmtpsniff), tools.without_patterns(zmtpsniff), tools.without_payload(zmtpsniff)]
     without += [tools.totals(name, zmtpsniff) for name in (tools.STATS, tools.DIAGNOSE)]
     before = tools.of_before(shlex.split(options.before)) if options.before else []
+    not_for_people = [tool for tool in before if tool.name in map(tools.BEFORE.format, tools.RECORDS)]
     with_cost = [commands[0], *without, *commands[1:3], *before, *commands[3:]]
     push, round_trip, large, connections, mixed = (
         compare(title, recording, chosen)
@@ -107,7 +108,7 @@ def main() -> int:
         large=large,
         connections=connections,
         mixed=mixed,
-        brokers=compare("Requests over three brokers", brokers, [*tools.of_brokers(zmtpsniff), *before[:3]]),
+        brokers=compare("Requests over three brokers", brokers, [*tools.of_brokers(zmtpsniff), *not_for_people]),
         growth=[compare("Growing files", recording, own) for recording in growing],
         start_up=_start_up(zmtpsniff, small),
     )

@@ -27,6 +27,7 @@ JSON, PYTHON, NO_PATTERNS, NO_PAYLOAD, STATS, DIAGNOSE, TRACE, SUMMARY, TREE, FI
     "tcpdump -nr",
 )
 BEFORE = "{}, version 0.9.0"
+RECORDS = (JSON, STATS, DIAGNOSE)  # the commands that write records
 
 
 BROKERS_LEGS = 8  # messages of each request, over three brokers and back

@@ -101,6 +101,15 @@ def test_a_segment_again_in_the_same_block(both: BothCores) -> None:
 # ------------------------------------------------------------------ captures
 
 
+def assert_whole_only(both: BothCores, packet: bytes, link: int = 1) -> None:
+    """Cut a packet at each octet, by the row alone and by the block, too: nothing takes it but the whole."""
+    for size in range(len(packet) + 1):
+        for octets in (packet[:size], packet):
+            rows = columns.ROW.pack(5, 0, size, size, link)
+            stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
+            assert stop == (size == len(packet))
+
+
 @pytest.mark.parametrize(
     ("link", "tags"),
     [
@@ -110,24 +119,15 @@ def test_a_segment_again_in_the_same_block(both: BothCores) -> None:
 )
 @pytest.mark.parametrize("ipv6", [False, True])
 def test_headers_cut_anywhere(both: BothCores, link: int, tags: str, ipv6: bool) -> None:
-    """Each header, cut at each octet: by the row alone, and by the block, too."""
     packet = captured_as(link, tags, ipv6)
-    for size in range(len(packet) + 1):
-        for octets in (packet[:size], packet):
-            rows = columns.ROW.pack(5, 0, size, size, link)
-            stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
-            assert stop == (size == len(packet))
+    assert_whole_only(both, packet, link)
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
 @pytest.mark.parametrize(("port", "header"), TUNNELS.values(), ids=list(TUNNELS))
 def test_headers_in_a_tunnel_cut_anywhere(both: BothCores, port: int, header: str, ipv6: bool) -> None:
     packet = in_tunnel(captured_as(1, "8100 0007", ipv6), port, header, ipv6)
-    for size in range(len(packet) + 1):
-        for octets in (packet[:size], packet):
-            rows = columns.ROW.pack(5, 0, size, size, 1)
-            stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
-            assert stop == (size == len(packet))
+    assert_whole_only(both, packet)
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
@@ -135,11 +135,7 @@ def test_headers_in_a_tunnel_cut_anywhere(both: BothCores, port: int, header: st
 def test_headers_in_another_packet_cut_anywhere(both: BothCores, protocol: int, header: str, ipv6: bool) -> None:
     is_ipv6_inside = protocol == 41 or header.endswith("86dd")
     packet = in_ip(captured_as(1, "", is_ipv6_inside), protocol, header, ipv6)
-    for size in range(len(packet) + 1):
-        for octets in (packet[:size], packet):
-            rows = columns.ROW.pack(5, 0, size, size, 1)
-            stop, *_ = both.take(octets, rows, 0, 1, PAUSE, flow())
-            assert stop == (size == len(packet))
+    assert_whole_only(both, packet)
 
 
 @pytest.mark.parametrize(

@@ -270,7 +270,7 @@ def own_packets(recording: Recording) -> tuple[list[Packet], list[Packet]]:
 
 
 def sent_by(packets: Iterable[Packet], address: str) -> list[Packet]:
-    """What ``src host ADDRESS`` leaves of a capture."""
+    """The packets of a capture that ``src host ADDRESS`` leaves."""
     octets = bytes(map(int, address.split(".")))
     return [packet for packet in packets if packet[2][26:30] == octets]
 

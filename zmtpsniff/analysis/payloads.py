@@ -143,6 +143,7 @@ class Payloads:
                 yield from self._objects([*some])
 
     def _objects(self, events: list[Any]) -> Iterator[list[Any]]:
+        """The parts of events that are no columns."""
         begin, size = 0, len(events)
         while begin < size:
             end = min(begin + _RARELY - self._seen % _RARELY, size)
@@ -151,6 +152,7 @@ class Payloads:
             begin = end
 
     def _opened(self, batch: MessageBatch) -> Iterator[list[Any]]:
+        """The parts of messages in columns."""
         begin, size = 0, len(batch)
         while begin < size:
             ahead = -self._seen % _RARELY
@@ -181,6 +183,7 @@ class Payloads:
         return is_known or bool(self._problems.new)
 
     def _ask_again(self, event: AnyEvent) -> None:
+        """Ask about a message once more if no dissector knew its connection."""
         if type(event) is Message and self._tracks.get(event.flow, _NEW) is None:
             self._begin_late(event)
 

@@ -61,10 +61,10 @@ class FlowEngine:
     ) -> None:
         """``curve`` opens boxes of CURVE, ``tls`` stands in front of the dissectors, if there are any.
 
-        ``witness`` hears of attempts to connect and of receivers that stall, ``acknowledge`` of what receivers
-        acknowledge, before the events of the same packets come. The engine calls ``begin`` for each flow
-        that gets a dissector, and ``wake`` before a flow begins: with the key of its ends, so that those can
-        :meth:`resume` that were put aside. It makes notices if the settings ask for ``patterns``.
+        ``witness`` hears of attempts to connect and of receivers that stall, ``acknowledge`` of acknowledgments. The
+        engine calls ``begin`` for each flow that gets a dissector, and ``wake`` before a flow begins: with the key of
+        its ends, so that those can :meth:`resume` that were put aside. It makes notices if the settings ask for
+        ``patterns``.
         """
         self.events: list[AnyEvent] = []
         """The events that :meth:`give` gives next. Others may append their own."""

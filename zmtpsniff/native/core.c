@@ -5,7 +5,8 @@
  * Rows are packets in a block of octets. pcap_rows() finds them in a file, and take() reads the packets of settled
  * flows: it takes off their headers, reads the frames in them, and writes a Message for each message, and a Frame for
  * each of its frames. It stops before the first packet that is not boring; Python takes that one. lines() makes JSON of
- * messages, and told() lines for people; the renderers in zmtpsniff/render are the specification of these.
+ * messages, and told() lines for people; the renderers in zmtpsniff/render are the specification of these. Plain Python
+ * has nothing like keep_freed(), which changes no result.
  *
  * The octets of a capture are those of strangers. Three rules hold here:
  *
@@ -1622,7 +1623,7 @@ static bool put_odd_frame(Output *out, Span octets, PyObject *fragment)
     return is_put;
 }
 
-/* Whether all octets have kind 0. Most frames are so; compilers make this loop one over many octets at once. */
+/* Whether all octets have kind 0 in KINDS. Most frames are so, and compilers look at many octets at once here. */
 static bool is_as_it_is(Span octets)
 {
     unsigned odd = 0;

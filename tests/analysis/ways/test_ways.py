@@ -410,7 +410,7 @@ def test_what_a_broker_passed_on_before_it_came_accuses_nobody(tmp_path: Path) -
 
 @pytest.mark.parametrize("seconds", [0.3, -0.9])
 def test_a_capture_of_two_points_whose_clocks_differ_accuses_nobody(seconds: float, tmp_path: Path) -> None:
-    """What one of them saw looks as if it came again after a pause, or came late."""
+    """Packets that one of them saw look as if they came again after a pause, or came late."""
     packets, path = load(FIXTURES / "healthy" / "majordomo_two_services.pcap.gz"), tmp_path / "two.pcap"
     seen = [one for one in packets if bytes([10, 77, 0, 13]) in (one[2][26:30], one[2][30:34])]
     shifted = [(one[0] + int(seconds * 1e9), *one[1:]) for one in seen]

@@ -258,7 +258,7 @@ class RequestReply(Rules):
             self.lose()
 
     def _take_turn(self, event: Message, key: int) -> bool:
-        """Take a request of a REQ. Returns whether it is one."""
+        """Take a request of a REQ. Returns whether it is one, and its reply will be known."""
         dossier = self._exchange.dossier
         self.pass_time(event.time_ns)
         if self._is_doubtful:

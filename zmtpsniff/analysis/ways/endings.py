@@ -209,7 +209,7 @@ class Endings:
         program = self._programs[last.dst]
         longest_ns = None if program.longest_ns < 0 else program.longest_ns
         if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on or last.number < program.since):
-            return None  # it has arrived; or nothing that the first jobs have shows what came of them
+            return None  # it has arrived; or it came before the first job that the program passed on
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
         if last.line.has_ids:  # it may have many at a time, in a queue
             patience_ns = max(patience_ns, _LONGER * program.slowest_ns)
