@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.curve_program import PACKAGED, libsodium, needs_wheel
-from tests.support.uprobes import need_uprobes, placed
+from tests.support.uprobes import EVENTS, need_uprobes, placed
 from zmtpsniff.host import uprobes
 from zmtpsniff.host.elf import find_functions
 from zmtpsniff.host.processes import started
@@ -89,6 +89,43 @@ def test_what_a_killed_run_left_goes_and_what_runs_stays() -> None:
         group = f"zmtpsniff_{os.getpid()}_{started(os.getpid())}"
         assert remove_left(find_tracefs(), lambda pid: "0" if pid == os.getpid() else started(pid)) == [group]
         assert placed(os.getpid()) == []
+
+
+COME_AND_GO = """
+import os, sys
+events = os.open(sys.argv[1], os.O_WRONLY)
+add = [f"p:{sys.argv[2]}/n{number} {os.__file__}:{number + 8:#x}\\n".encode() for number in range(60)]
+remove = [f"-:{sys.argv[2]}/n{number}\\n".encode() for number in range(60)]
+for line in add:
+    os.write(events, line)
+print(flush=True)
+while os.path.exists(sys.argv[3]):
+    for number in range(60):
+        os.write(events, remove[number])
+        os.write(events, add[number])
+for line in remove:
+    os.write(events, line)
+"""
+
+
+@pytest.mark.slow
+def test_probes_go_while_others_come_and_go(tmp_path: Path) -> None:
+    """Several reads make a whole of the list of all probes: what comes and goes between them hides others."""
+    need_uprobes()
+    (tmp_path / "on").touch()
+    command = [sys.executable, "-c", COME_AND_GO, str(EVENTS), f"tests_{os.getpid()}", str(tmp_path / "on")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            for _ in range(30):
+                with closing(Uprobes()) as probes, open(os.__file__, "rb") as file:
+                    for offset in range(72, 80):
+                        probes.add(file.fileno(), {BEFORENM: offset})
+                assert not list(EVENTS.parent.glob(f"events/zmtpsniff_{os.getpid()}_*"))
+        finally:
+            (tmp_path / "on").unlink()
+    assert process.returncode == 0
 
 
 def test_an_exception_takes_the_probes_away() -> None:

@@ -27,6 +27,5 @@ def need_uprobes() -> None:
 def placed(pid: int) -> list[str]:
     """The probes and the instances of tracefs that a process has, as it is or as it was."""
     folder = Path(find_tracefs())
-    group = f"zmtpsniff_{pid}_"
-    probes = [line for line in (folder / "uprobe_events").read_text().splitlines() if group in line]
-    return probes + [path.name for path in (folder / "instances").iterdir() if path.name.startswith(group)]
+    probes = folder.glob(f"events/zmtpsniff_{pid}_*/*/")
+    return [path.name for path in (*probes, *folder.glob(f"instances/zmtpsniff_{pid}_*"))]

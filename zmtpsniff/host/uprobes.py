@@ -204,8 +204,9 @@ def _remove(folder: str, group: str) -> None:
         try:
             for instance in instances:
                 _write(f"{instance}/events/enable", "0")
-            for name in re.findall(rf"^p:{group}/(\S+) ", read_text(f"{folder}/uprobe_events"), re.M):
-                _write(f"{folder}/uprobe_events", f"-:{group}/{name}\n")
+            # Not from uprobe_events: a read of it may leave lines out while others place and remove theirs.
+            for probe in glob(f"{folder}/events/{group}/*/"):
+                _write(f"{folder}/uprobe_events", f"-:{group}/{os.path.basename(probe[:-1])}\n")
             for instance in instances:
                 os.rmdir(instance)
         except OSError:  # somebody reads it
