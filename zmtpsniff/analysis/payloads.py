@@ -94,11 +94,15 @@ class Payloads:
     def _look(self, events: list[AnyEvent], place: int, found: list[tuple[int, AnyEvent]]) -> None:
         """Look at events, the first of which is at ``place``; ``found`` gets the problems, each with its place."""
         tracks, problems = self._tracks, self._problems
+        unknown = None  # the flow of the messages before, if no dissector knows it
         for event in events:
             place += 1
             if type(event) is Message:
+                if event.flow is unknown:
+                    continue
                 track = tracks.get(event.flow, _NEW)
                 if track is None:
+                    unknown = event.flow
                     continue
                 if track is _NEW:
                     track = self._begin(event)
@@ -110,6 +114,7 @@ class Payloads:
                 if event.socket_type is not None:
                     self._dossiers.at(event).learn(event)
             elif type(event) is Connection:
+                unknown = None
                 tracks.pop(event.flow, None)
                 self._dossiers.pop(event.flow)
 

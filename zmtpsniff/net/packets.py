@@ -37,7 +37,7 @@ _UNIX_SIZE = 16
 _MOST_STREAMS = 1 << 16
 _MOST_TUNNELS = 8  # one inside the other
 
-_IPV4_HEADER = struct.Struct("!BxHHHxB")  # up to the protocol
+_IPV4_HEADER = struct.Struct("!BxHHHBB")  # up to the protocol
 _TCP_HEADER = struct.Struct("!4sIIBBH")  # up to the window; both ports in one
 Transport = Callable[[int, int, bytes, bytes, int, int, int], Segment | None]
 """Called with the time and the number of a packet, its addresses, and where its transport header begins: see below."""
@@ -154,13 +154,19 @@ class HeaderDecoder:
 
     def segment(self, time: int, number: int, link: int, data: bytes, wire: int) -> Segment | None:
         """The TCP segment of any packet, whatever headers it has in front; None if it has none."""
-        if link == UNIX and len(data) >= _UNIX_SIZE:
-            return self._unix(time, number, data, wire)
-        if not data and (link in link_types.IP or not wire):  # as an engine gives a packet that it has looked into
-            return None
         size = len(data)
+        if not size and (link in link_types.IP or not wire):  # as an engine gives a packet that it has looked into
+            return None
+        stop = wire if wire > size else size
         self._labels = b""
-        return self._network(time, number, LINK_TYPE | link, data, 0, wire if wire > size else size)
+        following, start = LINK_TYPE | link, 0
+        if (header := HEADERS.get(following)) is not None:
+            following, start = header(data, 0, stop)
+            if following == IPV4:
+                return self._ipv4(time, number, data, start, stop)
+        elif link == UNIX and size >= _UNIX_SIZE:
+            return self._unix(time, number, data, wire)
+        return self._network(time, number, following, data, start, stop)
 
     def _unix(self, time: int, number: int, data: bytes, wire: int) -> Segment | None:
         """Octets sent through a Unix domain socket, numbered as TCP would. Nothing marks the end of the stream."""
@@ -195,7 +201,7 @@ class HeaderDecoder:
         size = len(data)
         if size < ip + 20:
             return self._short(wire < ip + 20)
-        version, total, identification, fragment, protocol = _IPV4_HEADER.unpack_from(data, ip)
+        version, total, identification, fragment, self._hops, protocol = _IPV4_HEADER.unpack_from(data, ip)
         header = (version & 0x0F) * 4
         if not total:
             total = wire - ip  # a length of 0: the sending machine lets its network card cut the packet (TSO)
@@ -203,7 +209,6 @@ class HeaderDecoder:
             return self._short(True)
         start, stop = ip + header, ip + total
         addresses = data[ip + 12 : ip + 20]
-        self._hops = data[ip + 8]
         if not fragment & 0x3FFF:
             have = stop if stop < size else size
             return self._transports[protocol](time, number, addresses, data, start, have, stop)

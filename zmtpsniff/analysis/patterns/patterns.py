@@ -228,17 +228,23 @@ class Patterns:
         """
         on_message, takers, problems = self._on_message, self._takers, self._problems
         place = passed = 0
+        alone = None  # the flow of the messages before, if nothing takes those of this flow
         for event in batch:
             place += 1
             if type(event) is Message:
+                if event.flow is alone:
+                    continue
                 take = on_message.get(event.flow)
                 if take is None:
+                    alone = event.flow
                     continue
                 take(event)
+                alone = None
             elif isinstance(event, MessageBatch):
                 if any(side.in_pairs for side in event.senders):
                     paired[id(event)] = self._pair(event)
             else:
+                alone = None
                 is_notice = type(event) in _NOTICES
                 if type(event) is Connection and place > 1:
                     self._pass(batch[place - 2])
