@@ -11,6 +11,7 @@ from itertools import count
 from operator import add
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -58,7 +59,6 @@ from zmtpsniff.spark.row_columns import (
 
 _ENVELOPE, _PLACE = (SCHEMAS["messages"].field(name).type for name in ("envelope", "forwards"))
 _NO_PLACE = Place(0, 0, 0)
-_NO_LATENCY = array("q", [-1])
 _HASH_OCTETS = 16
 functions = core or reference
 """The functions that make columns of batches."""
@@ -94,7 +94,8 @@ class Messages:
     def take(self, messages: Iterable[Message], origin: RowOrigin) -> None:
         """Take messages as they are."""
         times, packets, offsets, codes = self.times, self.packets, self.offsets, self.codes
-        parts, counts, frames = self.parts, self.counts, self.frames
+        parts, counts, most, relate = self.parts, self.counts, self.most, self.relations.take
+        frames: list[Octets] = []
         packet = src = socket_type = inferred = lookalike = incomplete = encrypted = None
         time_ns = number = offset = code = 0
         for message in messages:
@@ -123,10 +124,11 @@ class Messages:
             codes.append(code)
             parts.append(message.part)
             counts.append(len(message.frames))
-            frames.extend(message.frames)
-            if (found := _hash_of_cut(message, self.most)) is not None:
-                self.hashes[len(times) - 1] = found
-            self.relations.take(message)
+            frames += message.frames
+            if type(frames[-1]) is not bytes or len(frames[-1]) > most:
+                self._hash(message)
+            relate(message)
+        self.frames.extend(frames)
 
     def take_batch(self, batch: MessageBatch, origin: "BatchOrigin", conn_ids: Mapping[int, ConnectionId]) -> None:
         """Take messages in columns."""
@@ -142,7 +144,7 @@ class Messages:
             array("i", codes).tobytes(), self.most,
         )  # fmt: skip
         times, packets, offsets, parts, all_codes, counts, lengths, octets = found
-        if self.most and lengths and pc.max(integer_column(array("i", lengths))).as_py() > self.most:
+        if self.most and lengths and np.frombuffer(lengths, np.int32).max() > self.most:
             self._hash_cut(batch)
         self.times.frombytes(times)
         self.packets.frombytes(packets)
@@ -152,6 +154,14 @@ class Messages:
         self.counts.frombytes(counts)
         self.frames.lengths.frombytes(lengths)
         self.frames.parts.append(octets)
+
+    def _hash(self, message: Message) -> None:
+        """Hash the body of the last message, its last frame, of which a row keeps only a part, if the body is whole."""
+        body = message.frames[-1]
+        if self.most and not message.incomplete:
+            digest = sha256(body).digest() if type(body) is bytes else message.digest
+            if digest is not None:
+                self.hashes[len(self.times) - 1] = _shortened(digest)
 
     def _hash_cut(self, batch: MessageBatch) -> None:
         """Hash the bodies of a batch, whose messages come next, that are too long for a row."""
@@ -200,16 +210,6 @@ class Messages:
             return text_column([one if one is None else text(one) for one in firsts.to_pylist()])
 
 
-def _hash_of_cut(message: Message, most: int) -> bytes | None:
-    """The hash of the body of a message, its last frame, if that is whole, but a row keeps only its first octets."""
-    body = message.frames[-1]
-    if not most or message.incomplete:
-        return None
-    if type(body) is bytes:
-        return _shortened(sha256(body).digest()) if len(body) > most else None
-    return message.digest and _shortened(message.digest)
-
-
 def _shortened(digest: bytes) -> bytes:
     return digest[:_HASH_OCTETS]
 
@@ -237,18 +237,17 @@ class Relations:
         self._paired.append(PAIRED.index(message.paired))
         envelope, via = message.envelope, message.forwards or _NO_PLACE
         self._envelopes.append(0 if envelope is None else (envelope.identities + 1) * (1 if envelope.delimiter else -1))
-        for column, value in zip(self._forwards, (via.flow, via.packet, via.part), strict=True):
-            column.append(value)
+        flows, packets, parts = self._forwards
+        flows.append(via.flow)
+        packets.append(via.packet)
+        parts.append(via.part)
 
     def take_batch(self, batch: MessageBatch) -> None:
         """Take messages in columns."""
         small, large = array("i", batch.columns), array("q", batch.columns)
         requests = large[REQUEST::LARGE]
-        if any(requests):
-            asked = zip(requests, large[LATENCY::LARGE], strict=True)
-            self._latencies.extend(latency if request else -1 for request, latency in asked)
-        else:
-            self._latencies.extend(_NO_LATENCY * len(batch))
+        latencies = np.where(requests, large[LATENCY::LARGE], -1)
+        self._latencies.frombytes(latencies.tobytes())
         self._requests += requests
         self._forwards[1].extend(large[VIA::LARGE])
         for column, place in (

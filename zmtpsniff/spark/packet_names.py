@@ -90,11 +90,15 @@ class PacketNames:
 
     def columns(self, packets: "array[int]", paths: Mapping[int, str]) -> tuple["pa.Array", "pa.Array"]:
         """The paths and the numbers of packets, null for 0."""
-        import pyarrow as pa  # of which a program that only reads files needs nothing
+        import numpy as np  # of which a program that only reads files needs nothing
+        import pyarrow as pa
 
-        found = list(map(self.find, packets))
-        codes: dict[int, int] = {}
-        indices = [codes.setdefault(file, len(codes)) if number else None for file, number in found]
-        paths_of = pa.array([paths.get(file, "") for file in codes], pa.string())
-        names = pa.DictionaryArray.from_arrays(pa.array(indices, pa.int32()), paths_of)
-        return names, pa.array([number or None for _, number in found], pa.int64())
+        # In front of all runs, one of packets in no file.
+        begins, files, firsts = (np.concatenate(([0], run)) for run in (self._begins, self._files, self._firsts))
+        asked = np.array(packets, np.int64)
+        at = np.searchsorted(begins, asked, side="right") - 1
+        unknown = at == 0
+        codes = pa.array(files[at], pa.int64(), mask=unknown).dictionary_encode()
+        paths_of = pa.array([paths.get(file, "") for file in codes.dictionary.to_pylist()], pa.string())
+        names = pa.DictionaryArray.from_arrays(codes.indices, paths_of)
+        return names, pa.array(asked - begins[at] + firsts[at], pa.int64(), mask=unknown)
