@@ -30,10 +30,13 @@ ENGINES = ("dumpcap", "scapy", "tshark", "tcpdump")
 
 RATES = (50_000, 100_000)  # packets a second
 FLOOD_RATES = (10_000, 100_000, 500_000)  # messages a second
+HIGHEST_RATES = (400_000, 350_000, 300_000, 250_000, 200_000, 150_000)  # packets a second, tried in this order
 COST_RATES = (2_000, 20_000, 50_000)  # packets a second, each with a message
 ROUND_TRIPS, COST_ROUND_TRIPS = 5_000, 500  # of the connection that is replayed many times
 SECONDS, COST_SECONDS = 10.0, 60.0
 DRIP_INTERVAL_S, DRIP_SECONDS = 0.01, 5.0
+LIMIT_ENGINE = "scapy"
+KEPT_RATE = 0.95
 QUICK_PART = 10
 
 
@@ -96,7 +99,13 @@ def main() -> int:
         _compare(load, left_running, 1, options.patience, terminal=False)
         for load in (loads.idle(cost_seconds), *(_replay(shorter, rate, cost_seconds) for rate in COST_RATES))
     ]
-    saved.unlink(missing_ok=True)
+    at_the_limit = [observers.of_engine(zmtpsniff, LIMIT_ENGINE), observers.of_tcpdump(saved)]
+    limits = [
+        _compare(load, at_the_limit, options.repeat, options.patience, terminal=False)
+        for load in (_fastest_replay(recording, seconds, cost_seconds, saved), loads.endless_flood(seconds))
+    ]
+    for path in (saved, *WORK.glob("*-by-*.pcap")):
+        path.unlink(missing_ok=True)
     drip = loads.drip(DRIP_INTERVAL_S, min(seconds, DRIP_SECONDS))
     measurements = live_report.Measurements(
         versions={
@@ -114,7 +123,9 @@ def main() -> int:
         patience=options.patience,
         loads=under_load,
         cost=cost,
+        watched=under_load[0],
         fast=under_load[len(RATES) - 1],
+        limits=limits,
         pipe=compare(drip),
         terminal=compare(drip, terminal=True),
         engines=engines,
@@ -125,6 +136,20 @@ def main() -> int:
 def _replay(recording: traffic.Recording, rate: int, seconds: float) -> loads.Load:
     longer, connections = loads.lengthen(recording, round(rate * seconds))
     return loads.replay(longer, connections, rate)
+
+
+def _fastest_replay(recording: traffic.Recording, seconds: float, long_seconds: float, saved: Path) -> loads.Load:
+    """The replay of ``long_seconds`` at the highest rate at which tcpdump loses nothing in ``seconds``.
+
+    A rate counts only if the load keeps it.
+    """
+    rate = HIGHEST_RATES[-1]
+    for rate in HIGHEST_RATES:
+        ((row,)) = _compare(_replay(recording, rate, seconds), [observers.of_tcpdump(saved)], 1, 0, terminal=False).rows
+        run = row.best
+        if run and not run.drops.kernel and run.sent.packets / run.sent.seconds > KEPT_RATE * rate:
+            break
+    return _replay(recording, rate, long_seconds)
 
 
 def _compare(

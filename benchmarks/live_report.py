@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -12,6 +12,8 @@ from observers import TCPDUMP, TCPDUMP_SAVING, engine_name
 from report import Target, machine, median, table, targets_table
 
 LATENCY_LIMIT_S = 0.1
+WATCHING_COST = 0.1  # of a core, at 50,000 packets a second
+LATEST_S = 1.0  # for the last record of a flood
 
 
 @dataclass
@@ -64,7 +66,9 @@ class Measurements:
     patience: float
     loads: list[Comparison]
     cost: list[Comparison]  # of one that is left running: zmtpsniff, tcpdump -w, tcpdump -l
-    fast: Comparison  # the one of ``loads`` that the target speaks of
+    watched: Comparison  # the one of ``loads`` that says what watching costs
+    fast: Comparison  # the one of ``loads`` in which no engine of ours may lose packets
+    limits: list[Comparison]  # the fastest replay, the fastest flood: zmtpsniff, tcpdump -w
     pipe: Comparison
     terminal: Comparison
     engines: Sequence[str]
@@ -74,7 +78,7 @@ class Measurements:
         """Return what could not be run, one line each."""
         failed = [
             f"{row.observer.name}: {row.failure}"
-            for comparison in [*self.loads, *self.cost, self.pipe, self.terminal]
+            for comparison in [*self.loads, *self.cost, *self.limits, self.pipe, self.terminal]
             for row in comparison.rows
             if row.failure
         ]
@@ -83,7 +87,8 @@ class Measurements:
 
 def targets(measurements: Measurements) -> list[Target]:
     """Hold the figures against what the program is meant to reach."""
-    found = [_nothing_lost(measurements.fast, "dumpcap")]
+    found = [_cost(measurements.watched, "scapy", WATCHING_COST), _nothing_lost(measurements.fast, "dumpcap")]
+    found += [*_at_the_limit(*measurements.limits)]
     for engine in measurements.engines:
         found += [
             _in_time(measurements.pipe, engine, "pipe"),
@@ -92,8 +97,40 @@ def targets(measurements: Measurements) -> list[Target]:
     return found
 
 
+def _cost(comparison: Comparison, engine: str, most: float) -> Target:
+    wanted = f"`--engine {engine}`, {_named(comparison)}: at most {most:.0%} of a core"
+    row = comparison.row(engine_name(engine))
+    run = row.best if row else None
+    share = None if run is None else run.cpu_seconds / run.sent.seconds
+    return Target(wanted, "failed" if share is None else f"{share:.1%}", None if share is None else share <= most)
+
+
+def _at_the_limit(replay: Comparison, flood: Comparison) -> Iterator[Target]:
+    """Of the fastest replay and the fastest flood: hold zmtpsniff against ``tcpdump -w``."""
+    how = (
+        f"99% of the records within {LATENCY_LIMIT_S * 1000:.0f} ms, on one core",
+        f"the last record within {LATEST_S:g} s",
+    )
+    for comparison, how_late in zip((replay, flood), how, strict=True):
+        wanted = f"{_named(comparison)}: drops nothing that `{TCPDUMP_SAVING}` keeps, {how_late}"
+        ours, other = (row.best for row in comparison.rows)
+        if ours is None or other is None:
+            yield Target(wanted, "failed", None)
+            continue
+        late = ours.latency(0.99) if comparison is replay else ours.late_seconds
+        share = ours.cpu_seconds / ours.sent.seconds
+        dropped, others = ours.drops.kernel or 0, other.drops.kernel or 0
+        measured = f"{dropped:,} dropped ({others:,} by tcpdump), {_milliseconds(late)}, {share:.0%} of a core"
+        is_soon = late is not None and late <= (LATENCY_LIMIT_S if comparison is replay else LATEST_S)
+        yield Target(wanted, measured, dropped <= others and is_soon and (comparison is flood or share <= 1))
+
+
+def _named(comparison: Comparison) -> str:
+    return f"{comparison.load.title[0].lower()}{comparison.load.title[1:]}"
+
+
 def _nothing_lost(comparison: Comparison, engine: str) -> Target:
-    wanted = f"`--engine {engine}`, {comparison.load.title[0].lower()}{comparison.load.title[1:]}: no packet dropped"
+    wanted = f"`--engine {engine}`, {_named(comparison)}: no packet dropped"
     row = comparison.row(engine_name(engine))
     run = row.best if row else None
     if row is None or run is None:
@@ -118,7 +155,7 @@ def markdown(measurements: Measurements) -> str:
         "other, each packet with a message of 32 octets. zmtpsniff chooses its engine, and writes `-T json` to a pipe.",
         _cost_table(measurements.cost),
     ]
-    for comparison in measurements.loads:
+    for comparison in (*measurements.loads, *measurements.limits):
         parts += [_caption(comparison), _load_table(comparison)]
     parts += [
         "**Latency of single messages**: one every 10 ms, from the kernel's time of its packet to the arrival of its "
@@ -207,7 +244,7 @@ def _seen(row: Row, run: Observation) -> str:
 def _share(row: Row, run: Observation) -> str:
     expected = row.observer.expected(run.sent)
     if not expected:
-        return f"{run.seen:,} {row.observer.unit}"
+        return f"{run.seen:,} {row.observer.unit}" if run.seen else "-"
     if run.seen == expected:
         return f"all {expected:,} {row.observer.unit}"
     return f"{run.seen:,} of {expected:,} {row.observer.unit} ({run.seen / expected:.1%})"

@@ -125,12 +125,17 @@ def flood(rate: int, seconds: float) -> Load:
     )
 
 
+def endless_flood(seconds: float) -> Load:
+    """As many small messages over loopback as pyzmq sends without a pause."""
+    return Load("Flood as fast as it goes", "lo", lambda: _over_loopback(_push_all, None, seconds, seconds))
+
+
 def drip(interval: float, seconds: float) -> Load:
     """One small message at a time over loopback."""
     return Load("Drip", "lo", lambda: _over_loopback(_push_few, interval, seconds, seconds))
 
 
-def _over_loopback(push: Callable[..., None], how: float, seconds: float, patience: float) -> Traffic:
+def _over_loopback(push: Callable[..., None], how: float | None, seconds: float, patience: float) -> Traffic:
     spawning = multiprocessing.get_context("spawn")  # a libzmq context does not survive a fork
     pull = spawning.Process(target=_swallow, daemon=True)
     pull.start()
@@ -180,6 +185,22 @@ def _push_many(rate: int, seconds: float, result: Connection) -> None:
             if time.monotonic() - start >= seconds:
                 break
     result.send((1 + tick * len(bodies), time.monotonic() - start))
+
+
+def _push_all(_: None, seconds: float, result: Connection) -> None:
+    import zmq
+
+    bodies = [b"measurement %010d ........." % number for number in range(10_000)]
+    with zmq.Context() as context, context.socket(zmq.PUSH) as push:
+        push.connect(traffic.ENDPOINT)
+        push.send(bodies[0])  # returns once there is a peer
+        send, start = push.send, time.monotonic()
+        rounds = 0
+        while time.monotonic() - start < seconds:
+            for body in bodies:
+                send(body)
+            rounds += 1
+    result.send((1 + rounds * len(bodies), time.monotonic() - start))
 
 
 def _push_few(interval: float, seconds: float, result: Connection) -> None:

@@ -1,6 +1,6 @@
 """Measure ``zmtpsniff spark ingest`` on a fleet's captures beside ``read`` in a single process, and write the table.
 
-    python benchmarks/spark.py [--hosts N] [--only-growth] [--quick]
+    python benchmarks/spark.py [--before COMMAND] [--hosts N] [--only fleet|growth] [--quick]
 
 What is measured is described in benchmarks/README.md.
 """
@@ -35,14 +35,14 @@ PARTS = (("push", 1_000_000), ("round-trip", 100_000), ("large", 50), ("connecti
 HOSTS = 8  # 1 GB
 GROWTH_ROUNDS = 1
 QUICK_PART = 20
-FULL = "`zmtpsniff read -T json`, one process"
-PLAIN = "the same, `--no-patterns --no-payload`"
+ALONE = "`zmtpsniff read -T json`, one process"
+BEFORE = "the same of version 0.9.0"
 ONE, TWO = "`spark ingest --master local[1]`", "`spark ingest --master local[2]`"
-SERIES_PLAIN = "one host with all of the traffic: one process, `--no-patterns --no-payload`"
+SERIES_BEFORE = "one host with all of the traffic: one process of version 0.9.0"
 SERIES = "one host with all of the traffic: `spark ingest --master local[2] --shards 2`"
 NOKIA = "`pcaptoparquet`"
-MOST_ELAPSED = 0.65  # of the plain process, beyond starting Spark
-MOST_PROCESSORS = 1.3
+MOST_ELAPSED = 0.35  # of the process of version 0.9.0, beyond starting Spark
+MOST_PROCESSORS = 0.5
 MOST_SERIES = 0.75
 MOST_WORKER_MIB = 400
 
@@ -105,8 +105,8 @@ def main() -> int:
     except traffic.CannotRecordError as reason:
         print(f"spark.py: {reason}", file=sys.stderr)
         return 1
-    failures = [] if options.only_growth else _measure_fleet(options, recordings)
-    if not options.quick and options.hosts == HOSTS:
+    failures = [] if options.only == "growth" else _measure_fleet(options, recordings)
+    if options.only != "fleet" and not options.quick and options.hosts == HOSTS:
         failures += _measure_growth(shlex.split(options.zmtpsniff), recordings, small)
     for failure in failures:
         print(f"spark.py: {failure}", file=sys.stderr)
@@ -133,24 +133,26 @@ def _measure_fleet(options: argparse.Namespace, recordings: Sequence[traffic.Rec
     _say(f"{made.files} files of {made.hosts} hosts, {made.octets / 1e9:.2f} GB, {made.messages:,} messages")
     zmtpsniff = shlex.split(options.zmtpsniff)
     single = fleet.ensure(recordings * options.hosts, 1, folder.with_name(f"{folder.name}-single"))
-    plain = ["--no-patterns", "--no-payload"]
+    before = shlex.split(options.before)
     two = ["--master", "local[2]"]
     rows = [
-        Row(FULL, made, lambda: _plain(zmtpsniff, made, []), PLAIN),
-        Row(PLAIN, made, lambda: _plain(zmtpsniff, made, plain), PLAIN),
-        Row(ONE, made, lambda: ingest(zmtpsniff, made, ["--master", "local[1]"], WORK), PLAIN),
-        Row(TWO, made, lambda: ingest(zmtpsniff, made, two, WORK), PLAIN),
+        Row(ALONE, made, lambda: _alone(zmtpsniff, made), BEFORE),
+        Row(BEFORE, made, lambda: _alone(before, made), BEFORE),
+        Row(ONE, made, lambda: ingest(zmtpsniff, made, ["--master", "local[1]"], WORK), BEFORE),
+        Row(TWO, made, lambda: ingest(zmtpsniff, made, two, WORK), BEFORE),
     ]
     rows += [
-        Row(SERIES_PLAIN, single, lambda: _plain(zmtpsniff, single, plain), SERIES_PLAIN),
-        Row(SERIES, single, lambda: ingest(zmtpsniff, single, [*two, "--shards", "2"], WORK), SERIES_PLAIN),
+        Row(SERIES_BEFORE, single, lambda: _alone(before, single), SERIES_BEFORE),
+        Row(SERIES, single, lambda: ingest(zmtpsniff, single, [*two, "--shards", "2"], WORK), SERIES_BEFORE),
     ]
     measurements = Measurements({row.name: row for row in rows})
     for _ in range(options.repeat):
         measurements.starts.append(start_up(zmtpsniff, WORK))
         for row in rows:
             row.measure()
-    scale = measurements.rows[NOKIA] = Row(NOKIA, made, lambda: _nokia(shlex.split(options.pcaptoparquet), made), PLAIN)
+    scale = measurements.rows[NOKIA] = Row(
+        NOKIA, made, lambda: _nokia(shlex.split(options.pcaptoparquet), made), BEFORE
+    )
     scale.measure()
     rows.append(scale)
     text = _markdown(made, measurements, tools.version(zmtpsniff), options.repeat)
@@ -158,17 +160,21 @@ def _measure_fleet(options: argparse.Namespace, recordings: Sequence[traffic.Rec
         print(text)
     else:
         _publish(text, "fleet")
-    return [f"{row.name}: {row.failure}" for row in rows if row.failure and row.name != NOKIA]
+    needed = [row for row in rows if row.name != NOKIA and (before or row.beside != row.name)]
+    return [f"{row.name}: {row.failure}" for row in needed if row.failure]
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     beside = shlex.quote(str(Path(sys.executable).with_name("zmtpsniff")))
     parser.add_argument("--zmtpsniff", default=beside, metavar="COMMAND", help="default: the one of this Python")
+    parser.add_argument(
+        "--before", default="", metavar="COMMAND", help="the zmtpsniff of version 0.9.0, to compare with"
+    )
     parser.add_argument("--pcaptoparquet", default="pcaptoparquet", metavar="COMMAND", help="default: pcaptoparquet")
     parser.add_argument("--hosts", type=int, default=HOSTS, metavar="N", help=f"default: {HOSTS}, 1 GB")
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="rounds (default: 3)")
-    parser.add_argument("--only-growth", action="store_true", help="only how costs grow")
+    parser.add_argument("--only", choices=("fleet", "growth"), help="one table")
     parser.add_argument(
         "--quick", action="store_true", help="a twentieth of the traffic; nothing is written, no growth"
     )
@@ -178,16 +184,18 @@ def _arguments() -> argparse.Namespace:
 # ---------------------------------------------------------------------- the commands
 
 
-def _plain(zmtpsniff: Sequence[str], made: fleet.Fleet, options: Sequence[str]) -> Run:
+def _alone(zmtpsniff: Sequence[str], made: fleet.Fleet) -> Run:
     """One process after the other, each reading the captures of one host as one."""
+    if not zmtpsniff:
+        raise FailedError("not given (--before)")
     run = Run(0.0)
     for folder in made.host_folders():
-        one = measured([*zmtpsniff, "read", "-T", "json", *options, *_captures(folder)])
+        one = measured([*zmtpsniff, "read", "-T", "json", *_captures(folder)])
         run.seconds += one.seconds
         run.cpu_seconds += one.cpu_seconds
         run.worker_mib = max(run.worker_mib, one.worker_mib)
     # Counted apart from the clock, and of one host, which is as all the others.
-    output = measure.count([*zmtpsniff, "read", "-T", "json", *options, *_captures(made.host_folders()[0])])
+    output = measure.count([*zmtpsniff, "read", "-T", "json", *_captures(made.host_folders()[0])])
     check(json.loads(output.last_line)["messages"] * made.hosts, made)
     return run
 
@@ -283,13 +291,13 @@ def _median(runs: Sequence[Run], what: Callable[[Run], float]) -> float:
 
 def _targets(measurements: Measurements) -> list[report.Target]:
     ratio = measurements.ratio
-    elapsed, processors = ratio(TWO, PLAIN, _seconds), ratio(TWO, PLAIN, _cpu_seconds)
-    series = ratio(SERIES, SERIES_PLAIN, _seconds)
+    elapsed, processors = ratio(TWO, BEFORE, _seconds), ratio(TWO, BEFORE, _cpu_seconds)
+    series = ratio(SERIES, SERIES_BEFORE, _seconds)
     spark = [run for row in measurements.rows.values() for run in row.runs if run.jvm_mib]
     worker = max((run.worker_mib for run in spark), default=None)
     shuffled = max((run.shuffled_octets for run in spark), default=None)
     return [
-        _target(f"`local[2]` at most {MOST_ELAPSED} of one plain process's time", elapsed, MOST_ELAPSED, "{:.2f}"),
+        _target(f"`local[2]` at most {MOST_ELAPSED} of the time of 0.9.0's `read`", elapsed, MOST_ELAPSED, "{:.2f}"),
         _target(f"at most {MOST_PROCESSORS} of its processor time", processors, MOST_PROCESSORS, "{:.2f}"),
         _target(f"one host's series in 2 shards at most {MOST_SERIES}", series, MOST_SERIES, "{:.2f}"),
         _target("nothing shuffled", shuffled, 0, "{:,} octets"),
