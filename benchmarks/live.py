@@ -30,7 +30,7 @@ ENGINES = ("dumpcap", "scapy", "tshark", "tcpdump")
 
 RATES = (50_000, 100_000)  # packets a second
 FLOOD_RATES = (10_000, 100_000, 500_000)  # messages a second
-HIGHEST_RATES = (400_000, 350_000, 300_000, 250_000, 200_000, 150_000)  # packets a second, tried in this order
+HIGHEST_RATES = (600_000, 500_000, 400_000, 300_000, 200_000)  # packets a second, tried in this order
 COST_RATES = (2_000, 20_000, 50_000)  # packets a second, each with a message
 ROUND_TRIPS, COST_ROUND_TRIPS = 5_000, 500  # of the connection that is replayed many times
 SECONDS, COST_SECONDS = 10.0, 60.0

@@ -45,21 +45,21 @@ class Load:
     send: Callable[[], Traffic]
 
 
-def lengthen(recording: traffic.Recording, packets: int) -> tuple[traffic.Recording, int]:
+def lengthen(recording: traffic.Recording, packets: int, abreast: int = ABREAST) -> tuple[traffic.Recording, int]:
     """Make a longer capture of one that has one connection: that connection again and again, each time another port.
 
-    Ten at a time take turns packet by packet, as on a network with several programs. The same octets once more on the
-    same ports would be retransmissions, which are less work. Returns the capture, with at least one group of ten and as
-    many as come nearest to ``packets``, and the number of its connections.
+    So many ``abreast`` take turns packet by packet, as on a network with several programs. The same octets once more on
+    the same ports would be retransmissions, which are less work. Returns the capture, with at least one such group and
+    as many as come nearest to ``packets``, and the number of its connections.
     """
-    rounds = max(1, round(packets / (recording.packets * ABREAST)))
-    path = recording.path.with_name(f"{recording.path.stem}-by-{rounds * ABREAST}.pcap")
+    rounds = max(1, round(packets / (recording.packets * abreast)))
+    path = recording.path.with_name(f"{recording.path.stem}-by-{rounds * abreast}.pcap")
     content = recording.path.read_bytes()
     header, records = content[:24], _records(content)
     with path.open("wb") as out:
         out.write(header)
         for group in range(rounds):
-            ports = range(FIRST_PORT + group * ABREAST, FIRST_PORT + (group + 1) * ABREAST)
+            ports = range(FIRST_PORT + group * abreast, FIRST_PORT + (group + 1) * abreast)
             for before, is_client, after in records:
                 for port in ports:
                     out.write(before)
@@ -67,7 +67,7 @@ def lengthen(recording: traffic.Recording, packets: int) -> tuple[traffic.Record
                     out.write(number if is_client else traffic.PORT.to_bytes(2, "big"))
                     out.write(traffic.PORT.to_bytes(2, "big") if is_client else number)
                     out.write(after)
-    times = rounds * ABREAST
+    times = rounds * abreast
     size = path.stat().st_size
     longer = traffic.Recording(path, recording.scenario, recording.messages * times, len(records) * times, size)
     return longer, times

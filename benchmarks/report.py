@@ -18,6 +18,8 @@ PATTERNS_COST = 0.25  # of the time without them
 PAYLOAD_COST = 0.15  # of the time without looking for it
 PEOPLE_COST = 0.6  # of the time of version 0.9.0
 PYTHON_COST = 1.5  # of the processor time of version 0.9.0's `read -T json`
+BROKER_COST = 0.3  # the same
+IN_TURN_COST = 1.0  # the same: what follows flows must not cost more where each has one packet in a block
 WAYS_COST = 1.5  # of the processor time of `read -T json`, and of 0.9.0's `diagnose`
 # Of the processor time of version 0.9.0, start excepted: pushed messages, round trips.
 PROCESSOR_COST = {JSON: (0.27, 0.15), STATS: (0.23, 0.2), DIAGNOSE: (0.27, 0.21)}
@@ -105,6 +107,8 @@ class Measurements:
     large: Comparison
     connections: Comparison
     mixed: Comparison
+    broker: Comparison
+    in_turn: Comparison
     brokers: Comparison
     growth: list[Comparison]
     start_up: list[StartUp]
@@ -116,13 +120,18 @@ class Measurements:
         return [self.push, self.round_trip, self.large, self.connections, self.mixed]
 
     @property
+    def own(self) -> list[Comparison]:
+        """The tables without other programs in their order."""
+        return [self.broker, self.in_turn, self.brokers]
+
+    @property
     def start_processor(self) -> float:
         """The least time of processors that `zmtpsniff --version` takes."""
         return min(self.start_up[0].processor, default=0.0)
 
     def failures(self) -> list[str]:
         """Return what could not be run, one line each."""
-        compared = [*self.comparisons, self.brokers, *self.growth]
+        compared = [*self.comparisons, *self.own, *self.growth]
         rows = [(comparison, row) for comparison in compared for row in comparison.rows]
         failed = [
             f"{row.tool} on {comparison.recording.path.name}: {row.failure}" for comparison, row in rows if row.failure
@@ -204,6 +213,8 @@ def _processor_targets(measurements: Measurements) -> list[Target]:
         pairs = zip((push, round_trip), most, strict=True)
         found += [_processor(comparison, tool, BEFORE.format(tool), part, start) for comparison, part in pairs]
     found += [_processor(one, PYTHON, BEFORE.format(JSON), PYTHON_COST, start) for one in (push, round_trip)]
+    for comparison, part in ((measurements.broker, BROKER_COST), (measurements.in_turn, IN_TURN_COST)):
+        found.append(_processor(comparison, JSON, BEFORE.format(JSON), part, start))
     found.append(_processor(brokers, TRACE, JSON, WAYS_COST, start))
     found.append(_processor(brokers, DIAGNOSE, BEFORE.format(DIAGNOSE), WAYS_COST, start))
     return found
@@ -255,7 +266,7 @@ def _start_up(start: StartUp) -> Target:
 def markdown(measurements: Measurements) -> str:
     """Return the whole report, without a heading, so that it fits into any document."""
     parts = [_preface(measurements), targets_table(targets(measurements))]
-    for comparison in [*measurements.comparisons, measurements.brokers]:
+    for comparison in [*measurements.comparisons, *measurements.own]:
         parts += [_caption(comparison), _comparison_table(comparison)]
     parts += ["**Growing files**: pushed small messages, more and more of them.", _growth_table(measurements.growth)]
     parts += [

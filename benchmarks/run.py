@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import loads
 import measure
 import report
 import tools
@@ -26,6 +27,7 @@ RESULTS = HERE / "RESULTS.md"
 WORK = HERE / "work"
 
 PUSHED, ROUND_TRIPS, LARGE, CONNECTIONS, OVER_BROKERS = 1_000_000, 100_000, 1_000, 5_000, 10_000
+IN_TURN, IN_TURN_ROUND_TRIPS = 10_000, 10  # connections that take turns packet by packet, and what each has
 GROWTH = (1, 2, 4)
 QUICK_PART = 20
 SMALL_ROUND_TRIPS = 5
@@ -58,7 +60,7 @@ def main() -> int:
     # An installed program has bytecode. Where none may be written, Python compiles all modules anew in each run.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
-        recordings, brokers, growing, small = _record(QUICK_PART if options.quick else 1, options.renew)
+        recordings, others, growing, small = _record(QUICK_PART if options.quick else 1, options.renew)
     except traffic.CannotRecordError as reason:
         print(f"run.py: {reason}", file=sys.stderr)
         return 1
@@ -92,6 +94,8 @@ def main() -> int:
             strict=True,
         )
     )
+    broker, brokers, in_turn = others
+    json_before = [tool for tool in before if tool.name == tools.BEFORE.format(tools.JSON)]
     own = [tool for tool in commands if tool.name in (tools.JSON, tools.SUMMARY, tools.TREE)]
     measurements = report.Measurements(
         versions={
@@ -108,6 +112,8 @@ def main() -> int:
         large=large,
         connections=connections,
         mixed=mixed,
+        broker=compare("Round trips over a broker", broker, [commands[0], *json_before]),
+        in_turn=compare("Connections that take turns", in_turn, [commands[0], *json_before]),
         brokers=compare("Requests over three brokers", brokers, [*tools.of_brokers(zmtpsniff), *not_for_people]),
         growth=[compare("Growing files", recording, own) for recording in growing],
         start_up=_start_up(zmtpsniff, small),
@@ -117,8 +123,8 @@ def main() -> int:
 
 def _record(
     part: int, renew: bool
-) -> tuple[list[traffic.Recording], traffic.Recording, list[traffic.Recording], traffic.Recording]:
-    """Return the captures to compare on, the one of brokers, those that grow, and the small one."""
+) -> tuple[list[traffic.Recording], list[traffic.Recording], list[traffic.Recording], traffic.Recording]:
+    """Return the captures to compare on, those to compare with ourselves on, those that grow, and the small one."""
     done: dict[tuple[str, int], traffic.Recording] = {}
 
     def recording(scenario: str, count: int) -> traffic.Recording:
@@ -134,8 +140,11 @@ def _record(
         recording("connections", CONNECTIONS // part),
         recording("mixed", CONNECTIONS // part),
     ]
+    shortest = recording("ping-pong", IN_TURN_ROUND_TRIPS)
+    in_turn, _ = loads.lengthen(shortest, shortest.packets * IN_TURN // part, IN_TURN // part)
+    others = [recording("broker", ROUND_TRIPS // part), recording("brokers", OVER_BROKERS // part), in_turn]
     growing = [recording("push", PUSHED // part * size) for size in GROWTH]
-    return compared, recording("brokers", OVER_BROKERS // part), growing, recording("round-trip", SMALL_ROUND_TRIPS)
+    return compared, others, growing, recording("round-trip", SMALL_ROUND_TRIPS)
 
 
 def _compare(

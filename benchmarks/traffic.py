@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 PORT = 5555
@@ -173,16 +174,16 @@ def _push_and_connect_often(count: int) -> None:
                 request.recv()
 
 
-def _serve_behind_brokers(count: int) -> None:
-    """Answer requests that come over three brokers, each in a thread and with addresses of its own."""
+def _serve_behind(brokers: int, count: int) -> None:
+    """Answer requests that come over so many brokers, each in a thread and with addresses of its own."""
     import zmq
 
     context = zmq.Context()
-    backs = [f"tcp://127.0.0.{number}:{PORT}" for number in range(2, 5)]
-    for place in reversed(range(3)):  # whoever connects finds somebody who listens
+    backs = [f"tcp://127.0.0.{number}:{PORT}" for number in range(2, 2 + brokers)]
+    for place in reversed(range(brokers)):  # whoever connects finds somebody who listens
         router, dealer = context.socket(zmq.ROUTER), context.socket(zmq.DEALER)
         router.bind([ENDPOINT, *backs][place])
-        (dealer.bind if place == 2 else dealer.connect)(backs[place])
+        (dealer.bind if place == brokers - 1 else dealer.connect)(backs[place])
         threading.Thread(target=zmq.proxy, args=(router, dealer), daemon=True).start()
     with context.socket(zmq.REP) as reply:
         reply.connect(backs[-1])
@@ -211,7 +212,8 @@ SCENARIOS = {
     "large": Scenario(_pull, _push_large, 1),
     "connections": Scenario(_reply, _connect_often, 2),
     "mixed": Scenario(_pull_and_reply, _push_and_connect_often, BESIDE + 2),
-    "brokers": Scenario(_serve_behind_brokers, _ask_several, 8),
+    "broker": Scenario(partial(_serve_behind, 1), _request, 4),
+    "brokers": Scenario(partial(_serve_behind, 3), _ask_several, 8),
 }
 
 
