@@ -21,7 +21,7 @@ _encode = msgspec.json.Encoder().encode
 # than to write to it.
 _BATCH = 200
 
-_PARTS = [f',"part":{part}' for part in range(1024)]
+_PARTS = ["" if part == 1 else f',"part":{part}' for part in range(1024)]
 _NO_LIMIT = 1 << 62
 _FRAMES = ',"frames":['
 _DELIMITER = octets_json(b"", 0) + ","  # in front of most requests and replies
@@ -91,11 +91,10 @@ class JsonlRenderer(Renderer):
     def _lines(self, events: Sequence[AnyEvent]) -> str:
         """The lines of events. Those of messages are put together here, since most events are such.
 
-        A message keeps the text that it shares with the one before, if a packet of one sender brought both. Equal
-        objects that are not the same make it anew.
+        A message keeps the text that it shares with the one before. Equal objects that are not the same make it anew.
         """
         parts: list[str] = []
-        packet = time_ns = src = socket_type = inferred = lookalike = None
+        packet = time_ns = flow = src = dst = socket_type = inferred = lookalike = None
         head = end = ""
         most = self._max_bytes
         for event in events:
@@ -108,15 +107,18 @@ class JsonlRenderer(Renderer):
             if (
                 event.packet is not packet
                 or event.time_ns is not time_ns
+                or event.flow is not flow
                 or event.src is not src
+                or event.dst is not dst
                 or event.socket_type is not socket_type
                 or event.inferred is not inferred
                 or event.lookalike is not lookalike
             ):
-                packet, time_ns, src = event.packet, event.time_ns, event.src
-                socket_type, inferred, lookalike = event.socket_type, event.inferred, event.lookalike
+                packet, time_ns, flow = event.packet, event.time_ns, event.flow
+                src, dst, socket_type = event.src, event.dst, event.socket_type
+                inferred, lookalike = event.inferred, event.lookalike
                 end = _behind_frames(socket_type, inferred, lookalike)
-                begin = _of_sender(event.flow, src, event.dst)
+                begin = _of_sender(flow, src, dst)
                 head = f'{{"type":"message","time_ns":{time_ns},"packet":{packet}{begin}{_FRAMES}'
             frames = event.frames
             if len(frames) == 1:
@@ -126,7 +128,7 @@ class JsonlRenderer(Renderer):
             else:
                 shown = ",".join([octets_json(frame, most) for frame in frames])
             part = event.part
-            more = "" if part == 1 else _PARTS[part] if part < len(_PARTS) else f',"part":{part}'
+            more = _PARTS[part] if 0 <= part < len(_PARTS) else f',"part":{part}'
             if event.incomplete:
                 more += ',"incomplete":true'
             if event.encrypted:

@@ -75,27 +75,27 @@ class ConnectionLog:
             peer = event.dst if address == event.src else event.src
             # An earlier connection of the same peer is over.
             if kind == "PAIR":
-                others = [flow for flow, other in flows.items() if other != peer]
-                if others:
+                first = next((flow for flow, other in flows.items() if other != peer), None)
+                if first is not None:
                     detail = (
                         f"{peer} comes to the PAIR socket at {address}, which has a peer, "
-                        f"{flows[others[0]]} (connection {others[0]})"
-                    )
-                    self._claims[dossier.flow] = _Claim(
-                        event, others[0], "pair-in-use", detail, host_of(peer) == host_of(flows[others[0]])
-                    )
-            elif kind == "ROUTER" and (identity := dossier.identity_of_other(address)):
-                mine = dossier.flow, event.time_ns
-                first, since_ns = self._identities.setdefault((address, identity), mine)
-                # Events behind a hole may come here after later ones.
-                if flows.get(first, peer) != peer and since_ns <= event.time_ns:
-                    name = identity.decode(errors="backslashreplace")
-                    detail = (
-                        f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
                         f"{flows[first]} (connection {first})"
                     )
                     self._claims[dossier.flow] = _Claim(
-                        event, first, "identity-in-use", detail, host_of(peer) == host_of(flows[first])
+                        event, first, "pair-in-use", detail, host_of(peer) == host_of(flows[first])
+                    )
+            elif kind == "ROUTER" and (identity := dossier.identity_of_other(address)):
+                mine = dossier.flow, event.time_ns
+                holder, since_ns = self._identities.setdefault((address, identity), mine)
+                # Events behind a hole may come here after later ones.
+                if flows.get(holder, peer) != peer and since_ns <= event.time_ns:
+                    name = identity.decode(errors="backslashreplace")
+                    detail = (
+                        f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
+                        f"{flows[holder]} (connection {holder})"
+                    )
+                    self._claims[dossier.flow] = _Claim(
+                        event, holder, "identity-in-use", detail, host_of(peer) == host_of(flows[holder])
                     )
             flows[dossier.flow] = peer
 
