@@ -65,12 +65,12 @@ class Tshark:
 
 
 def version(command: Sequence[str]) -> str:
-    """Return the version number in what ``--version`` prints, or why there is none."""
+    """Return the version number in what ``--version`` prints, with its core if it has one; or why there is none."""
     try:
         done = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
     except OSError as reason:
         return f"missing ({reason.strerror})"
-    found = re.search(r"\d+\.\d[\w.+-]*\w", done.stdout or done.stderr)
+    found = re.search(r"\d+\.\d[\w.+-]*\w( \((native|python)\))?", done.stdout or done.stderr)
     return found[0] if found else f"unknown (exit status {done.returncode})"
 
 
