@@ -47,6 +47,7 @@ from zmtpsniff.spark.row_columns import (
     OctetsBuilder,
     RowOrigin,
     address_columns,
+    has_any,
     integer_column,
     long_column,
     null_for,
@@ -264,16 +265,16 @@ class Relations:
             parts = integer_column(self._request_parts).cast(pa.int64())
             found["request_part"] = pc.if_else(pc.is_valid(found["request"]), parts, None)
             found["latency_ns"] = null_for(long_column(self._latencies), -1)
-        if any(self._paired):
+        if has_any(self._paired):
             found["paired"] = text_column(PAIRED).take(integer_column(self._paired))
-        if any(self._envelopes):
+        if has_any(self._envelopes):
             envelopes = integer_column(self._envelopes).cast(pa.int64())
             identities = pc.subtract(pc.abs(envelopes), 1)
             found["envelope"] = pa.StructArray.from_arrays(
                 [identities, pc.greater(envelopes, 0)], fields=list(_ENVELOPE), mask=pc.equal(envelopes, 0)
             )
         flows, packets, parts = self._forwards
-        if any(packets):
+        if has_any(packets):
             paths, numbers = origin.packets.columns(packets, origin.files)
             known = {flow: origin.conn_ids[flow].name for flow in set(flows) if flow in origin.conn_ids}
             names = pa.array([known.get(flow) for flow in flows], pa.string())

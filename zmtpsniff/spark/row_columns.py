@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -107,9 +108,14 @@ def lengths_only(lists: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(lists.offsets, bare, OCTETS_LISTS)
 
 
+def has_any(values: "array[int]") -> bool:
+    """Whether one of the values is not 0; without a step for each."""
+    return bool(np.asarray(values).any())
+
+
 def packet_columns(name: str, packets: "array[int]", origin: RowOrigin) -> dict[str, Any]:
     """The columns of packets that events name, 0 for none."""
-    if not any(packets):
+    if not has_any(packets):
         return {}
     paths, numbers = origin.packets.columns(packets, origin.files)
     return {name: numbers, f"{name}_file": paths}
