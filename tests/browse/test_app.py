@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.events import Key
 
 import zmtpsniff
 from dissectors.events import Cut, Message
@@ -129,6 +130,19 @@ async def test_fields_close_and_open() -> None:
         assert len(shown.app.view.tree_lines) == count
         await shown.press("enter")
         assert len(shown.app.view.tree_lines) == 1
+
+
+@in_terminal
+async def test_a_filter_that_comes_all_at_once_is_typed() -> None:
+    """As if pasted, or on a machine that has much to do: no letter of it is a command of the list of records."""
+    async with browsing(make_reader(REQ_REP)) as shown:
+        everything = len(shown.app.reader.index)
+        for character in "fpacket>5":
+            shown.app.post_message(Key(character, character))
+        shown.app.post_message(Key("enter", "\r"))
+        later = sum(getattr(event, "packet", 0) > 5 for event in zmtpsniff.open(REQ_REP))
+        await shown.until_shown(f"/{later} of {everything}")
+        assert shown.app.filter_prompt.value == "packet>5"
 
 
 @in_terminal

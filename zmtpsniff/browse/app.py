@@ -9,7 +9,7 @@ from typing import ClassVar
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container
-from textual.events import Resize
+from textual.events import Key, Resize
 from textual.theme import BUILTIN_THEMES
 from textual.widgets import Input, Static
 
@@ -175,12 +175,20 @@ class BrowseApp(App[None]):
             self.action_clear_filter()
         self.view.go_to_row(row)
 
+    def on_key(self, event: Key) -> None:
+        """Give a prompt the keys that went to the records, since they came right behind the one that opens it."""
+        prompt = self.focused
+        if isinstance(prompt, Prompt) and event is not prompt.last_key:
+            event.stop()
+            event.prevent_default()
+            self.post_message(Key(event.key, event.character))
+
     # ------------------------------------------------------------------ the filter
 
     def action_ask_filter(self) -> None:
         """Let a filter be typed."""
         self._views.close()
-        self.filter_prompt.focus()
+        self.screen.set_focus(self.filter_prompt)
 
     def action_clear_filter(self) -> None:
         """Show all records."""
@@ -264,7 +272,7 @@ class BrowseApp(App[None]):
         self._question_label.update(self._QUESTIONS[question])
         self._question_line.add_class("-asked")
         self.question_prompt.propose(FILES.get(question, self._search.text if question == "search" else ""))
-        self.question_prompt.focus()
+        self.screen.set_focus(self.question_prompt)
 
     def _close_question(self) -> None:
         self._question_line.remove_class("-asked")

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+from textual.events import Key
 from textual.message import Message
 from textual.suggester import Suggester
 from textual.widgets import Input
@@ -48,6 +49,11 @@ class Prompt(Input):
         self._completion = completion
         self._history: list[str] = []
         self._at = 0
+        self.last_key: Key | None = None  # that came here
+
+    def on_key(self, event: Key) -> None:
+        """Remember a key, before it does anything."""
+        self.last_key = event
 
     def propose(self, text: str) -> None:
         """Propose an answer as file dialogs do: typing replaces it, and the arrows left and right edit it."""
