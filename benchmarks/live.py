@@ -36,7 +36,7 @@ ROUND_TRIPS, COST_ROUND_TRIPS = 5_000, 500  # of the connection that is replayed
 SECONDS, COST_SECONDS = 10.0, 60.0
 DRIP_INTERVAL_S, DRIP_SECONDS = 0.01, 5.0
 LIMIT_ENGINE = "scapy"
-KEPT_RATE = 0.95
+KEPT_RATE = 0.95  # so much of a rate the load must reach
 QUICK_PART = 10
 
 
@@ -141,9 +141,8 @@ def _replay(recording: traffic.Recording, rate: int, seconds: float) -> loads.Lo
 def _fastest_replay(recording: traffic.Recording, seconds: float, long_seconds: float, saved: Path) -> loads.Load:
     """The replay of ``long_seconds`` at the highest rate at which tcpdump loses nothing in ``seconds``.
 
-    A rate counts only if the load keeps it.
+    A rate counts only if the load keeps it. If none does, it is the lowest one.
     """
-    rate = HIGHEST_RATES[-1]
     for rate in HIGHEST_RATES:
         ((row,)) = _compare(_replay(recording, rate, seconds), [observers.of_tcpdump(saved)], 1, 0, terminal=False).rows
         run = row.best

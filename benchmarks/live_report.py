@@ -49,6 +49,11 @@ class Comparison:
     load: Load
     rows: list[Row]
 
+    @property
+    def name(self) -> str:
+        """The title of the load within a sentence."""
+        return self.load.title[0].lower() + self.load.title[1:]
+
     def row(self, name: str) -> Row | None:
         """Return the row of a command, None if it was not among them."""
         return next((row for row in self.rows if row.observer.name == name), None)
@@ -98,7 +103,7 @@ def targets(measurements: Measurements) -> list[Target]:
 
 
 def _cost(comparison: Comparison, engine: str, most: float) -> Target:
-    wanted = f"`--engine {engine}`, {_named(comparison)}: at most {most:.0%} of a core"
+    wanted = f"`--engine {engine}`, {comparison.name}: at most {most:.0%} of a core"
     row = comparison.row(engine_name(engine))
     run = row.best if row else None
     share = None if run is None else run.cpu_seconds / run.sent.seconds
@@ -112,7 +117,7 @@ def _at_the_limit(replay: Comparison, flood: Comparison) -> Iterator[Target]:
         f"the last record within {LATEST_S:g} s",
     )
     for comparison, how_late in zip((replay, flood), how, strict=True):
-        wanted = f"{_named(comparison)}: drops nothing that `{TCPDUMP_SAVING}` keeps, {how_late}"
+        wanted = f"{comparison.name}: drops nothing that `{TCPDUMP_SAVING}` keeps, {how_late}"
         ours, other = (row.best for row in comparison.rows)
         if ours is None or other is None:
             yield Target(wanted, "failed", None)
@@ -125,12 +130,8 @@ def _at_the_limit(replay: Comparison, flood: Comparison) -> Iterator[Target]:
         yield Target(wanted, measured, dropped <= others and is_soon and (comparison is flood or share <= 1))
 
 
-def _named(comparison: Comparison) -> str:
-    return f"{comparison.load.title[0].lower()}{comparison.load.title[1:]}"
-
-
 def _nothing_lost(comparison: Comparison, engine: str) -> Target:
-    wanted = f"`--engine {engine}`, {_named(comparison)}: no packet dropped"
+    wanted = f"`--engine {engine}`, {comparison.name}: no packet dropped"
     row = comparison.row(engine_name(engine))
     run = row.best if row else None
     if row is None or run is None:

@@ -110,7 +110,7 @@ for line in remove:
 
 @pytest.mark.slow
 def test_probes_go_while_others_come_and_go(tmp_path: Path) -> None:
-    """Several reads make a whole of the list of all probes: what comes and goes between them hides others."""
+    """The kernel gives the list of all probes in pieces: one that goes between two reads hides another."""
     need_uprobes()
     (tmp_path / "on").touch()
     command = [sys.executable, "-c", COME_AND_GO, str(EVENTS), f"tests_{os.getpid()}", str(tmp_path / "on")]

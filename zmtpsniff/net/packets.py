@@ -162,7 +162,7 @@ class HeaderDecoder:
         following, start = LINK_TYPE | link, 0
         if (header := HEADERS.get(following)) is not None:
             following, start = header(data, 0, stop)
-            if following == IPV4:
+            if following == IPV4:  # as nearly always: it saves a call
                 return self._ipv4(time, number, data, start, stop)
         elif link == UNIX and size >= _UNIX_SIZE:
             return self._unix(time, number, data, wire)

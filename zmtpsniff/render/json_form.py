@@ -32,7 +32,7 @@ _Form = Callable[[Any], Any]
 
 def octets_json(octets: Octets, max_bytes: int) -> str:
     """The JSON text of octets_object()."""
-    if type(octets) is bytes and octets.isascii() and (not max_bytes or len(octets) <= max_bytes):  # most
+    if type(octets) is bytes and (not max_bytes or len(octets) <= max_bytes) and octets.isascii():  # most
         text = octets.decode()
         if text.isprintable() and '"' not in text and "\\" not in text:
             length = len(octets)

@@ -157,7 +157,7 @@ class Messages:
         self.frames.parts.append(octets)
 
     def _hash(self, message: Message) -> None:
-        """Hash the body of the last message, its last frame, of which a row keeps only a part, if the body is whole."""
+        """Hash the body of the last message if it is whole: a row keeps only its first octets."""
         body = message.frames[-1]
         if self.most and not message.incomplete:
             digest = sha256(body).digest() if type(body) is bytes else message.digest

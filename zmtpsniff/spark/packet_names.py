@@ -93,7 +93,7 @@ class PacketNames:
         import numpy as np  # of which a program that only reads files needs nothing
         import pyarrow as pa
 
-        # In front of all runs, one of packets in no file.
+        # A run in front of all others stands for packets that are in no file.
         begins, files, firsts = (np.concatenate(([0], run)) for run in (self._begins, self._files, self._firsts))
         asked = np.array(packets, np.int64)
         at = np.searchsorted(begins, asked, side="right") - 1
