@@ -1,52 +1,58 @@
-"""Runs of one version of the program, each in a process forked from one that has imported it.
+"""Runs of one version of the program, in processes forked from one that has imported it.
 
 ``python runs.py JOBS OCTETS`` with that version on PYTHONPATH reads a JSON list of arguments a line, and writes a line
 for each: exit status, and the SHA-256 of standard output and of standard error. Files are read in pieces of so many
 OCTETS, 0 for the size that the program chooses.
+
+A process does several runs, since most of them are shorter than a fork of all that is imported. Whatever one leaves
+behind in its process, it leaves in the other version as well.
 """
 
-import gc
 import hashlib
-import importlib
 import json
 import os
 import sys
 import tempfile
+from collections.abc import Sequence
+from typing import TextIO
+
+_RUNS = 40  # of a process
 
 
-def _run(words: list[str]) -> tuple[int, str, str]:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as names:
-        child = os.fork()
-        if child == 0:
-            imported = set(sys.modules)
-            os.dup2(out.fileno(), 1)
-            os.dup2(err.fileno(), 2)
-            sys.argv = ["zmtpsniff", *words]
-            try:
-                main()
-            except SystemExit as ended:
-                names.write("\n".join(name for name in sys.modules if name not in imported).encode())
-                for file in (names, sys.stdout, sys.stderr):
-                    file.flush()
-                os._exit(int(ended.code or 0))  # the interpreter need not be taken down
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def _answers(jobs: Sequence[list[str]]) -> list[list[object]]:
+    """The results of some jobs, one at least, from a process of their own; the last is that of the one it ended in."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with os.fdopen(writer, "w", encoding="utf-8", buffering=1) as answers:
+            for words in jobs:
+                _answer(words, answers)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as answers:
+        found = [json.loads(line) for line in answers]
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return found if len(found) == len(jobs) else [*found, [status, "", ""]]
+
+
+def _answer(words: list[str], answers: TextIO) -> None:
+    """Do one run in this process."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        os.dup2(out.fileno(), 1)
+        os.dup2(err.fileno(), 2)
+        sys.argv = ["zmtpsniff", *words]
+        try:
+            main()
+        except SystemExit as ended:
+            status = ended.code
+        sys.stdout.flush()
+        sys.stderr.flush()
         digests = []
         for file in (out, err):
             file.seek(0)
             digests.append(hashlib.file_digest(file, "sha256").hexdigest())
-        names.seek(0)
-        _import(names.read().decode().split())
-    return status, digests[0], digests[1]
-
-
-def _import(names: list[str]) -> None:
-    """Imports what a run had to import, so that the next one has not: most runs are shorter than their imports."""
-    ours = [name for name in names if name.partition(".")[0] in {"zmtpsniff", "dissectors"}]
-    for name in ours:
-        importlib.import_module(name)
-    if ours:
-        gc.collect()
-        gc.freeze()  # the collector of a forked process does not touch, and so copy, the pages of this one
+    print(json.dumps([status, *digests]), file=answers)
 
 
 if __name__ == "__main__":
@@ -58,6 +64,10 @@ if __name__ == "__main__":
         from zmtpsniff.capture import files
 
         files.CHUNK = files.LEAST_CHUNK = octets
-    with open(sys.argv[1], encoding="utf-8") as jobs:
-        for line in jobs.readlines():
-            print(json.dumps(_run(json.loads(line))), flush=True)
+    with open(sys.argv[1], encoding="utf-8") as lines:
+        jobs = [json.loads(line) for line in lines]
+    done = 0
+    while done < len(jobs):
+        for answer in _answers(jobs[done : done + _RUNS]):
+            print(json.dumps(answer), flush=True)
+            done += 1
