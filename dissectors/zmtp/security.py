@@ -21,7 +21,8 @@ anything: `Security.unknown_start`.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
 
 from msgspec import field
 
@@ -56,6 +57,12 @@ _NOBODY: frozenset[Side] = frozenset()
 _BOTH: frozenset[Side] = frozenset({"client", "server"})
 _NOTHING: frozenset[str] = frozenset()
 _IN_ORDER: tuple[()] = ()
+_Member = TypeVar("_Member", bound=str)
+
+
+@lru_cache(256)  # connections go through the same few sets: each need not keep its own, of 216 octets
+def _with(some: frozenset[_Member], one: _Member) -> frozenset[_Member]:
+    return some | {one}
 
 
 def counts_up(last: bytes, nonce: bytes) -> bool:
@@ -92,9 +99,9 @@ class Security(Part, gc=False):
 
     def lost(self, side: Side) -> None:
         """Octets of this side are missing; they may have held the last command of its handshake."""
-        self._lost |= {side}
+        self._lost = _with(self._lost, side)
         if side not in self._done:
-            self._done |= {side}
+            self._done = _with(self._done, side)
             self.unknown_start = True
 
     def resume(self) -> None:
@@ -160,16 +167,16 @@ class Security(Part, gc=False):
             self.failed = self.failed or not self.complete
             return [("peer-error", refusal(side, shown, mechanism))]
         if name in rules.commands and (name not in sent or name in rules.repeats):
-            self._sent[side] = sent | {name}
+            self._sent[side] = _with(sent, name)
             if name == "HELLO":
                 return self._hello(side, mechanism)
             if name in _LAST:
-                self._done |= {side}
+                self._done = _with(self._done, side)
         elif name in commands.HANDSHAKE_COMMANDS:
             return [("unexpected-command", f"{name} of the {side} outside its place in the handshake")]
         elif name == "MESSAGE":
-            self._sent[side] = sent | {name}
-            self._done |= {side}
+            self._sent[side] = _with(sent, name)
+            self._done = _with(self._done, side)
             if self.mechanism == "CURVE":
                 return self.count(side, fields.get("nonce"))
         return _IN_ORDER

@@ -117,7 +117,10 @@ class Dossier(msgspec.Struct, eq=False):
             self.round_trip_ns[address] = event.time_ns - asked_ns
         if isinstance(identity, bytes) and 0 < len(identity) <= _LONGEST_IDENTITY:
             self.identities[address] = identity
-        return len(self.types) == 2
+        if len(self.types) < 2:
+            return False
+        self.greeted_ns = {}  # which nothing needs any more
+        return True
 
 
 class Dossiers:
