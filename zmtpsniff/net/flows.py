@@ -30,7 +30,16 @@ from zmtpsniff.net.lifetime import (
 )
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.notices import Delay
-from zmtpsniff.net.reassembly import ATTENTION, LATEST_ACK, MODULO, SEGMENT_COST, TELLING_FLAGS, WINDOW, Holdings
+from zmtpsniff.net.reassembly import (
+    ATTENTION,
+    LATEST_ACK,
+    MODULO,
+    RECENT_SEGMENTS,
+    SEGMENT_COST,
+    TELLING_FLAGS,
+    WINDOW,
+    Holdings,
+)
 from zmtpsniff.net.segment import ACK, FIN, RST, SYN, Segment
 from zmtpsniff.net.translation import TranslationLog
 from zmtpsniff.net.waiting_flows import LONGEST_NS, WaitingFlows
@@ -149,7 +158,10 @@ class FlowTable(Part):
                     begin = direction.offset
                     direction.offset = offset = begin + length
                     recent_octets += length + SEGMENT_COST
-                    direction.recent.append((begin, payload, time_ns, seen))
+                    recent = direction.recent
+                    recent.append((begin, payload, time_ns, seen))
+                    if len(recent) > RECENT_SEGMENTS:
+                        del recent[0]
                     if offset > direction.recent_until:
                         direction.thin()
                     direction.receiver.feed(payload, time_ns, packet, begin, seen)  # type: ignore[union-attr]

@@ -6,7 +6,6 @@ Everything else is here. The flow decides when a segment goes on, since that dep
 """
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from operator import itemgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -87,10 +86,6 @@ class Reset(NamedTuple):
 RecentSegment = tuple[int, bytes, int, int]
 """A delivered segment: its stream offset, octets, time, and what its sender had seen of the other direction."""
 
-# A copy takes a third as long as another one. The second is shared by all directions that nobody takes; never changed.
-_EMPTY_RECENT: deque[RecentSegment] = deque(maxlen=RECENT_SEGMENTS)
-_NONE_RECENT: deque[RecentSegment] = deque(maxlen=0)
-
 
 def distance(number: int, origin: int) -> int:
     """How far a sequence number is ahead of another, negative if it is behind (RFC 9293, section 3.4)."""
@@ -138,7 +133,7 @@ class Direction(Part, Generic[Owner]):
     # The facts that a segment in order changes: the loop of FlowTable.take() sets these, and no others.
     next: int | None = None  # the sequence number expected next; known once the flow has begun
     offset: int = 0  # of `next` in the stream
-    recent: Live[deque[RecentSegment]] = field(default_factory=lambda: _NONE_RECENT)
+    recent: Live[list[RecentSegment]] = field(default_factory=list)  # a deque takes 600 octets, however few there are
     recent_until: int = 0  # from this stream offset on `recent` may hold too much
     acked_ns: int = 0  # when its sender acknowledged octets last without sending any; only a witness asks
 
@@ -276,12 +271,12 @@ class Direction(Part, Generic[Owner]):
     def resume(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets that follow a snapshot."""
         self.receiver = receiver
-        self.recent = deque(self.kept or (), maxlen=RECENT_SEGMENTS)
+        self.recent = list(self.kept or ())
 
     def begin(self, receiver: Receiver) -> None:
         """Let ``receiver`` take the octets."""
         self.receiver = receiver
-        self.recent = _EMPTY_RECENT.copy()
+        self.recent = []
         self.recent_until = self.offset + RECENT_OCTETS
 
     def go_on_from(self, number: int, offset: int, old: int, recent: list[RecentSegment], until: int) -> None:
@@ -291,8 +286,7 @@ class Direction(Part, Generic[Owner]):
         ``until`` on.
         """
         self.next, self.offset, self.recent_until = number, offset, until
-        while len(self.recent) > old:
-            self.recent.popleft()
+        del self.recent[: max(len(self.recent) - old, 0)]
         self.recent += recent
 
     def forget(self) -> None:
@@ -303,7 +297,7 @@ class Direction(Part, Generic[Owner]):
             self.waiting = []
         if self.doubtful and not self.flow.ended:  # else they may be the first octets of another connection
             self.trust()
-        self.recent = _NONE_RECENT
+        self.recent = []
 
     def forget_untaken(self) -> None:
         """Forget segments after a hole that the receiver has not acknowledged, though the capture has its packets."""
@@ -323,7 +317,7 @@ class Direction(Part, Generic[Owner]):
         for _, octets, _, _ in self.recent:
             kept += len(octets)
         while kept > RECENT_OCTETS * 3 // 4:
-            kept -= len(self.recent.popleft()[1])
+            kept -= len(self.recent.pop(0)[1])
         self.recent_until = self.offset + RECENT_OCTETS - kept
 
     def forget_past(self) -> None:
@@ -598,6 +592,7 @@ class Direction(Part, Generic[Owner]):
             payload = segment.payload[skip:] if skip else segment.payload
             begin = self.offset
             self.recent.append((begin, payload, segment.time_ns, seen))
+            del self.recent[:-RECENT_SEGMENTS]
             self.holdings.recent_octets += len(payload) + SEGMENT_COST
             self._pass(len(payload))
             if self.offset > self.recent_until:
