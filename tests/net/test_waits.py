@@ -159,25 +159,27 @@ def test_a_slow_reply_whose_octets_were_sent_again() -> None:
     assert "loses packets" in found.advice
 
 
-def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0, more: int = 0) -> list[Packet]:
+def slow_reply(
+    acked_ms: int | None, replied_ms: int, syn_ms: int = 0, more: int = 0, every: bool = False
+) -> list[Packet]:
     """Requests and replies, of which one takes long: its request is acknowledged then, if at all, and answered then.
 
-    There are ``more`` quick ones than in the fixture.
+    With ``every`` all of them do. There are ``more`` quick ones than in the fixture.
     """
     talk = next(talk for talk in conversations() if talk.name == "m31_req_rep:1")
     talk = replace(talk, pieces=(*talk.pieces, *talk.pieces[-2:] * more))
     sent = segments(talk, acks=False, fin=False)
     messages = [place for place, one in enumerate(sent) if one.payload and one.side == 1]
-    slow = messages[len(messages) // 2]
+    slow = messages if every else messages[len(messages) // 2 :][:1]
     lines: list[SentSegment] = []
     times: list[int] = []
     now = 0
     for place, one in enumerate(sent):
         now += 1 + (syn_ms if place == 1 else 0)
-        if place == slow and acked_ms is not None:
+        if place in slow and acked_ms is not None:
             lines.append(SentSegment(1, one.offset, b"", one.ack, ACK))
             times.append(now + acked_ms)
-        now += replied_ms if place == slow else 0
+        now += replied_ms if place in slow else 0
         lines.append(one)
         times.append(now)
     return timed(lines, times)
@@ -197,8 +199,13 @@ def slow_reply(acked_ms: int | None, replied_ms: int, syn_ms: int = 0, more: int
 def test_where_the_time_of_a_slow_reply_passes(acked_ms: int | None, replied_ms: int, syn_ms: int, words: str) -> None:
     (found,) = findings(slow_reply(acked_ms, replied_ms, syn_ms), "replies-slow")
     assert words in found.known
-    if "passes" not in words:
-        assert "passes" not in found.known
+    assert ("passes" in found.known) == ("passes" in words)
+    assert ("not at the service" in found.advice) == ("on the network" in words)
+
+
+def test_a_service_is_not_slow_if_its_way_is() -> None:
+    (found,) = findings(slow_reply(2900, 3000, every=True), "replies-slow")
+    assert found.summary.startswith("the way of 10.0.0.2:5555 is slow")
 
 
 def big_replies(first_ms: int, rate_ms: int) -> list[Packet]:

@@ -77,6 +77,12 @@ def test_the_place_of_the_fault_is_named_and_no_other_meanwhile(name: str, monke
     assert told == now == ({FAULTS[name]} if name in FAULTS else set())
 
 
+def test_a_far_worker_gets_advice_about_the_network() -> None:
+    (found,) = (one for one in diagnose(SYSTEMS / "far_worker.pcap.gz") if one.severity != "note")
+    assert "in the network between" in found.summary
+    assert "not at the service" in found.advice
+
+
 @pytest.mark.parametrize("share", [0.1, 0.25])
 def test_replies_that_a_broker_drops_are_told_without_its_handshakes(share: float, tmp_path: Path) -> None:
     """A reply goes back on the connection of its request, which the capture has."""

@@ -37,7 +37,14 @@ from zmtpsniff.analysis.findings.relay_places import (
     Losses,
     RelayPlace,
 )
-from zmtpsniff.analysis.findings.slow_replies import FEW_SLOW, SLOW_MEDIAN_NS, SLOW_NS, SLOW_TIMES, TEAM_TIMES
+from zmtpsniff.analysis.findings.slow_replies import (
+    FEW_SLOW,
+    NETWORK_ADVICE,
+    SLOW_MEDIAN_NS,
+    SLOW_NS,
+    SLOW_TIMES,
+    TEAM_TIMES,
+)
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.statistics.records import QueueRow
 from zmtpsniff.analysis.ways.delays import Passage, passages
@@ -372,7 +379,7 @@ class Relays(Inquiry):
         slowest = sorted((one for one in place.slowest if not one.is_work), reverse=True)
         if not slowest:
             return
-        where, words = f"messages wait inside {place.at}", slowest[0].words
+        where, words, is_network = f"messages wait inside {place.at}", slowest[0].words, False
         if median_ns > SLOW_MEDIAN_NS:
             often = f"half of its {plural(count, 'message')} took over {about(median_ns)}"
         elif others and usual_ns > TEAM_TIMES * max(others) and place.hurts(usual_ns):
@@ -380,11 +387,9 @@ class Relays(Inquiry):
                 f"half of its {plural(count, 'message')} took over {about(usual_ns)}, those of "
                 f"others that do the same under {about(max(*others, 1))}"
             )
-            if network_ns > median_ns:
-                where, words = f"messages wait in the network between {place.at} and its peers", "for each way and back"
+            is_network = network_ns > median_ns
         elif network_ns > SLOW_NS:
-            where = f"messages wait in the network between {place.at} and its peers"
-            words = "for each way and back"
+            is_network = True
             often = f"half of {plural(count, 'message')} took over {about(network_ns)}"
         elif place.inside.maximum > slow_ns or rare_ns:  # others may have waited behind that
             slow_ns = max(SLOW_NS, TEAM_TIMES * rare_ns) if rare_ns else slow_ns
@@ -399,6 +404,8 @@ class Relays(Inquiry):
             severity = "note" if few and longest_ns < SLOW_MEDIAN_NS else None
         else:
             return
+        if is_network:
+            where, words = f"messages wait in the network between {place.at} and its peers", "for each way and back"
         known = f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}"
         if all(one.ends in self._waited for one in slowest):
             severity = "note"
@@ -416,6 +423,7 @@ class Relays(Inquiry):
             Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest),
             [place.at],
             severity,
+            advice=NETWORK_ADVICE if is_network else None,
             subject=place.at,
             waiting={one.waiting for one in slowest},
         )

@@ -33,6 +33,10 @@ _TRANSFER_ADVICE = (
     "The service had begun to reply by then. Look at the link between the two (its rate, who else uses it), and at how "
     "fast the requester takes octets; smaller or compressed replies help."
 )
+NETWORK_ADVICE = (
+    "Look at the network between the two hosts, not at the service: `ping` shows how long the way takes. A far place, "
+    "a full link or a queue on the way delays each message."
+)
 _IN_SERVICE = "in the service, or in one that it asks"
 
 
@@ -51,24 +55,25 @@ def slow_replies(address: str, service: ServiceCount, network: Sketch | None) ->
     slow_ns = max(SLOW_NS, SLOW_TIMES * median_ns)
     slowest = sorted(service.slowest, reverse=True)
     takes = slowest[0].takes if slowest else "service"
-    if median_ns > SLOW_MEDIAN_NS:
-        replies = plural(latencies.count, "reply")
-        half = f"half of its {replies} took over {about(median_ns)}, the slowest {about(latencies.maximum)}"
-        summary = f"{address} is slow: {half}" if takes == "service" else f"the way of {address} is slow: {half}"
-    elif latencies.maximum > slow_ns:
-        summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
+    is_always = median_ns > SLOW_MEDIAN_NS
+    if not is_always:
+        if latencies.maximum <= slow_ns:
+            return
         slowest = [one for one in slowest if one.latency_ns > slow_ns]
-        few = max(latencies.above(slow_ns), len(slowest)) < FEW_SLOW * latencies.count
-        severity = "note" if few and latencies.maximum < SLOW_MEDIAN_NS else None
-    else:
-        return
     seen = Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest)
     if takes == "service":
-        where, advice = _where(network, slowest), None
+        where, advice = _where(network, slowest)
     elif takes == "transfer":
         where, advice = _transfer(slowest[0]), _TRANSFER_ADVICE
     else:
         where, advice = f"{_RESENT}{about(slowest[0].resent_ns)} of the slowest", _LOST_ADVICE
+    if is_always:
+        half = f"half of its {plural(latencies.count, 'reply')} took over {about(median_ns)}"
+        summary = f"{_slow(address, advice)}: {half}, the slowest {about(latencies.maximum)}"
+    else:
+        summary = f"some replies of {address} are slow: {_slowest(latencies, slow_ns)}"
+        few = max(latencies.above(slow_ns), len(slowest)) < FEW_SLOW * latencies.count
+        severity = "note" if few and latencies.maximum < SLOW_MEDIAN_NS else None
     known = f"from the request to its reply, as captured{where}{INFERRED if service.is_inferred else ''}"
     certainty: Certainty = "likely" if service.by_turns else "certain"
     yield Claim("replies-slow", summary, known, seen, [address], severity, certainty, advice=advice, subject=address)
@@ -89,15 +94,22 @@ def slow_workers(workers: Mapping[str, ServiceCount]) -> Iterable[Claim]:
             yield from claims
             continue
         slowest = sorted(worker.slowest, reverse=True)
+        where, advice = _where(None, slowest)
         yield Claim(
             "replies-slow",
-            f"{address} is slow: half of its {plural(worker.latencies.count, 'reply')} took over {about(median_ns)}, "
-            f"those of others that do the same under {about(max(others_ns, 1))}",
-            f"from the request to its reply, as captured{_where(None, slowest)}; one socket gives all of them requests",
+            f"{_slow(address, advice)}: half of its {plural(worker.latencies.count, 'reply')} took over "
+            f"{about(median_ns)}, those of others that do the same under {about(max(others_ns, 1))}",
+            f"from the request to its reply, as captured{where}; one socket gives all of them requests",
             Occurrences.of((slow.time_ns, slow.packet, slow.flow) for slow in slowest),
             [address],
+            advice=advice,
             subject=address,
         )
+
+
+def _slow(address: str, advice: str | None) -> str:
+    """Says that a service is slow, or, if there is advice of its own for that, the way to it."""
+    return f"{address} is slow" if advice is None else f"the way of {address} is slow"
 
 
 def _slowest(latencies: Sketch, slow_ns: int) -> str:
@@ -114,8 +126,8 @@ def _slowest(latencies: Sketch, slow_ns: int) -> str:
     return f"{late} of {latencies.count} took {took}, the others at most {others}"
 
 
-def _where(network: Sketch | None, slowest: list[SlowReply]) -> str:
-    """Where the time passes: on the way to the service, or in it."""
+def _where(network: Sketch | None, slowest: list[SlowReply]) -> tuple[str, str | None]:
+    """Where the time passes, on the way to the service or in it, and the advice if it is not that of the code."""
     way_ns = network.percentile(50) if network is not None and network.count else None
     acked = [one for one in slowest if one.acked_ns is not None]
     if acked:
@@ -125,14 +137,18 @@ def _where(network: Sketch | None, slowest: list[SlowReply]) -> str:
             f"after {about(max(acked_ns, 1))}, and the reply came {about(latency_ns - acked_ns)} after that"
         )
         if 2 * acked_ns < latency_ns:
-            return f"{told}: the time passes {_IN_SERVICE}"
+            return f"{told}: the time passes {_IN_SERVICE}", None
         # Else it may be an acknowledgment that was held back.
         is_far = acked_ns > _DELAYED_NS or (way_ns is not None and 2 * way_ns > acked_ns)
-        return f"{told}: the time passes on the network, before the first acknowledgment" if is_far else told
+        if not is_far:
+            return told, None
+        return f"{told}: the time passes on the network, before the first acknowledgment", NETWORK_ADVICE
     if way_ns is None:
-        return ""
-    where = _IN_SERVICE if way_ns * 10 < slowest[0].latency_ns else "mostly on the network"
-    return f"; its host answers a SYN after {about(max(way_ns, 1))}, so the time passes {where}"
+        return "", None
+    told = f"; its host answers a SYN after {about(max(way_ns, 1))}, so the time passes"
+    if way_ns * 10 < slowest[0].latency_ns:
+        return f"{told} {_IN_SERVICE}", None
+    return f"{told} mostly on the network", NETWORK_ADVICE
 
 
 def _transfer(slow: SlowReply) -> str:
