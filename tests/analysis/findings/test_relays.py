@@ -47,6 +47,7 @@ FAULTS = {  # the finding, and the socket where the fault is
     "replies_dropped": ("not-passed-on", "10.9.0.45:6663"),
     "proxy_drops": ("not-passed-on", "10.9.0.42:41008"),
     "worker_dies": ("worker-closed", "10.9.0.31:33278"),
+    "topic_misspelt": ("subscription-unmatched", "10.9.0.28:57246"),
     "wrong_group": ("subscription-unmatched", "10.9.1.3:43983"),
     "database_refuses": ("endpoint-refused", "10.9.0.33:6186"),
     "database_mistyped": ("sockets-mismatched", "10.9.0.26:6158"),

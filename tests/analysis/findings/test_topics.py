@@ -67,6 +67,30 @@ def test_what_is_published_is_named_where_no_topic_is_near() -> None:
 
 
 @pytest.mark.parametrize(
+    ("topic", "other", "severity", "suggestion"),
+    [
+        (b"News.", b"audit.", "warning", "news."),
+        (b"news/sport", b"audit.", "warning", "news.sport"),
+        (b"news.spart", b"audit.", "note", "news.sport"),  # perhaps a topic without news
+        (b"Audit.", b"audit.", "note", None),  # it has the other one, too
+    ],
+)
+def test_a_topic_is_misspelt_though_another_one_matches(
+    topic: bytes, other: bytes, severity: str, suggestion: str | None
+) -> None:
+    """The proxies in front of the subscriber repeat the topic, and nobody speaks of them."""
+    topics = {b"News.": topic, b"audit.": other}
+    diagnosis = Diagnosis()
+    for event in zmtpsniff.open(FIXTURES / "systems" / "topic_misspelt.pcap.gz"):
+        if isinstance(event, Subscription):
+            event = structs.replace(event, topic=topics.get(event.topic, event.topic))
+        diagnosis.take([event])
+    (found,) = diagnosis.findings()
+    assert (found.severity, found.suggestion) == (severity, suggestion)
+    assert found.endpoints == ["10.9.0.28:57246", "10.9.0.23:7488"]
+
+
+@pytest.mark.parametrize(
     ("group", "suggestion", "summary"),
     [
         (b"waether", "weather", 'no message matches its group "waether"; did you mean "weather"?'),

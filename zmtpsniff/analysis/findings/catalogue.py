@@ -294,7 +294,7 @@ FINDINGS: dict[str, FindingKind] = {
         "warning",
         "A subscriber got nothing of a topic while others got messages of it, or the topic was never published and is "
         "nearly one that is. A note in all other cases, and if other topics of the subscriber matched and this one "
-        "was never published.",
+        "was never published, unless only the case of letters or separators are wrong in it.",
         "No message has matched the topic since the subscription. The connections of other subscribers show what is "
         "published.",
         "Correct the topic. Topics are octets that are compared from the first on: upper and lower case, blanks and "

@@ -11,7 +11,11 @@ see.
 To get nothing is no fault by itself: the publisher may have no news on that topic, or had them before. So it is a
 note. It is a warning if others got messages of the topic meanwhile, or if the publisher never sent the topic and has
 one that is nearly the same, which makes a typo likely. Names with a counter ("sensor1", "sensor2"), or that differ in
-a part of two letters or less, are near, too, but most likely no typos.
+a part of two letters or less, are near, too, but most likely no typos. A subscriber whose other topics match may well
+have one without news that looks like another one. So that is a warning only if nothing but the case of letters, or
+separators, differs. A subscriber that wants the near one as well made no typo.
+
+The XSUB of a proxy repeats what subscribers behind it want. If the capture has one of these, only that one is named.
 
 A publisher knows a subscription only when it has come, and a copy may come after the end of the capture. So messages
 are missed only if they are some time after the one and before the other, and only if they matched a subscription of
@@ -132,6 +136,7 @@ class _Subscriber(msgspec.Struct, eq=False):
     publisher: _Publisher
     server: str
     address: str
+    repeats: bool = False  # it is an XSUB, which subscribes to what those behind it want
     topics: dict[bytes, _Wish] = {}
     matched: set[bytes] = set()
     last: bytes | None = None
@@ -196,14 +201,16 @@ _Reason = Literal["missed", "typo", "before", "never", "silence"]
 class _Suspect:
     """A topic of which nothing came."""
 
-    __slots__ = ("address", "got", "publisher", "sent", "server", "topic", "until_ns", "wish")
+    __slots__ = ("address", "got", "publisher", "repeats", "sent", "server", "topic", "topics", "until_ns", "wish")
 
     def __init__(self, subscriber: _Subscriber, topic: bytes, until_ns: int) -> None:
         self.publisher = subscriber.publisher
         self.server = subscriber.server
         self.address = subscriber.address
         self.got = subscriber.got
+        self.repeats = subscriber.repeats
         self.topic = topic
+        self.topics = subscriber.topics
         self.wish = subscriber.topics[topic]
         self.sent = self.publisher.copies - self.wish.before  # meanwhile, to others
         self.until_ns = until_ns
@@ -227,7 +234,8 @@ class _Suspect:
         publisher = self.publisher
         sent = [*publisher.matched, *publisher.published]
         near = nearest(self.topic, sent, are_whole=publisher.has_groups)
-        return ("never", None) if near is None else ("typo", near)
+        is_meant = near is not None and not any(map(near.startswith, self.topics))
+        return ("typo", near) if is_meant else ("never", None)
 
 
 class Topics(Inquiry):
@@ -250,6 +258,7 @@ class Topics(Inquiry):
             return None
         made = self._subscribers[dossier.flow] = _Subscriber(self._publishers.at(ends[0]), *ends)
         made.publisher.has_groups = has_groups
+        made.repeats = dossier.types[made.address] == "XSUB"
         made.blind = dossier.blind
         return made.take
 
@@ -309,9 +318,10 @@ class Topics(Inquiry):
         matched = {address: set(topics) for address, topics in self._matched.items() if self._suspects}
         for subscriber in self._subscribers.values() if self._suspects else ():
             matched.setdefault(subscriber.address, set()).update(subscriber.matched)
+        wanted = {suspect.topic for suspect in self._suspects if not suspect.repeats}
         for suspect in self._suspects:
             judged = suspect.judge()
-            if judged is None:
+            if judged is None or (suspect.repeats and suspect.topic in wanted and judged[0] in ("typo", "never")):
                 continue
             others = matched.get(suspect.address, ())
             if judged[0] != "missed" and any(map(suspect.topic.startswith, others)):
@@ -376,7 +386,7 @@ def _claim(server: str, reason: _Reason, got_nothing: bool, suspects: list[_Susp
             near = publisher.name(near)
             what += f"; did you mean {quoted(near)}?"
             certainty, suggestion = "likely", near.decode(errors="backslashreplace")
-            severity = None if got_nothing else "note"
+            severity = None if got_nothing or _spelled_alike(topics[0], near) else "note"
     return Claim(
         "subscription-unmatched",
         what,
@@ -428,7 +438,7 @@ def _typo(topic: bytes, other: bytes) -> int | None:
     """How far two topics are from each other, if one may be the other with a typo; else None."""
     if topic == other or not topic.strip():
         return None
-    if topic.lower() == other.lower() or _bare(topic) == _bare(other) != b"":
+    if _spelled_alike(topic, other):
         return 1
     if len(topic) < 4 or abs(len(topic) - len(other)) > 2:
         return None
@@ -447,6 +457,11 @@ def _typo(topic: bytes, other: bytes) -> int | None:
         return distance if (distance := _distance(one, two)) <= allowed else None
     allowed = 1 if len(topic) < 8 else 2
     return distance if (distance := _distance(topic, other)) <= allowed else None
+
+
+def _spelled_alike(topic: bytes, other: bytes) -> bool:
+    """Whether two topics differ only in the case of letters, or in blanks and separators."""
+    return topic.lower() == other.lower() or _bare(topic) == _bare(other) != b""
 
 
 def _bare(topic: bytes) -> bytes:
