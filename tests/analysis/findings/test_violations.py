@@ -4,7 +4,10 @@ import io
 
 import pytest
 
-from dissectors.events import Connection, Peer, Problem, Sides
+import zmtpsniff
+from dissectors.events import Connection, Message, Peer, Problem, Sides
+from tests.support.paths import FIXTURES
+from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.render.findings_text import draw
@@ -14,7 +17,7 @@ NOTHING_BEHIND = "a message in which nothing follows the empty frame that a REQ 
 
 
 def told(detail: str) -> str:
-    violations = Violations(lambda _: False, lambda *_: "", lambda *_: "")
+    violations = Violations(lambda _: False, lambda *_: "", lambda *_: "", lambda _: None)
     violations.problem(Problem("warning", "no-delimiter", detail, time_ns=1, packet=7, flow=1, src=SERVER, dst=CLIENT))
     client, server = Peer(CLIENT, "3.1", "REQ"), Peer(SERVER, "3.1", "ROUTER")
     end = Connection(1, "tcp", client, server, Sides(1, 1), Sides(9, 9), 0, 9, "fin", "3.1", "NULL", "complete")
@@ -28,6 +31,19 @@ def told(detail: str) -> str:
 def test_a_message_that_a_req_cannot_take_is_told_as_it_was(detail: str) -> None:
     """A frame that is there is not called missing."""
     assert told(detail) == f"the ROUTER at {SERVER} sent {detail}, so the REQ at {CLIENT} closes the connection"
+
+
+@pytest.mark.parametrize(("has_replies", "severity"), [(True, "warning"), (False, "note")])
+def test_a_request_that_is_sent_again_in_vain_confuses_nobody(has_replies: bool, severity: str) -> None:
+    diagnosis = Diagnosis()
+    asked_again = False
+    for event in zmtpsniff.open(FIXTURES / "rec_relaxed_request.pcap"):
+        asked_again |= isinstance(event, Problem) and event.code == "request-before-reply"
+        if has_replies or not (asked_again and isinstance(event, Message) and event.socket_type != "REQ"):
+            diagnosis.take([event])
+    (found,) = (one for one in diagnosis.findings() if one.problem == "request-before-reply")
+    assert found.severity == severity
+    assert found.summary.endswith("no reply came after that") == (not has_replies)
 
 
 def made(code: str, packet: int, problem: str | None = None, flow: int = 1) -> Finding:

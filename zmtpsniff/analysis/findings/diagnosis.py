@@ -89,7 +89,7 @@ class Diagnosis:
             Growth(),
             Resubscriptions(),
             UnevenWork(),
-            Violations(relays.passes_on, relays.origin, relays.repeater),
+            Violations(relays.passes_on, relays.origin, relays.repeater, self._requests.replies),
             Vantage(),
         ]
         if sampled:

@@ -81,7 +81,8 @@ class Requests(Inquiry):
         self._asked_by_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._asks_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._unanswered: Ledger[tuple[str, str], UnansweredRequests] = Ledger(UnansweredRequests)
-        self._ended: Ledger[int, tuple[int, bool]] = Ledger(_not_ended, 1000)  # flows, and whether of a worker
+        # By flow: when it ended, whether it is that of a worker, and its replies.
+        self._ended: Ledger[int, tuple[int, bool, int]] = Ledger(_not_ended, 1000)
         self._answering: Ledger[str, None] = Ledger()  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
         self._undelimited: Ledger[int, int] = Ledger(int)  # by flow: requests that a REP drops
@@ -162,6 +163,13 @@ class Requests(Inquiry):
         """Whether requests waited for a side when their connection ended."""
         return (flow, replier) in self._waiting
 
+    def replies(self, flow: int) -> int | None:
+        """How many replies a connection has, or had when it ended; None if that is not known."""
+        exchange = self._exchanges.get(flow)
+        if exchange is not None:
+            return exchange.answered
+        return self._ended[flow][2] if flow in self._ended else None
+
     def exchange(self, flow: int) -> ExchangeCount | None:
         """The requests and replies of a connection that is not over."""
         exchange = self._exchanges.get(flow)
@@ -180,7 +188,7 @@ class Requests(Inquiry):
         if event.code != "request-unanswered" or event.src is None or event.flow is None or event.time_ns is None:
             return
         exchange = self._exchanges.get(event.flow)
-        until_ns, is_worker = self._ended.get(event.flow, (None, exchange is not None and exchange.is_worker))
+        until_ns, is_worker, _ = self._ended.get(event.flow, (None, exchange is not None and exchange.is_worker, 0))
         if is_worker:
             return
         unanswered = self._unanswered.at((host_of(event.src), str(event.dst)))
@@ -196,7 +204,7 @@ class Requests(Inquiry):
         exchange = self._exchanges.pop(event.flow, None)
         if exchange is None or exchange.asker is None or not exchange.has_roles:
             return
-        self._ended[event.flow] = (until_ns, exchange.is_worker)
+        self._ended[event.flow] = (until_ns, exchange.is_worker, exchange.answered)
         server_asks = exchange.asker == event.server.address
         service = (self._asks_peers if server_asks else self._asked_by_peers).at(event.server.address)
         if exchange.answered:
@@ -336,5 +344,5 @@ class Requests(Inquiry):
         return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
 
 
-def _not_ended() -> tuple[int, bool]:
-    return 0, False
+def _not_ended() -> tuple[int, bool, int]:
+    return 0, False, 0

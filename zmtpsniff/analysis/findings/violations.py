@@ -50,6 +50,7 @@ class _Breach(msgspec.Struct, eq=False):
     detail: str = ""
     first: tuple[int, int] = (0, 0)  # flow and packet
     places: dict[tuple[str, str], None] = {}  # who sent what broke the rules, and to whom
+    replies: dict[int, int | None] = {}  # that some of the connections had when the first came
 
     def merge(self, other: "_Breach") -> None:
         """Those of another service, too."""
@@ -59,6 +60,7 @@ class _Breach(msgspec.Struct, eq=False):
         for place in other.places:
             if len(self.places) < _MOST_PLACES:
                 self.places[place] = None
+        self.replies |= other.replies
 
 
 class Violations(Inquiry):
@@ -69,15 +71,18 @@ class Violations(Inquiry):
         passes_on: Callable[[str], bool],
         origin: Callable[[int, int], str],
         repeater: Callable[[int, int], str],
+        replies: Callable[[int], int | None],
     ) -> None:
         """``passes_on`` says of a socket whether its program passes on what it takes, so that others may be to blame.
 
         ``origin`` gives the socket that sent the message of a flow and packet first, if brokers passed it on.
         ``repeater`` gives that of the broker that sent the request of such a reply once more than it took it.
+        ``replies`` says how many replies a connection has had; None if that is not known.
         """
         self._passes_on = passes_on
         self._origin = origin
         self._repeater = repeater
+        self._replies = replies
         self._breaches: Ledger[tuple[str, Severity, str], _Breach] = Ledger(_Breach)
         self._silent: Ledger[str, _Breach] = Ledger(_Breach)
         self._types: Ledger[str, list[str]] = Ledger(list)  # of sockets on connections with breaches, by address
@@ -103,6 +108,7 @@ class Violations(Inquiry):
         breach.seen.add(event.time_ns, event.packet, event.flow)
         if event.flow is not None and len(self._breached) < _MOST_CONNECTIONS:
             self._breached.add(event.flow)
+            breach.replies.setdefault(event.flow, self._replies(event.flow))
         if event.src is not None and len(breach.places) < _MOST_PLACES:
             breach.places[event.src, str(event.dst)] = None
 
@@ -138,6 +144,12 @@ class Violations(Inquiry):
         found = dict.fromkeys(self._repeater(one.flow, one.packet) for one in breach.seen.evidence)
         return [] if "" in found else list(found)
 
+    def _is_in_vain(self, code: str, breach: _Breach) -> bool:
+        """Whether requests were sent again, and no reply came after that which could be taken for another one."""
+        if code != "request-before-reply" or breach.seen.count > _MOST_CONNECTIONS:
+            return False
+        return all(before is not None and before == self._replies(flow) for flow, before in breach.replies.items())
+
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Losses, and breaches of the protocol."""
         for address, silence in self._silent.items():
@@ -170,6 +182,9 @@ class Violations(Inquiry):
             elif repeaters := self._repeaters(code, breach):
                 where += f"; {listed(repeaters)} sent the request twice"
                 endpoints = [*repeaters, *endpoints]
+            elif self._is_in_vain(code, breach):
+                severity = "note"
+                often += "; no reply came after that"
             elif code == "reply-without-request" and all(self._passes_on(src) for src, _ in breach.places):
                 severity = "note"
                 where += "; that is a broker, so look for who sent the request twice"
