@@ -110,7 +110,8 @@ def test_help_and_version() -> None:
         done = run(*arguments)
         assert done.returncode == 0
         assert "read" in done.stdout
-    assert (run().returncode, run().stdout) == (0, run("--help").stdout)
+    for group in ([], ["spark"]):
+        assert (run(*group).returncode, run(*group).stdout) == (0, run(*group, "--help").stdout)
 
 
 @pytest.fixture(scope="module")

@@ -217,7 +217,7 @@ class CommandWithHelp(click.Command):
 
 
 class Group(click.Group):
-    """A group of commands, with examples, and each command on a line."""
+    """A group of commands, with examples, and each command on a line. No argument means ``--help``."""
 
     command_class = CommandWithHelp
 
@@ -226,6 +226,10 @@ class Group(click.Group):
         super().__init__(*arguments, **options)
         # For each group itself: click keeps the option that it makes at first, with or without a parent.
         self.context_settings.setdefault("help_option_names", HELP_NAMES)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Ask for help if there is nothing else: click calls that a mistake."""
+        return super().parse_args(ctx, args or ["--help"])
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the text, the commands and the options."""

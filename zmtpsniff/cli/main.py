@@ -24,7 +24,7 @@ _COMPLETION = "_ZMTPSNIFF_COMPLETE"  # the name that click derives for its scrip
 
 
 class Commands(Group):
-    """All commands. A capture in place of a command means ``read``, and no argument means ``--help``."""
+    """All commands. A capture in place of a command means ``read``."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of the alphabet."""
@@ -39,9 +39,7 @@ class Commands(Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Put in what goes without saying."""
-        if not args:
-            args = ["--help"]
-        elif args[0] not in _NAMES and (args[0] == "-" or os.path.isfile(args[0])):
+        if args and args[0] not in _NAMES and (args[0] == "-" or os.path.isfile(args[0])):
             args = ["read", *args]
         return super().parse_args(ctx, args)
 
@@ -72,7 +70,7 @@ def _tell_version(context: click.Context, _: click.Parameter, is_wanted: bool) -
         context.exit()
 
 
-@click.group(cls=Commands, no_args_is_help=False, context_settings={"max_content_width": 100})
+@click.group(cls=Commands, context_settings={"max_content_width": 100})
 @click.option(
     "-V",
     "--version",
