@@ -105,6 +105,8 @@ def _led_to(cause: Finding, effect: Finding) -> bool:
     """Whether ``effect`` only says what ``cause`` led to."""
     if cause.severity == "error" and effect.waits_for(cause.endpoints[0] if cause.endpoints else ""):
         return True
+    if cause.code == "service-away" and effect.code == "worker-closed":  # it had requests in hand when it went
+        return effect.endpoints[0] in cause.endpoints and (effect.first_ns or 0) <= (cause.last_ns or 0)
     if effect.code not in _EFFECTS.get(cause.name, ()):
         return False
     last: dict[int, int] = {}
