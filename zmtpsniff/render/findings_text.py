@@ -27,6 +27,11 @@ _EFFECTS = {
     "no-delimiter": ("request-unanswered",),
     "unknown-mechanism": ("handshake-failed",),
 }
+# The finding that another one may lead to at the same socket.
+_EFFECTS_THERE = {
+    "queue-grows": "replies-slow",
+    "service-away": "worker-closed",  # with requests in hand
+}
 _INDENT = " " * 9
 _CHANGES = {"comes": "new:", "worsens": "now:", "goes": "over:"}
 
@@ -105,7 +110,7 @@ def _led_to(cause: Finding, effect: Finding) -> bool:
     """Whether ``effect`` only says what ``cause`` led to."""
     if cause.severity == "error" and effect.waits_for(cause.endpoints[0] if cause.endpoints else ""):
         return True
-    if cause.code == "service-away" and effect.code == "worker-closed":  # it had requests in hand when it went
+    if effect.code == _EFFECTS_THERE.get(cause.code):
         return effect.endpoints[0] in cause.endpoints and (effect.first_ns or 0) <= (cause.last_ns or 0)
     if effect.code not in _EFFECTS.get(cause.name, ()):
         return False

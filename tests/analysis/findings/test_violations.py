@@ -72,11 +72,14 @@ def test_a_handshake_with_an_odd_mechanism_fails(code: str, flow: int, effects: 
     assert effects_of([made(code, 9, flow=flow), made("protocol-violated", 7, "bad-mechanism")]) == effects
 
 
-@pytest.mark.parametrize(("socket", "closed_ns", "effects"), [(SERVER, 5, 1), (SERVER, 9, 0), ("10.0.0.3:5555", 5, 0)])
-def test_a_socket_that_was_away_had_requests_in_hand(socket: str, closed_ns: int, effects: int) -> None:
-    away, closed = made("service-away", 7), made("worker-closed", 6)
-    away.first_ns, away.last_ns, closed.first_ns, closed.endpoints = 6, 8, closed_ns, [socket, CLIENT]
-    assert effects_of([closed, away]) == effects
+@pytest.mark.parametrize("codes", [("service-away", "worker-closed"), ("queue-grows", "replies-slow")])
+@pytest.mark.parametrize(("socket", "since_ns", "effects"), [(SERVER, 5, 1), (SERVER, 9, 0), ("10.0.0.3:5555", 5, 0)])
+def test_findings_of_one_socket_that_follow_from_each_other(
+    codes: tuple[str, str], socket: str, since_ns: int, effects: int
+) -> None:
+    cause, effect = made(codes[0], 7), made(codes[1], 6)
+    cause.first_ns, cause.last_ns, effect.first_ns, effect.endpoints = 6, 8, since_ns, [socket, CLIENT]
+    assert effects_of([effect, cause]) == effects
 
 
 def test_nobody_waits_for_a_socket_that_is_slow() -> None:
