@@ -27,6 +27,7 @@ _TOPICS = 1000
 _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
 _UNCOUNTED = 1000  # times
+ANSWERING = "between taking a request and answering it"
 _PEERS = 64  # to which a program passes requests on
 
 
@@ -226,7 +227,7 @@ class RelayPlace:
 def _doing(one: Passage) -> str:
     """The work of a program on a message, in words."""
     if one.passed.reply and not one.taken.reply:
-        return "between taking a request and answering it"
+        return ANSWERING
     if one.passed.reply:
         return "between taking a reply and passing it back"
     return "between taking a message and passing it on"

@@ -31,6 +31,7 @@ from zmtpsniff.analysis.findings.identities import Identities
 from zmtpsniff.analysis.findings.inquiry import Inquiry, Listener
 from zmtpsniff.analysis.findings.relay_hosts import RelayHosts
 from zmtpsniff.analysis.findings.relay_places import (
+    ANSWERING,
     LEAST_SLOW,
     STOPPED,
     STOPPED_NS,
@@ -71,6 +72,10 @@ _GIVEN_UP = "given-up"  # the same, though not for long
 _ANSWERED_FOR = "answered-for"  # its worker closed with it in hand, and its broker answered in the worker's place
 _OUT_OF_SIGHT = "out-of-sight"  # it got no reply, and the capture may lack where it went
 _HELD = frozenset({"not-forwarded", "reply-not-forwarded", "capture-ended"})  # by a program that passes others on
+_PASSING_ADVICE = (
+    "Look at what that program did at the time named: it paused, or worked on other messages. If messages often wait "
+    "behind others there, more programs like it help."
+)
 _LOST = {  # why a way ended: what the place did, in words
     "not-forwarded": "took {count} and passed none of them on",
     "reply-not-forwarded": "took {count} and passed none of them back",
@@ -423,7 +428,7 @@ class Relays(Inquiry):
             Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest),
             [place.at],
             severity,
-            advice=NETWORK_ADVICE if is_network else None,
+            advice=NETWORK_ADVICE if is_network else None if words == ANSWERING else _PASSING_ADVICE,
             subject=place.at,
             waiting={one.waiting for one in slowest},
         )
