@@ -221,7 +221,7 @@ class Endings:
             return self._why_not_back(way, last, patience_ns)
         if closed_ns is not None and longest_ns is None and closed_ns - last.time_ns < patience_ns:
             return "reply-to-nobody"
-        if self._until_ns - last.time_ns < patience_ns:
+        if self._until_ns - last.time_ns < patience_ns and not (way.kind == "job" and program.has_passed_over(last)):
             return "capture-ended"
         return "not-answered" if longest_ns is None or program.answers else "not-forwarded"
 

@@ -11,6 +11,7 @@ from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 
 _SOCKETS = 65_536
 _ENDED = 1000  # sockets of programs with several: what ends there is told some time after they were closed
+_MANY = 8  # jobs that were passed on in order show that a program keeps their order
 _PART = 0.75  # of its jobs: a program that passes fewer on does so on purpose
 
 
@@ -30,6 +31,11 @@ class Node(msgspec.Struct, eq=False):
     passed_jobs: int = 0
     since: int = 0  # the number of the first one of those
     reached: int = 0  # how many jobs it had taken up to the latest that it passed on
+    keeps_order: bool = True  # it has passed on each job before those that came later
+
+    def has_passed_over(self, job: Hop) -> bool:
+        """Whether it passed on a job that came after this one, and always kept their order."""
+        return self.keeps_order and self.passed_jobs >= _MANY and job.number < self.reached
 
     @property
     def passes_jobs_on(self) -> bool:
@@ -85,6 +91,7 @@ class Programs(dict[str, Node]):
         program.passed_jobs += other.passed_jobs
         program.since = min(program.since or other.since, other.since or program.since)
         program.reached += other.reached
+        program.keeps_order &= other.keeps_order
         program.is_parallel |= other.is_parallel
         if other.sent_ns > program.sent_ns:
             program.sent_ns, program.way, program.other_ns = other.sent_ns, other.way, other.other_ns
@@ -123,6 +130,7 @@ class Programs(dict[str, Node]):
         program = self[job.dst]
         program.passed_jobs += 1
         program.since = min(program.since or job.number, job.number)
+        program.keeps_order &= job.number >= program.reached
         program.reached = max(program.reached, job.number)
 
     def send(self, hop: Hop) -> None:
