@@ -40,13 +40,13 @@ What follows for whoever reads such a capture, and is what the oracle (:mod:`.or
 The parts
 ---------
 
-===================== ==================================================================================
-:mod:`.conversations` what two programs write, in the order of causes, and what is true of it
-:mod:`.network`       a TCP: segments that know when they were sent, when they arrive, what they acknowledge
-:mod:`.tap`           the capture point: what passes it, everything that disturbs it, capture files
-:mod:`.families`      kinds of disorder; a seed makes a case
-:mod:`.oracle`        what is shown of a case, held against what was sent
-===================== ==================================================================================
+========================== ==================================================================================
+:mod:`tests.world.scripts` what two programs write, in the order of causes, and what is true of it
+:mod:`tests.world.link`    a TCP: segments that know when they were sent, when they arrive, what they acknowledge
+:mod:`tests.world.tap`     the capture point: what passes it, everything that disturbs it, capture files
+:mod:`.families`           kinds of disorder; a seed makes a case
+:mod:`.oracle`             what is shown of a case, held against what was sent
+========================== ==================================================================================
 
 ``python -m tests.capture_point`` runs cases for as long as one likes, ``tests/program/test_capture_point.py`` some.
 """

@@ -9,11 +9,10 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.world.tap import save
+from tests.world.tap import captured, save
 
 from .families import FAMILIES, make
 from .oracle import judge
-from .tap import packets
 
 
 def main() -> int:
@@ -37,7 +36,7 @@ def _one(case_name: str, save_as: Path | None) -> int:
     if save_as is not None:
         for number, file in enumerate(case.files):
             path = save_as if len(case.files) == 1 else save_as.with_stem(f"{save_as.stem}-{number}")
-            save(path, packets(file))
+            save(path, captured(file))
             print(path)
     verdict = judge(case)
     for fault in verdict.faults:

@@ -6,13 +6,13 @@ from random import Random
 from typing import Literal
 
 from tests.world.conversation import CLIENT, SERVER
+from tests.world.link import CarriedSegment, Link, Session, connect
 from tests.world.protocols import PROTOCOLS
+from tests.world.scripts import MS, SECOND, US, KnownConversation, converse, speak
+from tests.world.tap import Record, Records, duplicate, jitter, late, swap, watch, without
 from zmtpsniff.net.segment import FIN, RST, SYN
 
-from .conversations import MS, SECOND, US, Conversation, converse, speak
-from .network import Link, Segment, Session, connect
 from .oracle import Case
-from .tap import Record, Records, duplicate, jitter, late, swap, watch, without
 
 _PLACES = (0.0, 0.02, 0.5, 0.98, 1.0)  # of the capture point, from client to server
 _ASKING = frozenset({"REQ", "DEALER"})
@@ -126,22 +126,22 @@ def _name(side: int) -> str:
 # ---------------------------------------------------------------------- the beginning
 
 
-def _syn(segment: Segment) -> bool:
+def _syn(segment: CarriedSegment) -> bool:
     return segment.side == CLIENT and bool(segment.flags & SYN)
 
 
-def _syn_ack(segment: Segment) -> bool:
+def _syn_ack(segment: CarriedSegment) -> bool:
     return segment.side == SERVER and bool(segment.flags & SYN)
 
 
-def _within(side: int, begin: int, end: int) -> Callable[[Segment], bool]:
+def _within(side: int, begin: int, end: int) -> Callable[[CarriedSegment], bool]:
     """Whether a segment has octets of a side between two offsets."""
     return lambda one: (
         one.side == side and bool(one.payload) and one.offset < end and one.offset + len(one.payload) > begin
     )
 
 
-_OPENINGS: dict[str, Callable[[Segment], bool]] = {
+_OPENINGS: dict[str, Callable[[CarriedSegment], bool]] = {
     "SYN": _syn,
     "SYN-ACK": _syn_ack,
     "SYN and SYN-ACK": lambda one: bool(one.flags & SYN),
@@ -274,19 +274,19 @@ def holes(random: Random) -> Case:
     """Two files of one long connection; between them far more octets of one side passed than its numbers count."""
     session, number = _long_pause(random)
     talk, segments = session.talk, session.segments
-    side = talk.writes[number].side
+    side = talk.pieces[number].side
     offset = _said(talk, number)[side]
-    first_ns = next(one.sent_ns for one in segments if one.side == side and one.offset == offset and one.payload)
+    first_ns = next(one.time_ns for one in segments if one.side == side and one.offset == offset and one.payload)
     length = random.choice([1 << 20, 1 << 28, random.randrange(1 << 31, 1 << 32), random.randrange(1 << 31, 1 << 32)])
     # Numbers that come back to where they were before tell of octets that are sent again, not of others.
     length = min(length, (1 << 32) - len(talk.stream(side)))
     for one in segments:
-        if one.sent_ns >= first_ns:
+        if one.time_ns >= first_ns:
             one.offset += length * (one.side == side)
             one.ack += length * (one.side != side and one.flags != RST)
     session.hole = side, offset, length
     records = _watched(random, [session])
-    middle = next(place for place, record in enumerate(records) if record.segment.sent_ns >= first_ns)
+    middle = next(place for place, record in enumerate(records) if record.segment.time_ns >= first_ns)
     files = [records[:middle], records[middle:]]
     how = f"{length / (1 << 30):.3f} GiB of the {_name(side)} missing"
     if random.random() < 0.5:  # the files end and begin anywhere
@@ -306,25 +306,25 @@ def _long_pause(random: Random) -> tuple[Session, int]:
     """A connection that is silent for hours, and the number of the write that comes then."""
     while True:
         talk = converse(random, greets=True)
-        quiet = [place for place in range(talk.opening + 4, len(talk.writes) - 2) if talk.is_quiet(_said(talk, place))]
+        quiet = [place for place in range(talk.opening + 4, len(talk.pieces) - 2) if talk.is_quiet(_said(talk, place))]
         if quiet:
             break
     number = random.choice(quiet)
-    first = talk.writes[number]
-    before = [sum(write.side == side for write in talk.writes[:number]) for side in (CLIENT, SERVER)]
+    first = talk.pieces[number]
+    before = [sum(piece.side == side for piece in talk.pieces[:number]) for side in (CLIENT, SERVER)]
     pause_ns = random.randrange(60, 20 * 3600) * SECOND
-    talk.writes[number] = first._replace(needs=before[1 - first.side], pause_ns=pause_ns)
-    for place, write in enumerate(talk.writes):
-        if place > number and write.side != first.side:  # the other side is silent, too
-            talk.writes[place] = write._replace(needs=max(write.needs, before[first.side] + 1))
+    talk.pieces[number] = first._replace(needs=before[1 - first.side], pause_ns=pause_ns)
+    for place, piece in enumerate(talk.pieces):
+        if place > number and piece.side != first.side:  # the other side is silent, too
+            talk.pieces[place] = piece._replace(needs=max(piece.needs, before[first.side] + 1))
     return connect(talk, random, Link.choose(random)), number
 
 
-def _said(talk: Conversation, number: int) -> tuple[int, int]:
-    """How many octets of both sides are in the first writes."""
+def _said(talk: KnownConversation, number: int) -> tuple[int, int]:
+    """How many octets of both sides are in the first pieces."""
     octets = [0, 0]
-    for write in talk.writes[:number]:
-        octets[write.side] += len(write.octets)
+    for piece in talk.pieces[:number]:
+        octets[piece.side] += len(piece.data)
     return octets[CLIENT], octets[SERVER]
 
 
@@ -377,7 +377,7 @@ def _one_after_the_other(random: Random, announced: bool) -> tuple[Case, str]:
 
 def _number_by_clock(session: Session, before: Session) -> None:
     """Initial sequence numbers as Linux chooses them for a pair of addresses: one more every 64 ns."""
-    later = (session.segments[0].sent_ns - before.segments[0].sent_ns) // 64
+    later = (session.segments[0].time_ns - before.segments[0].time_ns) // 64
     session.isn = (before.isn[CLIENT] + later) % (1 << 32), (before.isn[SERVER] + later) % (1 << 32)
 
 

@@ -11,19 +11,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription, WireEvent
+from dissectors.events import AnyEvent, Capture, Command, Connection, Message, Problem, Subscription
 from tests.support.settings import RELATIONS
 from tests.world.conversation import CLIENT, SERVER
-from tests.world.tap import Packets
+from tests.world.events import check_records
+from tests.world.link import CarriedSegment, Session
+from tests.world.scripts import SentMessage
+from tests.world.tap import Packets, Records, captured, joined
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.limits import FlowLimits
 from zmtpsniff.net.reassembly import MODULO
 from zmtpsniff.net.segment import FIN, RST, SYN
-
-from .conversations import SentMessage
-from .network import Segment, Session
-from .tap import Records, joined, packets
 
 # Notes on what peers really said. Every other problem of a healthy connection that was captured whole is wrong.
 TRUE_NOTES = frozenset({"plain-credentials", "heartbeat-inside-message", "older-peer", "slow-joiner"})
@@ -75,14 +74,14 @@ def sniff(given: Sequence[list[Packet]], batch: int = 100, live: bool = False) -
 
 def judge(case: Case) -> Verdict:
     """Show a case, and hold what is shown against what was sent."""
-    files = [packets(records) for records in case.files]
+    files = [captured(records) for records in case.files]
     verdict = Verdict()
     try:
         events = sniff(files, case.batch, case.live)
+        check_records(events, joined(files))
     except Exception as error:  # whatever it is, the other cases are to be judged, too
         verdict.faults.append(f"{type(error).__name__}: {error}")
         return verdict
-    _check_records(events, joined(files), verdict)
     if case.foreign:
         _check_foreign(case, events, verdict)
         return verdict
@@ -92,35 +91,7 @@ def judge(case: Case) -> Verdict:
     return verdict
 
 
-# ---------------------------------------------------------------------- rules for any capture
-
-
-def _check_records(events: Sequence[AnyEvent], given: Sequence[Packet], verdict: Verdict) -> None:
-    last: dict[tuple[int, str], int] = {}
-    ended = set()
-    faults = verdict.faults
-    for event in events:
-        if isinstance(event, Connection):
-            ended.add(event.flow)
-        elif isinstance(event, WireEvent):
-            if event.flow in ended:
-                faults.append(f"a record of flow {event.flow} after its connection record")
-            if isinstance(event, Message | Command) and (event.latency_ns or 0) < 0:
-                faults.append(f"a latency of {event.latency_ns} ns")
-            if not 1 <= event.packet <= len(given) or event.time_ns != given[event.packet - 1][0]:
-                faults.append(f"packet {event.packet} does not have the time of its record")
-            key = event.flow, event.src
-            if event.packet < last.get(key, 1):
-                faults.append(f"packet {event.packet} of a record is before that of the one before")
-            last[key] = event.packet
-        elif isinstance(event, Problem) and event.packet is not None and event.time_ns != given[event.packet - 1][0]:
-            faults.append(f"packet {event.packet} does not have the time of its problem")
-    total = events[-1]
-    assert isinstance(total, Capture)
-    if total.packets != len(given):
-        faults.append(f"{total.packets} packets instead of {len(given)}")
-    if total.zmtp_flows != len(ended):
-        faults.append(f"{total.zmtp_flows} flows of ZMTP, but {len(ended)} connection records")
+# ---------------------------------------------------------------------- which connection
 
 
 def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> None:
@@ -260,7 +231,7 @@ class _Judge:
         self.messages: list[list[Message]] = [[], []]
         self.misses = False  # messages, though there are octets behind them
 
-    def _runs(self, records: list[Segment], side: int) -> list[tuple[int, int]]:
+    def _runs(self, records: list[CarriedSegment], side: int) -> list[tuple[int, int]]:
         """Where the octets of a side are that are in the capture, without what lies between them."""
         hole, length = self.lengths[side], 0
         if self.session.hole is not None and self.session.hole[0] == side:

@@ -144,7 +144,7 @@ def test_oldest_connections_give_way() -> None:
 @pytest.mark.parametrize("first", [0, 1, 2])
 def test_who_closes(first: int) -> None:
     """2: both at once."""
-    talk = replace(Conversation("short", (*greetings(3, b"PUSH", b"PULL"),)), ends_first=first % 2)
+    talk = replace(Conversation("short", (*greetings(3, b"PUSH", b"PULL"),)), closer=first % 2)
     sent = segments(talk)
     if first == 2:
         sent[-2] = replace(sent[-2], ack=sent[-2].ack - 1)

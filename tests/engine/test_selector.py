@@ -12,7 +12,7 @@ import pytest
 from dissectors.events import AnyEvent, Capture
 from tests.support.paths import CAPTURES, FIXTURES
 from tests.support.saved_files import ORIGIN, program, read, records
-from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, greetings
+from tests.world.conversation import CLIENT, SERVER, Conversation, End, Piece, greetings
 from tests.world.network import START_NS, packets, segments
 from tests.world.octets import message
 from tests.world.tap import Packets
@@ -102,7 +102,7 @@ def test_the_file_gives_the_same_records(path: Path, tmp_path: Path) -> None:
         assert selector.missing == 0
 
 
-def _connection(port: int, count: int, start_ns: int, marked: bool = False, end: str = "fin") -> list[Packet]:
+def _connection(port: int, count: int, start_ns: int, marked: bool = False, end: End = "fin") -> list[Packet]:
     pieces = greetings(3, b"PUSH", b"PULL")
     pieces += [Piece(CLIENT, message(3, b"number %d" % number + bytes(500))) for number in range(count)]
     if marked:

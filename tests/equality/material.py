@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.capture_point.families import FAMILIES, make
-from tests.capture_point.tap import packets
 from tests.fuzz.octets import turns
 from tests.fuzz.targets import conversation_packets
 from tests.support.paths import PROJECT
-from tests.world.tap import save
+from tests.world.tap import captured, save
 
 _CORPUS = PROJECT / "tests" / "fuzz" / "corpus"
 _FILES = ("pcap", "pcapng", "compressed")  # parts of the corpus whose inputs are capture files
@@ -43,5 +42,5 @@ def simulated(folder: Path, cases: int, seed: int) -> Iterator[list[Path]]:
             files = []
             for place, file in enumerate(make(name, number).files):
                 files.append(folder / f"{name}-{number}-{place}.pcap")
-                save(files[-1], packets(file))
+                save(files[-1], captured(file))
             yield files

@@ -11,17 +11,16 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.capture_point.conversations import Conversation, SentMessage, converse, speak
 from tests.capture_point.families import FAMILIES, make
-from tests.capture_point.network import Link, Session, connect
 from tests.capture_point.oracle import Case, judge
-from tests.capture_point.tap import Records, packets, watch, without
 from tests.support.examples import examples
 from tests.support.paths import PROJECT
 from tests.support.runner import read_json
 from tests.world.conversation import CLIENT, SERVER
+from tests.world.link import Link, Session, connect
 from tests.world.protocols import PROTOCOLS
-from tests.world.tap import save
+from tests.world.scripts import KnownConversation, SentMessage, converse, speak
+from tests.world.tap import Records, captured, save, watch, without
 from zmtpsniff.net.segment import FIN
 
 # Of each family: those that are always judged, and the others.
@@ -124,7 +123,7 @@ def test_segments_carry_the_conversation_and_acknowledge_what_had_arrived(seed: 
     for one in session.segments:
         if one.ack > 0:
             # What arrives in the same nanosecond may have been read or not.
-            assert arrived(session, one.side, one.sent_ns - 1) <= one.ack <= arrived(session, one.side, one.sent_ns)
+            assert arrived(session, one.side, one.time_ns - 1) <= one.ack <= arrived(session, one.side, one.time_ns)
 
 
 def arrived(session: Session, side: int, now_ns: int) -> int:
@@ -167,7 +166,7 @@ def test_a_case_comes_of_its_seed() -> None:
     for family in FAMILIES:
         one, other = make(family, 7), make(family, 7)
         assert one.how == other.how
-        assert [packets(file) for file in one.files] == [packets(file) for file in other.files]
+        assert [captured(file) for file in one.files] == [captured(file) for file in other.files]
 
 
 def test_protocols_are_many_and_go_both_ways() -> None:
@@ -197,7 +196,7 @@ def request_reply() -> Session:
     return session
 
 
-def changed(session: Session, talk: Conversation) -> Session:
+def changed(session: Session, talk: KnownConversation) -> Session:
     """The same packets with another truth."""
     other = replace(session, talk=talk)
     for one in other.segments:
@@ -256,7 +255,7 @@ def test_a_saved_case_is_read_as_it_was_judged(tmp_path: Path) -> None:
         paths = []
         for number, file in enumerate(case.files):
             paths.append(str(tmp_path / f"{family}-{number}.pcap"))
-            save(Path(paths[-1]), packets(file))
+            save(Path(paths[-1]), captured(file))
         records = read_json(*paths)
         assert records[-1]["packets"] == sum(map(len, case.files))
         shown = judge(case).count["shown"] + judge(case).count["incomplete"]

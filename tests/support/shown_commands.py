@@ -13,13 +13,12 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from tests.capture_point.conversations import MS, converse
-from tests.capture_point.network import Link, connect
-from tests.capture_point.tap import late, packets, watch
 from tests.support import runner
 from tests.support.paths import FIXTURES, PROJECT
 from tests.world.conversation import CLIENT
-from tests.world.tap import save
+from tests.world.link import Link, connect
+from tests.world.scripts import MS, converse
+from tests.world.tap import captured, late, save, watch
 from zmtpsniff.capture.block import Packet
 
 PAGES = [PROJECT / "README.md", *sorted((PROJECT / "docs").rglob("*.md"))]
@@ -208,7 +207,7 @@ def _of_two_hosts() -> list[Packet]:
     """Requests and replies captured by two hosts: the clock of the one who asks is 50 ms fast."""
     random = Random(_TWO_HOSTS_SEED)
     session = connect(converse(random, frozenset({"REQ"}), greets=True, count=30), random, Link())
-    return packets(late(watch(0.5, session), CLIENT, 50 * MS))
+    return captured(late(watch(0.5, session), CLIENT, 50 * MS))
 
 
 @lru_cache(1)

@@ -4,6 +4,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import Literal, NamedTuple
 
 from tests.world.octets import COMMAND, NUMBERS, SIGNATURE, frame, message, ready
 
@@ -11,25 +12,30 @@ CLIENT, SERVER = 0, 1
 _WORDS = b"temperature pressure humidity station value unit reading 20.5 17.25 ok error ,.;:{}[]\"'".split()
 
 
-@dataclass(frozen=True)
-class Piece:
-    """Octets that one side sent in one go."""
+End = Literal["fin", "rst", "open"]
+
+
+class Piece(NamedTuple):
+    """Octets that one side sends in one go."""
 
     side: int
     data: bytes
     time_ns: int = 0
+    needs: int = 0  # so many pieces of the other side must have arrived
+    pause_ns: int = 0  # from then on, and from its own last piece on
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Conversation:
-    """The pieces that two sides sent each other, in the order in which they were seen."""
+    """The pieces that two sides send each other, in the order in which they are seen."""
 
     name: str
-    pieces: tuple[Piece, ...]
-    end: str = "fin"  # fin, rst or open
-    ends_first: int = CLIENT
+    pieces: tuple[Piece, ...] | list[Piece]
+    end: End = "fin"
+    closer: int = CLIENT
 
     def stream(self, side: int) -> bytes:
+        """All octets of a side."""
         return b"".join(piece.data for piece in self.pieces if piece.side == side)
 
 

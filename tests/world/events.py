@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Octets, Problem, Work
+from dissectors.events import AnyEvent, Capture, Command, Comment, Connection, Message, Octets, Problem, Work
 from dissectors.records import record_fields
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
@@ -80,7 +80,12 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
                 assert number == count.pop((event.flow, side.address), 0)
             assert event.start_ns <= event.end_ns
             continue
-        if isinstance(event, Capture | Comment | Work) or event.flow is None:
+        if isinstance(event, Capture | Comment | Work):
+            continue
+        if event.packet is not None:
+            assert 1 <= event.packet <= len(given)
+            assert event.time_ns == given[event.packet - 1][0], "time_ns is not that of the packet"
+        if event.flow is None:
             continue
         assert event.flow not in ended, "a record after the connection record"
         assert event.src is not None
@@ -89,8 +94,8 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
         if not isinstance(event, Problem):
             assert event.packet >= last.get(key, 1), "the records of a sender are not in order"
             last[key] = event.packet
-        assert 1 <= event.packet <= len(given)
-        assert event.time_ns == given[event.packet - 1][0], "time_ns is not that of the packet"
+        if isinstance(event, Message | Command):
+            assert (event.latency_ns or 0) >= 0
         if isinstance(event, Message):
             count[key] = count.get(key, 0) + 1
     assert not count, "records of a flow without a connection record"

@@ -17,6 +17,7 @@ from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN
 START_NS = 1_700_000_000_000_000_000
 STEP_NS = 20_000  # from one packet to the next where no piece says when it was sent
 _MODULO = 1 << 32
+_MOST_OCTETS = 65_000  # of a packet
 _ETHERNET = bytes(12) + b"\x08\0"
 _HEADERS = struct.Struct("!BBHHHBBH4s4sHHIIBBHHH")
 
@@ -43,7 +44,7 @@ def tcp_packet(
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False, slots=True)
 class SentSegment:
     """A segment; offsets count the octets of a side's stream, so the SYN has -1."""
 
@@ -52,12 +53,22 @@ class SentSegment:
     payload: bytes
     ack: int  # how many octets of the other side are acknowledged, -1 for none
     flags: int
-    time_ns: int = 0
+    time_ns: int = 0  # when it was sent
     kept: int | None = None  # octets of the payload that the snaplen left
 
     @property
     def end(self) -> int:
         return self.offset + len(self.payload)
+
+    def packet(
+        self, time_ns: int, hosts: tuple[bytes, bytes], ports: tuple[int, int], isn: tuple[int, int], at: int = 0
+    ) -> Packet:
+        """The packet of Ethernet, IPv4 and TCP that carries its octets from ``at`` on, as far as one may be long."""
+        side, other = self.side, 1 - self.side
+        numbers = isn[side] + 1 + self.offset + at, isn[other] + 1 + self.ack if self.flags & ACK else 0
+        ends = (hosts[side], hosts[other]), (ports[side], ports[other])
+        data = tcp_packet(*ends, numbers, self.flags, self.payload[at : at + _MOST_OCTETS])
+        return time_ns, 1, data if self.kept is None else data[: 54 + self.kept], len(data), None
 
 
 def segments(talk: Conversation, acks: bool = True, fin: bool = True) -> list[SentSegment]:
@@ -76,7 +87,7 @@ def segments(talk: Conversation, acks: bool = True, fin: bool = True) -> list[Se
             out.append(SentSegment(1 - side, seen[1 - side], b"", seen[side], ACK, piece.time_ns))
     if not fin:
         return out
-    first, second = talk.ends_first, 1 - talk.ends_first
+    first, second = talk.closer, 1 - talk.closer
     if talk.end == "fin":
         out.append(SentSegment(first, seen[first], b"", seen[second], FIN | ACK))
         out.append(SentSegment(second, seen[second], b"", seen[first] + 1, FIN | ACK))
@@ -214,18 +225,10 @@ def packets(
     start_ns: int = START_NS,
     step_ns: int = STEP_NS,
 ) -> list[Packet]:
-    """Packets of Ethernet, IPv4 and TCP, one for each segment, at even distances in time."""
-    out: list[Packet] = []
+    """Packets, one for each segment unless that is too long, at even distances in time."""
     hosts = b"\x0a\0\0\1", b"\x0a\0\0\2"
-    for number, one in enumerate(sent):
-        side = one.side
-        seq = isn[side] + 1 + one.offset
-        ack = isn[1 - side] + 1 + one.ack if one.flags & ACK else 0
-        ends = (hosts[side], hosts[1 - side]), (ports[side], ports[1 - side])
-        for at in range(0, max(len(one.payload), 1), 65_000):
-            data = tcp_packet(*ends, (seq + at, ack), one.flags, one.payload[at : at + 65_000])
-            length = len(data)
-            if one.kept is not None:
-                data = data[: 54 + one.kept]
-            out.append((start_ns + number * step_ns, 1, data, length, None))
-    return out
+    return [
+        one.packet(start_ns + number * step_ns, hosts, ports, isn, at)
+        for number, one in enumerate(sent)
+        for at in range(0, max(len(one.payload), 1), _MOST_OCTETS)
+    ]

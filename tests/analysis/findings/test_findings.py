@@ -16,11 +16,10 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Command, Greeting, Message
 from tests.analysis.findings.diagnoses import alarms, diagnose
 from tests.capture_point.families import FAMILIES, make
-from tests.capture_point.tap import joined, packets
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
-from tests.world.tap import Packets, load, save
+from tests.world.tap import Packets, captured, joined, load, save
 from tests.world.tap import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
@@ -214,7 +213,7 @@ def test_captures_out_of_order_are_healthy() -> None:
 def test_no_capture_point_makes_an_alarm(family: str, seeds: range) -> None:
     for seed in seeds:
         case = make(family, seed)
-        source = Packets(joined([packets(records) for records in case.files]), case.batch, case.live)
+        source = Packets(joined([captured(records) for records in case.files]), case.batch, case.live)
         diagnosis = Diagnosis()
         clock = source.clock if case.live else None
         for events in Sniffer(source, RELATIONS, Collaborators(clock=clock, witness=diagnosis)).events():

@@ -12,12 +12,11 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Peer, Problem, Sides, Subscription
-from tests.capture_point.conversations import converse
-from tests.capture_point.network import Link, connect
-from tests.capture_point.tap import Records, packets, watch
 from tests.support.paths import FIXTURES, PROJECT, fixtures
 from tests.support.settings import RELATIONS
-from tests.world.tap import Packets
+from tests.world.link import Link, connect
+from tests.world.scripts import converse
+from tests.world.tap import Packets, Records, captured, watch
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.patterns import Patterns
@@ -101,7 +100,7 @@ def test_late_captures(kind: str, pair: set[str], least: int, share: float) -> N
         types, records = _late(kind, seed)
         if set(types.values()) != pair:
             continue
-        source = Packets(packets(records))
+        source = Packets(captured(records))
         found = _told([event for batch in Sniffer(source, RELATIONS).events() for event in batch])
         is_right = all(types[address] in kinds for address, kinds in found.items())
         count["silent" if not found else "right" if is_right else "wrong"] += 1

@@ -4,15 +4,14 @@ Offsets count the octets of a side's stream, so a SYN has -1 and a FIN the lengt
 exactly what its sender had received when it sent it, never more: this is what makes causality visible in a capture.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from random import Random
 
-from tests.world.conversation import CLIENT, SERVER
-from tests.world.network import tcp_packet
+from tests.world.conversation import CLIENT, SERVER, Piece
+from tests.world.network import SentSegment
+from tests.world.scripts import MS, US, KnownConversation
 from zmtpsniff.net.segment import ACK, FIN, PSH, RST, SYN
-
-from .conversations import MS, US, Conversation
 
 _MODULO = 1 << 32
 _MOST_SEGMENTS = 300  # of a connection, about; a case is to take milliseconds
@@ -52,64 +51,32 @@ class Link:
         )
 
 
-class Segment:
-    """A TCP segment on its way."""
+@dataclass(eq=False, slots=True, kw_only=True)
+class CarriedSegment(SentSegment):
+    """A segment on its way."""
 
-    __slots__ = ("ack", "arrival_ns", "flags", "offset", "payload", "reach", "sent_ns", "session", "side")
-
-    def __init__(
-        self, session: "Session", side: int, offset: int, payload: bytes, ack: int, flags: int, sent_ns: int
-    ) -> None:
-        """A segment that ``side`` of ``session`` sends; ``ack`` is an offset of the other side, -1 for none."""
-        self.session = session
-        self.side = side
-        self.offset = offset
-        self.payload = payload
-        self.ack = ack
-        self.flags = flags
-        self.sent_ns = sent_ns
-        self.arrival_ns = sent_ns  # when it arrives, or would have arrived
-        self.reach = 1.0  # how far it gets, as a part of its way; less than 1 if it is lost
+    session: "Session" = field(repr=False)
+    arrival_ns: int = 0  # when it arrives, or would have arrived
+    reach: float = 1.0  # how far it gets, as a part of its way; less than 1 if it is lost
 
     def passes(self, place: float) -> int:
         """When it passes a place: 0 is at the client, 1 at the server; -1 if it is lost before."""
         part = 1 - place if self.side else place
         if part > self.reach:
             return -1
-        return self.sent_ns + int(part * (self.arrival_ns - self.sent_ns))
-
-    def octets(self) -> bytes:
-        """The packet: Ethernet, IPv4 and TCP."""
-        session, side = self.session, self.side
-        hosts, ports, isn = session.hosts, session.ports, session.isn
-        ack = isn[1 - side] + 1 + self.ack if self.flags & ACK else 0
-        return tcp_packet(
-            (hosts[side], hosts[1 - side]),
-            (ports[side], ports[1 - side]),
-            (isn[side] + 1 + self.offset, ack),
-            self.flags,
-            self.payload,
-        )
-
-    def __repr__(self) -> str:
-        """One line, as tcpdump has them."""
-        names = "".join(
-            name for bit, name in ((SYN, "S"), (FIN, "F"), (RST, "R"), (PSH, "P"), (ACK, ".")) if self.flags & bit
-        )
-        who = "server" if self.side else "client"
-        return f"<{who} [{names}] {self.offset}:{self.offset + len(self.payload)} ack {self.ack}>"
+        return self.time_ns + int(part * (self.arrival_ns - self.time_ns))
 
 
 @dataclass
 class Session:
     """A connection: who talks to whom, and what was sent."""
 
-    talk: Conversation
+    talk: KnownConversation
     hosts: tuple[bytes, bytes]
     ports: tuple[int, int]
     isn: tuple[int, int]
     link: Link
-    segments: list[Segment]
+    segments: list[CarriedSegment]
     hole: tuple[int, int, int] | None = None  # side, offset and length of octets that are not in `segments`
 
     def address(self, side: int) -> str:
@@ -117,12 +84,12 @@ class Session:
         return f"{'.'.join(map(str, self.hosts[side]))}:{self.ports[side]}"
 
 
-def connect(talk: Conversation, random: Random, link: Link, place: int = 0, start_ns: int = 0) -> Session:
+def connect(talk: KnownConversation, random: Random, link: Link, place: int = 0, start_ns: int = 0) -> Session:
     """Carry a conversation over a link, from ``start_ns`` on; ``place`` tells its addresses from those of others.
 
     Segments are larger than the link says where there would be too many of them.
     """
-    octets = sum(len(write.octets) for write in talk.writes)
+    octets = sum(len(piece.data) for piece in talk.pieces)
     if octets // link.mss > _MOST_SEGMENTS:
         link = replace(link, mss=min(max(octets // _MOST_SEGMENTS, 1448), 65_000), window=1 << 20)
     ports = random.choice([40_000, 40_000, 40_000, 4000]) + place, 5555 + place
@@ -139,11 +106,11 @@ class _End:
 
     __slots__ = (
         "acked", "arrived", "asked", "boundaries", "due", "early", "fin_at", "fin_seen", "last_arrival", "length",
-        "next", "other_acked", "peer_fin", "queue", "ready", "received", "sent", "since_ack", "stream", "waits",
+        "next", "peer_fin", "queue", "ready", "received", "sent", "since_ack", "stream", "waits",
         "writing",
     )  # fmt: skip
 
-    def __init__(self, writes: list[tuple[int, bytes, int, int]]) -> None:
+    def __init__(self, writes: list[Piece]) -> None:
         self.queue = writes
         self.next = 0  # of the writes
         self.writing = False  # the next write has its time
@@ -153,7 +120,6 @@ class _End:
         self.acked = 0  # by the other end
         self.received = 0  # of the other's stream, in order
         self.early: list[tuple[int, int]] = []  # beyond that
-        self.other_acked = 0  # what it has acknowledged of the other's stream
         self.since_ack = 0  # segments since then
         self.due = 0  # number of the acknowledgment that is waited with
         self.boundaries: list[int] = []  # where its writes end
@@ -163,7 +129,7 @@ class _End:
         self.peer_fin = -1  # offset of the other's, once it has come
         self.fin_seen = False
         self.waits = False  # corked
-        self.length = sum(len(write[1]) for write in writes)
+        self.length = sum(len(write.data) for write in writes)
         self.asked = False  # to close
 
 
@@ -181,11 +147,11 @@ class _Exchange:
         self.order = 0
         self.events: list[tuple[int, int, int, int, object]] = []
         talk = session.talk
-        self.ends = tuple(_End([write for write in talk.writes if write.side == side]) for side in (CLIENT, SERVER))
+        self.ends = tuple(_End([piece for piece in talk.pieces if piece.side == side]) for side in (CLIENT, SERVER))
         for end in self.ends:
             at = 0
             for write in end.queue:
-                at += len(write[1])
+                at += len(write.data)
                 end.boundaries.append(at)
         self.reset_by = -1  # the side that has sent a RST and knows nothing of the connection any more
 
@@ -223,10 +189,9 @@ class _Exchange:
         ack = -1
         if flags & ACK:
             ack = end.received + (end.peer_fin >= 0 and end.received == end.peer_fin)
-            end.other_acked = ack
             end.since_ack = 0
             end.due = 0
-        segment = Segment(self.session, side, offset, payload, ack, flags, self.now)
+        segment = CarriedSegment(side, offset, payload, ack, flags, self.now, session=self.session)
         self.session.segments.append(segment)
         random = self.random
         arrival = self.now + link.delay_ns + int(link.jitter_ns * random.random())
@@ -281,13 +246,13 @@ class _Exchange:
         if end.writing or not end.ready or end.next == len(end.queue):
             return
         write = end.queue[end.next]
-        if end.arrived >= write[2]:
+        if end.arrived >= write.needs:
             end.writing = True
-            self._at(self.now + write[3], _WRITE, side)
+            self._at(self.now + write.pause_ns, _WRITE, side)
 
     def _write(self, side: int) -> None:
         end, link = self.ends[side], self.link
-        end.stream += end.queue[end.next][1]
+        end.stream += end.queue[end.next].data
         end.next += 1
         end.writing = False
         if link.cork and self.random.random() < link.cork:
@@ -300,7 +265,7 @@ class _Exchange:
 
     # ------------------------------------------------------------------ receiving
 
-    def _arrive(self, side: int, segment: Segment) -> None:
+    def _arrive(self, side: int, segment: CarriedSegment) -> None:
         end, other = self.ends[side], self.ends[1 - side]
         if self.reset_by == side:
             return

@@ -1,34 +1,23 @@
-"""Healthy conversations of all socket types, as writes in causal order, with what is true of them.
+"""Healthy conversations of all socket types, as pieces in causal order, with what is true of them.
 
-A :class:`Write` says what a program hands to its kernel, and how much of the other side's it must have read before. It
-is the whole of causality: when a write happens follows from the network in :mod:`.network`. A :class:`Conversation`
-has beside its writes the messages and subscriptions of both sides, and which message answers which.
+A :class:`.Piece` says what a program hands to its kernel, and how much of the other side's it must have read before. It
+is the whole of causality: when that happens follows from the network in :mod:`.link`. A :class:`KnownConversation` has
+beside its pieces the messages and subscriptions of both sides, and which message answers which.
 """
 
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-from tests.world.conversation import CLIENT, SERVER, text_body
+from tests.world.conversation import CLIENT, SERVER, Conversation, End, Piece, text_body
 from tests.world.octets import NUMBERS, SIGNATURE, command, frame, frame_v1, prop
 from tests.world.protocols import PROTOCOLS
 
 US, MS, SECOND = 1_000, 1_000_000, 1_000_000_000
 
-End = Literal["fin", "rst", "open"]
-
 _IDENTIFIED = frozenset({"REQ", "DEALER", "ROUTER"})  # libzmq sends Identity from these only
-
-
-class Write(NamedTuple):
-    """Octets that a program sends in one go."""
-
-    side: int
-    octets: bytes
-    needs: int  # so many writes of the other side must have arrived
-    pause_ns: int  # after that, and after this side's write before
 
 
 class SentMessage(NamedTuple):
@@ -39,15 +28,14 @@ class SentMessage(NamedTuple):
     end: int
 
 
-@dataclass
-class Conversation:
-    """The writes of two programs on one connection, and the truth about them."""
+@dataclass(eq=False)
+class KnownConversation(Conversation):
+    """A conversation, and the truth about it."""
 
-    name: str
-    types: tuple[str, str]  # socket types of client and server
-    versions: tuple[str, str]  # that they can speak
-    mechanism: str | None
-    writes: list[Write] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    types: tuple[str, str] = "", ""  # socket types of client and server
+    versions: tuple[str, str] = "", ""  # that they can speak
+    mechanism: str | None = None
     messages: tuple[list[SentMessage], list[SentMessage]] = field(default_factory=lambda: ([], []))
     subscriptions: tuple[list[tuple[str, bytes, str]], list[tuple[str, bytes, str]]] = field(
         default_factory=lambda: ([], [])
@@ -56,9 +44,7 @@ class Conversation:
     pairs: dict[int, int] = field(default_factory=dict)  # a replier's message to the requester's that it answers
     beats: list[tuple[int, int, int]] = field(default_factory=list)  # side of a PING, where it and its PONG end
     commands: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))  # names
-    end: End = "fin"
-    closer: int = CLIENT
-    opened: tuple[int, int] = (0, 0)  # how many writes of each side are the greeting and the handshake
+    opened: tuple[int, int] = (0, 0)  # how many pieces of each side are the greeting and the handshake
 
     @property
     def version(self) -> str:
@@ -84,12 +70,8 @@ class Conversation:
 
     @property
     def opening(self) -> int:
-        """How many of the writes are the greetings and the handshake."""
+        """How many of the pieces are the greetings and the handshake."""
         return self.opened[CLIENT] + self.opened[SERVER]
-
-    def stream(self, side: int) -> bytes:
-        """All octets of a side."""
-        return b"".join(write.octets for write in self.writes if write.side == side)
 
 
 # ---------------------------------------------------------------------- octets
@@ -109,7 +91,7 @@ def metadata(socket_type: str, identity: bytes) -> bytes:
 class Script:
     """Writes a conversation down, step by step, and keeps its truth."""
 
-    def __init__(self, random: Random, talk: Conversation, pace_ns: int) -> None:
+    def __init__(self, random: Random, talk: KnownConversation, pace_ns: int) -> None:
         """Begin to fill ``talk``; programs pause for about ``pace_ns``."""
         self.random = random
         self.talk = talk
@@ -133,7 +115,7 @@ class Script:
                 needs = self.count[1 - side]
             if pause_ns is None:
                 pause_ns = int(self.pace_ns * self.random.random()) + 1
-            self.talk.writes.append(Write(side, bytes(self._held[side]), needs, pause_ns))
+            self.talk.pieces.append(Piece(side, bytes(self._held[side]), needs=needs, pause_ns=pause_ns))
             self._held[side].clear()
             self.count[side] += 1
         return self.count[side]
@@ -401,7 +383,7 @@ _VERSIONS = [("3.1", "3.1")] * 6 + [
 
 def converse(
     random: Random, kinds: frozenset[str] | None = None, greets: bool = False, count: int | None = None
-) -> Conversation:
+) -> KnownConversation:
     """A conversation of any kind, of ``count`` exchanges.
 
     One of the socket types in ``kinds`` asks, subscribes or pushes, if these are given. One that ``greets`` is of a
@@ -419,7 +401,7 @@ def converse(
         mechanism = "PLAIN" if random.random() < 0.1 else "NULL"
     end: End = random.choice(("fin", "fin", "fin", "rst", "open"))
     name = f"{first}-{second} {'/'.join(versions)}"
-    talk = Conversation(name, types, versions, mechanism, end=end, closer=random.randrange(2))
+    talk = KnownConversation(name, [], end, random.randrange(2), types, versions, mechanism)
     talk.requester = CLIENT if types[CLIENT] in _ASKING else SERVER
     script = Script(random, talk, random.choice([5 * US, 100 * US, 100 * US, 500 * US, 20 * MS]))
     _open(script, random.choice(["steps", "steps", "whole"]))
@@ -428,14 +410,14 @@ def converse(
     return talk
 
 
-def speak(name: str, random: Random) -> Conversation:
+def speak(name: str, random: Random) -> KnownConversation:
     """A conversation of a protocol that is not ZMTP, one of ``PROTOCOLS``."""
-    talk = Conversation(name, ("", ""), ("", ""), None, end=random.choice(("fin", "fin", "rst", "open")))
-    talk.closer = random.randrange(2)
+    talk = KnownConversation(name, [], random.choice(("fin", "fin", "rst", "open")), random.randrange(2))
     pace_ns = random.choice([20 * US, 200 * US, 5 * MS])
     count = [0, 0]
     for side, octets in PROTOCOLS[name](random, random.choice([1, 5, 20, 40])):
         if octets:
-            talk.writes.append(Write(side, octets, count[1 - side], int(pace_ns * random.random()) + 1))
+            pause_ns = int(pace_ns * random.random()) + 1
+            talk.pieces.append(Piece(side, octets, needs=count[1 - side], pause_ns=pause_ns))
             count[side] += 1
     return talk
