@@ -138,7 +138,7 @@ PROBLEMS: dict[str, Kind] = {
         about="capture",
     ),
     "clocks-differ": _note(
-        "Two capture points saw the same packets, and their clocks differ. `detail` says by how much.",
+        "Two capture points saw the same packets, and their clocks differ. `detail` says by how much, if it knows.",
         "Nothing is lost, but times on one side of the two points cannot be compared with those on the other. Shift "
         "one file by that much (`editcap -t`), and let NTP or PTP set the clocks of the hosts.",
         about="capture",

@@ -30,7 +30,7 @@ from msgspec.msgpack import Ext
 
 from dissectors.events import AnyEvent, Cut, Hidden, Octets
 
-FORMAT = 12
+FORMAT = 13
 
 _LIVE = "live"
 T = TypeVar("T")

@@ -50,7 +50,8 @@ def taken(sent: list[Packet], size: int, is_whole: bool, limits: FlowLimits) -> 
     engine.flows.register.follow_all()
     flows = sorted(engine.flows.register.flows.values(), key=lambda flow: flow.number)
     for direction in (direction for flow in flows for direction in flow.directions):
-        direction.acked_ns = 0  # a witness asks for it, and where one is, no connection comes whole
+        # A witness asks for these, and where one is, no connection comes whole.
+        direction.acked_ns = direction.acknowledges = 0
     state = b"".join([*map(engine.save, flows), engine.snapshot()])
     engine.finish()
     return [*found, *engine.give(), *engine.problems()], state, count

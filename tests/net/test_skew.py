@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.paths import FIXTURES
+from tests.world.tap import load
 from zmtpsniff.capture.block import Block, Packet
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.net.skew import clock_differences
 
 SECONDS = 1_000_000_000
@@ -18,7 +18,11 @@ def in_files(*files: list[Packet]) -> list[Iterator[Block]]:
 
 
 def packets(name: str) -> list[Packet]:
-    return [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
+    """The packets of a loopback capture with one connection, as if a host at 10.0.0.1 had connected to 10.0.0.2."""
+    found = load(FIXTURES / name)
+    client = found[0][2][34:36]
+    ends = {True: b"\x0a\0\0\1\x0a\0\0\2", False: b"\x0a\0\0\2\x0a\0\0\1"}
+    return [(one[0], one[1], one[2][:26] + ends[one[2][34:36] == client] + one[2][34:], *one[3:]) for one in found]
 
 
 REQUESTS, PUSHED = packets("m31_req_rep.pcap"), packets("m31_push_pull.pcap")
@@ -35,7 +39,7 @@ def seen_elsewhere(given: list[Packet], ahead_ns: int, way_ns: int) -> list[Pack
 @given(ahead_ns=st.integers(-100 * SECONDS, 100 * SECONDS), way_ns=st.integers(0, SECONDS // 100))
 def test_the_way_of_the_packets_does_not_count(ahead_ns: int, way_ns: int) -> None:
     other = seen_elsewhere(REQUESTS, ahead_ns, way_ns)
-    assert clock_differences(in_files(REQUESTS, other)) == [0, ahead_ns]
+    assert clock_differences(in_files(REQUESTS, other)) == [(0, 0), (0, ahead_ns)]
 
 
 @given(st.integers(-SECONDS, SECONDS), st.integers(-SECONDS, SECONDS))
@@ -44,9 +48,23 @@ def test_differences_add_up(first_ns: int, second_ns: int) -> None:
     between = seen_elsewhere(REQUESTS, first_ns, 0)
     third = seen_elsewhere(between, second_ns, 0)
     one, two = REQUESTS[: len(REQUESTS) // 2], third[len(third) // 2 :]
-    assert clock_differences(in_files(one, between, two)) == [0, first_ns, first_ns + second_ns]
+    assert clock_differences(in_files(one, between, two)) == [(0, 0), (0, first_ns), (0, first_ns + second_ns)]
 
 
-def test_what_has_nothing_in_common_is_not_known() -> None:
-    assert clock_differences(in_files(REQUESTS, PUSHED)) == [0, None]
-    assert clock_differences(in_files(REQUESTS, [])) == [0, None]
+@given(st.integers(-100 * SECONDS, 100 * SECONDS))
+def test_acknowledgments_come_back_where_octets_go_one_way(ahead_ns: int) -> None:
+    other = seen_elsewhere(PUSHED, ahead_ns, SECONDS // 1000)
+    assert clock_differences(in_files(PUSHED, other)) == [(0, 0), (0, ahead_ns)]
+
+
+def test_what_has_nothing_in_common_with_the_first_is_compared_with_others() -> None:
+    others = PUSHED, seen_elsewhere(PUSHED, SECONDS, 0)
+    assert clock_differences(in_files(REQUESTS, [], *others)) == [(0, 0), (1, 0), (2, 0), (2, SECONDS)]
+
+
+def test_files_of_one_host_are_not_compared() -> None:
+    """It has connections with two others, and its capturing program began a file while these went on."""
+    far = (b"\x0a\0\0\2", b"\x0a\0\0\3")
+    both = [(one[0], one[1], one[2].replace(*far), *one[3:]) for one in PUSHED] + PUSHED
+    later = seen_elsewhere(both, SECONDS, 0)
+    assert clock_differences(in_files(both, later)) == [(0, 0), (0, 0)]

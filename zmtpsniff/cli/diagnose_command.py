@@ -90,6 +90,7 @@ def diagnose(**options: Any) -> None:
             window=settings.window,
             batches=True,
             load=partial(_load, settings.on_finding),
+            with_one_clock=True,
             meet=meet,
             witness=diagnosis,
         ) as capture,

@@ -1,5 +1,6 @@
 """Commands that take capture files or, with --live, what passes: their options, and the dissection of either."""
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -8,10 +9,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from zmtpsniff.capture.files import Captures
 from zmtpsniff.cli.help import TASKS
 from zmtpsniff.cli.live_capture import LiveSettings, capturing, live_options
 from zmtpsniff.cli.live_host import started_host
-from zmtpsniff.cli.output import fail_if_overwritten
+from zmtpsniff.cli.output import fail_if_overwritten, tell
 from zmtpsniff.cli.run import load_dissection
 from zmtpsniff.cli.saver_options import SaverSettings, saver_options
 from zmtpsniff.cli.shared_options import FilePath, OptionGroup, dissection_options_without_secrets
@@ -22,6 +24,8 @@ from zmtpsniff.engine.settings import Settings
 if TYPE_CHECKING:
     from zmtpsniff.dissection import ClosableSource, Dissection
     from zmtpsniff.host.local import LocalHost
+
+_TOLD_NS = 1_000_000  # a clock that differs by less is put right without a word
 
 
 class CaptureSettings(NamedTuple):
@@ -76,7 +80,7 @@ def dissecting(
     batches: bool = False,
     load: Callable[[], None] = lambda: None,
     source: "ClosableSource | None" = None,
-    prepare: "Callable[[ClosableSource, Sequence[str]], None]" = lambda source, names: None,
+    with_one_clock: bool = False,
     meet: "Callable[[LocalHost], None] | None" = None,
     **collaborators: Any,
 ) -> "Iterator[Dissection]":
@@ -84,8 +88,9 @@ def dissecting(
 
     ``records`` is the file that the output goes to, ``window`` has the times of the packets of captures. ``batches``
     says whether messages may come in columns. ``load`` imports what is needed once privileges are given up.
-    ``source`` has the packets of the captures, if they are not to be merged as usual. ``prepare`` is called with the
-    packets of captures, and with their names; ``meet`` with the machine of a live capture, which knows its processes.
+    ``source`` has the packets of the captures, if they are not to be merged as usual. With one clock, the
+    times of captures of several hosts are put right. ``meet`` is called with the machine of a live capture, which
+    knows its processes.
     ``collaborators`` are those of the Dissection.
     """
     from zmtpsniff.dissection import Dissection
@@ -96,7 +101,8 @@ def dissecting(
         plan = plan_tshark(settings.tshark, settings.live.engine, settings.captures)
         captures, dissection = window.select(settings.captures, dissection)
         packets = open_packets(captures, plan, dissection.window) if source is None else source
-        prepare(packets, captures)
+        if with_one_clock and isinstance(packets, Captures):
+            _set_clocks(packets, captures)
         yield Dissection(packets, dissection, Collaborators(tls=plan.tls, **collaborators))
         return
     window.fail_if_live()
@@ -124,3 +130,25 @@ def dissecting(
                 **collaborators,
             ),
         )
+
+
+def _set_clocks(source: Captures, names: Sequence[str]) -> None:
+    """Give the files of several hosts one clock, and say which differ."""
+    if len(names) == 1 or not all(map(os.path.isfile, names)):
+        return
+    from zmtpsniff.capture.files import open_captures
+    from zmtpsniff.net.skew import clock_differences
+    from zmtpsniff.words.durations import brief
+
+    files = [open_captures([name]) for name in names]
+    try:
+        differences = clock_differences([file.batches() for file in files])
+    finally:
+        for file in files:
+            file.close()
+    for name, (other, ahead_ns) in zip(names, differences, strict=True):
+        if abs(ahead_ns) >= _TOLD_NS:
+            word = "ahead of" if ahead_ns > 0 else "behind"
+            words = f"its clock is {brief(abs(ahead_ns))} {word} that of {names[other]}; its times are put right"
+            tell(f"{name}: {words}")
+    source.set_clocks([ahead_ns for _, ahead_ns in differences])

@@ -1,17 +1,15 @@
 """``zmtpsniff trace``."""
 
 import io
-import os
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 
-from zmtpsniff.capture.files import Captures
 from zmtpsniff.cli.files_or_live import CaptureSettings, capture_options, dissecting
 from zmtpsniff.cli.help import OUTPUT, CommandWithHelp
-from zmtpsniff.cli.output import open_output, tell
+from zmtpsniff.cli.output import open_output
 from zmtpsniff.cli.run import pump_and_write, write_structs
 from zmtpsniff.cli.shared_options import IntRange, color, display_filter, output_file, records_format, utc
 from zmtpsniff.cli.window_options import WindowSettings, window_options
@@ -21,13 +19,9 @@ if TYPE_CHECKING:
     from zmtpsniff.analysis.ways.hops import OpenWay
     from zmtpsniff.analysis.ways.records import Way
     from zmtpsniff.analysis.ways.ways import Ways
-    from zmtpsniff.dissection import ClosableSource
     from zmtpsniff.filters import Filter
     from zmtpsniff.host.local import LocalHost
     from zmtpsniff.render.color import Color
-
-
-_TOLD_NS = 1_000_000  # a clock that differs by less is put right without a word
 
 
 class TraceSettings(NamedTuple):
@@ -79,7 +73,7 @@ def trace(**options: Any) -> None:
             window=settings.window,
             batches=settings.passes is None,
             load=_load_renderer,
-            prepare=_set_clocks,
+            with_one_clock=True,
             meet=meet,
             acknowledge=ways.acknowledge,
             witness=ways,
@@ -103,28 +97,6 @@ def _load_renderer() -> None:
 
     LadderRenderer(io.StringIO(), color="always").finish()
     write_structs(io.BytesIO(), [])
-
-
-def _set_clocks(source: "ClosableSource", names: Sequence[str]) -> None:
-    """Give the files of several hosts one clock, and say which differ."""
-    if not isinstance(source, Captures) or len(names) == 1 or not all(map(os.path.isfile, names)):
-        return
-    from zmtpsniff.capture.files import open_captures
-    from zmtpsniff.net.skew import clock_differences
-    from zmtpsniff.words.durations import brief
-
-    files = [open_captures([name]) for name in names]
-    try:
-        differences = clock_differences([file.batches() for file in files])
-    finally:
-        for file in files:
-            file.close()
-    for name, ahead_ns in zip(names, differences, strict=True):
-        if ahead_ns is not None and abs(ahead_ns) >= _TOLD_NS:
-            word = "ahead of" if ahead_ns > 0 else "behind"
-            words = f"its clock is {brief(abs(ahead_ns))} {word} that of {names[0]}; its times are put right"
-            tell(f"{name}: {words}")
-    source.set_clocks([ahead_ns or 0 for ahead_ns in differences])
 
 
 class _Writer:

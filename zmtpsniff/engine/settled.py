@@ -213,18 +213,20 @@ class SettledFlows:
         stop, columns, frames, carried, flows, recent_octets, acked = self._core.take(
             block.octets, block.rows, place, first + place, self._all_flows.pause_ns, self._look_up
         )
-        for (flow, step), (_, last_ns, packet, client, server, steps, *acked_ns) in zip(
-            self._flows, flows, strict=True
-        ):
+        for (flow, step), (_, last_ns, packet, client, server, steps, *heard) in zip(self._flows, flows, strict=True):
             flow.last_ns = last_ns
             if packet:
                 flow.last_packet = numbers[packet - first]
-            for direction, facts, time_ns in zip(flow.directions, (client, server), acked_ns, strict=True):
+            for direction, facts, time_ns, offset in zip(
+                flow.directions, (client, server), heard[:2], heard[2:], strict=True
+            ):
                 if facts is not None:
                     self._fullness.learn(direction.key, facts[_PART])
                     self._give_back(direction, facts, block.octets, numbers[facts[_PACKET] - first])
                 if time_ns:
                     direction.acked_ns = time_ns
+                if offset > direction.acknowledges:
+                    direction.acknowledges = offset
             if step is not None:
                 step.go_on_from(steps)
         if columns:

@@ -1481,10 +1481,11 @@ static PyObject *flow_facts(const Table *table)
     for (uint32_t i = 0; all != NULL && i < table->count; i++) {
         const Flow *flow = table->flows[i];
         const Side *one = &flow->sides[0], *other = &flow->sides[1];
-        PyObject *item = Py_BuildValue("(OLLNNNLL)", flow->token, (long long)flow->last_ns,
+        PyObject *item = Py_BuildValue("(OLLNNNLLLL)", flow->token, (long long)flow->last_ns,
                                        (long long)flow->last_packet, one->fed ? side_facts(one) : Py_NewRef(Py_None),
                                        other->fed ? side_facts(other) : Py_NewRef(Py_None), step_facts(&flow->step),
-                                       (long long)one->acked_ns, (long long)other->acked_ns);
+                                       (long long)one->acked_ns, (long long)other->acked_ns,
+                                       (long long)one->acked, (long long)other->acked);
         if (item == NULL || PyList_Append(all, item))
             Py_CLEAR(all);
         Py_XDECREF(item);

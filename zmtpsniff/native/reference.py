@@ -626,7 +626,8 @@ class SettledTable:
         return [
             (
                 flow.token, flow.last_ns, flow.last_packet, flow.sides[0].facts(), flow.sides[1].facts(),
-                None if flow.step is None else flow.step.facts(), flow.sides[0].acked_ns, flow.sides[1].acked_ns,
+                None if flow.step is None else flow.step.facts(), *(side.acked_ns for side in flow.sides),
+                *(side.acked for side in flow.sides),
             )
             for flow in self.flows
         ]  # fmt: skip

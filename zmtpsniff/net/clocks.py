@@ -8,8 +8,10 @@ one is ahead by *s*, what goes towards it seems to take ``s + w``, and what come
 *s*. If the clocks agree, a copy of a packet comes before its acknowledgment can. If it comes after that, in both
 directions, *s* is larger than the way there and back.
 
-TCP sends octets again, too, also if only their acknowledgment was lost. But it does so after times that differ. So the
-times tell only if most of them are about the same.
+TCP sends octets again, too, also if only their acknowledgment was lost. But then it sends a segment, or a few: once an
+acknowledgment arrives, the sender goes on behind all that the receiver has. So the clocks differ if many copies follow
+each other, all of octets that were acknowledged before. By how much is told if both sides send octets, and if most of
+the copies that are still compared with the first ones come about as late.
 """
 
 from collections.abc import Sequence
@@ -21,6 +23,7 @@ from zmtpsniff.net.addresses import reverse
 
 _REMEMBERED = 64  # times of each direction
 _DIRECTIONS = 32  # those that had copies first
+_RUNS = 1000  # directions
 _LEAST = 8
 LEAST_CLOCK_NS = 1_000_000  # two interfaces of one host are not that far apart
 
@@ -28,30 +31,42 @@ LEAST_CLOCK_NS = 1_000_000  # two interfaces of one host are not that far apart
 class ClockComparison(Part, gc=False):
     """Segments that came twice with the same octets, by the direction of a flow."""
 
-    times_ns: dict[bytes, list[int]] = field(default_factory=dict)  # between two copies; 0 if the second was not late
+    times_ns: dict[bytes, list[int]] = field(default_factory=dict)  # between two copies
+    # By direction: where the last copy of octets that were acknowledged before ends, and how many stand in front of it.
+    runs: dict[bytes, tuple[int, int]] = field(default_factory=dict)
+    are_twice: bool = False  # many such copies followed each other
 
-    def add(self, key: bytes, time_ns: int, is_acknowledged: bool) -> None:
+    def see(self, key: bytes, begin: int, end: int, is_acknowledged: bool) -> None:
+        """A segment of the direction ``key`` came again, with octets of the stream from ``begin`` up to ``end``."""
+        last, before = self.runs.pop(key, (0, 0))
+        if not is_acknowledged or self.are_twice:
+            return
+        count = before + 1 if last == begin else 1
+        self.runs[key] = end, count
+        self.are_twice = count >= _LEAST
+        if len(self.runs) > _RUNS:
+            del self.runs[next(iter(self.runs))]
+
+    def add(self, key: bytes, time_ns: int) -> None:
         """A segment of the direction ``key`` came again, so long after its first copy."""
         times_ns = self.times_ns.get(key)
         if times_ns is None:
             if len(self.times_ns) >= _DIRECTIONS:
                 return
             times_ns = self.times_ns[key] = []
-        times_ns.append(time_ns if is_acknowledged else 0)
+        times_ns.append(time_ns)
         del times_ns[:-_REMEMBERED]
 
     def problems(self) -> list[tuple[str, str]]:
         """A problem's code and a sentence, if the capture is of two points whose clocks differ."""
-        differ_ns = self._differ_ns()
-        if differ_ns is None:
+        if not self.are_twice:
             return []
-        by = f"{differ_ns / 1e6:.1f} ms"
-        return [
-            ("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ by about {by}")
-        ]
+        differ_ns = self._differ_ns()
+        by = "" if differ_ns is None else f" by about {differ_ns / 1e6:.1f} ms"
+        return [("clocks-differ", f"packets are in it twice, from two capture points whose clocks differ{by}")]
 
     def _differ_ns(self) -> int | None:
-        """By how much the clocks of two capture points differ; None if they do not, or nobody knows."""
+        """By how much the clocks of two capture points differ; None if nobody knows."""
         for key, times_ns in self.times_ns.items():
             there_ns, back_ns = _middle(times_ns), _middle(self.times_ns.get(reverse(key), ()))
             if there_ns and back_ns:

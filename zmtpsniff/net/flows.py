@@ -176,6 +176,8 @@ class FlowTable(Part):
                 continue
             else:
                 direction.acked_ns = time_ns
+                if seen > direction.acknowledges:
+                    direction.acknowledges = seen
             if flags & FIN:
                 if payload or seq == direction.next:  # such a payload was the next one
                     flow.close(direction, direction.offset, ack)

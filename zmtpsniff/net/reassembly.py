@@ -136,6 +136,7 @@ class Direction(Part, Generic[Owner]):
     recent: Live[list[RecentSegment]] = field(default_factory=list)  # a deque takes 600 octets, however few there are
     recent_until: int = 0  # from this stream offset on `recent` may hold too much
     acked_ns: int = 0  # when its sender acknowledged octets last without sending any; only a witness asks
+    acknowledges: int = 0  # octets of the other side before this offset, as boring packets without any say
 
     floor: int = -UNBOUNDED  # octets before this do not come again
     fin: int | None = None  # stream offset at which it ends
@@ -176,6 +177,11 @@ class Direction(Part, Generic[Owner]):
             return False
         acknowledged = self.place(number)
         return acknowledged is not None and acknowledged > self.fin
+
+    def is_acknowledged_to(self, offset: int) -> bool:
+        """Whether the other side has acknowledged the octets before a stream offset."""
+        other = self.other
+        return offset <= max(self.acked, other.acknowledges) or any(seen >= offset for *_, seen in other.recent)
 
     @property
     def awaits_reset(self) -> bool:
@@ -361,9 +367,10 @@ class Direction(Part, Generic[Owner]):
         """Deliver a segment if it need not wait; else let it wait."""
         if self.absent:
             self._appear(offset)
-        if offset + len(payload) + missing <= self.offset:
+        if (end := offset + len(payload) + missing) <= self.offset:
             # All of it has been seen. One octet just below the window is a keep-alive probe, its value garbage.
             if not (len(payload) <= 1 and offset == self.offset - 1):
+                self.holdings.clocks.see(self.key, offset, end, self.is_acknowledged_to(end))
                 self._compare(offset, payload, time_ns, packet)
             return
         if (known := self.offset - offset) > 0:
@@ -401,8 +408,7 @@ class Direction(Part, Generic[Owner]):
         """Compare a retransmission with the octets kept of the first copy, which wins."""
         for first, octets, first_ns, _ in self.recent:
             if first == offset and octets == payload:
-                is_seen = any(seen >= offset + len(payload) for *_, seen in self.other.recent)
-                self.holdings.clocks.add(self.key, time_ns - first_ns, is_seen)
+                self.holdings.clocks.add(self.key, time_ns - first_ns)
                 return
             shift = offset - first
             begin, end = max(shift, 0), min(shift + len(payload), len(octets))

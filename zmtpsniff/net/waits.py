@@ -10,7 +10,7 @@ A receiver's kernel acknowledges what comes, whatever its program does. If it do
 the network loses packets. The sender then sends the same octets again, each time after a longer pause, until they are
 acknowledged. One copy proves little, since a capture point may see a packet twice. So a stall needs several copies. If
 octets come again after they were acknowledged, the sender does not know of the acknowledgment: the network loses the
-receiver's packets after the capture point.
+receiver's packets after the capture point, or a second point saw the octets by another clock.
 
 The host of a service acknowledges a request when its octets arrive. The time from then until the reply passes in the
 service. So at the end of a pause the witness gets the last acknowledgments of both sides. It also learns whether the
@@ -95,7 +95,9 @@ class WaitWatch:
         if time_ns - flow.last_ns >= PAUSE_NS and not flow.unwanted:
             sender, _ = addresses(key)
             ahead = distance(segment[3], direction.next) if len(payload) > 1 and direction.next is not None else 0
-            resent = direction.offset + ahead if ahead < 0 else None
+            resent: int | None = direction.offset + ahead
+            if ahead >= 0 or direction.is_acknowledged_to(direction.offset + ahead + len(payload)):
+                resent = None
             acked = direction.acked_ns, direction.other.acked_ns
             self._witness.pause(Pause(flow.number, sender.text, flow.last_ns, time_ns, *acked, resent))
 

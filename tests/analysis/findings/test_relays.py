@@ -5,6 +5,7 @@ The captures are of real systems, every program on a host of its own, with one f
 
 import json
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -265,6 +266,19 @@ def test_a_client_that_asks_again_had_given_up(kind: str, patience_ms: int) -> N
     found = {(one.code, one.endpoints[0]) for one in told(scene)}
     gave_up = kind == "REQ" and patience_ms > 1000
     assert found == ({("request-unanswered", "10.0.2.1:40000")} if gave_up else set())
+
+
+def test_publications_that_two_capture_points_saw_were_not_sent_again(tmp_path: Path) -> None:
+    """The files of a proxy and of the bridge are merged to one, and the proxy's clock is 3 s behind."""
+    packets = load(FIXTURES / "healthy" / "chain_of_proxies.pcap.gz")
+    start_ns = packets[0][0]
+    slower = [(start_ns + 4 * (one[0] - start_ns), *one[1:]) for one in packets]
+    proxy = bytes([10, 9, 0, 2])
+    of_proxy = [(one[0] - 3_000_000_000, *one[1:]) for one in slower if proxy in (one[2][26:30], one[2][30:34])]
+    save(tmp_path / "merged.pcap", sorted(slower + of_proxy, key=itemgetter(0)))
+    found = diagnose(tmp_path / "merged.pcap")
+    assert alarms(found) == []
+    assert "packets are in it twice" in next(one.summary for one in found if one.code == "capture-lossy")
 
 
 def test_a_worker_that_loses_some_requests_is_named_though_nobody_waits_long() -> None:
