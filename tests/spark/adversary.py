@@ -2,7 +2,6 @@
 
 import struct
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 
 from tests.world.conversation import (
@@ -16,18 +15,7 @@ from tests.world.conversation import (
     text_body,
     zeros_body,
 )
-from tests.world.network import (
-    START_NS,
-    SentSegment,
-    duplicate,
-    early_acks,
-    overlap,
-    packets,
-    reorder,
-    resegment,
-    segments,
-    stray_resets,
-)
+from tests.world.network import START_NS, disturbed, packets
 from tests.world.octets import COMMAND, frame, frame_v1, greeting, message, ready
 from zmtpsniff.capture.block import Packet
 
@@ -126,46 +114,6 @@ def _curve(random: Random) -> list[Piece]:
     ]
 
 
-def disturbed(random: Random) -> list[SentSegment]:
-    """The segments of a conversation, perhaps in another order, twice, overlapping, missing or cut short."""
-    talk = conversation(random)
-    sent = segments(talk, acks=random.random() < 0.8)
-    sizes = random.choice(
-        [None, None, lambda: random.randrange(1, 40), lambda: random.randrange(1, 1448), lambda: 1448]
-    )
-    if sizes is not None:
-        sent = resegment(sent, sizes)
-    quiet = random.random() < 0.5
-    if quiet:
-        return sent
-    if random.random() < 0.3:
-        sent = duplicate(sent, random, random.choice([0.01, 0.2]))
-    if random.random() < 0.3:
-        sent = overlap(sent, talk, random, random.choice([0.01, 0.2]))
-    if random.random() < 0.3:
-        sent = reorder(sent, random, random.choice([2, 10]), across=random.random() < 0.3)
-    if random.random() < 0.3:
-        sent = early_acks(sent, random, random.choice([1, 5]))
-    if random.random() < 0.3:
-        share = random.choice([0.005, 0.1])
-        sent = [one for one in sent if random.random() > share]
-    if random.random() < 0.1:
-        side = random.randrange(2)
-        sent = [one for one in sent if one.side != side]
-    if random.random() < 0.1:
-        sent = sent[random.randrange(len(sent)) :]
-    if random.random() < 0.1:
-        sent = [replace(one, kept=random.choice([None, 20])) if one.payload else one for one in sent]
-    if random.random() < 0.05:  # another first copy
-        sent = [
-            replace(one, payload=bytes(len(one.payload))) if one.payload and random.random() < 0.05 else one
-            for one in sent
-        ]
-    if random.random() < 0.1:
-        sent = stray_resets(sent, random, random.choice([1, 3]))
-    return sent
-
-
 _PAUSES = (1, 20_000, 20_000, 20_000, 2_000_000, 11_000_000, 150_000_000)
 _LONG_PAUSES = (4_000_000_000, 6_000_000_000, 400_000_000_000, 700_000_000_000, 90_000_000_000_000)
 
@@ -181,7 +129,7 @@ def capture(seed: int) -> list[Packet]:
         isn = random.choice(
             [(1000, 500_000), (random.randrange(2**32), random.randrange(2**32)), (2**32 - 500, 2**32 - 90)]
         )
-        made = packets(disturbed(random), isn, pair, start_ns, random.choice(_PAUSES))
+        made = packets(disturbed(conversation(random), random, 0.3), isn, pair, start_ns, random.choice(_PAUSES))
         if random.random() < 0.15:
             made = _with_pauses(made, random)
         flows.append(made)

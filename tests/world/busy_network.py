@@ -13,7 +13,7 @@ from tests.world.conversation import (
     request_reply,
     text_body,
 )
-from tests.world.network import SentSegment, duplicate, overlap, packets, reorder, resegment, segments
+from tests.world.network import disturbed, packets, segments
 from tests.world.octets import COMMAND, frame, message
 from zmtpsniff.capture.block import Packet
 
@@ -124,29 +124,11 @@ def conversation(seed: random.Random) -> Conversation:
             return lock_step(version, seed)
 
 
-def disturbed(talk: Conversation, seed: random.Random) -> list[SentSegment]:
-    """The segments of a conversation, cut anew, and mostly as they were sent."""
-    sent = segments(talk)
-    if seed.random() < 0.7:
-        sizes = seed.choice([[20, 200], [1448], [60_000], [5, 10, 30]])
-        sent = resegment(sent, lambda: seed.choice(sizes))
-    match seed.randrange(6):
-        case 0:
-            sent = duplicate(sent, seed, 0.05)
-        case 1:
-            sent = overlap(sent, talk, seed, 0.05)
-        case 2:
-            sent = reorder(sent, seed, 3, across=seed.random() < 0.5)
-        case 3:
-            sent = [one for one in sent if seed.random() > 0.01]
-    return sent
-
-
 def world(seed: random.Random) -> list[Packet]:
     """Some conversations at once, in the order of their times."""
     found = through_proxies(seed) if seed.random() < 0.3 else []
     for number in range(seed.randint(0 if found else 1, 4)):
-        sent = disturbed(conversation(seed), seed)
+        sent = disturbed(conversation(seed), seed, 0.1)
         isn = seed.choice([(1000, 500_000), ((1 << 32) - 3000, (1 << 32) - 20)])
         found += packets(
             sent, isn, (40_000 + number, 5555), 10**18 + seed.randrange(10**8), seed.choice([10**5, 10**7])

@@ -218,6 +218,43 @@ def stray_resets(sent: Sequence[SentSegment], random: Random, count: int) -> lis
     return out
 
 
+def disturbed(talk: Conversation, random: Random, chance: float) -> list[SentSegment]:
+    """The segments of a conversation, cut anew, perhaps in another order, twice, overlapping, missing or cut short.
+
+    Each kind of disorder and loss has this chance in half of all, the rare ones a third of it.
+    """
+    sent = segments(talk, acks=random.random() < 0.8)
+    sizes = random.choice([[], [], range(1, 40), range(1, 1448), [1448], [5, 10, 30, 60_000]])
+    if sizes:
+        sent = resegment(sent, lambda: random.choice(sizes))
+    if random.random() < 0.5:
+        return sent
+    if random.random() < chance:
+        sent = duplicate(sent, random, random.choice([0.01, 0.2]))
+    if random.random() < chance:
+        sent = overlap(sent, talk, random, random.choice([0.01, 0.2]))
+    if random.random() < chance:
+        sent = reorder(sent, random, random.choice([2, 10]), across=random.random() < 0.3)
+    if random.random() < chance:
+        sent = early_acks(sent, random, random.choice([1, 5]))
+    if random.random() < chance:
+        share = random.choice([0.005, 0.1])
+        sent = [one for one in sent if random.random() > share]
+    if random.random() < chance / 3:
+        side = random.randrange(2)
+        sent = [one for one in sent if one.side != side]
+    if random.random() < chance / 3:
+        sent = sent[random.randrange(len(sent)) :]
+    if random.random() < chance / 3:
+        sent = [replace(one, kept=random.choice([None, 20])) if one.payload else one for one in sent]
+    if random.random() < chance / 3:  # another first copy
+        share = 0.05
+        sent = [replace(one, payload=bytes(len(one.payload))) if random.random() < share else one for one in sent]
+    if random.random() < chance / 3:
+        sent = stray_resets(sent, random, random.choice([1, 3]))
+    return sent
+
+
 def packets(
     sent: Iterable[SentSegment],
     isn: tuple[int, int] = (1000, 500_000),
