@@ -16,9 +16,9 @@ from dissectors.events import Cut, Message
 from tests.support.browse_terminal import PacketFeed, Screenful, browsing, make_live, make_reader
 from tests.support.examples import crossed
 from tests.support.paths import FIXTURES, PROJECT
+from tests.world.tap import load
 from zmtpsniff.browse.browse_options import THEMES, BrowseOptions
 from zmtpsniff.browse.virtual_list import VirtualList
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.filters.completion import FieldCompletion
 
 REQ_REP = FIXTURES / "m31_req_rep.pcap"
@@ -436,7 +436,7 @@ async def test_without_colours_the_cursor_and_the_field_are_seen(monkeypatch: py
 
 @in_terminal
 async def test_live_records_come_and_a_pause_loses_none() -> None:
-    packets = [packet for batch in open_captures([str(REQ_REP)]).batches() for packet in batch]
+    packets = load(REQ_REP)
     feed = PacketFeed(packets)
     async with browsing(make_live(feed), look=BrowseOptions("lo", is_live=True, utc=True), wait=False) as shown:
         app = shown.app

@@ -17,6 +17,7 @@ from dissectors.events import AnyEvent, Connection, Message
 from tests.support.browse_terminal import read_index
 from tests.support.examples import sampled
 from tests.support.paths import FIXTURES, PROJECT
+from tests.world.tap import load
 from zmtpsniff.browse.index import ROWS, RecordIndex
 from zmtpsniff.browse.packet_store import PacketLog
 from zmtpsniff.browse.selection import filtered_rows, rows_of_flows
@@ -32,7 +33,7 @@ def test_records_and_packets_are_those_of_the_capture(path: Path) -> None:
     index, packets = read_index(path)
     assert list(map(astuple, index.events(0, len(index)))) == list(map(astuple, zmtpsniff.open(path)))
     assert [index.event(row) for row in range(len(index))] == list(index.events(0, len(index)))
-    expected = [packet for batch in open_captures([str(path)]).batches() for packet in batch]
+    expected = load(path)
     assert [packet for batch in packets.all() for packet in batch] == expected
     assert [packets.packet(number) for number in range(1, len(expected) + 1)] == expected
     assert packets.packet(0) is packets.packet(len(expected) + 1) is None

@@ -7,13 +7,12 @@ import pytest
 
 from dissectors.events import AnyEvent, Capture, Connection, Message
 from tests.support.paths import FIXTURES
+from tests.world.tap import Packets, load
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.ways.records import Way
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.capture.block import Block, Packet
-from zmtpsniff.capture.files import open_captures
-from zmtpsniff.capture.source import SourceState
 from zmtpsniff.engine import clock_watch
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
@@ -27,21 +26,8 @@ WAITING = 144  # packets of capture_socket behind which a request waits for its 
 NAMES = ("paranoid_pirate", "ventilator", "capture_socket", "clone")
 
 
-class Given(SourceState):
-    """A source of these packets, a few at a time."""
-
-    def __init__(self, packets: Sequence[Packet], size: int) -> None:
-        super().__init__()
-        self._packets, self._size = packets, size
-
-    def batches(self) -> Iterator[Block]:
-        for begin in range(0, len(self._packets), self._size):
-            yield Block.of(self._packets[begin : begin + self._size])
-
-
 def packets_of(name: str) -> list[Packet]:
-    source = open_captures([str(FIXTURES / "healthy" / f"{name}.pcap.gz")])
-    return [packet for block in source.batches() for packet in block]
+    return load(FIXTURES / "healthy" / f"{name}.pcap.gz")
 
 
 def moved(packets: Iterable[Packet], by_ns: int) -> list[Packet]:
@@ -64,7 +50,7 @@ def told(packets: Sequence[Packet], size: int = 200) -> tuple[list[AnyEvent], li
     diagnosis = Diagnosis()
     collaborators = Collaborators(witness=diagnosis)
     events: list[AnyEvent] = []
-    for batch in Sniffer(Given(packets, size), Settings(), collaborators).events():
+    for batch in Sniffer(Packets(packets, size), Settings(), collaborators).events():
         diagnosis.take(batch)
         events += batch
     return events, diagnosis.findings()
@@ -75,7 +61,7 @@ def ways(packets: Sequence[Packet]) -> list[Way]:
     follower = Ways()
     collaborators = Collaborators(witness=follower, acknowledge=follower.acknowledge)
     found = []
-    for batch in Sniffer(Given(packets, 200), Settings(), collaborators).events():
+    for batch in Sniffer(Packets(packets, 200), Settings(), collaborators).events():
         found += follower.take(batch)
     records = [record for way in (*found, *follower.finish()) if (record := follower.record(way)) is not None]
     return sorted(records, key=lambda way: (way.time_ns, way.legs[0].packet, way.legs[0].part))
@@ -136,8 +122,7 @@ def test_records_have_the_times_of_the_capture() -> None:
 
 
 def test_a_finding_has_the_time_of_the_capture() -> None:
-    source = open_captures([str(FIXTURES / "rec_closing_worker.pcap")])
-    packets = [packet for block in source.batches() for packet in block]
+    packets = load(FIXTURES / "rec_closing_worker.pcap")
     (usual,) = told(packets)[1]
     (found,) = told(packets[:20] + moved(packets[20:], HOUR))[1]
     assert usual.first_ns is not None
@@ -168,7 +153,7 @@ def test_live_the_clock_that_nobody_sets_tells(is_set: bool) -> None:
     given = packets[:WAITING] + moved(packets[WAITING:], HOUR)
     place = 0
 
-    class Live(Given):
+    class Live(Packets):
         def batches(self) -> Iterator[Block]:
             nonlocal place
             for place, block in enumerate(super().batches()):  # noqa: B007

@@ -15,9 +15,8 @@ from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
 from tests.world.events import check_records, is_subsequence, problems, sniff
 from tests.world.octets import frame_v1
-from tests.world.tap import Packets
+from tests.world.tap import Packets, load
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.decode_as import parse
 from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.limits import FlowLimits
@@ -30,7 +29,7 @@ SECOND = 1_000_000_000
 
 
 def epgm() -> list[Packet]:
-    return [packet for batch in open_captures([str(FIXTURES / "epgm_pub_sub.pcap")]).batches() for packet in batch]
+    return load(FIXTURES / "epgm_pub_sub.pcap")
 
 
 def kind_of(packet: Packet) -> int:

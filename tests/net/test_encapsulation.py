@@ -26,8 +26,7 @@ from tests.support.encapsulations import (
 )
 from tests.support.examples import examples
 from tests.world.events import sniff
-from zmtpsniff.capture.block import Block
-from zmtpsniff.capture.pcapng_writer import PcapngSection, Provenance
+from tests.world.tap import save_pcapng
 from zmtpsniff.net.encapsulation import HEADERS, LINK_TYPE, UDP_TUNNELS
 from zmtpsniff.net.packets import HeaderDecoder
 
@@ -89,9 +88,7 @@ def test_tshark_finds_the_same(conversation: str, tmp_path: Path) -> None:
     from zmtpsniff.capture.tshark import open_with_tshark
 
     packets = [wrapped(name, conversation)[PLACE] for name in WRAPPED]
-    path = tmp_path / "all.pcapng"
-    section = PcapngSection(Provenance("zmtpsniff test"))
-    path.write_bytes(section.header([]) + section.packets(Block.of(packets)))
+    path = save_pcapng(tmp_path / "all.pcapng", packets)
     theirs = [packet for batch in open_with_tshark([str(path)], []).batches() for packet in batch]
     found = {segment[1]: segment[2:] for segment in HeaderDecoder().segments(theirs, 1)}
     ours = HeaderDecoder().segments(packets, 1)

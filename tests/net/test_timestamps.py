@@ -3,17 +3,17 @@
 import pytest
 
 from tests.support.paths import FIXTURES
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 from zmtpsniff.net.timestamps import Stamp, TimestampReader, jump_ns
 
+CAPTURE = FIXTURES / "rec_closing_worker.pcap"
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 
 
 def test_stamps_of_real_packets_tell_how_much_time_passed() -> None:
     """Linux counts milliseconds."""
-    source = open_captures([str(FIXTURES / "rec_closing_worker.pcap")])
-    packets = [packet for block in source.batches() for packet in block]
+    packets = load(CAPTURE)
     reader = TimestampReader()
     first, last = reader.stamps(reversed(packets)), reader.stamps(packets)
     assert len(last) == 4  # both directions of two connections
@@ -24,8 +24,7 @@ def test_stamps_of_real_packets_tell_how_much_time_passed() -> None:
 
 @pytest.mark.parametrize("size", range(60))
 def test_packets_that_are_cut_have_none(size: int) -> None:
-    source = open_captures([str(FIXTURES / "rec_closing_worker.pcap")])
-    (time_ns, link, octets, wire, comment), *_ = [packet for block in source.batches() for packet in block]
+    (time_ns, link, octets, wire, comment), *_ = load(CAPTURE)
     assert TimestampReader().stamps([(time_ns, link, octets[:size], wire, comment)]) == {}
 
 

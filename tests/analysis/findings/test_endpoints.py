@@ -13,7 +13,6 @@ from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Attempt, Outcome
@@ -135,7 +134,7 @@ def test_a_refusal_told_late_was_before_the_service_came() -> None:
 
 def _from_servers(name: str) -> list[Finding]:
     """The findings of a capture that has what servers send, and nothing else."""
-    given = [packet for batch in open_captures([str(FIXTURES / name)]).batches() for packet in batch]
+    given = load(FIXTURES / name)
     decoder = HeaderDecoder()
     of_servers = [
         packet

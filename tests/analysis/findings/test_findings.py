@@ -20,14 +20,12 @@ from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
 from tests.support.settings import RELATIONS
 from tests.world.tap import Packets, captured, joined, load, save
-from tests.world.tap import Packets as Cut
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.catalogue import FINDINGS
 from zmtpsniff.analysis.findings.exchanges import ServiceCount
 from zmtpsniff.analysis.findings.inquiry import Inquiry
 from zmtpsniff.analysis.findings.slow_replies import slow_replies
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
@@ -254,10 +252,12 @@ def test_every_inquiry_is_asked() -> None:
 @pytest.mark.parametrize("snaplen", [*range(68, 100, 4), 120, 160])
 def test_packets_cut_short_accuse_nobody(name: str, snaplen: int) -> None:
     """Not even of which security mechanism it is, if the greetings are what is cut."""
-    given = [one for batch in open_captures([str(FIXTURES / f"{name}.pcap")]).batches() for one in batch]
-    cut = [(time_ns, link, octets[:snaplen], length, None) for time_ns, link, octets, length, _ in given]
+    cut = [
+        (time_ns, link, octets[:snaplen], length, None)
+        for time_ns, link, octets, length, _ in load(FIXTURES / f"{name}.pcap")
+    ]
     diagnosis = Diagnosis()
-    for events in Sniffer(Cut(cut), Settings(), Collaborators(witness=diagnosis)).events():
+    for events in Sniffer(Packets(cut), Settings(), Collaborators(witness=diagnosis)).events():
         diagnosis.take(events)
     assert alarms(diagnosis.findings()) == []
 

@@ -16,12 +16,11 @@ from tests.support.paths import FIXTURES, PROJECT, fixtures
 from tests.support.settings import RELATIONS
 from tests.world.link import Link, connect
 from tests.world.scripts import converse
-from tests.world.tap import Packets, Records, captured, watch
+from tests.world.tap import Packets, Records, captured, load, watch
 from zmtpsniff import decode_as
 from zmtpsniff.analysis.dossier import Guess, Guesses
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.inference import BoundSockets, Inference, Senders, contradicts
-from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine.sniffer import Sniffer
 
 
@@ -59,8 +58,7 @@ class _Late(Packets):
         (flow,) = [event.flow for event in events if isinstance(event, Connection) and event.client.address == client]
         last = max(event.packet for event in events if isinstance(event, Command) and event.flow == flow)
         port = int(client.rpartition(":")[2]).to_bytes(2, "big")
-        given = [packet for batch in open_captures([str(path)]).batches() for packet in batch]
-        kept = [packet for place, packet in enumerate(given, 1) if place > last or port not in packet[2][:64]]
+        kept = [packet for place, packet in enumerate(load(path), 1) if place > last or port not in packet[2][:64]]
         super().__init__(kept)
 
 

@@ -18,7 +18,7 @@ from tests.support.paths import FIXTURES
 from tests.support.successors import successor
 from tests.world.events import CLIENT, SERVER, Said, dissect, frames_of, problems, sniff, summary
 from tests.world.octets import prop
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 
 NO_TAKEOVER = "permessage-deflate; server_no_context_takeover; client_no_context_takeover"
 OFFERS = ["permessage-deflate", NO_TAKEOVER, "permessage-deflate; server_max_window_bits=10; client_max_window_bits=10"]
@@ -147,7 +147,7 @@ def test_a_capture_that_starts_with_the_handshake() -> None:
 
 @pytest.mark.parametrize("first", [6, 10])
 def test_a_real_capture_that_starts_late(first: int) -> None:
-    packets = [packet for batch in open_captures([str(FIXTURES / "ws_plain.pcap")]).batches() for packet in batch]
+    packets = load(FIXTURES / "ws_plain.pcap")
     all_, late = sniff(packets), sniff(packets[first:])
     assert frames_of(late) == frames_of(all_)
     assert [event.transport for event in late if isinstance(event, Connection)] == ["ws"]
