@@ -5,7 +5,8 @@ remembered for a while, too.
 """
 
 from collections import Counter, OrderedDict, deque
-from functools import partial
+
+import msgspec
 
 from dissectors.events import Payload
 from zmtpsniff.analysis.ledger import Ledger
@@ -28,22 +29,31 @@ def ids_of(payload: Payload) -> frozenset[bytes] | None:
     return frozenset(number.encode() for number in ids if isinstance(number, str))
 
 
+class _Fresh(msgspec.Struct, eq=False):
+    """The messages at a host whose tokens nobody has asked for."""
+
+    hops: deque[Hop] = msgspec.field(default_factory=lambda: deque(maxlen=_HELD))
+    flow: int | None = None  # over which all came so far; 0 if there were several
+
+
 class Correlation:
     """Messages that hosts hold, by the tokens in them."""
 
     def __init__(self) -> None:
         """Start without any."""
-        # By host: those whose tokens nobody has asked for.
-        self._fresh: Ledger[str, deque[Hop]] = Ledger(partial(deque, maxlen=_HELD))
+        self._fresh: Ledger[str, _Fresh] = Ledger(_Fresh)  # by host
         # By host and token: the message that alone had it, or _GONE; None if several had it, or it was passed on.
         self._owners: OrderedDict[tuple[str, bytes], Hop | object | None] = OrderedDict()
 
     def add(self, hop: Hop) -> None:
         """A host holds one more message."""
         fresh = self._fresh[hop.line.dst_host]
-        while fresh and not fresh[0].frames:
-            fresh.popleft()  # its way is over, so that it has no tokens any more
-        fresh.append(hop)
+        hops = fresh.hops
+        while hops and not hops[0].frames:
+            hops.popleft()  # its way is over, so that it has no tokens any more
+        hops.append(hop)
+        if fresh.flow != hop.flow:
+            fresh.flow = hop.flow if fresh.flow is None else 0
 
     def forget(self, hop: Hop) -> None:
         """The way of a message is over: only its tokens are remembered."""
@@ -55,9 +65,10 @@ class Correlation:
     def find(self, hop: Hop) -> Hop | None:
         """The message at the sender's host that alone has a token of this one; None if there is none, or several."""
         host = hop.line.src_host
-        if host not in self._fresh:
+        fresh = self._fresh.get(host)
+        if fresh is None or fresh.flow == hop.flow:  # on loopback it is the host that takes what it sends
             return None
-        self._index(host)
+        self._index(host, fresh.hops)
         votes: Counter[int] = Counter()
         hops: dict[int, Hop] = {}
         for token in hop.tokens:
@@ -72,8 +83,7 @@ class Correlation:
             return None
         return hops.get(best[0][0])
 
-    def _index(self, host: str) -> None:
-        fresh = self._fresh[host]
+    def _index(self, host: str, fresh: deque[Hop]) -> None:
         owners = self._owners
         while fresh:
             hop = fresh.popleft()

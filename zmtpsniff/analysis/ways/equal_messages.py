@@ -14,11 +14,11 @@ class EqualMessages:
 
     def before(self, hop: Hop) -> list[Hop]:
         """The messages with the same octets that the sender's host has taken, and may pass on to this receiver."""
-        frames, host = list(hop.frames), hop.line.src_host
+        frames, host = hop.frames, hop.line.src_host
         return [
             one
             for one in self._held.elsewhere(frames[-1], hop.flow)
-            if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == frames
+            if one.line.dst_host == host and hop.may_come_of(one) and list(one.frames) == list(frames)
         ]
 
     def proves(self, before: Hop, hop: Hop) -> bool:
