@@ -4,7 +4,7 @@ from dissectors.address import host_of
 from zmtpsniff.analysis.ways.delays import Passage, passages, slowest
 from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 from zmtpsniff.analysis.ways.programs import Programs
-from zmtpsniff.analysis.ways.records import Leg, Terminus, Way, Why
+from zmtpsniff.analysis.ways.records import Leg, Slowest, Terminus, Way, Why
 
 _RECENT_NS = 1_000_000_000  # a capture that ends so soon shows nothing of what a worker would have sent
 _AT_ONCE_NS = 50_000_000  # a broker passes on what it takes within this time, unless it took longer before
@@ -108,10 +108,16 @@ class Endings:
             max(until_ns - first.time_ns, 0),
             legs,
             None if way.kind != "request" else is_answered and not self._is_unreached(answer),
-            None if self._hides(way) else slowest(way, way.last_ns if answer is None else answer.time_ns),
+            self._slowest(way, answer),
             self.ended(way),
             self._asked_before(way),
         )
+
+    def _slowest(self, way: OpenWay, answer: Hop | None) -> Slowest | None:
+        """Where most of the time went; None if nobody passed it on, or if that may be where the capture is blind."""
+        if len(way.hops) == 1 or self._hides(way):
+            return None
+        return slowest(way, way.last_ns if answer is None else answer.time_ns)
 
     def _hides(self, way: OpenWay) -> bool:
         may_hide = not self.sees_all or any(hop.is_unsure for hop in way.hops)
