@@ -22,7 +22,7 @@ from tests.support.late_captures import without_beginnings
 from tests.support.live_program import engines, live
 from tests.support.namespaces import joined_namespaces, needs_namespaces
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
-from tests.support.runner import run
+from tests.support.runner import read_json, run
 from tests.support.saved_files import read as packets_of
 from tests.support.saved_files import save
 from tests.world import tap
@@ -175,18 +175,12 @@ def test_every_listed_field_is_in_the_records_that_it_is_listed_for() -> None:
         assert kinds <= set(info.records), info.name
 
 
-def _records(*arguments: str) -> list[Record]:
-    done = run("read", "-T", "json", *arguments)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def test_read_shows_what_passes_and_the_totals() -> None:
     path = str(REQ_REP)
-    whole = _records(path)
+    whole = read_json(path)
     wanted = [r for r in whole if (r["type"] == "message" and r.get("socket_type") == "REP") or r["type"] == "capture"]
-    assert _records("-Y", 'type == "message" && socket_type == "REP"', path) == wanted
-    assert _records(path, "-Y", 'name == "NOSUCH"') == whole[-1:]
+    assert read_json("-Y", 'type == "message" && socket_type == "REP"', path) == wanted
+    assert read_json(path, "-Y", 'name == "NOSUCH"') == whole[-1:]
     summary = run("read", "-T", "summary", "-Y", "frames", path).stdout.splitlines()
     assert len(summary) == sum(r["type"] == "message" for r in whole) + 1
     assert run("read", "-T", "dump", "-Y", "packet == 0", path).stdout == ""
@@ -198,17 +192,17 @@ def test_read_shows_what_passes_and_the_totals() -> None:
 
 def test_totals_are_left_out_on_demand() -> None:
     path = str(REQ_REP)
-    whole = _records(path)
-    assert _records(path, "--no-capture-record") == whole[:-1]
+    whole = read_json(path)
+    assert read_json(path, "--no-capture-record") == whole[:-1]
     messages = [record for record in whole if record["type"] == "message"]
-    assert _records(path, "-Y", 'type == "message"', "--no-capture-record") == messages
-    assert _records(path, "-Y", 'type == "message"', "--capture-record") == [*messages, whole[-1]]
-    assert _records(path, "-Y", 'type == "capture"', "--no-capture-record") == []
+    assert read_json(path, "-Y", 'type == "message"', "--no-capture-record") == messages
+    assert read_json(path, "-Y", 'type == "message"', "--capture-record") == [*messages, whole[-1]]
+    assert read_json(path, "-Y", 'type == "capture"', "--no-capture-record") == []
     assert len(run("read", "-T", "summary", "--no-capture-record", path).stdout.splitlines()) == len(whole) - 1
 
 
 def test_what_is_shown_of_a_body_does_not_change_what_passes() -> None:
-    records = _records("--max-bytes", "3", "-Y", 'frames == "request 1" && !frames.truncated', str(REQ_REP))
+    records = read_json("--max-bytes", "3", "-Y", 'frames == "request 1" && !frames.truncated', str(REQ_REP))
     assert [_text(record, "frames", 1) for record in records[:-1]] == [{"length": 9, "text": "req", "truncated": True}]
 
 
@@ -308,7 +302,7 @@ def test_live_saves_the_connections_that_pass(engine: str, tmp_path: Path) -> No
             program.read_until(lambda records: any(record["type"] == "message" for record in records))
             *shown, last = program.interrupt()
     assert ({record["type"] for record in shown}, last["type"]) == ({"message"}, "capture")
-    *again, totals = _records("-Y", text, str(saved))
+    *again, totals = read_json("-Y", text, str(saved))
     assert [_frames(record) for record in again] == [_frames(record) for record in shown]
     assert totals["flows"] == len({record["flow"] for record in shown})
 
@@ -364,7 +358,7 @@ def test_messages_without_a_type_get_the_declared_one_and_a_hint(tmp_path: Path)
     )
     assert said
     assert int(said[1]) == totals["messages"]
-    *messages, _ = _records(said[2], said[3], "-Y", text, str(late))
+    *messages, _ = read_json(said[2], said[3], "-Y", text, str(late))
     assert len(messages) == totals["messages"]
     assert {message["socket_type"] for message in messages if message["type"] == "message"} == {"PUSH"}
     assert run("read", "-T", "json", "-Y", 'mechanism == "PLAIN"', str(late)).stderr == ""
@@ -373,10 +367,10 @@ def test_messages_without_a_type_get_the_declared_one_and_a_hint(tmp_path: Path)
 def test_a_type_that_is_inferred_passes(tmp_path: Path) -> None:
     late = tmp_path / "late.pcap"
     tap.save(late, tap.load(FIXTURES / "m31_pub_sub.pcap")[14:])
-    *messages, _ = _records("-Y", 'type == "message" && socket_type == "PUB"', str(late))
+    *messages, _ = read_json("-Y", 'type == "message" && socket_type == "PUB"', str(late))
     assert len(messages) > 3
     assert {(message["socket_type"], message["inferred"]) for message in messages} == {("PUB", True)}
-    *rest, _ = _records("-Y", 'type == "message" && !inferred', str(late))
+    *rest, _ = read_json("-Y", 'type == "message" && !inferred', str(late))
     assert not any("socket_type" in message for message in rest)
     done = run("read", "-T", "json", "-Y", 'socket_type == "REQ"', str(late))
     assert re.search(rf"nothing passed: {len(rest)} messages? (has|have) no socket_type", done.stderr)

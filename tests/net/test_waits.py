@@ -6,16 +6,13 @@ from itertools import pairwise
 
 import pytest
 
+from tests.analysis.findings.diagnoses import diagnose_packets
 from tests.world.conversation import Conversation, Piece
 from tests.world.network import SentSegment, packets, segments
 from tests.world.octets import frame, greeting, ready
 from tests.world.recordings import conversations
-from tests.world.tap import Packets
-from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.engine.settings import Settings
-from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.segment import ACK
 
 MS = 1_000_000
@@ -26,10 +23,7 @@ def published() -> Conversation:
 
 
 def findings(given: Sequence[Packet], code: str = "subscriber-slow") -> list[Finding]:
-    diagnosis = Diagnosis()
-    for events in Sniffer(Packets(given), Settings(), Collaborators(witness=diagnosis)).events():
-        diagnosis.take(events)
-    return [one for one in diagnosis.findings() if one.code == code]
+    return [one for one in diagnose_packets(given) if one.code == code]
 
 
 def timed(sent: Sequence[SentSegment], times_ms: Sequence[int]) -> list[Packet]:

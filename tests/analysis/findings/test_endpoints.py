@@ -4,16 +4,12 @@ import msgspec
 import pytest
 
 from dissectors.events import Connection, Peer, Sides
-from tests.analysis.findings.diagnoses import alarms, diagnose
+from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_packets
 from tests.support.paths import FIXTURES
-from tests.support.settings import RELATIONS
-from tests.world.tap import Packets, load
+from tests.world.tap import load
 from zmtpsniff import decode_as
-from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Claim, Finding
-from zmtpsniff.capture.block import Packet
-from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.net.packets import HeaderDecoder
 from zmtpsniff.net.witness import Attempt, Outcome
 from zmtpsniff.words.durations import about
@@ -143,21 +139,16 @@ def _from_servers(name: str) -> list[Finding]:
         if segment[2][-4:-2] < segment[2][-2:]  # the lower port is that of the server
     ]
     assert 0 < len(of_servers) < len(given)
-    return _of_packets(of_servers)
-
-
-def _of_packets(packets: list[Packet]) -> list[Finding]:
-    diagnosis = Diagnosis()
-    for events in Sniffer(Packets(packets), RELATIONS, Collaborators(witness=diagnosis)).events():
-        diagnosis.take(events)
-    return diagnosis.findings()
+    return diagnose_packets(of_servers)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.93])
 def test_who_was_there_before_the_capture_has_stopped_a_moment_early(share: float) -> None:
     """Not even that its connections are of ZMTP can be seen."""
     packets = load(FIXTURES / "healthy" / "ventilator.pcap.gz")
-    refused, *_ = [one for one in _of_packets(packets[int(share * len(packets)) :]) if one.code == "endpoint-refused"]
+    refused, *_ = [
+        one for one in diagnose_packets(packets[int(share * len(packets)) :]) if one.code == "endpoint-refused"
+    ]
     assert (refused.severity, "any more" in refused.summary) == ("note", True)
 
 

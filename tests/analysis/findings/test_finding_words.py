@@ -8,14 +8,12 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Capture, Connection, Greeting, Message, Peer, Problem, Sides
-from tests.analysis.findings.diagnoses import diagnose
+from tests.analysis.findings.diagnoses import diagnose, diagnose_events, diagnose_packets
 from tests.support.paths import FIXTURES
 from tests.world.conversation import Conversation, Piece, greetings
-from tests.world.events import sniff
 from tests.world.network import packets, segments
 from tests.world.octets import message
 from zmtpsniff.analysis.dossier import Dossier
-from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.endpoints import Endpoints
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.analysis.findings.handshakes import Handshakes
@@ -28,9 +26,8 @@ MS = 1_000_000
 
 def _found(name: str, keep: Callable[[AnyEvent], bool] = lambda event: True) -> dict[str, Finding]:
     """Findings by code, of those events of a fixture."""
-    diagnosis = Diagnosis()
-    diagnosis.take([event for event in zmtpsniff.open(FIXTURES / f"{name}.pcap") if keep(event)])
-    return {one.code: one for one in diagnosis.findings()}
+    events = filter(keep, zmtpsniff.open(FIXTURES / f"{name}.pcap"))
+    return {one.code: one for one in diagnose_events(events)}
 
 
 def test_different_mechanisms_are_named() -> None:
@@ -113,9 +110,8 @@ def test_an_identity_is_shared_where_octets_are_missing_but_nobody_counts_messag
     events = list(zmtpsniff.open(FIXTURES / "rec_stolen_identity.pcap"))
     place = next(at for at, event in enumerate(events) if isinstance(event, Message) and event.flow == 2)
     lost = Problem("error", "capture-gap", "", time_ns=None, packet=None, flow=2)
-    diagnosis = Diagnosis()
-    diagnosis.take([*events[:place], lost, *filter(whole, events[place:])])
-    (found,) = (one for one in diagnosis.findings() if one.code == "identity-shared")
+    findings = diagnose_events([*events[:place], lost, *filter(whole, events[place:])])
+    (found,) = (one for one in findings if one.code == "identity-shared")
     assert "38884 sent" not in found.known
 
 
@@ -193,9 +189,8 @@ def test_what_shows_it_goes_on_with_packets(name: str) -> None:
 def test_sockets_that_do_not_fit_are_told_where_nothing_stops_them() -> None:
     """ZMTP 2.0 leaves that to programs: the handshake is complete."""
     pieces = (*greetings(2, b"PUSH", b"PUB"), Piece(0, message(2, b"in vain")))
-    diagnosis = Diagnosis()
-    diagnosis.take(sniff(packets(segments(Conversation("wrong port", pieces)))))
-    (finding,) = (one for one in diagnosis.findings() if one.code == "sockets-mismatched")
+    findings = diagnose_packets(packets(segments(Conversation("wrong port", pieces))))
+    (finding,) = (one for one in findings if one.code == "sockets-mismatched")
     assert "PUSH may not talk to PUB" in finding.summary + finding.known
     assert finding.certainty == "certain"
 

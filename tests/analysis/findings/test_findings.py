@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import zmtpsniff
 from dissectors.events import AnyEvent, Command, Greeting, Message
-from tests.analysis.findings.diagnoses import alarms, diagnose
+from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_packets
 from tests.capture_point.families import FAMILIES, make
 from tests.support.examples import sampled
 from tests.support.paths import CAPTURES, FIXTURES, PROJECT
@@ -256,10 +256,7 @@ def test_packets_cut_short_accuse_nobody(name: str, snaplen: int) -> None:
         (time_ns, link, octets[:snaplen], length, None)
         for time_ns, link, octets, length, _ in load(FIXTURES / f"{name}.pcap")
     ]
-    diagnosis = Diagnosis()
-    for events in Sniffer(Packets(cut), Settings(), Collaborators(witness=diagnosis)).events():
-        diagnosis.take(events)
-    assert alarms(diagnosis.findings()) == []
+    assert alarms(diagnose_packets(cut)) == []
 
 
 @pytest.mark.parametrize(("name", "is_left"), [("rec_same_identity", False), ("rec_reconnect_storm", True)])

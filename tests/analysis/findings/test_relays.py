@@ -12,18 +12,18 @@ import pytest
 
 from dissectors.address import host_of
 from dissectors.events import Capture, Message, Problem
-from tests.analysis.findings.diagnoses import alarms, diagnose
+from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_events, diagnose_packets
 from tests.analysis.ways.scenes import Scene
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
-from tests.world.tap import Packets, load, save
+from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Finding
 from zmtpsniff.capture import files
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.dissection import open_files
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.engine.sniffer import Collaborators, Sniffer
+from zmtpsniff.engine.sniffer import Collaborators
 from zmtpsniff.net.witness import Stall
 
 SYSTEMS = FIXTURES / "systems"
@@ -182,9 +182,7 @@ def test_statistics_have_the_same_findings() -> None:
 
 
 def told(scene: Scene) -> list[Finding]:
-    diagnosis = Diagnosis()
-    diagnosis.take([*scene.events, OVER])
-    return [one for one in diagnosis.findings() if one.severity != "note"]
+    return [one for one in diagnose_events([*scene.events, OVER]) if one.severity != "note"]
 
 
 def two_services() -> Scene:
@@ -356,9 +354,7 @@ def test_a_reply_for_a_client_that_has_gone_is_a_note_about_the_broker() -> None
     passed = scene.say(2, ROUTING_ID, *asked.frames, by_server=True)
     scene.close(1)
     scene.say(2, ROUTING_ID, b"", b"re 2", answers=passed)
-    diagnosis = Diagnosis()
-    diagnosis.take([*scene.events, OVER])
-    (found,) = (one for one in diagnosis.findings() if one.code == "reply-to-nobody")
+    (found,) = (one for one in diagnose_events([*scene.events, OVER]) if one.code == "reply-to-nobody")
     assert (found.severity, found.count, found.endpoints) == ("note", 1, ["10.0.1.1:5555"])
 
 
@@ -375,9 +371,7 @@ def test_a_broker_whose_workers_have_closed_waits(comes_back: bool) -> None:
         scene.connect(4, "10.0.2.1:40001", "10.0.1.1:5556", types=("REP", "DEALER"))
     for number in range(20, 30):
         scene.say(1, b"", b"%d" % number, after_ms=500)
-    diagnosis = Diagnosis()
-    diagnosis.take([*scene.events, OVER])
-    (found,) = (one for one in diagnosis.findings() if one.code == "not-passed-on")
+    (found,) = (one for one in diagnose_events([*scene.events, OVER]) if one.code == "not-passed-on")
     assert found.severity == ("error" if comes_back else "note")
     assert ("10.0.2.1:40000 and 10.0.3.1:40000 closed the connection" in found.summary) is not comes_back
 
@@ -410,10 +404,7 @@ def test_joined_late_majordomo_is_known_by_its_headers() -> None:
 
 def _told(packets: Sequence[Packet]) -> list[Finding]:
     """The findings that are no notes."""
-    diagnosis = Diagnosis()
-    for events in Sniffer(Packets(packets), Settings(), Collaborators(witness=diagnosis)).events():
-        diagnosis.take(events)
-    return [one for one in diagnosis.findings() if one.severity != "note"]
+    return [one for one in diagnose_packets(packets) if one.severity != "note"]
 
 
 def test_joined_late_unanswered_requests_are_told_with_the_last_socket_that_is_seen_to_have_them() -> None:

@@ -8,8 +8,8 @@ from msgspec import structs
 import zmtpsniff
 from dissectors.events import AnyEvent, Connection, Message, Peer, Problem, Sides, Subscription
 from dissectors.problems import PROBLEMS
+from tests.analysis.findings.diagnoses import diagnose_events
 from tests.support.paths import FIXTURES
-from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.check.builtin import SETS
 from zmtpsniff.check.services import Services
 
@@ -32,9 +32,7 @@ def _found(problem: Problem) -> dict[str, str]:
     """The findings of the shop with a problem behind that subscription, each code with its severity."""
     events, typo = _shop()
     place = events.index(typo) + 1
-    diagnosis = Diagnosis()
-    diagnosis.take([*events[:place], problem, *events[place:]])
-    return {one.code: one.severity for one in diagnosis.findings()}
+    return {one.code: one.severity for one in diagnose_events([*events[:place], problem, *events[place:]])}
 
 
 @pytest.mark.parametrize("code", PROBLEMS)
@@ -65,9 +63,8 @@ def test_a_code_of_a_plug_in_is_of_a_peer() -> None:
 
 def _lossy(*problems: tuple[str, int]) -> list[str]:
     """The summaries of what the capture lacks, with problems of these codes and connections."""
-    diagnosis = Diagnosis()
-    diagnosis.take([Problem("warning", code, "what happened", 1, 1, flow, "a:1", "b:2") for code, flow in problems])
-    return [one.summary for one in diagnosis.findings() if one.code == "capture-lossy"]
+    told = [Problem("warning", code, "what happened", 1, 1, flow, "a:1", "b:2") for code, flow in problems]
+    return [one.summary for one in diagnose_events(told) if one.code == "capture-lossy"]
 
 
 def test_too_few_octets_are_no_missing_octets() -> None:
@@ -84,7 +81,6 @@ def test_types_that_are_known_need_no_option(lookalike: str | None, is_advised: 
     late = Connection(
         1, "tcp", client, structs.replace(server, lookalike=lookalike), Sides(9, 9), Sides(99, 99), 1, 2, "open"
     )
-    diagnosis = Diagnosis()
-    diagnosis.take([structs.replace(late, handshake="not-seen")])
-    (finding,) = [one for one in diagnosis.findings() if one.code == "capture-late"]
+    findings = diagnose_events([structs.replace(late, handshake="not-seen")])
+    (finding,) = [one for one in findings if one.code == "capture-late"]
     assert ("-d tcp.port" in finding.advice) == is_advised
