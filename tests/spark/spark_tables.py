@@ -137,7 +137,7 @@ def comparable(records: list[dict[str, Any]], packets: Sequence[tuple[str, int]]
             ids[record["flow"]] = local_id(transport, *ends, record["start_ns"]).name
     out: Counter[str] = Counter()
     for record in records:
-        if record["type"] in ("capture", "comment") or record.get("code") in _OF_A_RUN or _is_on_order(record):
+        if record["type"] in ("capture", "comment") or record.get("code") in _OF_A_RUN:
             continue
         if (flow := record.pop("flow", None)) is not None:
             if record["type"] == "beacon":
@@ -260,12 +260,6 @@ _LEFT_OUT = {
     "part": 1,
     "request_part": 1,
 }
-
-
-def _is_on_order(record: dict[str, Any]) -> bool:
-    """Whether a finding only says what one of _OF_A_RUN does."""
-    summary = record.get("summary", "")
-    return summary == "the capture is out of order, or its clocks differ" or "whose clocks differ by about" in summary
 
 
 def _said(peer: dict[str, Any]) -> dict[str, Any]:

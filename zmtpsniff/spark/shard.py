@@ -176,8 +176,9 @@ class Shard:
                 self._wake(name)
             final += self._end(end_ns)[0]
         yield from self._tell(final)
-        faults = [problem for capture in self.captures for problem in capture.problems]
-        self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for _, code, detail in faults])
+        faults = [(code, detail) for capture in self.captures for _, code, detail in capture.problems]
+        faults += self._engine.problems()  # which have no rows, since they are of all files together
+        self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for code, detail in faults])
         self._dropped += sum(capture.dropped for capture in self.captures)
         self._keep()
         yield from self._tell(datagrams, provisional=True)
