@@ -201,8 +201,9 @@ class Stages:
         """Learn of faults of the files."""
         if self.diagnosis is not None:
             self.diagnosis.take(faults)
-        for fault in faults if self.ways is not None else ():
-            self.ways.problem(fault)
+        if self.ways is not None:
+            for fault in faults:
+                self.ways.problem(fault)
 
     def findings(self, totals: Capture) -> list[Finding]:
         """The findings so far, with these totals. It is the last call to the stages."""
