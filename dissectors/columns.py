@@ -7,6 +7,8 @@ from typing import Literal
 
 ROW = Struct("=qIIII")
 """A packet: its time in nanoseconds, where its octets begin, how many were captured and were on the wire, its link."""
+GONE = (1 << 32) - 1
+"""Instead of a link: the packet is one of a connection that came whole, and others took it."""
 MESSAGE = Struct("=IIIIIIIIIIqqqqq")
 """A message: its packet's row, its sender, its part, its first frame and how many there are, the part of its request,
 1 more than the identities in its envelope (0: it has none), what pairs it with its request, part and flow of the

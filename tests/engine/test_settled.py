@@ -39,11 +39,11 @@ from zmtpsniff.capture import files, pcap, pcapng
 from zmtpsniff.capture.block import Block
 from zmtpsniff.capture.files import open_captures
 from zmtpsniff.engine import settled, sniffer
+from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Collaborators, Sniffer
 from zmtpsniff.native import VARIABLE, WAY
 from zmtpsniff.net import packets as packets_module
-from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.render import batch_text, jsonl
 from zmtpsniff.render.summary import SummaryRenderer
 from zmtpsniff.render.tree import TreeRenderer
@@ -140,11 +140,11 @@ def test_messages_between_brokers_are_paired_in_columns(both: BothCores, monkeyp
 
 
 def test_blocks_of_short_connections_are_hardly_ever_cut() -> None:
-    """The core looks for settled flows now and then, and a connection that such a look cuts does not come whole."""
+    """The core looks for settled flows now and then, also where connections do not come whole."""
     visit = segments(Conversation("visit", (*greetings(3, b"REQ", b"REP"), Piece(0, message(3, b"", b"x" * 64)))))
     times = range(10**18, 10**18 + 130 * 10**6, 10**6)
     block = Block.of([one for time in times for one in packets(visit, (1, 2), (time // 10**6 % 1000, 5555), time)])
-    flows = settled.SettledFlows(built_core(), FlowTable(lambda *_: None), [])
+    flows = settled.SettledFlows(built_core(), FlowEngine(Settings(sample=2)))
     pieces = [len(list(flows.others(block, range(1, 1 + len(block))))) for _ in range(40)]
     assert max(pieces[:20]) > 2, "the block is worth a look"
     assert sum(pieces[20:]) <= 20 + 20 * len(block) // 4000

@@ -210,12 +210,25 @@ static void put_packets(Span input, Output *block, Output *rows)
         uint32_t seq = next[side] + (facts & 0xf0 ? 0 : 1), ack = next[!side];
         for (unsigned i = 0; i < 4; i++)
             header[24 + i] = (uint8_t)(seq >> 8 * (3 - i)), header[28 + i] = (uint8_t)(ack >> 8 * (3 - i));
-        header[32] = 0x50, header[33] = facts & 2 ? 0x18 : 0x10, header[35] = 1;
-        next[side] += (uint32_t)payload.size;
+        unsigned kind = facts >> 4, flags = kind == 8 ? SYN : kind == 9 ? SYN | ACK : kind == 10 ? FIN | ACK : ACK;
+        header[32] = 0x50, header[33] = (uint8_t)(flags | (facts & 2 ? PSH : 0)), header[35] = 1;
+        next[side] += (uint32_t)payload.size + (flags & (SYN | FIN) ? 1 : 0);
         Row row = {facts & 4 ? INT64_MAX : (int64_t)rows->size, (uint32_t)block->size, (uint32_t)size, 0, RAW};
         CHECK(put(rows, &row, sizeof row) && put(block, header, sizeof header));
         CHECK(put(block, payload.data, payload.size));
     }
+}
+
+/* Connections that are whole, and the segments of the others. */
+static void fuzz_segments(Span block, Span rows)
+{
+    PyObject *octets = bytes_of(block), *numbers = bytes_of(rows);
+    PyObject *found = called(whole, Py_BuildValue("(OOOOLOi)", octets, numbers, numbers, fragment, 1ll << 40, fragment, 1));
+    PyObject *left = found == NULL ? numbers : PyTuple_GetItem(found, 1);
+    Py_XDECREF(called(segments, Py_BuildValue("(OOOO)", octets, left, numbers, fragment)));
+    Py_XDECREF(found);
+    Py_DECREF(octets);
+    Py_DECREF(numbers);
 }
 
 /* The packets of all directions that have payload. */
@@ -224,7 +237,7 @@ static void fuzz_directions(Span block, Span rows)
     PyObject *found = called(directions, Py_BuildValue("(NNII)", bytes_of(block), bytes_of(rows), 1u, 1u));
     if (found == NULL)
         return;
-    PyObject *keys = PySet_New(PyTuple_GetItem(found, 2));
+    PyObject *keys = PySet_New(PyTuple_GetItem(found, 3));
     Py_DECREF(found);
     Py_XDECREF(called(packets_of, Py_BuildValue("(NNN)", bytes_of(block), bytes_of(rows), keys)));
 }
@@ -234,7 +247,7 @@ static void fuzz_take(Span input)
     Output block = {0}, rows = {0};
     facts_of_flow = next_part(&input, 16);
     put_packets(input, &block, &rows);
-    Py_XDECREF(called(segments, Py_BuildValue("(NNNO)", as_bytes(&block), as_bytes(&rows), as_bytes(&block), lookup)));
+    fuzz_segments((Span){block.data, block.size}, (Span){rows.data, rows.size});
     fuzz_directions((Span){block.data, block.size}, (Span){rows.data, rows.size});
     PyObject *found = called(take, Py_BuildValue("(NNILLO)", as_bytes(&block), as_bytes(&rows), 0u, 1ll, 1ll << 40, lookup));
     if (found != NULL) { /* what it made must do for lines(), tally() and cells() */
@@ -270,7 +283,7 @@ static void fuzz_any_take(Span input)
 {
     facts_of_flow = next_part(&input, 16);
     Span rows = next_part(&input, next_number(&input, 1));
-    Py_XDECREF(called(segments, Py_BuildValue("(NNNO)", bytes_of(input), bytes_of(rows), bytes_of(rows), lookup)));
+    fuzz_segments(input, rows);
     fuzz_directions(input, rows);
     Py_XDECREF(called(take, Py_BuildValue("(NNIKLO)", bytes_of(input), bytes_of(rows), (unsigned)next_number(&input, 1) % 4,
                                           (unsigned long long)next_number(&input, 1), 1ll << 40, lookup)));

@@ -78,9 +78,14 @@ def _packets(both: BothCores, facts: int, packets: list[tuple[int, bytes]]) -> N
 
     *_, busy = both.directions(octets, bytes(rows), facts & 3, facts)
     both.packets_of(octets, bytes(rows), set(busy))
-    for is_new in (None, lambda *_: facts & 2):
-        given = range(facts, facts + len(packets))
-        both.segments(octets, bytes(rows), given, lambda place: place & facts & 1 or None, _PAUSE_NS, is_new)
+    given = range(facts, facts + len(packets))
+    known = next((one.key for one in segments if one is not None), None) if facts & 1 else None
+    _, left = both.whole(
+        octets, bytes(rows), given, lambda _: known, _PAUSE_NS, lambda *_: bool(facts & 2), bool(facts & 4)
+    )
+    for some in (bytes(rows), left):
+        both.segments(octets, some, given, lambda place: place & facts & 1 or None)
+    both.take(octets, left, 0, 1, _PAUSE_NS, lambda _: None)
     sides = [_TEXTS[number % len(_TEXTS)] for number in range(2 * len(packets))]
     begin = 0
     while begin <= len(packets):

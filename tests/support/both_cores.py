@@ -10,6 +10,7 @@ import pytest
 
 from dissectors import columns
 from zmtpsniff.native import capture_rows, reference
+from zmtpsniff.net.segment import BEGINS
 
 _BUILT = Path(reference.__file__).with_name("core.abi3.so")
 
@@ -65,7 +66,7 @@ class BothCores:
 
     def __init__(self) -> None:
         self._core = built_core()
-        self.packets = self.messages = 0
+        self.packets = self.messages = self.connections = 0
 
     def pcap_rows(self, *arguments: Any) -> Any:
         return self._same("pcap_rows", *arguments)
@@ -82,15 +83,23 @@ class BothCores:
     def packets_of(self, *arguments: Any) -> Any:
         return self._same("packets_of", *arguments)
 
-    def segments(self, octets: bytes, rows: bytes, numbers: Any, other: Any, *more: Any) -> Any:
+    def segments(self, *arguments: Any) -> Any:
+        return self._asking("segments", *arguments)
+
+    def whole(self, *arguments: Any) -> Any:
+        found = self._asking("whole", *arguments)
+        self.connections += sum(step[2] == BEGINS for step in found[0])
+        return found
+
+    def _asking(self, name: str, octets: bytes, rows: bytes, numbers: Any, other: Any, *more: Any) -> Any:
         answers = {}  # a packet may not be looked at twice
 
         def first(place: int) -> Any:
             answers[place] = other(place)
             return answers[place]
 
-        found = self._core.segments(octets, rows, numbers, first, *more)
-        assert found == reference.segments(octets, rows, numbers, answers.__getitem__, *more)
+        found = getattr(self._core, name)(octets, rows, numbers, first, *more)
+        assert found == getattr(reference, name)(octets, rows, numbers, answers.__getitem__, *more)
         return found
 
     def ring_rows(self, *arguments: Any) -> Any:

@@ -5,7 +5,7 @@ states over to the next run.
 """
 
 from bisect import bisect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
@@ -26,7 +26,7 @@ from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.flow_dissection import FlowDissection
 from zmtpsniff.net.flows import FlowTable
 from zmtpsniff.net.notices import Notice
-from zmtpsniff.net.segment import BEGINS, ENDS, SYN, Datagram, Segment, Step
+from zmtpsniff.net.segment import ANSWERS, BEGINS, PASSES, PGM, SYN, UDP, Datagram, Segment, Step
 from zmtpsniff.net.witness import Acknowledge, Witness
 
 if TYPE_CHECKING:  # few runs need it
@@ -39,6 +39,7 @@ Told = tuple[list[AnyEvent], list[tuple[int, Notice]]]
 """Events, and notices with their places among them."""
 
 _packet = itemgetter(1)  # of a segment
+_TELLING = {BEGINS, ANSWERS, UDP, PGM}  # kinds of steps and datagrams: acknowledgments before them are told first
 
 
 class StateError(ValueError):
@@ -76,9 +77,10 @@ class FlowEngine:
         self._tls = tls
         self._begin = begin
         self._acknowledge = acknowledge
-        self._takes_whole = (
-            acknowledge is None and witness is None and tls is None and not settings.decode_as and settings.sample == 1
-        )
+        self._untold: list[Segment] = []  # segments whose acknowledgments are still to be told
+        self.listens = not (acknowledge is None and witness is None)
+        """Whether somebody asks for attempts to connect, or for acknowledgments."""
+        self._takes_whole = tls is None and not settings.decode_as and settings.sample == 1
         self._doubts = Doubts()
         self.flows = FlowTable(
             self._connect,
@@ -99,17 +101,17 @@ class FlowEngine:
         datagrams: Sequence[Datagram] = (),
         is_last: bool = True,
         steps: Sequence[Step] = (),
-        steps_ns: int = 0,
     ) -> list[tuple[int, bytes]]:
         """Take the segments and the datagrams of some packets, both in the order of the capture.
 
         ``is_last``: they end a batch, so that it is time to make room. ``steps`` are of connections that come whole, if
-        this :attr:`takes_whole` ones; then the last segment is of the time ``steps_ns``.
+        this :attr:`takes_whole` ones.
 
         Returns the packet of each datagram that has a flow, and the key of the flow's ends.
         """
         if not datagrams and not steps:
             self._take_segments(segments, is_last)
+            self._tell_acknowledgments()
             return []
         found = []
         begin, size = 0, len(segments)
@@ -120,25 +122,24 @@ class FlowEngine:
             packet, kind = other[1], other[2]
             if begin < size and segments[begin][1] < packet:
                 end = bisect(segments, packet, begin, key=_packet)
-                self._take_segments(segments[begin:end], is_last=kind > ENDS)
+                self._take_segments(segments[begin:end], is_last=kind > PASSES)
                 begin = end
-            if kind < BEGINS:
-                time_ns, _, _, sides, octets, offset, seen = other
-                sides[kind].feed(octets, time_ns, packet, offset, seen)
-            elif kind <= ENDS:
-                self._take_end(other)
+            if kind in _TELLING:
+                self._tell_acknowledgments()
+            if kind <= PASSES:
+                self.take_step(other)
             elif (key := self._datagrams.take(other)) is not None:
                 found.append((packet, key))
         self._take_segments(segments[begin:], is_last=is_last and not steps)
-        if steps:
-            self.flows.pass_time(steps_ns, 0, is_last)
+        self._tell_acknowledgments()
+        if steps and is_last:
+            self.flows.end_batch()
         return found
 
     def _take_segments(self, segments: list[Segment], is_last: bool) -> None:
-        """Take segments, and tell what they acknowledge.
+        """Take segments, and tell before each SYN what those before it acknowledge.
 
-        That is told before each SYN: the connection that it begins may have the ends of the one before it. Segments
-        that came before their flow began tell it when that begins.
+        The connection that it begins may have the ends of the one before it.
         """
         if self._acknowledge is None:
             self.flows.take(segments, is_last)
@@ -147,19 +148,30 @@ class FlowEngine:
         for end in [*(place for place, segment in enumerate(segments) if segment[5] & SYN), len(segments)]:
             if part := segments[begin:end]:
                 self.flows.take(part, is_last)
-                begun, self.flows.begun_behind = self.flows.begun_behind or [], []
-                self._acknowledge(self.flows.register.acknowledgments([*begun, *part]))
+                self._untold += part
+            if end < len(segments):
+                self._tell_acknowledgments()
             begin = end
+
+    def _tell_acknowledgments(self) -> None:
+        """Tell what the segments so far acknowledge, also those that came before their flow began, if it has begun."""
+        if self._acknowledge is not None and self._untold:
+            begun, self.flows.begun_behind = self.flows.begun_behind or [], []
+            self._acknowledge(self.flows.register.acknowledgments([*begun, *self._untold]))
+            self._untold = []
 
     @property
     def takes_whole(self) -> bool:
         """Whether connections may come whole: no part asks for more of them than their octets."""
         return self._takes_whole and self._wanted is None
 
-    def _take_end(self, step: Step) -> None:
-        """Take the beginning or the end of a connection that comes whole."""
-        time_ns, _, kind, sides, *more = step
-        if kind == BEGINS:
+    def take_step(self, step: Step) -> None:
+        """Take a step of a connection that comes whole."""
+        time_ns, packet, kind, sides, *more = step
+        if kind < BEGINS:
+            octets, offset, seen = more
+            sides[kind].feed(octets, time_ns, packet, offset, seen)
+        elif kind == BEGINS:
             key, facts = more
             whole = self.flows.add_whole(key, time_ns, facts)
             client, server = addresses(key)
@@ -167,8 +179,18 @@ class FlowEngine:
                 self._begin(whole.number, client.transport, client, server)
             connection = UsualConnection(self.events, whole.number, client.text, server.text, self._open)
             sides += connection.client, connection.server, connection, whole
-            return
-        _, _, connection, whole = sides
+        elif kind == ANSWERS:
+            self.flows.answer_whole(sides[-1], time_ns, packet)
+        elif kind == PASSES:
+            self.flows.pass_time(time_ns, 0, is_last=False)
+        else:
+            self._end_whole(sides, *more)
+
+    def _end_whole(self, sides: list[Any], acks: Iterable[tuple[int, int, int]]) -> None:
+        """End a connection that came whole, with all that was acknowledged: when, whose octets, up to where."""
+        *ends, connection, whole = sides
+        if self._acknowledge is not None:
+            self._acknowledge((time_ns, whole.number, ends[side].address, offset) for time_ns, side, offset in acks)
         if not connection.rejected:
             connection.finish("fin", whole.start_ns, whole.last_ns, whole.closed_by)
         connection.release()

@@ -6,24 +6,30 @@ the first that is not boring, and come back before anybody else sees that packet
 nothing of this.
 
 A flow whose packets nobody wants is settled, too: nothing of it is read.
+
+Connections that begin and end in a block do so between such packets. The core takes their packets out of the block, and
+says in steps what they do. The events of both stand in the order of packets.
 """
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any
 
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.columns import ACKED, MESSAGE, ROW
-from dissectors.events import AnyEvent
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.usual import UsualConnection
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.analysis.patterns.lock_step import LockStep
 from zmtpsniff.capture.block import Block
+from zmtpsniff.engine.flow_engine import FlowEngine
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.net.flow import Flow, FlowDirection
+from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import Step
 from zmtpsniff.net.witness import Acknowledge, Acknowledgment
 
 LEAST = 320
@@ -31,7 +37,7 @@ LEAST = 320
 LONGEST_RUN = 4096
 """Packets that are passed over together, before another one is looked for that is boring.
 
-Each look cuts a block in two, and a connection that is cut does not come whole, which costs several times as much.
+Each look cuts a block in two, and facts of flows go to the core and back for it.
 """
 _MANY_BORING = 16  # packets in a row, or messages in them
 _FULL = 4  # messages in a packet from which it is worth it to stop for that packet alone
@@ -41,23 +47,7 @@ _MOST_KNOWN = 4096  # directions of which it is known how full their packets are
 _WANTED, _UNWANTED = 1, 2  # modes of a side; 0: its octets need a look
 _IGNORED = (_UNWANTED, 0, 0, 0, 0, b"", (), 0)
 _PACKET, _PART = 4, 8  # places in the facts of a side that come back
-
-
-class Flows(Protocol):
-    """Flows by their keys: a FlowTable, or what has several of them."""
-
-    @property
-    def pause_ns(self) -> int:
-        """A flow needs a closer look after a longer pause."""
-        ...
-
-    def settled(self, key: bytes) -> FlowDirection | None:
-        """The direction with this key, if both directions of its flow are synchronised and in order."""
-        ...
-
-    def pass_time(self, now_ns: int, recent_octets: int, is_last: bool) -> None:
-        """Segments up to ``now_ns`` have been taken. So many ``recent_octets`` of them are kept."""
-        ...
+_packet = itemgetter(1)  # of a step
 
 
 class _Credit:
@@ -127,19 +117,23 @@ class SettledFlows:
     def __init__(
         self,
         core: Any,
-        flows: Flows,
-        events: list[AnyEvent],
+        engine: FlowEngine,
         patterns: Patterns | None = None,
         acknowledge: Acknowledge | None = None,
+        wants: Callable[[bytes], bool] | None = None,
     ) -> None:
-        """Let the native ``core`` take packets of ``flows``, whose dissectors append to ``events`` as this does.
+        """Let the native ``core`` take packets of the flows of an ``engine``, to whose events this appends.
 
         ``patterns`` are the stage that follows, if there is one. ``acknowledge`` hears what receivers
-        acknowledge.
+        acknowledge. Whole connections are taken if the user ``wants`` the keys of their clients.
         """
         self._core = core
-        self._all_flows = flows
-        self._events = events
+        self._engine = engine
+        self._all_flows = engine.flows
+        self._events = engine.events
+        self._wants = wants
+        self._steps: list[Step] = []  # of the block's whole connections, in order
+        self._step = 0  # the next of them
         self._patterns = patterns
         self._acknowledge = acknowledge
         self._senders: list[BatchSide] = []
@@ -151,22 +145,26 @@ class SettledFlows:
         self._listened = 0  # to so many of the engine's events
         self._flows: list[tuple[Flow, LockStep | None]] = []  # asked for in this call, each with its lock step
 
-    def others(self, block: Block, numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    def others(self, block: Block, numbers: Sequence[int]) -> Iterator[tuple[int, Block]]:
         """Take the packets of settled flows from a block, whose packets have these numbers.
 
-        Yields where the others are in it: from one place up to another. The caller takes them before it goes on.
-        Numbers that are no range may be any, but then no pattern has one of them.
+        Yields the others: where a part of the block begins, and the part. The caller takes it before it goes on, with
+        the :meth:`steps` up to its end; packets of whole connections are gone from it. Numbers that are no range may
+        be any, but then no pattern has one of them.
         """
         self._told.clear()
         self._listened = 0
         place, size = 0, len(block)
-        directions, octets, busy = self._core.directions(block.octets, block.rows, *_PERHAPS_FULL)
+        directions, octets, begun, busy = self._core.directions(block.octets, block.rows, *_PERHAPS_FULL)
+        if begun and self._engine.takes_whole:
+            block = self._without_whole(block, numbers)
+            directions, octets, _, busy = self._core.directions(block.octets, block.rows, *_PERHAPS_FULL)
         # The facts of each direction go to the core and back, so a block must have enough of each.
         tries_others = bool(directions and octets >= LEAST * directions)
         self._fullness.expect(busy)
         full = self._fullness.packets(self._core, block)
         if not tries_others and not full:
-            yield place, size
+            yield place, block
             return
         first = 0  # the core has tried those before
         is_full = False  # the next packet probably is
@@ -191,7 +189,31 @@ class SettledFlows:
             if tries_others:
                 self._left -= place - begin
             if begin < place:
-                yield begin, place
+                yield begin, block.part(begin, place)
+
+    def steps(self, end: int) -> list[Step]:
+        """Return the steps of whole connections at packets before the number ``end``, each once."""
+        begin = self._step
+        self._step = bisect_left(self._steps, end, begin, key=_packet)
+        return self._steps[begin : self._step]
+
+    def _without_whole(self, block: Block, numbers: Sequence[int]) -> Block:
+        """The block without the packets of connections that are whole in it, which come in steps."""
+        flows, size, wants, decoder = self._all_flows, len(block), self._wants, HeaderDecoder()
+
+        def key_of(place: int) -> bytes | None:
+            ((time_ns, link, octets, wire, _),) = block.packets(place, place + 1)
+            segment = decoder.segment(time_ns, 0, link, octets, wire)
+            return None if segment is None else segment[2]
+
+        def is_new(key: bytes, isn: int, time_ns: int) -> bool:
+            return (wants is None or wants(key)) and flows.is_new(size, key, isn, time_ns)
+
+        self._steps, rows = self._core.whole(
+            block.octets, block.rows, numbers, key_of, flows.pause_ns, is_new, self._engine.listens
+        )
+        self._step = 0
+        return Block(block.octets, rows, None, block.base)
 
     def _adapt(self, was_full: bool, is_worth_it: bool) -> None:
         """Say how many packets to pass over: to stop before each costs more than it saves if hardly any are boring."""
@@ -229,10 +251,10 @@ class SettledFlows:
                     direction.acknowledges = offset
             if step is not None:
                 step.go_on_from(steps)
-        if columns:
-            self._events.append(
-                MessageBatch(block.octets, block.rows, first, columns, frames, carried, self._senders)  # type: ignore[arg-type]
-            )
+        steps = self.steps(numbers[stop - 1] + 1) if stop > place else []
+        if columns or steps:
+            octets, rows, senders = block.octets, block.rows, self._senders
+            self._tell(MessageBatch(octets, rows, first, columns, frames, carried, senders), steps)
         if self._acknowledge is not None:
             self._acknowledge(self._acknowledgments(block, acked))
         if stop == place:
@@ -241,6 +263,20 @@ class SettledFlows:
             self._all_flows.pass_time(block.time_ns(stop - 1), recent_octets, is_last=False)
         self._senders, self._flows = [], []
         return int(stop), len(columns) // MESSAGE.size
+
+    def _tell(self, batch: MessageBatch, steps: list[Step]) -> None:
+        """Append messages to the events, and take steps of whole connections among them, in the order of packets."""
+        events, begin = self._events, 0
+        packets = batch.packets() if steps else ()
+        for step in steps:
+            told = len(events)
+            self._engine.take_step(step)
+            end = bisect_left(packets, step[1], begin) if len(events) > told else begin
+            if begin < end:
+                events.insert(told, batch.part(begin, end))  # type: ignore[arg-type]
+                begin = end
+        if begin < len(batch):
+            events.append(batch.part(begin, len(batch)) if begin else batch)  # type: ignore[arg-type]
 
     def _acknowledgments(self, block: Block, acked: bytes) -> Iterator[Acknowledgment]:
         sides, time_of, rows, size = self._senders, ROW.unpack_from, block.rows, ROW.size

@@ -1,7 +1,6 @@
 """The pump: packets in, events out. The one module that knows both the capture side and the dissectors."""
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from dissectors.batches import MessageBatch, single_messages
@@ -103,15 +102,12 @@ class Sniffer:
         self._headers = HeaderDecoder(networks=Networks(self._engine.flows.register.number_of))
         if self._selector is not None:
             self._selector.may_speak = self._engine.flows.register.may_speak
-        self._may_take_whole = self._selector is None
         self._keeps_batches = settings.batches
         self._settled = None
         if core is not None and self._selector is None:
             from zmtpsniff.engine.settled import SettledFlows
 
-            self._settled = SettledFlows(
-                core, self._engine.flows, self._engine.events, self._patterns, collaborators.acknowledge
-            )
+            self._settled = SettledFlows(core, self._engine, self._patterns, collaborators.acknowledge)
         self._connections = 0
         self._packets = 0
         self._messages = 0
@@ -275,18 +271,17 @@ class Sniffer:
             self._dissect(block)
             return
         before = self._packets
-        for begin, end in self._settled.others(block, range(before + 1, before + 1 + len(block))):
+        for begin, part in self._settled.others(block, range(before + 1, before + 1 + len(block))):
             self._packets = before + begin
-            self._dissect(block.part(begin, end))
+            self._dissect(part)
         self._packets = before + len(block)
 
     def _dissect(self, block: Block) -> None:
         first, size = self._packets + 1, len(block)
-        headers, flows = self._headers, self._engine.flows
-        is_new = partial(flows.is_new, size) if self._may_take_whole and self._engine.takes_whole else None
-        segments = headers.segments_of(block, range(first, first + size), flows.pause_ns, is_new)
+        segments = self._headers.segments_of(block, range(first, first + size))
         self._packets += size
-        datagrams = self._engine.take(segments, headers.datagrams, False, headers.steps, headers.steps_ns)
+        steps = () if self._settled is None else self._settled.steps(first + size)
+        datagrams = self._engine.take(segments, self._headers.datagrams, False, steps)
         if self._selector is not None:
             packets = (block.with_times(self._jumps.captured) if self._jumps else block).packets()
             self._selector.take(packets, first, segments, datagrams, self._headers.fragments)

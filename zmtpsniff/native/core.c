@@ -47,6 +47,7 @@ enum { FIN = 0x01, SYN = 0x02, RST = 0x04, PSH = 0x08, ACK = 0x10 };
 enum { MORE = 0x01, LONG = 0x02 };                /* flags of a frame (37/ZMTP) */
 enum { BY_ENVELOPE = 1, BY_ORDER, BY_PROXY };     /* what pairs a reply with its request; 0: the protocol */
 enum { WANTED = 1, UNWANTED = 2 };                /* what to do with octets; 0: leave them to Python */
+#define GONE UINT32_MAX /* instead of a link: the packet is one of a connection that came whole */
 enum { ETHERNET = 1, NULL_LINK = 0, LOOP = 108, SLL = 113, SLL2 = 276, RAW = 101, IPV4_LINK = 228, IPV6_LINK = 229 };
 
 /* ------------------------------------------------------------------ octets in, octets out */
@@ -653,9 +654,9 @@ static PyObject *busy_keys(const Directions *all, uint32_t packets, uint64_t oct
 }
 
 PyDoc_STRVAR(directions_doc,
-"directions(octets, rows, packets, size) -> (directions, octets, busy)\n\n"
-"The number of directions of TCP in plain packets, and the octets of all packets. `busy` are the keys of directions\n"
-"that have at least so many packets with payload, of this size on average, in any order.");
+"directions(octets, rows, packets, size) -> (directions, octets, begun, busy)\n\n"
+"The number of directions of TCP in plain packets, the octets of all packets that are not gone, and the number of SYNs\n"
+"that begin a connection. `busy` are the keys of directions that have at least so many packets with payload, of this size on average, in any order.");
 
 static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
@@ -664,16 +665,17 @@ static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
     if (!PyArg_ParseTuple(arguments, "y*y*II", &octets, &rows, &packets, &size))
         return NULL;
     Span block = {octets.buf, (uint64_t)octets.len};
-    uint64_t count = (uint64_t)rows.len / sizeof(Row), found = 0, captured = 0;
+    uint64_t count = (uint64_t)rows.len / sizeof(Row), found = 0, captured = 0, begun = 0;
     Directions seen;
     bool is_made = make_directions(&seen, count);
     for (uint64_t i = 0; is_made && i < count; i++) {
         Row row;
         Segment segment;
         memcpy(&row, (const uint8_t *)rows.buf + i * sizeof row, sizeof row);
-        captured += row.captured;
+        captured += row.link == GONE ? 0 : row.captured;
         if (!headers(block, &row, &segment))
             continue;
+        begun += segment.flags == SYN;
         Direction *one = direction_of(&seen, &segment);
         found += !one->is_known;
         one->packets += segment.length > 0;
@@ -681,7 +683,8 @@ static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
     }
     PyObject *busy = is_made ? busy_keys(&seen, packets, size ? size : 1) : PyErr_NoMemory();
     PyObject *all = busy == NULL ? NULL
-                                 : Py_BuildValue("(KKN)", (unsigned long long)found, (unsigned long long)captured, busy);
+                                 : Py_BuildValue("(KKKN)", (unsigned long long)found, (unsigned long long)captured,
+                                                 (unsigned long long)begun, busy);
     PyMem_Free(seen.slots);
     PyBuffer_Release(&octets);
     PyBuffer_Release(&rows);
@@ -750,8 +753,8 @@ static PyObject *segment_of(Span block, const Row *row, const Segment *segment, 
     return NULL;
 }
 
-/* What a connection does at a packet; the first two: octets of that side. */
-enum { CLIENT, SERVER, BEGINS, ENDS };
+/* What a connection does at a packet; the first two: octets of that side. The last packet of all passes the time. */
+enum { CLIENT, SERVER, BEGINS, ENDS, ANSWERS, PASSES };
 
 /* A connection of which a block has the SYN. It is odd if something is not in order. */
 enum { ASKED = 1, ANSWERED, OVER, WHOLE, ODD };
@@ -762,27 +765,29 @@ enum { ASKED = 1, ANSWERED, OVER, WHOLE, ODD };
 typedef struct {
     const uint8_t *key; /* of the client's direction */
     uint32_t key_size, isn[2], next[2], length[2], segments, ack;
-    bool has_fin[2], has_late; /* late: packets behind its end, for the table */
+    bool has_fin[2];
     unsigned state, closer; /* the side that closed first, with the number that its FIN acknowledges; 2: both at once */
     int64_t start_ns, last_ns;
     uint64_t last; /* row */
-    PyObject *sides;
+    uint32_t acked[2]; /* 1 more than the offset up to which the other side acknowledged; 0: it did not */
+    PyObject *sides, *acks;
 } Short;
 
-/* A packet of a short connection: its direction's owner, what was sent before it, and what its sender had seen. */
+/* A packet of a short connection: its direction's owner, what was sent before it, and what its sender had seen. It
+ * acknowledges as much, or the FIN behind that. */
 typedef struct {
-    uint32_t owner, begin, seen;
+    uint32_t owner, begin, seen, acked;
 } Mark;
 
 typedef struct {
     Span block, rows;
-    PyObject *numbers, *other, *others, *segments, *steps; /* others: what `other` returned */
+    PyObject *numbers, *other, *steps;
     Directions directions;
     Mark *marks;
     Short *shorts;
     uint32_t count;
-    bool has_others;
-    int64_t pause_ns, last_ns;
+    int listens; /* somebody asks for answers and acknowledgments */
+    int64_t pause_ns;
 } Gathering;
 
 static Row row_at(const Gathering *all, uint64_t place)
@@ -815,6 +820,7 @@ static bool goes_on(Short *one, unsigned side, Span block, const Segment *segmen
         return false;
     mark->begin = one->length[side];
     mark->seen = one->length[!side] - (has_seen_fin ? 0 : unseen);
+    mark->acked = mark->seen + has_seen_fin;
     one->length[side] += length;
     one->next[side] += length;
     one->segments += length > 0;
@@ -848,11 +854,14 @@ static void follow(Gathering *all, uint64_t i, int64_t time_ns, const Segment *s
         all->count++;
     } else {
         unsigned side = (mine->owner - 1) % 2;
-        bool is_soon = time_ns >= one->last_ns && !is_longer(one->last_ns, time_ns, all->pause_ns);
-        if (one->state == OVER) { /* the acknowledgment of a FIN tells nothing; the table takes others */
-            one->has_late |= !is_soon || segment->flags != ACK || segment->length || segment->seq < one->next[side] ||
-                             segment->seq - one->next[side] > 1;
-            all->marks[i].owner = one->has_late ? 0 : mine->owner;
+        bool is_soon = time_ns >= one->last_ns && (uint64_t)time_ns - (uint64_t)one->last_ns < (uint64_t)all->pause_ns;
+        if (one->state == OVER) { /* only the acknowledgment of a FIN is left */
+            uint32_t unseen = one->next[!side] - segment->ack;
+            if (!is_soon || segment->flags != ACK || segment->length || segment->seq < one->next[side] ||
+                segment->seq - one->next[side] > 1 || (unseen != UINT32_MAX && unseen > one->length[!side]))
+                one->state = ODD;
+            all->marks[i].owner = mine->owner;
+            all->marks[i].acked = one->length[!side] - unseen; /* 1 more if it has seen the FIN */
             return;
         }
         if (one->state == ODD || !is_soon || !goes_on(one, side, all->block, segment, &all->marks[i])) {
@@ -865,24 +874,49 @@ static void follow(Gathering *all, uint64_t i, int64_t time_ns, const Segment *s
     all->marks[i].owner = mine->owner;
 }
 
-/* Follow the connections of all packets, and ask for the segments of those that are not plain. */
-static bool follow_all(Gathering *all, PyObject *is_new)
+/* Follow the connections of all plain packets. Returns whether some are over. */
+static bool follow_all(Gathering *all)
+{
+    uint32_t over = 0;
+    for (uint64_t i = 0; i < all->rows.size / sizeof(Row); i++) {
+        Row row = row_at(all, i);
+        Segment segment;
+        if (untagged_headers(all->block, &row, &segment))
+            follow(all, i, row.time_ns, &segment);
+    }
+    for (uint32_t i = 0; i < all->count; i++)
+        over += all->shorts[i].state == OVER;
+    return over > 0;
+}
+
+/* A connection is odd if a packet that is not plain has a segment of it. */
+static bool ask_others(Gathering *all)
 {
     for (uint64_t i = 0; i < all->rows.size / sizeof(Row); i++) {
         Row row = row_at(all, i);
         Segment segment;
-        if (untagged_headers(all->block, &row, &segment)) {
-            all->last_ns = row.time_ns;
-            if (is_new != Py_None)
-                follow(all, i, row.time_ns, &segment);
+        char *key = NULL;
+        Py_ssize_t size = 0;
+        if (untagged_headers(all->block, &row, &segment))
             continue;
+        PyObject *found = PyObject_CallFunction(all->other, "K", (unsigned long long)i);
+        bool is_known = found != NULL && (found == Py_None || !PyBytes_AsStringAndSize(found, &key, &size));
+        if (is_known && key != NULL) {
+            const Direction *one = direction_at(&all->directions, (const uint8_t *)key, (uint32_t)size);
+            if (one->key != NULL && one->owner)
+                all->shorts[(one->owner - 1) / 2].state = ODD;
         }
-        PyObject *made = PyObject_CallFunction(all->other, "K", (unsigned long long)i);
-        all->has_others |= made != Py_None;
-        if (!append(all->others, made))
+        Py_XDECREF(found);
+        if (!is_known)
             return false;
     }
-    for (uint32_t i = 0; i < all->count && !all->has_others; i++) {
+    return true;
+}
+
+/* Ask of each connection that is over whether it is new: then it is whole. */
+static bool ask_whether_new(Gathering *all, PyObject *is_new)
+{
+    for (uint32_t i = 0; i < all->count; i++) {
         Short *one = &all->shorts[i];
         if (one->state != OVER)
             continue;
@@ -891,17 +925,32 @@ static bool follow_all(Gathering *all, PyObject *is_new)
         int truth = answer == NULL ? -1 : PyObject_IsTrue(answer);
         Py_XDECREF(answer);
         one->state = truth ? WHOLE : ODD;
-        if (truth < 0 || (truth && (one->sides = PyList_New(0)) == NULL))
+        if (truth < 0 ||
+            (truth && ((one->sides = PyList_New(0)) == NULL || (one->acks = PyList_New(0)) == NULL)))
             return false;
     }
     return true;
+}
+
+/* Note what a packet acknowledges, if that is more than the one before, and whether it answers the SYN. */
+static bool hear(const Gathering *all, const Mark *mark, Short *one, long long time_ns, unsigned flags, PyObject *packet)
+{
+    unsigned other = mark->owner % 2;
+    if (!all->listens)
+        return true;
+    if (mark->acked >= one->acked[other]) {
+        one->acked[other] = mark->acked + 1;
+        if (!append(one->acks, Py_BuildValue("(LII)", time_ns, other, mark->acked)))
+            return false;
+    }
+    return !(flags & SYN) || append(all->steps, Py_BuildValue("(LOIO)", time_ns, packet, ANSWERS, one->sides));
 }
 
 /* Append the steps of a packet of a connection that is whole. */
 static bool give_steps(const Gathering *all, uint64_t i, const Row *row, const Segment *segment, PyObject *packet)
 {
     const Mark *mark = &all->marks[i];
-    const Short *one = &all->shorts[(mark->owner - 1) / 2];
+    Short *one = &all->shorts[(mark->owner - 1) / 2];
     const uint8_t *payload = part(all->block, segment->start, segment->length);
     long long time_ns = row->time_ns;
     if (segment->flags == SYN) {
@@ -913,69 +962,110 @@ static bool give_steps(const Gathering *all, uint64_t i, const Row *row, const S
                                     one->length[SERVER], one->segments, one->closer, one->ack,
                                     (long long)one->last_ns, last));
     }
-    if (segment->length &&
-        !append(all->steps, Py_BuildValue("(LOIOy#II)", time_ns, packet, (mark->owner - 1) % 2, one->sides,
-                                          (const char *)payload, (Py_ssize_t)segment->length, mark->begin, mark->seen)))
+    if (!hear(all, mark, one, time_ns, segment->flags, packet) ||
+        (segment->length &&
+         !append(all->steps, Py_BuildValue("(LOIOy#II)", time_ns, packet, (mark->owner - 1) % 2, one->sides,
+                                           (const char *)payload, (Py_ssize_t)segment->length, mark->begin, mark->seen))))
         return false;
-    return i != one->last || append(all->steps, Py_BuildValue("(LOIO)", time_ns, packet, ENDS, one->sides));
+    return i != one->last ||
+           append(all->steps, Py_BuildValue("(LOIOO)", time_ns, packet, ENDS, one->sides, one->acks));
 }
 
-/* Append the segments of packets, and the steps of connections that are whole. */
-static bool give_all(const Gathering *all)
+/* Append the steps of all connections that are whole, and take their packets out of the rows. */
+static bool give_all(const Gathering *all, char *rows)
 {
-    Py_ssize_t others = 0;
-    for (uint64_t i = 0; i < all->rows.size / sizeof(Row); i++) {
+    PyObject *step = NULL;
+    bool is_given = true;
+    for (uint64_t i = 0; is_given && i < all->rows.size / sizeof(Row); i++) {
         Row row = row_at(all, i);
         Segment segment;
         uint32_t owner = all->marks[i].owner;
-        if (!untagged_headers(all->block, &row, &segment)) {
-            PyObject *made = PyList_GetItem(all->others, others++);
-            if (made == NULL || (made != Py_None && PyList_Append(all->segments, made)))
-                return false;
+        if (!owner || all->shorts[(owner - 1) / 2].state != WHOLE || !untagged_headers(all->block, &row, &segment))
             continue;
-        }
         PyObject *packet = PySequence_GetItem(all->numbers, (Py_ssize_t)i);
-        bool is_given = packet != NULL && (owner && all->shorts[(owner - 1) / 2].state == WHOLE
-                                               ? give_steps(all, i, &row, &segment, packet)
-                                               : append(all->segments, segment_of(all->block, &row, &segment, packet)));
+        is_given = packet != NULL && give_steps(all, i, &row, &segment, packet);
+        Py_XDECREF(step);
+        step = is_given ? Py_BuildValue("(LOIO)", (long long)row.time_ns, packet, PASSES, Py_None) : NULL;
+        is_given = step != NULL;
         Py_XDECREF(packet);
-        if (!is_given)
-            return false;
+        row.link = GONE;
+        memcpy(rows + i * sizeof row, &row, sizeof row);
     }
-    return true;
+    return is_given && (step == NULL || append(all->steps, step));
 }
 
-PyDoc_STRVAR(segments_doc,
-"segments(octets, rows, numbers, other, pause_ns, is_new) -> (segments, steps, last_ns)\n\n"
-"The segments of packets, which have these numbers. `other` is called with the place of a packet that is no plain\n"
-"one of TCP, and returns its segment; None: it has none. A connection whose packets are all here, in order, from SYN\n"
-"to FINs, without a longer pause, comes in steps, if is_new() says of its client's key and initial number, and its\n"
-"time, that it is of no known flow. The time is that of the last plain segment. No steps come if `is_new` is None.");
+PyDoc_STRVAR(whole_doc,
+"whole(octets, rows, numbers, other, pause_ns, is_new, listens) -> (steps, rows)\n\n"
+"The steps of connections whose packets are all here, in order, from SYN to FINs, without such a pause, and the rows\n"
+"without these packets: they have no link any more. The packets have these numbers. `other` is called with the place\n"
+"of a packet that is no plain one of TCP, and returns the key of its segment; None: it has none. is_new() says of a\n"
+"client's key and initial number, and its time, that the connection is of no known flow. Answers to SYNs, and\n"
+"acknowledgments, are there if somebody `listens`.");
 
-static PyObject *segments(PyObject *Py_UNUSED(module), PyObject *arguments)
+static PyObject *whole(PyObject *Py_UNUSED(module), PyObject *arguments)
 {
-    PyObject *octets, *given, *is_new, *found = NULL;
+    PyObject *octets, *given, *is_new, *rows = NULL, *found = NULL;
     Gathering all = {0};
     long long pause_ns;
-    if (!PyArg_ParseTuple(arguments, "SSOOLO", &octets, &given, &all.numbers, &all.other, &pause_ns, &is_new))
+    if (!PyArg_ParseTuple(arguments, "SSOOLOp", &octets, &given, &all.numbers, &all.other, &pause_ns, &is_new,
+                          &all.listens))
         return NULL;
     all.block = span_of(octets), all.rows = span_of(given), all.pause_ns = pause_ns;
     uint64_t count = all.rows.size / sizeof(Row);
-    all.others = PyList_New(0), all.segments = PyList_New(0), all.steps = PyList_New(0);
+    all.steps = PyList_New(0);
     all.marks = PyMem_Calloc(count + 1, sizeof *all.marks);
     all.shorts = PyMem_Calloc(count + 1, sizeof *all.shorts);
     if (!make_directions(&all.directions, count) || all.marks == NULL || all.shorts == NULL)
         PyErr_NoMemory();
-    else if (all.others != NULL && all.segments != NULL && all.steps != NULL && follow_all(&all, is_new) && give_all(&all))
-        found = Py_BuildValue("(OOL)", all.segments, all.steps, (long long)all.last_ns);
-    for (uint32_t i = 0; all.shorts != NULL && i < all.count; i++)
+    else if (all.steps != NULL && !follow_all(&all))
+        found = Py_BuildValue("(OO)", all.steps, given);
+    else if (all.steps != NULL && ask_others(&all) && ask_whether_new(&all, is_new) &&
+             (rows = PyBytes_FromStringAndSize((const char *)all.rows.data, (Py_ssize_t)all.rows.size)) != NULL &&
+             give_all(&all, PyBytes_AsString(rows)))
+        found = Py_BuildValue("(OO)", all.steps, rows);
+    for (uint32_t i = 0; all.shorts != NULL && i < all.count; i++) {
         Py_XDECREF(all.shorts[i].sides);
-    Py_XDECREF(all.others);
-    Py_XDECREF(all.segments);
+        Py_XDECREF(all.shorts[i].acks);
+    }
+    Py_XDECREF(rows);
     Py_XDECREF(all.steps);
     PyMem_Free(all.marks);
     PyMem_Free(all.shorts);
     PyMem_Free(all.directions.slots);
+    return found;
+}
+
+PyDoc_STRVAR(segments_doc,
+"segments(octets, rows, numbers, other) -> list\n\n"
+"The segments of packets, which have these numbers, without those that are gone. `other` is called with the place of\n"
+"a packet that is no plain one of TCP, and returns its segment; None: it has none.");
+
+static PyObject *segments(PyObject *Py_UNUSED(module), PyObject *arguments)
+{
+    PyObject *octets, *given, *numbers, *other, *found = PyList_New(0);
+    if (found == NULL || !PyArg_ParseTuple(arguments, "SSOO", &octets, &given, &numbers, &other)) {
+        Py_XDECREF(found);
+        return NULL;
+    }
+    Span block = span_of(octets), rows = span_of(given);
+    for (uint64_t i = 0; found != NULL && i < rows.size / sizeof(Row); i++) {
+        Row row;
+        Segment segment;
+        memcpy(&row, part(rows, i * sizeof row, sizeof row), sizeof row);
+        if (row.link == GONE)
+            continue;
+        PyObject *made = NULL;
+        if (untagged_headers(block, &row, &segment)) {
+            PyObject *packet = PySequence_GetItem(numbers, (Py_ssize_t)i);
+            made = packet == NULL ? NULL : segment_of(block, &row, &segment, packet);
+            Py_XDECREF(packet);
+        } else {
+            made = PyObject_CallFunction(other, "K", (unsigned long long)i);
+        }
+        if (made == NULL || (made != Py_None && PyList_Append(found, made)))
+            Py_CLEAR(found);
+        Py_XDECREF(made);
+    }
     return found;
 }
 
@@ -1529,7 +1619,7 @@ static PyObject *take(PyObject *Py_UNUSED(module), PyObject *arguments)
     else {
         for (Row row; place < count; place++, first++) {
             memcpy(&row, (const uint8_t *)rows.buf + place * sizeof row, sizeof row);
-            if (!take_packet(&table, block, &row, place, first, pause_ns, &batch))
+            if (row.link != GONE && !take_packet(&table, block, &row, place, first, pause_ns, &batch))
                 break;
         }
         if (!PyErr_Occurred())
@@ -3008,6 +3098,7 @@ static PyMethodDef methods[] = {
     {"enhanced_packets", enhanced_packets, METH_VARARGS, enhanced_packets_doc},
     {"time_span", time_span, METH_VARARGS, time_span_doc},
     {"directions", directions, METH_VARARGS, directions_doc},
+    {"whole", whole, METH_VARARGS, whole_doc},
     {"segments", segments, METH_VARARGS, segments_doc},
     {"packets_of", packets_of, METH_VARARGS, packets_of_doc},
     {"take", take, METH_VARARGS, take_doc},

@@ -9,9 +9,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil, log
+from sys import byteorder
 from typing import Any, Literal, NamedTuple, Protocol
 
-from dissectors.columns import ACKED, ASKED, FRAME, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
+from dissectors.columns import ACKED, ASKED, FRAME, GONE, IN_TURN, MESSAGE, PAIRED, ROW, STEPS, TAKEN, WAITING
 from zmtpsniff.native import MOST_CARRY
 from zmtpsniff.words import link_types
 
@@ -32,7 +33,7 @@ MODULO = 1 << 32
 
 MOST_SHORT = 128 << 10
 SIGNATURE = 10
-BEGINS, ENDS = 2, 3
+BEGINS, ENDS, ANSWERS, PASSES = 2, 3, 4, 5
 
 FIN, SYN, RST, PSH, ACK = 0x01, 0x02, 0x04, 0x08, 0x10
 MORE, LONG = 1, 2
@@ -177,24 +178,26 @@ def turn_round(key: bytes) -> bytes:
 # ---------------------------------------------------------------------- whether it is worth it
 
 
-def directions(octets: bytes, rows: bytes, packets: int, size: int) -> tuple[int, int, list[bytes]]:
-    """The number of directions of TCP in plain packets, and the octets of all packets.
+def directions(octets: bytes, rows: bytes, packets: int, size: int) -> tuple[int, int, int, list[bytes]]:
+    """The number of directions of TCP in plain packets, and the octets of all packets that are not gone.
 
-    And the keys of directions that have at least so many packets with payload, of this size on average, in any order.
+    And the number of SYNs that begin a connection, and the keys of directions that have at least so many packets with
+    payload, of this size on average, in any order.
     """
     payloads: dict[bytes, list[int]] = {}
-    captured = 0
+    captured = begun = 0
     for _, start, length, _, link in ROW.iter_unpack(rows):
-        captured += length
+        captured += length if link != GONE else 0
         segment = headers(octets, start, length, link)
         if segment is not None:
+            begun += segment.flags == SYN
             payloads.setdefault(segment.key, []).extend([segment.length] if segment.length else [])
     busy = [
         key
         for key, lengths in payloads.items()
         if len(lengths) >= packets and sum(lengths) // (size or 1) >= len(lengths)
     ]
-    return len(payloads), captured, busy
+    return len(payloads), captured, begun, busy
 
 
 def packets_of(octets: bytes, rows: bytes, keys: set[bytes]) -> bytes:
@@ -223,24 +226,34 @@ class Short:
     state: Literal["asked", "answered", "over", "whole", "odd"] = "asked"
     length: list[int] = field(default_factory=lambda: [0, 0])
     has_fin: list[bool] = field(default_factory=lambda: [False, False])
-    has_late: bool = False  # packets behind its end, for the table
     segments: int = 0
     ack: int = 0  # of the first FIN
     closer: int = 2  # which side sent it; 2: both at once
-    places: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # rows: side, octets before it, what was seen
+    # Rows: side, octets before it, what was seen, up to where it acknowledges.
+    places: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)
+    acked: list[int] = field(default_factory=lambda: [-1, -1])  # up to where the other side acknowledged
     sides: list[Any] = field(default_factory=list)
+    acks: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def steps(self, row: int, segment: tuple[Any, ...], numbers: Sequence[int]) -> Iterator[tuple[Any, ...]]:
+    def steps(
+        self, row: int, segment: tuple[Any, ...], numbers: Sequence[int], listens: bool
+    ) -> Iterator[tuple[Any, ...]]:
         """The steps of a packet, as net/segment.py has them."""
         time_ns, packet, _, _, _, flags, payload, _ = segment
-        side, begin, seen = self.places[row]
+        side, begin, seen, acked = self.places[row]
         if flags == SYN:
             facts = *self.isn, *self.length, self.segments, self.closer, self.ack, self.last_ns, numbers[self.last]
             yield time_ns, packet, BEGINS, self.sides, self.key, facts
+        elif listens:
+            if acked > self.acked[1 - side]:
+                self.acked[1 - side] = acked
+                self.acks.append((time_ns, 1 - side, acked))
+            if flags & SYN:
+                yield time_ns, packet, ANSWERS, self.sides
         if payload:
             yield time_ns, packet, side, self.sides, payload, begin, seen
         if row == self.last:
-            yield time_ns, packet, ENDS, self.sides
+            yield time_ns, packet, ENDS, self.sides, self.acks
 
 
 def is_signed(payload: bytes) -> bool:
@@ -248,13 +261,16 @@ def is_signed(payload: bytes) -> bool:
     return len(payload) >= SIGNATURE and payload[:8] == b"\xff" + bytes(7) and payload[9] == 0x7F
 
 
-def goes_on(one: Short, side: int, segment: PlainSegment, payload: bytes) -> tuple[int, int] | None:
-    """Take a segment of a side that is in order. Returns what was sent before it, and what its sender had seen."""
+def goes_on(one: Short, side: int, segment: PlainSegment, payload: bytes) -> tuple[int, int, int] | None:
+    """Take a segment of a side that is in order.
+
+    Returns what was sent before it, what its sender had seen, and up to where it acknowledges.
+    """
     unseen = (one.next[1 - side] - segment.ack) % MODULO
     has_seen_fin, closes = unseen == MODULO - 1, bool(segment.flags & FIN)
     if one.state == "asked":
         one.isn[1], one.next[1], one.state = segment.seq, (segment.seq + 1) % MODULO, "answered"
-        return (0, 0) if side and segment.flags == SYN | ACK and not unseen and not payload else None
+        return (0, 0, 0) if side and segment.flags == SYN | ACK and not unseen and not payload else None
     if segment.flags & ~(PSH | FIN) != ACK or segment.seq != (one.next[side] + one.has_fin[side]) % MODULO:
         return None
     if not one.has_fin[1 - side] if has_seen_fin else unseen > one.length[1 - side]:
@@ -263,7 +279,8 @@ def goes_on(one: Short, side: int, segment: PlainSegment, payload: bytes) -> tup
         return None
     if payload and not one.length[side] and not is_signed(payload):
         return None
-    place = one.length[side], one.length[1 - side] - (0 if has_seen_fin else unseen)
+    seen = one.length[1 - side] - (0 if has_seen_fin else unseen)
+    place = one.length[side], seen, seen + has_seen_fin
     one.length[side] += len(payload)
     one.next[side] = (one.next[side] + len(payload)) % MODULO
     one.segments += bool(payload)
@@ -287,7 +304,7 @@ def follow(
         owners[key] = None
         if back not in owners and segment.flags == SYN and not payload:
             one = Short(key, [segment.seq, 0], [(segment.seq + 1) % MODULO, 0], time_ns, time_ns, row)
-            one.places[row] = 0, 0, 0
+            one.places[row] = 0, 0, 0, 0
             owners[key] = one, 0
             shorts.append(one)
             return
@@ -297,12 +314,14 @@ def follow(
     if owner is None:
         return
     one, side = owner
-    is_soon = one.last_ns <= time_ns <= one.last_ns + pause_ns
+    is_soon = one.last_ns <= time_ns < one.last_ns + pause_ns
     if one.state == "over":
+        unseen = (one.next[1 - side] - segment.ack) % MODULO
+        unseen = -1 if unseen == MODULO - 1 else unseen
         is_last = is_soon and segment.flags == ACK and not payload and 0 <= segment.seq - one.next[side] <= 1
-        one.has_late |= not is_last
-        if not one.has_late:
-            one.places[row] = side, 0, 0
+        if not is_last or unseen > one.length[1 - side]:
+            one.state = "odd"
+        one.places[row] = side, 0, 0, one.length[1 - side] - unseen
         return
     place = goes_on(one, side, segment, payload) if one.state != "odd" and is_soon else None
     if place is None:
@@ -312,39 +331,63 @@ def follow(
     one.places[row] = side, *place
 
 
-def segments(
-    octets: bytes, rows: bytes, numbers: Sequence[int], other: Callable[[int], Any], pause_ns: int,
-    is_new: Callable[[bytes, int, int], bool] | None,
-) -> tuple[list[Any], list[Any], int]:  # fmt: skip
-    """The segments of packets, which have these numbers, as net/segment.py has them.
+def whole(
+    octets: bytes, rows: bytes, numbers: Sequence[int], other: Callable[[int], bytes | None], pause_ns: int,
+    is_new: Callable[[bytes, int, int], bool], listens: bool,
+) -> tuple[list[Any], bytes]:  # fmt: skip
+    """The steps of connections whose packets are all here, in order, from SYN to FINs, without such a pause.
 
-    ``other`` is called with the place of a packet that is no plain one of TCP, and returns its segment; None: it has
-    none. A connection whose packets are all here, in order, from SYN to FINs, without a longer pause, comes in steps,
-    if ``is_new`` says of its client's key and initial number, and its time, that it is of no known flow. Returns the
-    segments, the steps, and the time of the last plain segment.
+    And the rows without these packets: they have no link any more. The packets have these ``numbers``. ``other`` is
+    called with the place of a packet that is no plain one of TCP, and returns the key of its segment; None: it has
+    none. ``is_new`` says of a client's key and initial number, and its time, that the connection is of no known flow.
+    Answers to SYNs, and acknowledgments, are there if somebody ``listens``.
     """
-    found: list[Any] = []
-    last_ns, has_others = 0, False
+    plain: dict[int, tuple[PlainSegment, int, bytes]] = {}
     shorts: list[Short] = []
     owners: dict[bytes, tuple[Short, int] | None] = {}
     for row, (time_ns, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
+        segment = headers(octets, start, size, link)
+        if segment is not None and not segment.is_tagged:
+            payload = octets[segment.start : segment.start + segment.length]
+            plain[row] = segment, time_ns, payload
+            follow(shorts, owners, row, time_ns, pause_ns, segment, payload)
+    if not any(one.state == "over" for one in shorts):
+        return [], rows
+    for row in range(len(rows) // ROW.size):
+        if row not in plain and (owner := owners.get(other(row) or b"")) is not None:
+            owner[0].state = "odd"
+    for one in shorts:
+        if one.state == "over":
+            one.state = "whole" if is_new(one.key, one.isn[0], one.start_ns) else "odd"
+    found: list[Any] = []
+    after = bytearray(rows)
+    owner_of = {row: one for one in shorts if one.state == "whole" for row in one.places}
+    for row, one in sorted(owner_of.items()):
+        segment, time_ns, payload = plain[row]
+        made = (time_ns, numbers[row], segment.key, segment.seq, segment.ack, segment.flags, payload, 0)
+        found += one.steps(row, made, numbers, listens)
+        after[(row + 1) * ROW.size - 4 : (row + 1) * ROW.size] = GONE.to_bytes(4, byteorder)
+        last = time_ns, numbers[row], PASSES, None
+    return [*found, last] if found else [], bytes(after)
+
+
+def segments(octets: bytes, rows: bytes, numbers: Sequence[int], other: Callable[[int], Any]) -> list[Any]:
+    """The segments of packets, which have these numbers, as net/segment.py has them, without those that are gone.
+
+    ``other`` is called with the place of a packet that is no plain one of TCP, and returns its segment; None: it has
+    none.
+    """
+    found: list[Any] = []
+    for row, (time_ns, start, size, _, link) in enumerate(ROW.iter_unpack(rows)):
+        if link == GONE:
+            continue
         plain = headers(octets, start, size, link)
         if plain is None or plain.is_tagged:
             found.append(other(row))
-            has_others |= found[-1] is not None
-            continue
-        last_ns = time_ns
-        payload = octets[plain.start : plain.start + plain.length]
-        found.append((time_ns, numbers[row], plain.key, plain.seq, plain.ack, plain.flags, payload, 0))
-        if is_new is not None:
-            follow(shorts, owners, row, time_ns, pause_ns, plain, payload)
-    for one in shorts:
-        if one.state == "over" and is_new is not None and not has_others:
-            one.state = "whole" if is_new(one.key, one.isn[0], one.start_ns) else "odd"
-    whole = {row: one for one in shorts if one.state == "whole" for row in one.places}
-    steps = [step for row, one in sorted(whole.items()) for step in one.steps(row, found[row], numbers)]
-    given = [segment for row, segment in enumerate(found) if row not in whole and segment is not None]
-    return given, steps, last_ns
+        else:
+            payload = octets[plain.start : plain.start + plain.length]
+            found.append((time_ns, numbers[row], plain.key, plain.seq, plain.ack, plain.flags, payload, 0))
+    return [segment for segment in found if segment is not None]
 
 
 # ---------------------------------------------------------------------- flows
@@ -685,7 +728,8 @@ def take(
     while place < count:
         row = ROW.unpack_from(rows, place * ROW.size)
         try:
-            take_packet(table, octets, row, place, number, pause_ns, batch)
+            if row[-1] != GONE:
+                take_packet(table, octets, row, place, number, pause_ns, batch)
         except _OddError:
             break
         place += 1

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from zmtpsniff.net.addresses import addresses
-from zmtpsniff.net.flow import Flow, FlowDirection
+from zmtpsniff.net.flow import Flow, FlowDirection, WholeFlow
 from zmtpsniff.net.notices import Notice, Refusal
 from zmtpsniff.net.reassembly import MODULO
 from zmtpsniff.net.segment import ACK, Segment
@@ -71,6 +71,17 @@ class AttemptLog:
                 None if answer_ns is None or flow.count > 2 else answer_ns - flow.start_ns,
             )
         )  # fmt: skip
+
+    def tell_whole(self, whole: WholeFlow, answer_ns: int, packet: int) -> None:
+        """Tell of the attempt that began a connection which came whole; this packet answered it."""
+        if self._witness is not None:
+            client, server = addresses(whole.key)
+            times = whole.start_ns, answer_ns
+            self._witness.attempt(
+                Attempt(
+                    "accepted", whole.number, client.text, server.text, 1, *times, packet, answer_ns - whole.start_ns
+                )
+            )
 
     def tell_earlier(self, flow: Flow) -> None:
         """Tell of a connection that ends, if it was made before the capture began."""

@@ -150,6 +150,11 @@ class WholeFlow(NamedTuple):
     last_packet: int
 
     @property
+    def initial_numbers(self) -> tuple[int, int]:
+        """As of a Flow."""
+        return self.isn, self.answered
+
+    @property
     def closed_by(self) -> Side | None:
         """As of a Flow."""
         return None if self.closer == 2 else "server" if self.closer else "client"

@@ -116,6 +116,10 @@ class FlowRegister(Part):
         for whole in list(over):
             del self._whole[whole.number], self._whole_numbers[whole.key]
 
+    def at(self, number: int) -> Flow | WholeFlow | None:
+        """The connection with this number."""
+        return self.flows.get(number) or self._whole.get(number)
+
     @property
     def size(self) -> int:
         """How many connections are known."""

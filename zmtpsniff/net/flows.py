@@ -243,6 +243,10 @@ class FlowTable(Part):
         self.holdings.recent_octets += whole.sent + whole.received + whole.segments * SEGMENT_COST
         return whole
 
+    def answer_whole(self, whole: WholeFlow, time_ns: int, packet: int) -> None:
+        """The server of a connection that comes whole answers its SYN."""
+        self._attempts.tell_whole(whole, time_ns, packet)
+
     # ------------------------------------------------------------------ whatever is not the common case
 
     def _examine(self, segment: Segment) -> None:

@@ -22,7 +22,7 @@ from zmtpsniff.net.encapsulation import (
 )
 from zmtpsniff.net.fragments import Fragment, Fragments
 from zmtpsniff.net.networks import LABELLED, Networks, labels_behind
-from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment, Step
+from zmtpsniff.net.segment import CLOSED, FIN, PGM, PSH, UDP, Datagram, Segment
 from zmtpsniff.net.tally import PLAIN_UDP, TOO_DEEP, Tally, udp_kind
 from zmtpsniff.words import link_types
 from zmtpsniff.words.counts import were
@@ -41,8 +41,6 @@ _IPV4_HEADER = struct.Struct("!BxHHHBB")  # up to the protocol
 _TCP_HEADER = struct.Struct("!4sIIBBH")  # up to the window; both ports in one
 Transport = Callable[[int, int, bytes, bytes, int, int, int], Segment | None]
 """Called with the time and the number of a packet, its addresses, and where its transport header begins: see below."""
-IsNew = Callable[[bytes, int, int], bool]
-"""Called with the key and the initial number of a connection's client, and its time; see FlowTable."""
 
 
 class _Transports(dict[int, Transport]):
@@ -80,8 +78,6 @@ class HeaderDecoder:
         self._tally = Tally()
         self._fragments = Fragments()
         self.datagrams: list[Datagram] = []  # of UDP and PGM in the packets taken last
-        self.steps: list[Step] = []  # of connections that are whole among the packets taken last
-        self.steps_ns = 0  # with steps: the time of the last segment, whether it is in a step or not
         # IP fragments among them: the identity of their datagram, and the number of the packet.
         self.fragments: list[tuple[Hashable, int]] = []
         self._sent = {} if sent is None else sent
@@ -105,15 +101,8 @@ class HeaderDecoder:
         self._segments += len(segments)
         return segments
 
-    def segments_of(
-        self, block: Block, numbers: Sequence[int], pause_ns: int = 0, is_new: IsNew | None = None
-    ) -> list[Segment]:
-        """Return the same of the packets of a block; by the native core, if there is one.
-
-        Then connections that are whole in the block, without a longer pause, come in :attr:`steps`, if ``is_new`` says
-        that they are of no known flow.
-        """
-        self.steps = []
+    def segments_of(self, block: Block, numbers: Sequence[int]) -> list[Segment]:
+        """Return the same of the packets of a block; by the native core, if there is one."""
         if core is None or block.odd:
             return self.segments(block.packets(), numbers)
 
@@ -122,8 +111,7 @@ class HeaderDecoder:
             return self.segment(time, numbers[place], link, data, wire)
 
         self._forget_datagrams()
-        found: list[Segment]
-        found, self.steps, self.steps_ns = core.segments(block.octets, block.rows, numbers, other, pause_ns, is_new)
+        found: list[Segment] = core.segments(block.octets, block.rows, numbers, other)
         self._segments += len(found)
         return found
 

@@ -23,10 +23,12 @@ Step = tuple[int, int, int, list[Any], *tuple[Any, ...]]
 """time_ns, packet number, kind, sides; behind them what belongs to the kind: what a connection does that comes whole.
 
 It begins: client's key, facts for FlowTable.add_whole(). ``sides`` is empty before that, and the same list in all steps
-of the connection. A side, 0 for the client, sends octets: octets, their offset in its stream, what it had seen of the
-other one. The connection ends: nothing. No packet has a step that tells nothing.
+of the connection. Its server answers, if somebody listens: nothing. A side, 0 for the client, sends octets: octets,
+their offset in its stream, what it had seen of the other one. The connection ends: if somebody listens, all that was
+acknowledged: when, whose octets, up to which offset. The last packet of all such connections passes the time: nothing.
+No other packet has a step that tells nothing.
 """
 
-BEGINS, ENDS = 2, 3  # kinds of steps
+BEGINS, ENDS, ANSWERS, PASSES = 2, 3, 4, 5  # kinds of steps
 
 UDP, PGM = 17, 113  # protocol numbers of IP

@@ -33,6 +33,7 @@ from zmtpsniff.net.flow import Flow
 from zmtpsniff.net.networks import Networks
 from zmtpsniff.net.notices import Notice
 from zmtpsniff.net.packets import HeaderDecoder
+from zmtpsniff.net.segment import Step
 from zmtpsniff.spark.connection_ids import ConnectionId, local_id, shared_id
 from zmtpsniff.spark.inputs import File
 from zmtpsniff.spark.message_rows import BatchOrigin
@@ -100,7 +101,8 @@ class Shard:
         self._settled = None
         if core is not None:
             stages = self.stages
-            self._settled = SettledFlows(core, self._flows, self._engine.events, stages.patterns, stages.acknowledge)
+            wants = options.wants if options.ports else None
+            self._settled = SettledFlows(core, self._engine, stages.patterns, stages.acknowledge, wants)
         self._waiting: list[bytes] = []  # names of states that lack octets
         for name in kept.waiting:
             self._wake(name)
@@ -151,8 +153,8 @@ class Shard:
                 self._dissect(block, numbers)
                 yield from self._give()
             else:
-                for begin, end in self._settled.others(block, numbers):
-                    self._dissect(block.part(begin, end), numbers[begin:end])
+                for begin, part in self._settled.others(block, numbers):
+                    self._dissect(part, numbers[begin : begin + len(part)])
                 (at, count), *_ = runs
                 of_file = array("q", range(taken[at] - count + 1, taken[at] + 1))
                 yield from self._give(BatchOrigin(self.spec.first_file + at, of_file.tobytes(), block.base))
@@ -195,6 +197,7 @@ class Shard:
 
         Returns the last events of what is over, and of datagrams, whose flows have no end.
         """
+        self._flows.register.follow_all()
         between: dict[bytes, list[Flow]] = {}
         for flow in sorted(self._flows.register.flows.values(), key=attrgetter("number")):
             between.setdefault(_name_of(flow), []).append(flow)
@@ -322,14 +325,18 @@ class Shard:
         for datagram in self._decoder.datagrams:
             if self._options.wants(datagram[3]):
                 end = bisect(segments, datagram[1], begin, key=_packet)
-                self._engine.take(segments[begin:end], is_last=False)
+                self._engine.take(segments[begin:end], (), False, self._steps(datagram[1]))
                 begin, self._datagram_ns = end, datagram[0]
                 self._engine.take([], [datagram], is_last=False)
-        self._engine.take(segments[begin:] if begin else segments, is_last=False)
+        self._engine.take(segments[begin:] if begin else segments, (), False, self._steps(numbers[-1] + 1))
+
+    def _steps(self, end: int) -> Sequence[Step]:
+        """The steps of whole connections at packets before the number ``end``."""
+        return () if self._settled is None else self._settled.steps(end)
 
     def _name(self, number: int, transport: str, client: Address, server: Address) -> None:
         """Give a new flow its id."""
-        flow = self._flows.register.flows.get(number)
+        flow = self._flows.register.at(number)
         if flow is None:
             self._datagram_flows.add(number)
         if flow is not None and (numbers := flow.initial_numbers):
