@@ -1,7 +1,6 @@
 """By how much the clocks of files differ, from segments that two of them have."""
 
-from collections.abc import Iterator
-
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,11 +9,15 @@ from tests.world.tap import load
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.net.skew import clock_differences
 
+MS = 1_000_000
 SECONDS = 1_000_000_000
 
 
-def in_files(*files: list[Packet]) -> list[Iterator[Block]]:
-    return [iter([Block.of(file)]) for file in files]
+def differences(*files: list[Packet]) -> list[tuple[int, int]]:
+    """The file with which each is compared, and by how much its clock is ahead."""
+    found = clock_differences([iter([Block.of(file)]) for file in files])
+    assert not any(one.drift for one in found)
+    return [(one.other, one.ahead_ns) for one in found]
 
 
 def packets(name: str) -> list[Packet]:
@@ -39,7 +42,7 @@ def seen_elsewhere(given: list[Packet], ahead_ns: int, way_ns: int) -> list[Pack
 @given(ahead_ns=st.integers(-100 * SECONDS, 100 * SECONDS), way_ns=st.integers(0, SECONDS // 100))
 def test_the_way_of_the_packets_does_not_count(ahead_ns: int, way_ns: int) -> None:
     other = seen_elsewhere(REQUESTS, ahead_ns, way_ns)
-    assert clock_differences(in_files(REQUESTS, other)) == [(0, 0), (0, ahead_ns)]
+    assert differences(REQUESTS, other) == [(0, 0), (0, ahead_ns)]
 
 
 @given(st.integers(-SECONDS, SECONDS), st.integers(-SECONDS, SECONDS))
@@ -48,18 +51,18 @@ def test_differences_add_up(first_ns: int, second_ns: int) -> None:
     between = seen_elsewhere(REQUESTS, first_ns, 0)
     third = seen_elsewhere(between, second_ns, 0)
     one, two = REQUESTS[: len(REQUESTS) // 2], third[len(third) // 2 :]
-    assert clock_differences(in_files(one, between, two)) == [(0, 0), (0, first_ns), (0, first_ns + second_ns)]
+    assert differences(one, between, two) == [(0, 0), (0, first_ns), (0, first_ns + second_ns)]
 
 
 @given(st.integers(-100 * SECONDS, 100 * SECONDS))
 def test_acknowledgments_come_back_where_octets_go_one_way(ahead_ns: int) -> None:
     other = seen_elsewhere(PUSHED, ahead_ns, SECONDS // 1000)
-    assert clock_differences(in_files(PUSHED, other)) == [(0, 0), (0, ahead_ns)]
+    assert differences(PUSHED, other) == [(0, 0), (0, ahead_ns)]
 
 
 def test_what_has_nothing_in_common_with_the_first_is_compared_with_others() -> None:
     others = PUSHED, seen_elsewhere(PUSHED, SECONDS, 0)
-    assert clock_differences(in_files(REQUESTS, [], *others)) == [(0, 0), (1, 0), (2, 0), (2, SECONDS)]
+    assert differences(REQUESTS, [], *others) == [(0, 0), (1, 0), (2, 0), (2, SECONDS)]
 
 
 def test_files_of_one_host_are_not_compared() -> None:
@@ -67,4 +70,15 @@ def test_files_of_one_host_are_not_compared() -> None:
     far = (b"\x0a\0\0\2", b"\x0a\0\0\3")
     both = [(one[0], one[1], one[2].replace(*far), *one[3:]) for one in PUSHED] + PUSHED
     later = seen_elsewhere(both, SECONDS, 0)
-    assert clock_differences(in_files(both, later)) == [(0, 0), (0, 0)]
+    assert differences(both, later) == [(0, 0), (0, 0)]
+
+
+@pytest.mark.parametrize("ppm", [-300, 100])
+def test_a_clock_that_is_too_fast_or_too_slow(ppm: int) -> None:
+    """A packet comes each second. A way that takes 1 ms does not count."""
+    start_ns = REQUESTS[0][0]
+    one = [(start_ns + place * SECONDS, *packet[1:]) for place, packet in enumerate(REQUESTS)]
+    other = [(packet[0] + (packet[0] - start_ns) * ppm // 1_000_000, *packet[1:]) for packet in one]
+    _, found = clock_differences([iter([Block.of(file)]) for file in (one, seen_elsewhere(other, SECONDS, MS))])
+    assert round(found.drift * 1e6) == ppm
+    assert max(abs(found.right(far[0] + SECONDS) - near[0]) for far, near in zip(other, one, strict=True)) < MS

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import FileIO
 from itertools import chain
 from typing import IO
@@ -37,6 +37,9 @@ LOOKALIKES: tuple[tuple[bytes, str], ...] = (
     (b"<", "it looks like XML or HTML"),
 )
 
+Clock = Callable[[int], int]
+"""Gives the right time for one that a file has."""
+
 
 class Captures(SourceState):
     """One or more capture files as one source of packets; made by open_captures()."""
@@ -47,11 +50,11 @@ class Captures(SourceState):
         super().__init__()
         self._files: list[FileIO | IO[bytes]] = []
         self._captures: list[Iterator[Block]] = []
-        self._ahead_ns: Sequence[int] = ()  # of the clock of each file
+        self._clocks: Sequence[Clock | None] = ()  # of the files
 
-    def set_clocks(self, ahead_ns: Sequence[int]) -> None:
-        """Take from the times of each file's packets by how much its clock is ahead."""
-        self._ahead_ns = ahead_ns
+    def set_clocks(self, clocks: Sequence[Clock | None]) -> None:
+        """Put the times of each file's packets right by its clock; None: they are."""
+        self._clocks = clocks
 
     def add(self, name: str | IO[bytes], chunk_size: int) -> None:
         """Open the file ``name``, or take one that is open, and check that it is a capture; raises CaptureError."""
@@ -77,8 +80,8 @@ class Captures(SourceState):
     def batches(self) -> Iterator[Block]:
         """Yield the packets: of one file in its order, of several merged by time."""
         files = self._captures
-        if any(self._ahead_ns):
-            files = [_shifted(file, ahead) for file, ahead in zip(files, self._ahead_ns, strict=True)]
+        if any(self._clocks):
+            files = [_retimed(file, clock) if clock else file for file, clock in zip(files, self._clocks, strict=True)]
         if self._window is not None:
             files = list(map(self._window.cut, files))
         try:
@@ -163,10 +166,10 @@ def open_stream(title: str, chunks: Iterator[bytes], source: SourceState) -> Ite
     raise CaptureError(f"{title}: {inside}{_no_capture(data)}")
 
 
-def _shifted(blocks: Iterator[Block], ahead_ns: int) -> Iterator[Block]:
-    """The packets of a file whose clock is ahead, with the right times."""
+def _retimed(blocks: Iterator[Block], clock: Clock) -> Iterator[Block]:
+    """The packets of a file with the right times."""
     for block in blocks:
-        yield Block.of((packet[0] - ahead_ns, *packet[1:]) for packet in block)
+        yield Block.of((clock(packet[0]), *packet[1:]) for packet in block)
 
 
 def expanded(name: str | IO[bytes]) -> Sequence[str | IO[bytes]]:

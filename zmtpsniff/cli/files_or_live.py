@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from zmtpsniff.host.local import LocalHost
 
 _TOLD_NS = 1_000_000  # a clock that differs by less is put right without a word
+_TOLD_DRIFT_NS = 10_000  # in a second
 
 
 class CaptureSettings(NamedTuple):
@@ -146,9 +147,13 @@ def _set_clocks(source: Captures, names: Sequence[str]) -> None:
     finally:
         for file in files:
             file.close()
-    for name, (other, ahead_ns) in zip(names, differences, strict=True):
-        if abs(ahead_ns) >= _TOLD_NS:
-            word = "ahead of" if ahead_ns > 0 else "behind"
-            words = f"its clock is {brief(abs(ahead_ns))} {word} that of {names[other]}; its times are put right"
-            tell(f"{name}: {words}")
-    source.set_clocks([ahead_ns for _, ahead_ns in differences])
+    for name, one in zip(names, differences, strict=True):
+        drift_ns = round(one.drift * 1e9)  # in a second
+        if abs(one.ahead_ns) >= _TOLD_NS or abs(drift_ns) >= _TOLD_DRIFT_NS:
+            words = (
+                f"{brief(abs(one.ahead_ns))} {'behind' if one.ahead_ns < 0 else 'ahead of'} that of {names[one.other]}"
+            )
+            if abs(drift_ns) >= _TOLD_DRIFT_NS:
+                words += f" and {'gains' if drift_ns > 0 else 'loses'} {brief(abs(drift_ns))} a second"
+            tell(f"{name}: its clock is {words}; its times are put right")
+    source.set_clocks([one.right if one.ahead_ns or one.drift else None for one in differences])

@@ -10,6 +10,8 @@ Segments without octets count, too: a side that only receives sends no others.
 
 Files that have no connection in common with the first one are compared with others that do; the differences add up.
 
+A clock that is too fast delays segments in both directions more and more. What one direction has more of is a queue.
+
 Files that one host recorded one after the other have one clock. In these, all segments have that host at one end.
 """
 
@@ -17,6 +19,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, combinations
 from statistics import median
+from typing import NamedTuple
 
 from dissectors.address import host_of
 from zmtpsniff.capture.block import Block
@@ -26,35 +29,55 @@ from zmtpsniff.net.segment import Segment
 
 _SEGMENTS = 100_000  # of one file
 _LEAST = 4  # segments in each direction
+_HARDLY_NS = 100_000
+_MOST_DRIFT = 0.001  # no clock is worse
 
 _Sightings = dict[tuple[bytes, int, int, int], int]
 """By direction, sequence number, acknowledgment number and length: when a file has that segment first."""
+_Late = tuple[int, int]
+"""When a file has a segment, and how much later another file has it."""
 
 
-def clock_differences(files: Sequence[Iterator[Block]]) -> list[tuple[int, int]]:
-    """By how many nanoseconds the clock of each file is ahead of that of another one, whose place comes first.
+class ClockDifference(NamedTuple):
+    """By how much the clock of a file is ahead of that of another one."""
 
-    That is the first file with which it shares a connection, in both directions, itself or over others; or itself.
+    other: int  # the place of that file; of one without such a file: its own
+    ahead_ns: int
+    drift: float  # what it gains since then in a nanosecond
+    since_ns: int
+
+    def right(self, time_ns: int) -> int:
+        """A time of this clock by the other one."""
+        return time_ns - self.ahead_ns - round(self.drift * (time_ns - self.since_ns))
+
+
+def clock_differences(files: Sequence[Iterator[Block]]) -> list[ClockDifference]:
+    """By how much the clock of each file is ahead of that of the first file to which it can be compared.
+
+    The two share a connection in both directions, or each of them does with others that do.
     """
     segments = [_segments(file) for file in files]
     beginnings = [next(blocks, []) for blocks in segments]
     hosts = {_hosts(block) for block in beginnings}
     if len(hosts) == 1 and len(min(hosts)) == 1:
-        return [(0, 0)] * len(files)
+        return [ClockDifference(0, 0, 0, 0)] * len(files)
     seen = [_sightings(chain([block], blocks)) for block, blocks in zip(beginnings, segments, strict=True)]
-    differences: defaultdict[int, dict[int, int]] = defaultdict(dict)
+    since_ns = next((block[0][0] for block in beginnings if block), 0)
+    differences: defaultdict[int, dict[int, tuple[int, float]]] = defaultdict(dict)
     for one, other in combinations(range(len(files)), 2):
-        if (difference := _difference(seen[one], seen[other])) is not None:
-            differences[one][other], differences[other][one] = difference, -difference
-    ahead: dict[int, tuple[int, int]] = {}
+        if (difference := _difference(seen[one], seen[other], since_ns)) is not None:
+            ahead_ns, drift = difference
+            differences[one][other], differences[other][one] = difference, (-ahead_ns, -drift)
+    found: dict[int, ClockDifference] = {}
     for first in range(len(files)):
-        ahead.setdefault(first, (first, 0))
+        found.setdefault(first, ClockDifference(first, 0, 0, since_ns))
         for near in (known := [first]):  # which grows
-            for far, difference in differences[near].items():
-                if far not in ahead:
-                    ahead[far] = ahead[near][0], ahead[near][1] + difference
+            for far, (ahead_ns, drift) in differences[near].items():
+                if far not in found:
+                    base = found[near]
+                    found[far] = base._replace(ahead_ns=base.ahead_ns + ahead_ns, drift=base.drift + drift)
                     known.append(far)
-    return [ahead[place] for place in range(len(files))]
+    return [found[place] for place in range(len(files))]
 
 
 def _segments(file: Iterator[Block]) -> Iterator[list[Segment]]:
@@ -78,14 +101,35 @@ def _sightings(blocks: Iterable[Sequence[Segment]]) -> _Sightings:
     return seen
 
 
-def _difference(one: _Sightings, other: _Sightings) -> int | None:
-    """By how much the clock of the other file is ahead."""
-    took: defaultdict[bytes, list[int]] = defaultdict(list)
+def _difference(one: _Sightings, other: _Sightings, since_ns: int) -> tuple[int, float] | None:
+    """By how much the clock of the other file is ahead at a time, and how much it gains in a nanosecond."""
+    took: defaultdict[bytes, list[_Late]] = defaultdict(list)
     for segment in one.keys() & other.keys():
-        took[segment[0]].append(other[segment] - one[segment])
-    found = [
-        (median(times) + median(back)) / 2
+        took[segment[0]].append((one[segment], other[segment] - one[segment]))
+    both = [
+        (sorted(times), sorted(back))
         for key, times in took.items()
         if len(times) >= _LEAST and len(back := took.get(reverse(key), [])) >= _LEAST
     ]
-    return round(median(found)) if found else None
+    if not both:
+        return None
+    drift = _drift(*max(both, key=lambda ways: min(way[-1][0] - way[0][0] for way in ways)))
+    found = [
+        sum(median(late_ns - drift * (time_ns - since_ns) for time_ns, late_ns in way) for way in ways) / 2
+        for ways in both
+    ]
+    return round(median(found)), drift
+
+
+def _drift(there: Sequence[_Late], back: Sequence[_Late]) -> float:
+    """How much later segments come with each nanosecond, in both directions; 0 if that hardly matters."""
+    slopes = []
+    for way in (there, back):
+        part = len(way) // 3
+        (begun_ns, first_ns), (ended_ns, last_ns) = (
+            map(median, zip(*points, strict=True)) for points in (way[: part + 1], way[-part - 1 :])
+        )
+        gained_ns = last_ns - first_ns
+        slopes.append(gained_ns / (ended_ns - begun_ns) if ended_ns > begun_ns and abs(gained_ns) > _HARDLY_NS else 0)
+    least = min(slopes, key=abs)  # a queue that grows delays one of them only
+    return least if slopes[0] * slopes[1] > 0 and abs(least) <= _MOST_DRIFT else 0

@@ -108,6 +108,8 @@ class Relays(Inquiry):
         self._cancelled: Ledger[str, int] = Ledger(int)  # by the socket of a publisher: when a topic was cancelled
         self._undelimited: Ledger[tuple[int, int], str] = Ledger(str)  # flow, packet: who sent it first, if not there
         self._own: deque[OpenWay] = deque(maxlen=_OWN)  # requests of brokers that nobody sent them
+        # By the program and the body: publications that nobody sent it. Where clocks differ, they may come there later.
+        self._sent_first: Ledger[tuple[str, int], int] = Ledger(int)
         self._is_cut = False  # packets lack their last octets
 
     def know_processes(self, process_of: ProcessOf) -> None:
@@ -273,12 +275,16 @@ class Relays(Inquiry):
                 worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
             if (passed.certain or not passed.is_guess) and (goes_on or not self._hides(one)):
                 place.add(one)
+        first, last = way.first, way.hops[-1]
         if way.kind == "publication":
+            if self.passes_on(first.src):
+                self._sent_first[self._content(first.src, first)] += 1
             for hop in way.hops:
-                if self.passes_on(hop.dst) and not self._ways.endings.is_blind(hop):
+                if not self.passes_on(hop.dst) or self._ways.endings.is_blind(hop):
+                    continue
+                if hop.is_passed or not self._was_sent_first(hop):
                     self._place(hop.dst).publish(hop)
             return
-        first, last = way.first, way.hops[-1]
         if last.reply and last.flow != first.flow and self.passes_on(first.src):
             self._own.append(way)
         self._end_at(way)
@@ -319,6 +325,18 @@ class Relays(Inquiry):
         held_by = self._places.get(self._ways.programs[last.dst].sockets[0])
         if held_by is not None and held_by.queue.passed and not self._ways.endings.is_blind(last):
             held_by.queue.hold(last, is_open=is_open)
+
+    def _content(self, address: str, hop: Hop) -> tuple[str, int]:
+        """The program of a socket, and a number for the body of a publication."""
+        return self._ways.programs[address].sockets[0], hash(hop.frames[-1])
+
+    def _was_sent_first(self, taken: Hop) -> bool:
+        """Whether a program seems to have passed a publication on before it took it. Each that it sent counts once."""
+        content = self._content(taken.dst, taken)
+        left = self._sent_first.pop(content, 0)
+        if left > 1:
+            self._sent_first[content] = left - 1
+        return left > 0
 
     def _may_be_ignored(self, last: Hop) -> bool:
         """Whether a ROUTER ignored the connection of a message: its program went on with those of others."""
