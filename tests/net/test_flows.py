@@ -5,7 +5,7 @@ import random
 import sys
 import tracemalloc
 from dataclasses import dataclass, field
-from itertools import pairwise, permutations
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -634,59 +634,6 @@ def test_a_syn_that_is_answered_begins_another_connection(captured: str) -> None
     assert new.server.data == (b"" if captured == "client" else b"NEW")
     known = {"no SYN-ACK": (True, False), "client": (True, False)}.get(captured, (True, True))
     assert (new.number, new.from_start, wire.table.register.count) == (2, known, 2)
-
-
-@pytest.mark.parametrize(
-    ("client_ahead", "server_ahead"),
-    [(200_000, 200_000), (3_000_000, 3_000_000), (31_000_000, 31_000_000), (-(1 << 26), -8000), (-900, -(1 << 26))],
-)
-def test_the_next_connection_begins_in_any_order(client_ahead: int, server_ahead: int) -> None:
-    """Its numbers are ahead of the old ones as a clock makes them, or by chance near them on one side."""
-    client, server = 20_000 + client_ahead, 30_000 + server_ahead
-    opening = [
-        (False, client, b"", SYN, 0),
-        (True, server, b"", SYN | ACK, client + 1),
-        (False, client + 1, b"new", ACK, server + 1),
-        (True, server + 1, b"NEW", ACK, client + 1),
-        (True, server + 4, b"ER", ACK, client + 4),
-    ]
-    for order in permutations(opening):
-        wire = connected(20_000 - 1004, 30_000 - 1004)
-        wire.send(False, 20_000 - 1003, b"o" * 1003, ack=30_000 - 1003)
-        wire.send(True, 30_000 - 1003, b"O" * 1003, ack=20_000)
-        wire.pause(0.2)
-        for back, seq, payload, flags, ack in order:
-            wire.send(back, seq, payload, flags, ack)
-        wire.send(False, client + 4, b"er", ack=server + 6)
-        wire.table.finish()
-        said = [(one.client.data, one.server.data, one.from_start) for one in wire.dissections]
-        if said != [(b"o" * 1003, b"O" * 1003, (True, True)), (b"newer", b"NEWER", (True, True))]:
-            pytest.fail(str(order))  # a hole would make a long text
-
-
-def test_one_that_another_followed_is_open_however_that_ends() -> None:
-    wire = connected()
-    wire.send(False, 1001, b"old")
-    wire.connect(90_000, 90_000)
-    wire.send(False, 90_001, b"new", flags=RST | ACK, ack=90_001)
-    wire.pause(90)
-    wire.connect(1 << 30, 1 << 30)
-    wire.table.finish()
-    assert [d.end for d in wire.dissections] == ["open"]
-
-
-@pytest.mark.parametrize("answered", [False, True])
-def test_who_sent_the_syn_is_the_client(answered: bool) -> None:
-    """Whatever the ports, and also if an empty segment was captured before."""
-    wire = Wire()
-    wire.send(True, 5001, ack=1001, port=1024)
-    if answered:
-        wire.send(True, 5000, flags=SYN | ACK, ack=1001, port=1024)
-    else:
-        wire.send(False, 1000, flags=SYN, port=1024)
-    wire.send(False, 1001, b"hello", ack=5001, port=1024)
-    wire.table.finish()
-    assert (wire.only.client.data, wire.only.client_address.text) == (b"hello", "10.0.0.1:1024")
 
 
 def test_flows_that_are_over_leave_nothing() -> None:
