@@ -328,7 +328,7 @@ class Relays(Inquiry):
 
     def _content(self, address: str, hop: Hop) -> tuple[str, int]:
         """The program of a socket, and a number for the body of a publication."""
-        return self._ways.programs[address].sockets[0], hash(hop.frames[-1])
+        return self._ways.programs[address].sockets[0], hop.body
 
     def _was_sent_first(self, taken: Hop) -> bool:
         """Whether a program seems to have passed a publication on before it took it. Each that it sent counts once."""

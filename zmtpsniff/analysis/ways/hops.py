@@ -173,6 +173,7 @@ class Hop(msgspec.Struct, eq=False):
     others_until_ns: int = 0  # its sender worked on other messages until then
     free_ns: int = -1  # of a service with a worker for each connection: until when this one worked on others
     tokens_: frozenset[bytes] | None = None
+    body_: int = 0  # of a publication that is over: a number for its last frame
 
     @property
     def leg(self) -> Leg:
@@ -221,6 +222,11 @@ class Hop(msgspec.Struct, eq=False):
     def is_aside(self) -> bool:
         """Whether it is published about a request: perhaps long after it, perhaps by the program that asked."""
         return self.line.sends == "publication" and self.before is not None and self.before.line.sends == "request"
+
+    @property
+    def body(self) -> int:
+        """A number for the last frame of a publication."""
+        return hash(self.frames[-1]) if self.frames else self.body_
 
     @property
     def is_work(self) -> bool:

@@ -286,6 +286,8 @@ class Ways:
             if not hop.answered:
                 hop.line.given.pop(hop, None)
             self._hops.pop((hop.flow, hop.packet, hop.part), None)
+            if way.kind == "publication":
+                hop.body_ = hop.body
             hop.frames = ()  # nothing can be joined to this message any more
 
     # ------------------------------------------------------------------ messages
