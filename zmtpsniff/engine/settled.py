@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any
 
 from dissectors.batches import BatchSide, MessageBatch
-from dissectors.columns import ACKED, MESSAGE, ROW
+from dissectors.columns import ACKED, MESSAGE, ROW, SMALL
 from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.half import Half
 from dissectors.zmtp.usual import UsualConnection
@@ -267,11 +267,11 @@ class SettledFlows:
     def _tell(self, batch: MessageBatch, steps: list[Step]) -> None:
         """Append messages to the events, and take steps of whole connections among them, in the order of packets."""
         events, begin = self._events, 0
-        packets = batch.packets() if steps else ()
+        rows = memoryview(batch.columns).cast("I")[::SMALL]
         for step in steps:
             told = len(events)
             self._engine.take_step(step)
-            end = bisect_left(packets, step[1], begin) if len(events) > told else begin
+            end = bisect_left(rows, step[1] - batch.first_packet, begin) if len(events) > told else begin
             if begin < end:
                 events.insert(told, batch.part(begin, end))  # type: ignore[arg-type]
                 begin = end
