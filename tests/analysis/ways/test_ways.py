@@ -462,3 +462,22 @@ def test_ends_of_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatc
     assert found[0]
     assert all(leg.seen_ns for way in found[0] for leg in way.legs[:-1])
     assert found[0] == found[1] == found[2]
+
+
+def test_an_id_that_one_leg_tells_another_one_while_a_third_waits() -> None:
+    """The reply to one client tells its id, that the id of the next; then a request comes that may be of two others."""
+    scene = Scene()
+    for flow in range(1, 5):
+        scene.connect(flow, f"10.0.0.{flow}:40000", "10.0.1.1:5555", types=("REQ", "ROUTER"))
+    scene.connect(5, "10.0.2.1:40000", "10.0.1.1:5556", types=("REP", "DEALER"))
+    asked = [scene.say(flow, b"", body) for flow, body in ((1, b"x"), (2, b"x"), (3, b"y"), (4, b"y"))]
+    ids = [b"\0\1\2\3%d" % number for number in range(4)]
+    passed = [scene.say(5, one, b"", b"x", by_server=True) for one in ids[:2]]
+    scene.say(5, ids[0], b"", b"re x", answers=passed[0])
+    scene.say(1, b"", b"re x", by_server=True, answers=asked[0])
+    passed = [scene.say(5, one, b"", b"y", by_server=True) for one in ids[2:]]
+    for flow, number in ((4, 1), (3, 0)):
+        scene.say(5, ids[2 + number], b"", b"re y %d" % flow, answers=passed[number])
+        scene.say(flow, b"", b"re y %d" % flow, by_server=True, answers=asked[flow - 1])
+    ways = {way.legs[0].flow: [leg.packet for leg in way.legs] for way in scene.ways()}
+    assert ways == {1: [1, 5, 7, 8], 2: [2, 6], 3: [3, 9, 13, 14], 4: [4, 10, 11, 12]}

@@ -326,6 +326,9 @@ class Envelopes:
         yield from guessed
         rest: list[_Piece] = []
         for piece in self._waiting:
+            if piece.hop.way is None:
+                rest.append(piece)  # find() took it just now; one that was settled before told an id since
+                continue
             if piece.hop is not piece.hop.way.first:
                 continue  # its place was guessed
             left = [one for one in piece.options if not one.before.is_passed]
