@@ -105,15 +105,16 @@ def _check_foreign(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
         verdict.faults.append(f"{case.sessions[0].talk.name} has records: {shown[0]}")
 
 
-def _is_true_of_clocks(event: Problem, skew_ns: int) -> bool:
+def _is_true_of_clocks(event: Problem, case: Case) -> bool:
     """Whether a problem says that the clocks of two capture points differ, and by how much, if that is known.
 
-    A point that is 5 ms late with one direction says half of that too much or too little.
+    A point that is 5 ms late with one direction says half of that too much or too little. One that is late with all
+    packets, each by another time, is as one with another clock.
     """
     if event.code != "clocks-differ":
         return False
     said = re.search(r"clocks differ by about ([\d.]+) ms$", event.detail)
-    return skew_ns > 0 if said is None else abs(float(said[1]) * 1e6 - skew_ns) <= 5e6
+    return len(case.files) > 1 if said is None else abs(float(said[1]) * 1e6 - case.skew_ns) <= 5e6
 
 
 def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> list[list[AnyEvent]]:
@@ -126,7 +127,7 @@ def _by_connection(case: Case, events: Sequence[AnyEvent], verdict: Verdict) -> 
         if flow is None:
             disorder = isinstance(event, Problem) and event.code == DISORDER and not case.timely
             perhaps = isinstance(event, Problem) and event.code == "perhaps-zmtp" and unproven
-            clocks = isinstance(event, Problem) and _is_true_of_clocks(event, case.skew_ns)
+            clocks = isinstance(event, Problem) and _is_true_of_clocks(event, case)
             verdict.count["clocks"] += clocks
             # A RST with nothing before it is of no connection: there is nothing else in the capture to be told.
             lone = isinstance(event, Problem) and event.code == "no-flows" and _has_resets_alone(case)

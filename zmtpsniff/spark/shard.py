@@ -9,7 +9,7 @@ the time of processors that one takes for few connections with many messages, 1.
 
 from array import array
 from bisect import bisect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import NamedTuple
@@ -178,11 +178,10 @@ class Shard:
                 self._wake(name)
             final += self._end(end_ns)[0]
         yield from self._tell(final)
-        faults = [(code, detail) for capture in self.captures for _, code, detail in capture.problems]
-        faults += self._engine.problems()  # which have no rows, since they are of all files together
-        self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for code, detail in faults])
+        self._learn((code, detail) for capture in self.captures for _, code, detail in capture.problems)
         self._dropped += sum(capture.dropped for capture in self.captures)
         self._keep()
+        self._learn(self._engine.problems())  # of all files together, also those to come: no state has them, and no row
         yield from self._tell(datagrams, provisional=True)
         if self._options.tells_open:
             yield from self._tell_open()
@@ -191,6 +190,9 @@ class Shard:
         flows = self._flows.register.count
         totals = Capture(self.packets.count, self._dropped, flows, 0, 0, 0, 0, self._now_ns)
         yield Events(self.stages.findings(totals), provisional=True)  # type: ignore[arg-type]
+
+    def _learn(self, faults: Iterable[tuple[str, str]]) -> None:
+        self.stages.learn([Problem(PROBLEMS[code].severity, code, detail) for code, detail in faults])
 
     def _end(self, end_ns: int) -> tuple[list[Last], list[Last]]:
         """End all flows at hand. The states keep those of TCP that are open, and their last events.
