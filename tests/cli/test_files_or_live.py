@@ -22,7 +22,7 @@ AHEAD_NS = {"10.9.0.42": 0, "10.9.0.37": -7 * MS, "10.9.0.48": 12 * MS, "10.9.0.
 def of_hosts(capture: Path, ahead_ns: Mapping[str, int], folder: Path) -> list[Path]:
     """The packets of the capture that each host saw, by its own clock.
 
-    What comes to a host again did not come there before: the network lost it behind the capture point.
+    Octets that come to a host again had not come there: the network lost them behind the capture point.
     """
     packets = load(capture)
     files = []

@@ -87,7 +87,7 @@ def check_records(events: Sequence[AnyEvent], given: Sequence[Packet]) -> None:
             assert event.time_ns == given[event.packet - 1][0], "time_ns is not that of the packet"
         if event.flow is None:
             continue
-        # What nothing came of is known once the capture is over.
+        # That a message never came is known once the capture is over.
         assert isinstance(event, Problem) or event.flow not in ended, "a record after the connection record"
         assert event.src is not None
         assert event.packet is not None

@@ -89,8 +89,8 @@ def dissecting(
 
     ``records`` is the file that the output goes to, ``window`` has the times of the packets of captures. ``batches``
     says whether messages may come in columns. ``load`` imports what is needed once privileges are given up.
-    ``source`` has the packets of the captures, if they are not to be merged as usual. With one clock, the
-    times of captures of several hosts are put right. ``meet`` is called with the machine of a live capture, which
+    ``source`` has the packets of the captures, if they are not to be merged as usual. ``with_one_clock`` says that the
+    times of captures of several hosts are to be put right. ``meet`` is called with the machine of a live capture, which
     knows its processes.
     ``collaborators`` are those of the Dissection.
     """

@@ -251,10 +251,10 @@ class SettledFlows:
                     direction.acknowledges = offset
             if step is not None:
                 step.go_on_from(steps)
-        steps = self.steps(numbers[stop - 1] + 1) if stop > place else []
-        if columns or steps:
+        of_whole = self.steps(numbers[stop - 1] + 1) if stop > place else []
+        if columns or of_whole:
             octets, rows, senders = block.octets, block.rows, self._senders
-            self._tell(MessageBatch(octets, rows, first, columns, frames, carried, senders), steps)
+            self._tell(MessageBatch(octets, rows, first, columns, frames, carried, senders), of_whole)
         if self._acknowledge is not None:
             self._acknowledge(self._acknowledgments(block, acked))
         if stop == place:

@@ -656,7 +656,8 @@ static PyObject *busy_keys(const Directions *all, uint32_t packets, uint64_t oct
 PyDoc_STRVAR(directions_doc,
 "directions(octets, rows, packets, size) -> (directions, octets, begun, busy)\n\n"
 "The number of directions of TCP in plain packets, the octets of all packets that are not gone, and the number of SYNs\n"
-"that begin a connection. `busy` are the keys of directions that have at least so many packets with payload, of this size on average, in any order.");
+"that begin a connection. `busy` are the keys of directions that have at least so many packets with payload, of this\n"
+"size on average, in any order.");
 
 static PyObject *directions(PyObject *Py_UNUSED(module), PyObject *arguments)
 {

@@ -136,7 +136,7 @@ class Direction(Part, Generic[Owner]):
     recent: Live[list[RecentSegment]] = field(default_factory=list)  # a deque takes 600 octets, however few there are
     recent_until: int = 0  # from this stream offset on `recent` may hold too much
     acked_ns: int = 0  # when its sender acknowledged octets last without sending any; only a witness asks
-    acknowledges: int = 0  # octets of the other side before this offset, as boring packets without any say
+    acknowledges: int = 0  # up to here, its sender's packets without octets acknowledge the other side's
 
     floor: int = -UNBOUNDED  # octets before this do not come again
     fin: int | None = None  # stream offset at which it ends

@@ -27,8 +27,9 @@ _TOPICS = 1000
 _BY_SERVICES = frozenset({"order", "process", "correlation"})  # joins of what a service asks for what it was asked
 _SLOWEST = 4
 _UNCOUNTED = 1000  # times
-ANSWERING = "between taking a request and answering it"
 _PEERS = 64  # to which a program passes requests on
+ANSWERING = "between taking a request and answering it"
+"""The work of a program that passes nothing on."""
 
 
 class SlowPassage(NamedTuple):

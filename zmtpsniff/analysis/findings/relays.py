@@ -403,6 +403,7 @@ class Relays(Inquiry):
         if not slowest:
             return
         where, words, is_network = f"messages wait inside {place.at}", slowest[0].words, False
+        advice = None if words == ANSWERING else _PASSING_ADVICE
         if median_ns > SLOW_MEDIAN_NS:
             often = f"half of its {plural(count, 'message')} took over {about(median_ns)}"
         elif others and usual_ns > TEAM_TIMES * max(others) and place.hurts(usual_ns):
@@ -429,6 +430,7 @@ class Relays(Inquiry):
             return
         if is_network:
             where, words = f"messages wait in the network between {place.at} and its peers", "for each way and back"
+            advice = NETWORK_ADVICE
         known = f"the ways of the messages show where they were; {_wait(one.waiting for one in slowest)}"
         if all(one.ends in self._waited for one in slowest):
             severity = "note"
@@ -446,7 +448,7 @@ class Relays(Inquiry):
             Occurrences.of((one.time_ns, one.packet, one.flow) for one in slowest),
             [place.at],
             severity,
-            advice=NETWORK_ADVICE if is_network else None if words == ANSWERING else _PASSING_ADVICE,
+            advice=advice,
             subject=place.at,
             waiting={one.waiting for one in slowest},
         )

@@ -37,6 +37,7 @@ REPEATED = tuple(
     if kind.is_outside and code not in _EXPLAINED and code not in _LOST_HEARTBEATS
 )
 """The codes of problems that findings repeat."""
+_AGAIN = "request-before-reply"
 _MOST_PLACES = 8
 _MOST_CONNECTIONS = 10_000
 _MOST_SERVICES = 5  # that are told one by one
@@ -50,7 +51,7 @@ class _Breach(msgspec.Struct, eq=False):
     detail: str = ""
     first: tuple[int, int] = (0, 0)  # flow and packet
     places: dict[tuple[str, str], None] = {}  # who sent what broke the rules, and to whom
-    replies: dict[int, int | None] = {}  # that some of the connections had when the first came
+    replies: dict[int, int | None] = {}  # of _AGAIN: that each connection had when it came there first
 
     def merge(self, other: "_Breach") -> None:
         """Those of another service, too."""
@@ -108,6 +109,7 @@ class Violations(Inquiry):
         breach.seen.add(event.time_ns, event.packet, event.flow)
         if event.flow is not None and len(self._breached) < _MOST_CONNECTIONS:
             self._breached.add(event.flow)
+        if event.code == _AGAIN and event.flow is not None and len(breach.replies) < _MOST_CONNECTIONS:
             breach.replies.setdefault(event.flow, self._replies(event.flow))
         if event.src is not None and len(breach.places) < _MOST_PLACES:
             breach.places[event.src, str(event.dst)] = None
@@ -146,7 +148,7 @@ class Violations(Inquiry):
 
     def _is_in_vain(self, code: str, breach: _Breach) -> bool:
         """Whether requests were sent again, and no reply came after that which could be taken for another one."""
-        if code != "request-before-reply" or breach.seen.count > _MOST_CONNECTIONS:
+        if code != _AGAIN or not 0 < len(breach.replies) < _MOST_CONNECTIONS:
             return False
         return all(before is not None and before == self._replies(flow) for flow, before in breach.replies.items())
 

@@ -11,7 +11,7 @@ from zmtpsniff.analysis.ways.hops import Hop, OpenWay
 
 _SOCKETS = 65_536
 _ENDED = 1000  # sockets of programs with several: what ends there is told some time after they were closed
-_MANY = 8  # jobs that were passed on in order show that a program keeps their order
+_MANY = 32  # jobs that were passed on in order show that a program keeps their order
 _PART = 0.75  # of its jobs: a program that passes fewer on does so on purpose
 
 
