@@ -123,6 +123,37 @@ def test_a_service_that_asks_nobody_answers_alone() -> None:
     assert packets(scene) == [[1, 2], [3, 4]]
 
 
+@pytest.mark.parametrize(("question_ms", "is_known"), [(100, True), (400, False)])
+def test_questions_hide_where_the_time_went_only_if_they_took_most_of_it(question_ms: float, is_known: bool) -> None:
+    """The connection worked on an older request before, so nobody knows for which one it asks now."""
+    scene = service(clients=2, lanes=1)
+    scene.say(2, b"", b"never answered")
+    ask_database(scene, 11, b"select")
+    asked = scene.say(1, b"", b"price?")
+    question = scene.say(11, b"", b"select more")
+    scene.say(11, b"", b"result", by_server=True, answers=question, after_ms=question_ms)
+    scene.say(1, b"", b"42", by_server=True, answers=asked, after_ms=500 - question_ms)
+    (slowest,) = [way.slowest for way in scene.ways() if way.legs[0].packet == asked.packet]
+    assert (slowest is not None) == is_known
+
+
+def test_the_clients_of_a_broker_are_no_lanes_of_its_workers() -> None:
+    """On the loopback interface all have one address, and a client waits as long as the worker of another one works."""
+    scene = Scene()
+    for number in (1, 2):
+        scene.connect(number, f"127.0.0.1:4000{number}", "127.0.0.1:5561", types=("REQ", "ROUTER"))
+        scene.connect(10 + number, f"127.0.0.1:4100{number}", "127.0.0.1:5562", types=("REP", "DEALER"))
+    asked: list[Message] = []
+    for number in (1, 2):
+        scene.say(number, b"", b"order %d" % number)
+        asked.append(scene.say(10 + number, bytes([0, 0, 0, 0, number]), b"", b"order %d" % number, by_server=True))
+    for number, request in enumerate(asked, 1):
+        reply = b"", b"done %d" % number
+        scene.say(10 + number, bytes([0, 0, 0, 0, number]), *reply, answers=request, after_ms=500)
+        scene.say(number, *reply, by_server=True)
+    assert [way.slowest.at if way.slowest else "" for way in scene.ways()] == ["127.0.0.1:41001", "127.0.0.1:41002"]
+
+
 def test_processes_of_one_machine_are_told_apart() -> None:
     """Two services ask at the same time; a third program is a client of the database on its own account."""
     scene = Scene()

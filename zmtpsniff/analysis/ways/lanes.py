@@ -36,6 +36,7 @@ _LANES = 1024
 _LOOKED_AT = 8  # requests, to find one of somebody else
 _ALONE = 10  # a service asks at most once in so many times for no request
 _SURE = 3  # different requests in a row that a connection repeats are no accident
+_PATIENCE_NS = 60_000_000_000  # a request may be answered so much later
 _CLEAR = 5  # times that a lane had its turn, with no other
 
 
@@ -85,6 +86,25 @@ class _Lane(msgspec.Struct, eq=False):
         self.repeats += is_whole and (before is None or before.frames != request.frames)
         request.is_passed = True
         return request
+
+    def forget(self, before_ns: int) -> None:
+        """Drop what it asked before a time: the request that this was for has got no answer."""
+        if self.pieces and self.pieces[0].first.time_ns < before_ns:
+            self.pieces = [piece for piece in self.pieces if piece.first.time_ns >= before_ns]
+
+    def works_for(self, asked: Hop) -> bool:
+        """Whether its questions may be for this request: its host did not get that from whom the lane asks."""
+        return not self.is_client and all(hop.dst != self.pieces[0].first.dst for hop in asked.way.hops)
+
+    def waits_ns(self, since_ns: int, until_ns: int) -> int:
+        """How long it waited for replies between two times."""
+        waited_ns = 0
+        for piece in reversed(self.pieces):
+            begin_ns, end_ns = piece.first.time_ns, piece.last_ns if piece.first.answered else until_ns
+            if end_ns < since_ns:
+                break
+            waited_ns += max(min(end_ns, until_ns) - max(begin_ns, since_ns), 0)
+        return waited_ns
 
 
 class _Service(msgspec.Struct, eq=False):
@@ -180,6 +200,7 @@ class Lanes:
             return Inner(_last_at(related.way, related, hop.time_ns), "correlation", True)
         if hop.line.knows_sender and (only := service.open_request()) is not None:
             return Inner(_last_at(only.way, only, hop.time_ns), "process", True)
+        lane.forget(hop.time_ns - _PATIENCE_NS)
         if not lane.pieces:
             lane.reason = service.only_request(hop.src)
         lane.pieces.append(way)
@@ -211,7 +232,7 @@ class Lanes:
             return None
         lane = _lane(service, asked, reply)
         if lane is None:
-            reply.is_unsure = any(one.pieces and not one.is_client for one in service.lanes.values())
+            reply.is_unsure = _explain(service, asked, reply)
             return None
         before = _join(lane, asked)
         self._free(service, asked, reply)
@@ -247,7 +268,7 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
         for flow, lane in service.lanes.items()
         if lane.pieces
         and flow != asked.flow  # else a broker and its worker on one machine look like one service
-        and not lane.is_client
+        and lane.works_for(asked)
         and lane.pieces[0].first.time_ns >= asked.time_ns
         and all(piece.first.answered and piece.last_ns <= reply.time_ns for piece in lane.pieces)
     ]
@@ -259,6 +280,13 @@ def _lane(service: _Service, asked: Hop, reply: Hop) -> _Lane | None:
         return fits[0]
     mine = [lane for lane in fits if lane.turns[turn] >= _CLEAR]
     return min(mine or fits, key=lambda lane: lane.pieces[-1].last_ns)
+
+
+def _explain(service: _Service, asked: Hop, reply: Hop) -> bool:
+    """Whether a service may have waited for others most of the time that it had a request."""
+    since_ns, until_ns = asked.time_ns, reply.time_ns
+    lanes = (lane for lane in service.lanes.values() if lane.pieces and lane.works_for(asked))
+    return 2 * sum(lane.waits_ns(since_ns, until_ns) for lane in lanes) > until_ns - since_ns
 
 
 def _join(lane: _Lane, asked: Hop) -> Hop:
