@@ -89,6 +89,8 @@ class Correlation:
             hop = fresh.popleft()
             for token in hop.tokens:
                 key = (host, token)
-                owners[key] = None if key in owners else hop
+                owner = owners.get(key)
+                if not (isinstance(owner, Hop) and owner.way is hop.way):  # on loopback, both ends are of one host
+                    owners[key] = None if key in owners else hop
         while len(owners) > _TOKENS:
             owners.popitem(last=False)

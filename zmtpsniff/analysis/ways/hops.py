@@ -131,6 +131,7 @@ class Line(msgspec.Struct):
     # If a PUSH gives the replies: the forms of messages that got some, and how many asked since, and got one.
     pushed_forms: dict[tuple[int, bytes], Turns] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
+    is_proven: bool = False  # order has joined its last messages to others so regularly that chance does not explain it
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
     stray_ns: dict[int, int] = {}
@@ -191,8 +192,8 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def shows_program(self) -> bool:
         """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
-        if self.joined == "order" and is_loopback(self.src):  # there all programs have one address
-            return False
+        if self.joined == "order" and is_loopback(self.src) and not self.line.is_proven:
+            return False  # there all programs have one address
         return (self.certain or self.joined not in GUESSES) and (self.line.sends != "publication" or not self.is_aside)
 
     @property
@@ -357,6 +358,7 @@ class OpenWay(msgspec.Struct, eq=False):
     last_ns: int
     is_over: bool = False  # it has been told, is a part of another way, or is none
     earlier: "OpenWay | None" = None  # of a request: the one before, of a client on the same host
+    is_first: bool = False  # of a request of a REQ: on its connection
     is_given_again: bool = False  # the one that is to do it is not the first that got it
     again_ns: int = 0  # of a request of a REQ: when that asked the next one on the same connection
 

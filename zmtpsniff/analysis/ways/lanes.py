@@ -10,6 +10,9 @@ the host took before. When the service answers a request, the lane whose questio
 worked on it. If several lanes may be, the one whose turn it is: a DEALER gives requests to its workers in turns. A
 connection that asks while its host has no request of somebody else is no lane, but a client that runs there, too.
 
+On the loopback interface all programs have one address, so that any client looks like a lane. But a client of another
+service asks now twice, now not at all while a request is open. A lane asks equally often for each request.
+
 Live, a host is one process, if the machine's processes are known. A question of a process that has one request only
 belongs to that.
 
@@ -37,6 +40,7 @@ _LOOKED_AT = 8  # requests, to find one of somebody else
 _ALONE = 10  # a service asks at most once in so many times for no request
 _SURE = 3  # different requests in a row that a connection repeats are no accident
 _PATIENCE_NS = 60_000_000_000  # a request may be answered so much later
+_RUN = 16  # requests in a row for which a host asked equally often are no accident
 _CLEAR = 5  # times that a lane had its turn, with no other
 
 
@@ -107,6 +111,19 @@ class _Lane(msgspec.Struct, eq=False):
         return waited_ns
 
 
+class _Run(msgspec.Struct, eq=False):
+    """Requests of one socket in a row for which its host asked equally often."""
+
+    questions: int = 0
+    times: int = 0
+
+    def proves(self, questions: int) -> bool:
+        """One more request is answered, for which it asked so often; returns whether that can be no accident."""
+        self.times = self.times + 1 if questions == self.questions else 1
+        self.questions = questions
+        return questions > 0 and self.times >= _RUN
+
+
 class _Service(msgspec.Struct, eq=False):
     """A host with the requests that it has not answered, and the connections on which it asks."""
 
@@ -114,6 +131,7 @@ class _Service(msgspec.Struct, eq=False):
     requests: OrderedDict[Hop, None] = msgspec.field(default_factory=OrderedDict)
     taken: int = 0
     lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
+    runs: Ledger[str, _Run] = msgspec.field(default_factory=lambda: Ledger(_Run, _LANES))  # by socket
 
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""
@@ -231,9 +249,12 @@ class Lanes:
             reply.is_unsure = True
             return None
         lane = _lane(service, asked, reply)
+        is_proven = service.runs.at(asked.dst).proves(0 if lane is None else len(lane.pieces))
         if lane is None:
             reply.is_unsure = _explain(service, asked, reply)
             return None
+        for line in (reply.line, lane.pieces[0].first.line):
+            line.is_proven = is_proven
         before = _join(lane, asked)
         self._free(service, asked, reply)
         return Inner(before, _joint(asked), False)

@@ -16,8 +16,9 @@ message of which it comes, by the strongest evidence that there is:
 A message without any of these begins a way. What comes later may show that it was a piece of another one.
 """
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Container, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from dissectors.address import host_of
@@ -46,6 +47,8 @@ _WAYS = 65_536  # that are open; the oldest is told as it is
 _OCTETS = 64 << 20  # of the messages of those
 _PATIENCE_NS = 60_000_000_000  # a request may get its reply so much later
 _GRACE_NS = 5_000_000_000  # more legs of a way that seems to be over may come so much later
+_GIVEN_UP = 64  # clients on one host that have closed their connections to one server
+_APART_NS = 20_000_000  # of several that close about then, any may be the one that connects next
 _PROBE = [b""]  # ZMQ_PROBE_ROUTER
 _HOUSEKEEPING = frozenset({"READY", "HEARTBEAT", "DISCONNECT"})
 
@@ -82,7 +85,8 @@ class Ways:
         self._answered: list[OpenWay] = []
         self._told: list[OpenWay] = []  # the last time
         self._first_copies = FirstCopies()
-        self._last_asked: Ledger[tuple[str, str], OpenWay] = Ledger(limit=_WAYS)  # by the client's host and the server
+        # By the client's host and the server: the last requests of clients that closed their connections.
+        self._given_up: Ledger[tuple[str, str], deque[OpenWay]] = Ledger(partial(deque, maxlen=_GIVEN_UP))
         self.jumps = ForwardJumps()  # of the clock of the capture; the times here are without them
         self._now_ns = 0
 
@@ -156,6 +160,8 @@ class Ways:
             self._take_back(connection)
             for line in connection.lines.values():
                 self._lanes.end(event.flow, line.src_host)
+                if line.asked is not None and not line.asked.first.answered:
+                    self._given_up.at((line.src_host, line.asked.first.dst)).append(line.asked)
         self._jobs.pop(event.flow, None)
         self._envelopes.ids.forget(event.flow)
         self.programs.end(event.client.address)
@@ -272,6 +278,8 @@ class Ways:
             return None
         if way.kind == "request" and (way.is_signal or way.may_tell):
             return None
+        if way.is_first:
+            way.earlier = self._gave_up(way.first)
         record = self.endings.record(way)
         return moved(record, self.jumps.captured(record.time_ns) - record.time_ns) if self.jumps else record
 
@@ -666,13 +674,31 @@ class Ways:
             return
         if line.asked is not None:
             line.asked.again_ns = first.time_ns
+        way.earlier, way.is_first = line.asked, line.asked is None
         line.asked = way
-        key = (line.src_host, first.dst)
-        way.earlier = self._last_asked.pop(key, None)
-        self._last_asked[key] = way
+
+    def _gave_up(self, first: Hop) -> OpenWay | None:
+        """The last request of a client that closed its connection when it made the one of a request.
+
+        None if there is none, or if several clients on its host closed one about then.
+        """
+        given_up = self._given_up.get((first.line.src_host, first.dst), deque[OpenWay]())
+        by_ns = first.line.connected_ns + _APART_NS  # a socket that is closed may last a little longer
+        others = [way for way in given_up if way.first.line is not first.line]
+        closed = sorted((_closed_ns(way), place) for place, way in enumerate(others) if _closed_ns(way) <= by_ns)
+        if not closed or (len(closed) > 1 and closed[-2][0] > closed[-1][0] - _APART_NS):
+            return None
+        way = others[closed[-1][1]]
+        given_up.remove(way)
+        return way
 
     def _begin(self, way: OpenWay) -> None:
         self._ways[way] = None
+
+
+def _closed_ns(way: OpenWay) -> int:
+    """When the connection over which a way begins was closed; 0 if it was not."""
+    return way.first.line.manners.closed_ns or 0
 
 
 def _is_housekeeping(payload: Payload) -> bool:
