@@ -1,15 +1,11 @@
-"""More conversations of protocols that are not ZMTP: those that begin as ZMTP does, or whose messages look like frames.
-
-Some begin with FF, as signatures do. Others say how long each message is, as frames of ZMTP do.
-"""
+"""More conversations that are not ZMTP: they begin with FF, as signatures do, or their messages look like frames."""
 
 import struct
 from collections.abc import Callable
 from random import Random
 
 from .conversation import CLIENT, SERVER, binary_body, json_body, numbers_body, text_body, zeros_body
-from .protocol_octets import Speak, Turns, len32
-from .protocols import PROTOCOLS
+from .protocols import PROTOCOLS, Speak, Turns
 
 Body = Callable[[Random, int], bytes]
 Make = Callable[[Random], Callable[[], bytes]]
@@ -102,10 +98,6 @@ def _integers(form: str, most: int) -> Speak:
     return _rows(body, struct.calcsize(form))
 
 
-def _lines(random: Random, length: int) -> bytes:
-    return b"\r\n".join(text_body(random, random.randrange(1, 60)) for _ in range(length // 30 + 1)) + b"\r\n"
-
-
 # ---------------------------------------------------------------------- octets FF at the beginning
 
 
@@ -136,88 +128,6 @@ def _integers_from_255(form: str) -> Speak:
     return turns
 
 
-def _jpeg(random: Random, count: int) -> Turns:
-    """Pictures sent as they are: FF D8, segments with lengths."""
-
-    def picture() -> bytes:
-        return b"\xff\xd8\xff\xe0\0\x10JFIF\0\1\1\0\0\1\0\1\0\0\xff\xdb\0\x43" + random.randbytes(400) + b"\xff\xd9"
-
-    for _ in range(count):
-        yield CLIENT, picture()
-        yield SERVER, random.choice([b"ok\n", picture()])
-
-
-def _audio(random: Random, count: int) -> Turns:
-    """Frames of MPEG audio or ADTS, each with 12 bits that are set."""
-    second = random.choice([b"\xfb", b"\xf1", b"\xf3", b"\xfa"])
-    for _ in range(count):
-        yield CLIENT, b"\xff" + second + random.randbytes(411)
-    yield SERVER, b"\xff" + second
-
-
-def _utf_16(random: Random, count: int) -> Turns:
-    """Text in UTF-16 behind a byte order mark."""
-    for _ in range(count):
-        for side in (CLIENT, SERVER):
-            yield side, b"\xff\xfe" + text_body(random, 80).decode().encode("utf-16-le")
-
-
-# ---------------------------------------------------------------------- protocols that are met on networks
-
-
-def _socks(random: Random, _: int) -> Turns:
-    """SOCKS 5 (RFC 1928), then TLS through it."""
-    yield CLIENT, b"\5\1\0"
-    yield SERVER, b"\5\0"
-    yield CLIENT, b"\5\1\0\1" + random.randbytes(6)
-    yield SERVER, b"\5\0\0\1" + bytes(6)
-    yield CLIENT, b"\x16\3\1\2\0" + random.randbytes(512)
-
-
-def _s7(random: Random, count: int) -> Turns:
-    """S7 in TPKT (RFC 1006): version 3, zero, length."""
-
-    def part(number: int, body: bytes) -> bytes:
-        body = b"\2\xf0\x80\x32\1\0\0" + struct.pack("!HHH", number, 14, len(body)) + body
-        return b"\3\0" + struct.pack("!H", len(body) + 4) + body
-
-    for number in range(count):
-        yield CLIENT, part(number, b"\4\1\x12\x0a\x10\2\0\4\0\1\x84\0\0\0")
-        yield SERVER, part(number, b"\4\1\xff\4\0\x20" + numbers_body(random, random.randrange(4, 200)))
-
-
-def _websocket(random: Random, count: int) -> Turns:
-    """WebSocket (RFC 6455) of a program that chats."""
-    yield CLIENT, b"GET /chat HTTP/1.1\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
-    yield SERVER, b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n"
-    for _ in range(count):
-        for side, mask in ((CLIENT, 0x80), (SERVER, 0)):
-            body = json_body(random, random.randrange(300))
-            size = bytes([mask | len(body)]) if len(body) < 126 else struct.pack("!BH", mask | 126, len(body))
-            yield side, b"\x81" + size + (random.randbytes(4 + len(body)) if mask else body)
-
-
-def _kafka_small(random: Random, count: int) -> Turns:
-    """Fetches that find nothing, heartbeats: all shorter than 256 octets."""
-    for number in range(count):
-        kind = random.choice([1, 12])
-        yield CLIENT, len32(struct.pack("!HHI", kind, 4, number) + b"\0\6client\0\5group\0\0\0\7\0\6member")
-        yield SERVER, len32(struct.pack("!I", number) + bytes(random.choice([2, 6, 40])))
-
-
-def _postgresql_results(random: Random, count: int) -> Turns:
-    """Rows of many short columns, some of them NULL."""
-
-    def tagged(tag: bytes, body: bytes) -> bytes:
-        return tag + struct.pack("!I", len(body) + 4) + body
-
-    for _ in range(count):
-        yield CLIENT, tagged(b"B", bytes(8)) + tagged(b"E", bytes(5)) + tagged(b"S", b"")
-        columns = b"\0\3\0\0\0\1%d\xff\xff\xff\xff\0\0\0\2ab"
-        rows = (tagged(b"D", columns % random.randrange(10)) for _ in range(random.randrange(30)))
-        yield SERVER, b"".join(rows) + tagged(b"Z", b"I")
-
-
 LOOKALIKES: dict[str, Speak] = {
     **PROTOCOLS,
     "8-bit lengths": _lengths("B", (30, 255)),
@@ -239,7 +149,6 @@ LOOKALIKES: dict[str, Speak] = {
     "32-bit lengths that count themselves, little-endian": _lengths("<I", itself=4),
     "64-bit lengths": _lengths("!Q"),
     "64-bit lengths, little-endian": _lengths("<Q"),
-    "lines": _rows(_lines, 10),
     "octets of no kind": _rows(binary_body, 1),
     "zeros": _rows(zeros_body, 1),
     "little integers": _rows(numbers_body, 4),
@@ -256,20 +165,9 @@ LOOKALIKES: dict[str, Speak] = {
     "16-bit integers from 255": _integers_from_255("<H"),
     "32-bit integers from 255": _integers_from_255("<I"),
     "64-bit integers from 255": _integers_from_255("<Q"),
-    "jpeg": _jpeg,
-    "mpeg audio": _audio,
-    "utf-16": _utf_16,
-    "s7": _s7,
-    "socks": _socks,
-    "websocket": _websocket,
-    # Microsoft SQL Server; OPC UA; ONC RPC, whose first bit says that a fragment is the last (RFC 5531, section 11)
-    "tds": _framed(lambda r, n: bytes([r.choice([1, 4, 18]), 1]) + struct.pack("!HHBB", n + 8, 0, 1, 0), 10, 200),
-    "opc ua": _framed(lambda r, n: r.choice([b"HELF", b"MSGF", b"OPNF"]) + struct.pack("<I", n + 8), 20, 100),
+    # Its first bit says that a fragment is the last (RFC 5531, section 11).
     "onc rpc": _framed(
         lambda r, n: struct.pack("!III", 0x8000_0000 | n + 8, r.getrandbits(32), r.randrange(2)), 32, 90
     ),
     "git": _framed(lambda r, n: b"%04x" % (n + 4), 1, 60),
-    "memcached, binary": _framed(lambda r, n: struct.pack("!BBHBBHII", 0x80, 0, n, 0, 0, 0, n, 7) + bytes(8), 4, 200),
-    "kafka, small": _kafka_small,
-    "postgresql results": _postgresql_results,
 }

@@ -98,7 +98,7 @@ def test_streams_of_items_are_not_claimed(form: str, zeros: int, kinds: bytes, n
 
 
 def test_what_is_certainly_something_else_is_not_told_of() -> None:
-    for name in ("dns", "http", "kafka, small", "len32"):
+    for name in ("dns", "http", "32-bit lengths"):
         random = Random(name)
         pieces = tuple(Piece(side, data) for side, data in LOOKALIKES[name](random, 40))
         assert not notes(sniff(packets(begin_late(segments(Conversation(name, pieces)), random)))), name
