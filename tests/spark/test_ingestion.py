@@ -86,7 +86,7 @@ def differences(
 @pytest.mark.parametrize(
     ("pieces", "shards", "share"),
     [
-        ((HOSTS, 5), None, 8),
+        ((HOSTS, 5), None, 20),
         *(pytest.param(*case, 1, marks=pytest.mark.slow) for case in (((HOSTS, 1, 2, 5), None), ((HOSTS, 5, 20), 3))),
     ],
 )
