@@ -273,7 +273,7 @@ class Relays(Inquiry):
                 worker = self._place(one.dropped.dst)
                 worker.giver = worker.giver or one.dropped.src
                 worker.lost.add(way.kind, _ANSWERED_FOR, one.dropped)
-            if (passed.certain or not passed.is_guess) and (goes_on or not self._hides(one)):
+            if not passed.is_guess and (goes_on or not self._hides(one)):
                 place.add(one)
         first, last = way.first, way.hops[-1]
         if way.kind == "publication":

@@ -30,6 +30,7 @@ GIVEN = 1024
 """Requests on one connection that are looked through, to find the one of a reply."""
 _OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
 _WORK_FRAMES = 3  # a delimiter, an id, a delimiter
+_NO_ACCIDENT = 16  # observations in a row
 _ANSWERS = 3  # that others got, to show that a message of the same kind asks
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
@@ -105,6 +106,19 @@ class Receipts(msgspec.Struct):
             hop.seen_ns = time_ns
 
 
+class Run(msgspec.Struct, eq=False):
+    """The same observation, time after time."""
+
+    seen: str | int = 0
+    times: int = 0
+
+    def proves(self, seen: str | int) -> bool:
+        """It is observed once more; returns whether it came so often in a row that it is no accident."""
+        self.times = self.times + 1 if seen == self.seen else 1
+        self.seen = seen
+        return bool(seen) and self.times >= _NO_ACCIDENT
+
+
 @quick
 class Line(msgspec.Struct):
     """The facts of a connection that hold for each message of one of its sides."""
@@ -131,7 +145,8 @@ class Line(msgspec.Struct):
     # If a PUSH gives the replies: the forms of messages that got some, and how many asked since, and got one.
     pushed_forms: dict[tuple[int, bytes], Turns] | None = None
     has_ids: bool = False  # ids in the bodies tell which message answers which, and whether others like it got replies
-    is_proven: bool = False  # order has joined its last messages to others so regularly that chance does not explain it
+    is_proven: bool = False  # guesses have joined its last messages so regularly that chance does not explain it
+    source: Run | None = None  # of copies: the socket that most likely took their originals
     asked: "OpenWay | None" = None  # of a REQ: the way of its last request
     # By depth of its envelope: when the receiver last sent something that may be the reply to any message.
     stray_ns: dict[int, int] = {}
@@ -187,14 +202,16 @@ class Hop(msgspec.Struct, eq=False):
     @property
     def is_guess(self) -> bool:
         """Equal octets, or an envelope that others may have, join it to the message before: no proof of anything."""
-        return not self.certain and self.joined in GUESSES
+        return not self.certain and self.joined in GUESSES and not self.line.is_proven
 
     @property
     def shows_program(self) -> bool:
         """Whether it shows that one program has the socket that took the message before, and the one that sent it."""
-        if self.joined == "order" and is_loopback(self.src) and not self.line.is_proven:
-            return False  # there all programs have one address
-        return (self.certain or self.joined not in GUESSES) and (self.line.sends != "publication" or not self.is_aside)
+        if self.line.sends == "publication" and self.is_aside:
+            return False
+        if self.joined == "order" and is_loopback(self.src):  # there all programs have one address
+            return self.line.is_proven
+        return not self.is_guess
 
     @property
     def may_ask(self) -> bool:

@@ -31,7 +31,7 @@ from dissectors.address import is_loopback
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
-from zmtpsniff.analysis.ways.hops import Hop, OpenWay
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay, Run
 from zmtpsniff.analysis.ways.records import Joined
 
 _REQUESTS = 4096  # at one host
@@ -40,7 +40,6 @@ _LOOKED_AT = 8  # requests, to find one of somebody else
 _ALONE = 10  # a service asks at most once in so many times for no request
 _SURE = 3  # different requests in a row that a connection repeats are no accident
 _PATIENCE_NS = 60_000_000_000  # a request may be answered so much later
-_RUN = 16  # requests in a row for which a host asked equally often are no accident
 _CLEAR = 5  # times that a lane had its turn, with no other
 
 
@@ -111,19 +110,6 @@ class _Lane(msgspec.Struct, eq=False):
         return waited_ns
 
 
-class _Run(msgspec.Struct, eq=False):
-    """Requests of one socket in a row for which its host asked equally often."""
-
-    questions: int = 0
-    times: int = 0
-
-    def proves(self, questions: int) -> bool:
-        """One more request is answered, for which it asked so often; returns whether that can be no accident."""
-        self.times = self.times + 1 if questions == self.questions else 1
-        self.questions = questions
-        return questions > 0 and self.times >= _RUN
-
-
 class _Service(msgspec.Struct, eq=False):
     """A host with the requests that it has not answered, and the connections on which it asks."""
 
@@ -131,7 +117,8 @@ class _Service(msgspec.Struct, eq=False):
     requests: OrderedDict[Hop, None] = msgspec.field(default_factory=OrderedDict)
     taken: int = 0
     lanes: Ledger[int, _Lane] = msgspec.field(default_factory=lambda: Ledger(_Lane, _LANES))  # by connection
-    runs: Ledger[str, _Run] = msgspec.field(default_factory=lambda: Ledger(_Run, _LANES))  # by socket
+    # By socket: how often it asked for each request.
+    runs: Ledger[str, Run] = msgspec.field(default_factory=lambda: Ledger(Run, _LANES))
 
     def has_request(self, asker: str) -> bool:
         """Whether the host has a request that this socket did not send itself."""

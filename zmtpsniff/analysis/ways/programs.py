@@ -4,6 +4,8 @@ A program that passes a message on has the socket that took it and the one that 
 sockets belong together. A socket is the address that it is bound to, or the address of one of its connections.
 """
 
+from collections.abc import Sequence
+
 import msgspec
 
 from dissectors.snapshots import quick
@@ -118,6 +120,17 @@ class Programs(dict[str, Node]):
         if program is not None and program.sockets[0] != address:
             program.sockets.remove(address)
             del self[address]
+
+    def likely(self, options: Sequence[Hop], hop: Hop) -> Hop:
+        """The one of several equal messages that the sender of a copy took: most likely its own program did.
+
+        If nobody knows yet which socket took what this one sends, it is a program that nothing else is known to leave.
+        """
+        sender = self.get(hop.src)
+        takers = [self.get(one.dst) for one in options]
+        own = [one for one, taker in zip(options, takers, strict=True) if taker is sender is not None]
+        free = [one for one, taker in zip(options, takers, strict=True) if taker is None or taker.longest_ns < 0]
+        return (own or free or options)[0]
 
     def take_job(self, hop: Hop) -> None:
         """A program takes a job."""

@@ -34,7 +34,7 @@ from zmtpsniff.analysis.ways.endings import Endings
 from zmtpsniff.analysis.ways.envelopes import Custody, Envelopes, Join
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
 from zmtpsniff.analysis.ways.first_copies import FirstCopies
-from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay
+from zmtpsniff.analysis.ways.hops import Hop, Line, OpenWay, Run
 from zmtpsniff.analysis.ways.lanes import Lanes
 from zmtpsniff.analysis.ways.programs import Programs
 from zmtpsniff.analysis.ways.pushed_replies import PushedReplies
@@ -401,13 +401,24 @@ class Ways:
         flow = hop.flow
         options = [one for one in self._equal.before(hop) if one.copied is None or flow not in one.copied]
         if options:
-            before = options[0]
+            before = self._likely(options, hop)
             before.copied = (before.copied or set()) | {flow}
             before.is_passed = True
             before.way.add(hop, before, "body", certain=len(options) == 1 and self._equal.proves(before, hop))
         else:
             self._publish(hop)
         self._held.add(hop)
+
+    def _likely(self, options: Sequence[Hop], hop: Hop) -> Hop:
+        """The one of several equal messages that a message is a copy of; the oldest, as far as that is not known."""
+        if len(options) == 1:
+            return options[0]
+        before = self.programs.likely(options, hop)
+        line = hop.line
+        if line.source is None:
+            line.source = Run()
+        line.is_proven = line.source.proves(before.dst)
+        return before
 
     def _publish(self, hop: Hop) -> None:
         """A publication of its publisher. What it sent to another subscriber before is the same publication."""
@@ -425,7 +436,8 @@ class Ways:
         """A job that is pushed, or the result of one."""
         alike = [one for one in self._equal.before(hop) if one.line.dst_kind == "PULL"]
         if alike:
-            self._pass_job_on(hop, alike[0], "body", is_certain=len(alike) == 1 and self._equal.proves(alike[0], hop))
+            before = self._likely(alike, hop)
+            self._pass_job_on(hop, before, "body", is_certain=len(alike) == 1 and self._equal.proves(before, hop))
         elif (related := self._correlation.find(hop)) is not None:
             self._pass_job_on(hop, related, "correlation", is_certain=True)
         elif asked := self._pushed.answered_by(hop):
