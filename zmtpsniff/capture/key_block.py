@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from io import BufferedReader
 
 from zmtpsniff.capture.pcapng import BYTE_ORDERS, LARGEST_BLOCK, MAGIC
-from zmtpsniff.capture.pcapng_writer import key_block
+from zmtpsniff.capture.pcapng_writer import key_blocks
 from zmtpsniff.capture.source import CaptureError
-
-_LINES_IN_BLOCK = 4096
 
 
 def put_keys(path: str, lines: Sequence[str]) -> None:
@@ -28,8 +26,7 @@ def put_keys(path: str, lines: Sequence[str]) -> None:
             try:
                 with os.fdopen(descriptor, "wb") as copy:
                     copy.write(header)
-                    for begin in range(0, len(lines), _LINES_IN_BLOCK):
-                        copy.write(key_block(lines[begin : begin + _LINES_IN_BLOCK], order))
+                    copy.write(key_blocks(lines, order))
                     shutil.copyfileobj(file, copy, 1 << 20)
                 os.replace(name, path)
             except BaseException:

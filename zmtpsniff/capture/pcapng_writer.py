@@ -34,6 +34,7 @@ _U32 = 0xFFFFFFFF
 _SPAN_SECONDS = (1 << 23) * 2000
 _SPAN_NS = _SPAN_SECONDS * 1_000_000_000
 
+_KEYS_IN_BLOCK = 4096
 _MOST_OVERHEAD = 35  # octets of a packet's block beside those of the packet, without a comment
 
 
@@ -141,6 +142,12 @@ class PcapngSection:
         if span:
             options.append(_option(IF_TSOFFSET, struct.pack("<q", span * _SPAN_SECONDS)))
         return _block(INTERFACE, struct.pack("<HHI", link, 0, self._origin.snaplen), b"".join(options))
+
+
+def key_blocks(lines: Sequence[str], order: str = "<") -> bytes:
+    """The blocks that hold lines of a key file, in the byte order of their section."""
+    begins = range(0, len(lines), _KEYS_IN_BLOCK)
+    return b"".join(key_block(lines[begin : begin + _KEYS_IN_BLOCK], order) for begin in begins)
 
 
 def key_block(lines: Sequence[str], order: str = "<") -> bytes:

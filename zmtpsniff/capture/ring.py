@@ -6,8 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-_KILOBYTE = 1000  # octets
-_UNITS = {"filesize": "kB", "duration": "seconds", "packets": "packets", "files": "files"}
+# By kind: the limit that it is, the unit of its number, and how many of the limit's own units that is.
+_KINDS = {
+    "filesize": ("octets", "kB", 1000),
+    "duration": ("duration_ns", "seconds", 1_000_000_000),
+    "packets": ("packets", "packets", 1),
+    "files": ("files", "files", 1),
+}
 
 
 class FileRing(NamedTuple):
@@ -24,25 +29,19 @@ def parse_ring(values: Sequence[str]) -> FileRing | None:
 
     Raises ValueError with a sentence that says what is wrong.
     """
-    numbers: dict[str, float] = {}
+    limits: dict[str, int] = {}
     for value in values:
         kind, _, number = value.partition(":")
-        if kind not in _UNITS:
+        if kind not in _KINDS:
             raise ValueError(f"{value}: must be one of filesize:N, duration:N, packets:N, files:N")
+        limit, unit, scale = _KINDS[kind]
         form = r"\d+(\.\d+)?" if kind == "duration" else r"\d+"
         if not re.fullmatch(form, number, re.ASCII) or not float(number):
-            raise ValueError(f"{value}: must be {kind}:N, with N in {_UNITS[kind]}, at least 1")
-        numbers[kind] = float(number) if kind == "duration" else int(number)
-    if not numbers:
-        return None
-    if not numbers.keys() - {"files"}:
+            raise ValueError(f"{value}: must be {kind}:N, with N in {unit}, at least 1")
+        limits[limit] = round(float(number) * scale) if kind == "duration" else int(number) * scale
+    if limits.keys() == {"files"}:
         raise ValueError(f"{values[-1]}: give filesize:N, duration:N or packets:N, too, to say when a file is full")
-    return FileRing(
-        octets=int(numbers["filesize"]) * _KILOBYTE if "filesize" in numbers else None,
-        duration_ns=round(numbers["duration"] * 1_000_000_000) if "duration" in numbers else None,
-        packets=int(numbers["packets"]) if "packets" in numbers else None,
-        files=int(numbers["files"]) if "files" in numbers else None,
-    )
+    return FileRing(**limits) if limits else None
 
 
 def ring_name(path: str, number: int, seconds: float) -> str:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from zmtpsniff.capture.block import Block
-from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, key_block, whole_blocks
+from zmtpsniff.capture.pcapng_writer import STATISTICS_SIZE, PcapngSection, Provenance, key_blocks, whole_blocks
 from zmtpsniff.capture.ring import FileRing, ring_name
 from zmtpsniff.capture.source import CaptureError, Fault, Source, SourceState
 
@@ -18,7 +18,6 @@ STANDARD_OUTPUT = "-"
 _NO_LIMIT = 1 << 80
 _TO_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)  # Windows: no ends of lines
 _MOST_KEYS = 65_536  # lines that each further file of a ring gets; the oldest give way
-_KEYS_IN_BLOCK = 4096
 _KEYS_FOLLOW = "# keys follow, as they came"
 
 
@@ -138,7 +137,7 @@ class Saver:
         if self._keys is None:
             self._keys = deque(maxlen=_MOST_KEYS)
         self._keys += lines
-        self._put(_key_blocks(lines))
+        self._put(key_blocks(lines))
 
     def _save(self, block: Block) -> None:
         if block:
@@ -227,7 +226,7 @@ class Saver:
 
     def _header(self) -> bytes:
         self._comments_written = len(self._comments)
-        keys = b"" if self._keys is None else _key_blocks([_KEYS_FOLLOW, *self._keys])
+        keys = b"" if self._keys is None else key_blocks([_KEYS_FOLLOW, *self._keys])
         return self._section.header(self._comments[: self._comments_written]) + keys
 
     def _late_comments(self) -> list[str]:
@@ -312,10 +311,6 @@ class SavingSource(SourceState):
         if self._saver.faults and not self._told:  # there is no second
             self._told = True
             self.faults += self._saver.faults
-
-
-def _key_blocks(lines: Sequence[str]) -> bytes:
-    return b"".join(key_block(lines[begin : begin + _KEYS_IN_BLOCK]) for begin in range(0, len(lines), _KEYS_IN_BLOCK))
 
 
 def _remove(name: str) -> None:

@@ -12,6 +12,7 @@ import shutil
 import signal
 from collections.abc import Callable, Generator, Iterator, Sequence
 from io import FileIO
+from subprocess import DEVNULL
 
 import msgspec
 
@@ -132,32 +133,17 @@ class _Process(pyshark.capture.capture.Capture):  # type: ignore[misc]  # pyshar
         """Do nothing; pyshark would use the loop, which is closed."""
 
 
-class TsharkRun:
+class TsharkRun(msgspec.Struct, eq=False):
     """One run of tshark over one capture."""
 
-    def __init__(
-        self,
-        title: str,
-        arguments: Sequence[str],
-        stdin: int,
-        source: SourceState,
-        must_end_well: bool = False,
-        decrypted: Plaintexts | None = None,
-    ) -> None:
-        """``arguments`` say what to read; faults go to ``source``, under the name ``title``.
-
-        What is decrypted of TLS goes to ``decrypted``; None if nothing shall be, which takes less time.
-
-        With ``must_end_well`` an error of tshark's is raised even after packets.
-        """
-        self._title = title
-        self._arguments = arguments
-        self._stdin = stdin
-        self._source = source
-        self._must_end_well = must_end_well
-        self._decrypted = decrypted
-        self._process: _Process | None = None
-        self._stopped = False
+    _title: str  # the name of the capture in faults
+    _arguments: Sequence[str]  # say what to read
+    _stdin: int
+    _source: SourceState  # gets faults
+    _must_end_well: bool = False  # an error of tshark's is raised even after packets
+    _decrypted: Plaintexts | None = None  # gets what is decrypted of TLS; None, which takes less time: nothing is
+    _process: _Process | None = None
+    _stopped: bool = False
 
     def batches(self, started: Callable[[], None] = lambda: None) -> Generator[Block, None, None]:
         """Yield packets as tshark writes them; ``started`` is called once it has its standard input.
@@ -219,13 +205,7 @@ class TsharkFiles(SourceState):
         """``options`` are arguments of tshark; what it decrypts of TLS goes to ``decrypted``."""
         super().__init__()
         self._runs = [
-            TsharkRun(
-                _title(name),
-                [*options, "-r", name],
-                0 if name == "-" else asyncio.subprocess.DEVNULL,
-                self,
-                decrypted=decrypted,
-            )
+            TsharkRun(_title(name), [*options, "-r", name], 0 if name == "-" else DEVNULL, self, False, decrypted)
             for name in names
         ]
 

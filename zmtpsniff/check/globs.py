@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 from dissectors.address import host_of, port_of
 
-_ANYTHING, _ONE = -1, -2
 _ADDRESS = re.compile(r"(?P<host>.+):(?P<port>\*|\d{1,5}(-\d{1,5})?)", re.DOTALL)
 _MOST_PORT = 65535
 
@@ -16,32 +15,23 @@ class Glob:
     def __init__(self, text: str) -> None:
         """Read the pattern; it can be any text."""
         self.text = text
-        self._parts: list[int] = []
+        pieces = [b""]  # between those that are anything
         octets = iter(text.encode("utf-8", "surrogateescape"))
         for octet in octets:
-            if octet == ord("\\"):
-                self._parts.append(next(octets, octet))
+            if octet == ord("*"):
+                pieces.append(b"")
+            elif octet == ord("?"):
+                pieces[-1] += b"."
             else:
-                self._parts.append({ord("*"): _ANYTHING, ord("?"): _ONE}.get(octet, octet))
-        self.is_plain = _ANYTHING not in self._parts and _ONE not in self._parts
+                pieces[-1] += re.escape(bytes([next(octets, octet) if octet == ord("\\") else octet]))
+        first, *others = pieces
+        # The first place that fits a piece is as good as a later one. So the search need not come back to it.
+        middle = b"".join(b"(?>.*?%b)" % piece for piece in others[:-1])
+        self._pattern = re.compile(first + middle + b"".join(b".*%b" % piece for piece in others[-1:]), re.DOTALL)
 
     def matches(self, data: bytes) -> bool:
         """Whether it matches all of ``data``."""
-        parts, place, at = self._parts, 0, 0
-        star, retry = -1, 0  # the last * and what it has swallowed
-        while at < len(data):
-            if place < len(parts) and parts[place] == _ANYTHING:
-                star, retry = place, at
-                place += 1
-            elif place < len(parts) and parts[place] in (_ONE, data[at]):
-                place += 1
-                at += 1
-            elif star >= 0:
-                retry += 1
-                place, at = star + 1, retry
-            else:
-                return False
-        return all(part == _ANYTHING for part in parts[place:])
+        return self._pattern.fullmatch(data) is not None
 
 
 def literal(octets: bytes) -> str | None:

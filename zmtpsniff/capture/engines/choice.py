@@ -11,24 +11,20 @@ def make_engine(name: EngineName, options: LiveOptions) -> Engine:
     from zmtpsniff.capture.engines.process import DumpcapEngine, TcpdumpEngine
     from zmtpsniff.capture.engines.scapy import ScapyEngine
 
-    refusals: list[CaptureError] = []
-    kinds: list[Callable[[], Engine]]
-    match name:
-        case "auto":
-            # dumpcap needs no root, but keeps packets for longer than a record may take.
-            kinds = [lambda: ScapyEngine(options), lambda: DumpcapEngine(options), lambda: TcpdumpEngine(options)]
-        case "dumpcap":
-            kinds = [lambda: DumpcapEngine(options), lambda: TcpdumpEngine(options)]
-        case "tcpdump":
-            kinds = [lambda: TcpdumpEngine(options)]
-        case "scapy":
-            kinds = [lambda: ScapyEngine(options)]
-        case "tshark":
-            from zmtpsniff.capture.engines.tshark import TsharkEngine
+    kinds: dict[EngineName, tuple[Callable[[LiveOptions], Engine], ...]] = {
+        # dumpcap needs no root, but keeps packets for longer than a record may take.
+        "auto": (ScapyEngine, DumpcapEngine, TcpdumpEngine),
+        "dumpcap": (DumpcapEngine, TcpdumpEngine),
+        "tcpdump": (TcpdumpEngine,),
+        "scapy": (ScapyEngine,),
+    }
+    if name == "tshark":
+        from zmtpsniff.capture.engines.tshark import TsharkEngine
 
-            kinds = [lambda: TsharkEngine(options)]
-    for kind in kinds:
-        engine = kind()
+        kinds["tshark"] = (TsharkEngine,)
+    refusals: list[CaptureError] = []
+    for kind in kinds[name]:
+        engine = kind(options)
         try:
             engine.start()
         except (EngineMissingError, PrivilegeError) as error:
