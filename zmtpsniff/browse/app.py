@@ -28,6 +28,7 @@ from zmtpsniff.filters import FilterError, compile_filter
 from zmtpsniff.filters.completion import FieldCompletion
 from zmtpsniff.render.clock import TIMES
 
+_NUMBERED = ("records", "conversations", "ladder", "findings", "topics", "services", "statistics", "problems")
 _SYNC_SECONDS = 0.2
 _EXIT_SECONDS = 10.0  # that it has for its end once somebody ends it
 
@@ -62,14 +63,7 @@ class BrowseApp(App[None]):
         Binding("w", "ask('octets')", show=False),
         Binding("W", "ask('record')", show=False),
         Binding("P", "ask('packets')", show=False),
-        Binding("1", "view('records')", show=False),
-        Binding("2", "view('conversations')", show=False),
-        Binding("3", "view('ladder')", show=False),
-        Binding("4", "view('findings')", show=False),
-        Binding("5", "view('topics')", show=False),
-        Binding("6", "view('services')", show=False),
-        Binding("7", "view('statistics')", show=False),
-        Binding("8", "view('problems')", show=False),
+        *(Binding(str(number), f"view('{name}')", show=False) for number, name in enumerate(_NUMBERED, 1)),
         Binding("c", "view('follow')", show=False),
         Binding("r", "view('way')", show=False),
         Binding("L", "view('record-ladder')", show=False),
@@ -102,8 +96,8 @@ class BrowseApp(App[None]):
             self.status,
             self._clock,
             options,
-            go_to_row=self.go_to_row,
-            filter_by=self.filter_by,
+            self.go_to_row,
+            self.filter_by,
         )
         self._search = RecordSearch(self, reader.index, self.view, self.status, self.go_to_row, secrets)
         self._exporter = Exporter(self, reader, self.view, self.status, secrets)

@@ -7,6 +7,7 @@ from functools import partial
 from importlib.resources import files
 from typing import TypeVar
 
+import msgspec
 from rich.text import Text
 from textual.app import App
 from textual.worker import get_current_worker
@@ -16,6 +17,7 @@ from zmtpsniff.analysis.statistics.record_maker import report
 from zmtpsniff.analysis.statistics.records import AnyRecord
 from zmtpsniff.analysis.statistics.statistics import Statistics
 from zmtpsniff.browse.browse_options import BrowseOptions
+from zmtpsniff.browse.index import RecordIndex
 from zmtpsniff.browse.ladder_lines import LadderLines
 from zmtpsniff.browse.panes import ConversationLines, RecordClock
 from zmtpsniff.browse.reader import CaptureReader
@@ -38,36 +40,26 @@ _HINTS = "Enter record  f filter  c follow  L ladder  Esc back"
 _BACK = "Esc back"
 
 
-class Views:
-    """Opens views of all records, or of one conversation."""
+class Views(msgspec.Struct, eq=False):
+    """Opens views of all records, or of one conversation, on screens of ``_app``."""
 
-    def __init__(
-        self,
-        app: App[None],
-        reader: CaptureReader,
-        view: RecordView,
-        status: StatusBar,
-        clock: RecordClock,
-        options: BrowseOptions,
-        *,
-        go_to_row: Callable[[int], None],
-        filter_by: Callable[[str], None],
-    ) -> None:
-        """Show views on screens of ``app``.
+    _app: App[None]
+    _reader: CaptureReader
+    _view: RecordView
+    _status: StatusBar
+    _clock: RecordClock
+    _options: BrowseOptions
+    _go_to_row: Callable[[int], None]  # where lines of views lead
+    _filter_by: Callable[[str], None]  # likewise, to the records that pass
+    _statistics: tuple[int, list[AnyRecord]] | None = None  # of how many records
 
-        Their lines lead to records by ``go_to_row``, and to those that pass a filter by ``filter_by``.
-        """
-        self._app = app
-        self._reader = reader
-        self._index = reader.index
-        self._view = view
-        self._status = status
-        self._clock = clock
-        self._options = options
-        self._go_to_row = go_to_row
-        self._filter_by = filter_by
-        self._statistics: tuple[int, list[AnyRecord]] | None = None  # of how many records
-        self._open: dict[str, Callable[[], None]] = {
+    @property
+    def _index(self) -> RecordIndex:
+        return self._reader.index
+
+    def open(self, name: str) -> None:
+        """Open a view: of all records, or of the record under the cursor (follow, record-ladder, way)."""
+        views: dict[str, Callable[[], None]] = {
             "help": self._show_help,
             "records": self.close,
             "conversations": self._show_conversations,
@@ -83,10 +75,7 @@ class Views:
             "record-ladder": lambda: self._go(Target(self._view.row), "L"),
             "way": lambda: self._go(Target(self._view.row), "r"),
         }
-
-    def open(self, name: str) -> None:
-        """Open a view: of all records, or of the record under the cursor (follow, record-ladder, way)."""
-        self._open[name]()
+        views[name]()
 
     def close(self) -> None:
         """Go back to all three panes."""

@@ -3,6 +3,7 @@
 from functools import partial
 from pathlib import Path
 
+import msgspec
 from textual.app import App
 
 from dissectors.events import Cut, at_hand
@@ -20,18 +21,14 @@ FILES = {"octets": "frame.bin", "record": "record.json", "packets": "packets.pca
 """The kinds of files that can be saved, each with its proposed name."""
 
 
-class Exporter:
+class Exporter(msgspec.Struct, eq=False):
     """Copies and saves what the panes show."""
 
-    def __init__(
-        self, app: App[None], reader: CaptureReader, view: RecordView, status: StatusBar, show_secrets: bool
-    ) -> None:
-        """``app`` has the clipboard and threads; ``status`` reports the results."""
-        self._app = app
-        self._reader = reader
-        self._view = view
-        self._status = status
-        self._show_secrets = show_secrets
+    _app: App[None]  # has the clipboard and threads
+    _reader: CaptureReader
+    _view: RecordView
+    _status: StatusBar  # reports the results
+    _show_secrets: bool
 
     def copy_field(self) -> None:
         """Copy the field under the tree's cursor: its octets as text, or their digits, else its value."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
+import msgspec
 from textual.app import App
 from textual.worker import get_current_worker
 
@@ -16,26 +17,16 @@ _SEARCHED = 5000  # rows between two looks at whether somebody wants to stop
 _GROUP = "search"
 
 
-class RecordSearch:
-    """Finds records, and goes there."""
+class RecordSearch(msgspec.Struct, eq=False):
+    """Finds records, and goes there: searches in threads of ``_app`` what ``_view`` shows."""
 
-    def __init__(
-        self,
-        app: App[None],
-        index: RecordIndex,
-        view: RecordView,
-        status: StatusBar,
-        go_to_row: Callable[[int], None],
-        show_secrets: bool,
-    ) -> None:
-        """Search in threads of ``app`` what ``view`` shows; ``go_to_row`` also goes to what it does not show."""
-        self._app = app
-        self._index = index
-        self._view = view
-        self._status = status
-        self._go_to_row = go_to_row
-        self._show_secrets = show_secrets
-        self.text = ""  # that was sought last
+    _app: App[None]
+    _index: RecordIndex
+    _view: RecordView
+    _status: StatusBar
+    _go_to_row: Callable[[int], None]  # also to a record that the view does not show
+    _show_secrets: bool
+    text: str = ""  # that was sought last
 
     def go_to_packet(self, number: str) -> None:
         """Go to the first record from a packet on."""

@@ -131,42 +131,34 @@ def end_calls(calls: "FindingCalls | None") -> None:
         tell(f"--on-finding: {were(calls.missed, 'finding')} not passed on, since the program took too long")
 
 
-class FindingTeller:
+class FindingTeller(NamedTuple):
     """Asks for findings while events pass, and passes those on that come and go."""
 
-    def __init__(
-        self,
-        take: "Callable[[Sequence[AnyEvent]], object] | None",
-        watch: "FindingWatch",
-        calls: "FindingCalls | None",
-        write: "Callable[[Sequence[Finding]], None] | None" = None,
-    ) -> None:
-        """``take`` gets the events first, unless somebody else does; ``calls`` and ``write`` get the findings."""
-        self._take = take
-        self._watch = watch
-        self._calls = calls
-        self._write = write
+    first: "Callable[[Sequence[AnyEvent]], object] | None"  # gets the events first; None: somebody else takes them
+    watch: "FindingWatch"
+    calls: "FindingCalls | None"  # gets the findings
+    write: "Callable[[Sequence[Finding]], None] | None" = None  # likewise
 
     def take(self, events: "Sequence[AnyEvent]") -> None:
         """Look at events, and tell if it is time."""
-        if self._take is not None:
-            self._take(events)
-        self._pass_on(self._watch.look(time.monotonic_ns()))  # the other clock may be set
+        if self.first is not None:
+            self.first(events)
+        self._pass_on(self.watch.look(time.monotonic_ns()))  # the other clock may be set
 
     def finish(self, tells: bool = True) -> None:
         """Pass on the findings that the end shows; to the calls only unless it ``tells``."""
-        self._pass_on(self._watch.finish(), tells)
+        self._pass_on(self.watch.finish(), tells)
 
     def close(self) -> None:
         """Pass on the findings that the end shows, and wait for the calls."""
         self.finish()
-        end_calls(self._calls)
+        end_calls(self.calls)
 
     def _pass_on(self, findings: "Sequence[Finding]", tells: bool = True) -> None:
-        if findings and tells and self._write is not None:
-            self._write(findings)
-        if self._calls is not None:
-            self._calls.call(findings)
+        if findings and tells and self.write is not None:
+            self.write(findings)
+        if self.calls is not None:
+            self.calls.call(findings)
 
 
 def start_spans(url: str | None, *, waits: bool) -> "list[Observer]":

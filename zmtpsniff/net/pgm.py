@@ -4,6 +4,8 @@ import heapq
 import struct
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from zmtpsniff.net.reassembly import distance
 
 # Packet types and options, sections 8 and 9
@@ -108,37 +110,19 @@ class Taker(Protocol):
         """Learn that so many data packets will never come."""
 
 
-class Order:
-    """The data packets of one sender, put in order.
+class Order(msgspec.Struct, eq=False):
+    """The data packets of one sender, put in order."""
 
-    ``repaired`` counts packets that came only as repairs, ``parity`` counts packets of parity.
-    """
-
-    __slots__ = (
-        "_heap",
-        "_lead",
-        "_next",
-        "_since_ns",
-        "_taker",
-        "_waiting",
-        "index",
-        "parity",
-        "repaired",
-        "waiting_octets",
-    )
-
-    def __init__(self, taker: Taker) -> None:
-        """Give data to ``taker``."""
-        self._taker = taker
-        self._next: int | None = None  # sequence number that comes next
-        self.index = 0  # its place among all, which unlike it never wraps
-        self._lead = 0  # place after the newest that the sender says it sent
-        self._waiting: dict[int, Data] = {}  # by place
-        self._heap: list[int] = []
-        self._since_ns = 0  # when the first hole was seen
-        self.waiting_octets = 0
-        self.repaired = 0
-        self.parity = 0
+    _taker: Taker  # gets the data
+    _next: int | None = None  # sequence number that comes next
+    index: int = 0  # its place among all, which unlike it never wraps
+    _lead: int = 0  # place after the newest that the sender says it sent
+    _waiting: dict[int, Data] = {}  # by place
+    _heap: list[int] = []
+    _since_ns: int = 0  # when the first hole was seen
+    waiting_octets: int = 0
+    repaired: int = 0  # packets that came only as repairs
+    parity: int = 0  # packets of parity
 
     def take(self, pgm: Pgm, time_ns: int, packet: int) -> None:
         """Take any packet of the sender."""
