@@ -9,6 +9,9 @@ from dissectors.events import Connection, Message, Peer, Problem, Sides
 from tests.support.paths import FIXTURES
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.finding import Evidence, Finding
+from zmtpsniff.analysis.findings.identities import Identities
+from zmtpsniff.analysis.findings.relays import Relays
+from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.findings.violations import Violations
 from zmtpsniff.render.findings_text import draw
 
@@ -17,7 +20,7 @@ NOTHING_BEHIND = "a message in which nothing follows the empty frame that a REQ 
 
 
 def told(detail: str) -> str:
-    violations = Violations(lambda _: False, lambda *_: "", lambda *_: "", lambda _: None)
+    violations = Violations(Relays(Identities()), Requests(lambda _: False))
     violations.problem(Problem("warning", "no-delimiter", detail, time_ns=1, packet=7, flow=1, src=SERVER, dst=CLIENT))
     client, server = Peer(CLIENT, "3.1", "REQ"), Peer(SERVER, "3.1", "ROUTER")
     end = Connection(1, "tcp", client, server, Sides(1, 1), Sides(9, 9), 0, 9, "fin", "3.1", "NULL", "complete")

@@ -79,7 +79,7 @@ class Diagnosis:
             relays,
             SealedRequests(timeout_seconds),
             idle,
-            Receivers(idle.is_forgotten, closings.tells_of, self._requests.waits),
+            Receivers(idle, closings, self._requests),
             Topics(),
             LateSubscribers(),
             Copies(),
@@ -89,7 +89,7 @@ class Diagnosis:
             Growth(),
             Resubscriptions(),
             UnevenWork(),
-            Violations(relays.passes_on, relays.origin, relays.repeater, self._requests.replies),
+            Violations(relays, self._requests),
             Vantage(),
         ]
         if sampled:

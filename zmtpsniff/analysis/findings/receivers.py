@@ -13,7 +13,7 @@ Messages waited, whatever the sockets: a publisher queues up to ZMQ_SNDHWM of th
 wait. So this is a warning.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 
 import msgspec
 
@@ -22,8 +22,11 @@ from dissectors.events import Connection, Problem
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import SUBSCRIBERS
 from zmtpsniff.analysis.dossier import Dossier
+from zmtpsniff.analysis.findings.closings import Closings
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
+from zmtpsniff.analysis.findings.idleness import IdleConnections
 from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.net.witness import Stall
 from zmtpsniff.words.counts import listed, plural
@@ -63,20 +66,13 @@ class _Receiver(msgspec.Struct, eq=False):
 class Receivers(Inquiry):
     """Receivers that stop for a while."""
 
-    def __init__(
-        self,
-        is_forgotten: Callable[[int], bool],
-        closed_behind: Callable[[int, str], bool],
-        is_asked: Callable[[int, str], bool],
-    ) -> None:
-        """``is_forgotten`` says of a connection that is over whether something between its hosts forgot it.
-
-        ``closed_behind`` says of a receiver whether another finding tells that it closed while messages waited, and
-        ``is_asked`` whether requests wait for it on a connection that is over.
+    def __init__(self, idle: IdleConnections, closings: Closings, requests: Requests) -> None:
+        """The others know connections that something between their hosts forgot, receivers that closed while messages
+        waited, and those for which requests wait.
         """
-        self._is_asked = is_asked
-        self._is_forgotten = is_forgotten
-        self._closed_behind = closed_behind
+        self._idle = idle
+        self._closings = closings
+        self._requests = requests
         self._full: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unreached: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
         self._unheard: Ledger[tuple[int, str], _Receiver] = Ledger(_Receiver)
@@ -109,7 +105,7 @@ class Receivers(Inquiry):
         for peer in (event.client, event.server):
             key = event.flow, peer.address
             lacks = event.flow in self._gaps if dossier is None else dossier.blind
-            if lacks or self._is_forgotten(event.flow):
+            if lacks or self._idle.is_forgotten(event.flow):
                 self._unreached.pop(key, None)  # not its fault, or the capture lacks them
             if key in self._full or key in self._unreached or key in self._unheard:
                 self._kinds[key] = peer.type_name or "receiver"
@@ -123,7 +119,7 @@ class Receivers(Inquiry):
             kind = self._kinds.get(key)
             if kind is None or receiver.total_ns < _LEAST_NS:
                 continue  # of another protocol, or only for a moment
-            if self._closed_behind(*key) and 2 * receiver.last_ns >= receiver.total_ns:
+            if self._closings.tells_of(*key) and 2 * receiver.last_ns >= receiver.total_ns:
                 continue  # one finding says it
             known = f"its TCP window was closed, {plural(receiver.seen.count, 'time')}, while there was more to send"
             yield _claim(key[1], kind, receiver, receiver.did, known + self._remark(key))
@@ -148,7 +144,7 @@ class Receivers(Inquiry):
                 hosts.setdefault(host_of(key[1]), []).append(key)
         told: set[tuple[int, str]] = set()
         for host, keys in hosts.items():
-            if len(keys) < _SEVERAL and not self._is_asked(*keys[0]):
+            if len(keys) < _SEVERAL and not self._requests.waits(*keys[0]):
                 continue
             told.update(keys)
             receivers = [self._unreached[key] for key in keys]

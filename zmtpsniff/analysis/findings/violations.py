@@ -1,7 +1,7 @@
 """Problems that are findings by themselves: heartbeat-lost, protocol-violated if nothing else explains them."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -11,6 +11,8 @@ from dissectors.problems import PROBLEMS
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.findings.finding import Claim, Occurrences
 from zmtpsniff.analysis.findings.inquiry import Inquiry
+from zmtpsniff.analysis.findings.relays import Relays
+from zmtpsniff.analysis.findings.requests import Requests
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.words.counts import again, listed
 
@@ -67,23 +69,10 @@ class _Breach(msgspec.Struct, eq=False):
 class Violations(Inquiry):
     """Problems, counted by code."""
 
-    def __init__(
-        self,
-        passes_on: Callable[[str], bool],
-        origin: Callable[[int, int], str],
-        repeater: Callable[[int, int], str],
-        replies: Callable[[int], int | None],
-    ) -> None:
-        """``passes_on`` says of a socket whether its program passes on what it takes, so that others may be to blame.
-
-        ``origin`` gives the socket that sent the message of a flow and packet first, if brokers passed it on.
-        ``repeater`` gives that of the broker that sent the request of such a reply once more than it took it.
-        ``replies`` says how many replies a connection has had; None if that is not known.
-        """
-        self._passes_on = passes_on
-        self._origin = origin
-        self._repeater = repeater
-        self._replies = replies
+    def __init__(self, relays: Relays, requests: Requests) -> None:
+        """``relays`` knows who may be to blame in the place of another, ``requests`` which replies came."""
+        self._relays = relays
+        self._requests = requests
         self._breaches: Ledger[tuple[str, Severity, str], _Breach] = Ledger(_Breach)
         self._silent: Ledger[str, _Breach] = Ledger(_Breach)
         self._types: Ledger[str, list[str]] = Ledger(list)  # of sockets on connections with breaches, by address
@@ -110,7 +99,7 @@ class Violations(Inquiry):
         if event.flow is not None and len(self._breached) < _MOST_CONNECTIONS:
             self._breached.add(event.flow)
         if event.code == _AGAIN and event.flow is not None and len(breach.replies) < _MOST_CONNECTIONS:
-            breach.replies.setdefault(event.flow, self._replies(event.flow))
+            breach.replies.setdefault(event.flow, self._requests.replies(event.flow))
         if event.src is not None and len(breach.places) < _MOST_PLACES:
             breach.places[event.src, str(event.dst)] = None
 
@@ -143,14 +132,16 @@ class Violations(Inquiry):
         """The sockets of brokers that sent requests twice, if that explains each reply too many that is evidence."""
         if code != "reply-without-request":
             return []
-        found = dict.fromkeys(self._repeater(one.flow, one.packet) for one in breach.seen.evidence)
+        found = dict.fromkeys(self._relays.repeater(one.flow, one.packet) for one in breach.seen.evidence)
         return [] if "" in found else list(found)
 
     def _is_in_vain(self, code: str, breach: _Breach) -> bool:
         """Whether requests were sent again, and no reply came after that which could be taken for another one."""
         if code != _AGAIN or not 0 < len(breach.replies) < _MOST_CONNECTIONS:
             return False
-        return all(before is not None and before == self._replies(flow) for flow, before in breach.replies.items())
+        return all(
+            before is not None and before == self._requests.replies(flow) for flow, before in breach.replies.items()
+        )
 
     def claims(self, now_ns: int) -> Iterable[Claim]:
         """Losses, and breaches of the protocol."""
@@ -167,7 +158,7 @@ class Violations(Inquiry):
             often = again(breach.seen.count)
             where = ""
             told = self._without_delimiter(breach) if code == "no-delimiter" else None
-            origin = self._origin(*breach.first)
+            origin = self._relays.origin(*breach.first)
             if (
                 told is None
                 and breach.places
@@ -179,7 +170,7 @@ class Violations(Inquiry):
             if origin:
                 where += f"; {origin} sent it first, and brokers passed it on"
                 endpoints.insert(0, origin)
-                if self._passes_on(origin):
+                if self._relays.passes_on(origin):
                     severity = "note"  # what it took and did not pass on is another finding
             elif repeaters := self._repeaters(code, breach):
                 where += f"; {listed(repeaters)} sent the request twice"
@@ -187,7 +178,7 @@ class Violations(Inquiry):
             elif self._is_in_vain(code, breach):
                 severity = "note"
                 often += "; no reply came after that"
-            elif code == "reply-without-request" and all(self._passes_on(src) for src, _ in breach.places):
+            elif code == "reply-without-request" and all(self._relays.passes_on(src) for src, _ in breach.places):
                 severity = "note"
                 where += "; that is a broker, so look for who sent the request twice"
             kind = PROBLEMS.get(code)

@@ -33,7 +33,7 @@ class _Load(msgspec.Struct, eq=False):
     """The work of one peer, on all its connections."""
 
     row: PeerRow = msgspec.field(default_factory=lambda: PeerRow("", "", 0))
-    latencies: Sketch | None = None
+    latencies: Sketch = msgspec.field(default_factory=Sketch)
 
 
 class Workload(Inquiry):
@@ -79,12 +79,9 @@ class Workload(Inquiry):
         if self._queues_of is None or event.end != "open":
             return
         client, server = event.client.address, event.server.address
-        if (queues := self._queues_of(client, server)) is not None:
-            row.recv_q += queues[0]
-            row.send_q += queues[1]
-        if (queues := self._queues_of(server, client)) is not None:
-            row.service_recv_q += queues[0]
-            row.service_send_q += queues[1]
+        own, service = self._queues_of(client, server) or (0, 0), self._queues_of(server, client) or (0, 0)
+        row.recv_q, row.send_q = row.recv_q + own[0], row.send_q + own[1]
+        row.service_recv_q, row.service_send_q = row.service_recv_q + service[0], row.service_send_q + service[1]
 
     def rows(self, going_on: Iterable[Connection] = ()) -> list[PeerRow]:
         """A row for each peer, with the connections that are not over."""
@@ -93,7 +90,10 @@ class Workload(Inquiry):
             key = _key(event)
             load = loads.get(key)
             if load is None or load is self._loads.get(key):
-                loads[key] = load = _copy(load)
+                loads[key] = made = _Load()
+                if load is not None:
+                    _join(made, load)
+                load = made
             _add(load, event, *self._facts(event))
             self._look_at_queues(load.row, event)
         taken: Counter[str] = Counter()
@@ -104,7 +104,7 @@ class Workload(Inquiry):
             row, latencies = load.row, load.latencies
             is_alone = peers[row.service] == 1 or not row.taken
             row.share = None if is_alone else round(row.taken / taken[row.service], 4)
-            if latencies is not None and latencies.count:
+            if latencies.count:
                 row.replies = latencies.count
                 row.p50_ns, row.p95_ns, row.max_ns = map(latencies.percentile, (50, 95, 100))
         return [load.row for load in loads.values()]
@@ -131,8 +131,6 @@ def _add(load: _Load, event: Connection, exchange: ExchangeCount | None, closed_
     row.waited_ns += waited_ns
     row.role = _role(event, exchange) or row.role
     if _asks(exchange):
-        if load.latencies is None:
-            load.latencies = Sketch()
         load.latencies.join(exchange.latencies)
         left = 0 if exchange.blind else max(exchange.asked - exchange.answered, 0)
         if exchange.asker == peer.address:
@@ -154,14 +152,6 @@ def _role(event: Connection, exchange: ExchangeCount | None) -> PeerRole | None:
     return "consumer" if event.messages.server else "producer"
 
 
-def _copy(load: _Load | None) -> _Load:
-    """Another load, which may be added to."""
-    made = _Load()
-    if load is not None:
-        _join(made, load)
-    return made
-
-
 def _join(load: _Load, other: _Load) -> None:
     """Add the work of another peer."""
     row, more = load.row, other.row
@@ -170,7 +160,4 @@ def _join(load: _Load, other: _Load) -> None:
     row.service, row.peer = more.service, more.peer
     row.role, row.socket_type = more.role or row.role, more.socket_type or row.socket_type
     row.process = more.process or row.process
-    if other.latencies is not None:
-        if load.latencies is None:
-            load.latencies = Sketch()
-        load.latencies.join(other.latencies)
+    load.latencies.join(other.latencies)
