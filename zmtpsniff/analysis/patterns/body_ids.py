@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from dissectors.events import Message, Octets
-from zmtpsniff.analysis.patterns.conversation import Room, can_know
+from zmtpsniff.analysis.patterns.conversation import Room, RoomShare, can_know
 from zmtpsniff.analysis.patterns.requests import Request, request_of
 
 _IDS = 512  # of one sender that wait, and as many that do not
@@ -170,9 +170,8 @@ class BodyIds:
 
     def __init__(self, room: Room, one: str, other: str) -> None:
         """Look at messages between these addresses, and remember within ``room``."""
-        self._room = room
+        self._share = RoomShare(room, _COST)
         self._sides = {one: _Side(), other: _Side()}
-        self._paid = 0
         self._looked = self._barren = 0
         self._evidence: dict[tuple[str, Form, Form], _Evidence] = {}
         self._field: str | None = None  # the one that has the id, once that is known
@@ -284,13 +283,8 @@ class BodyIds:
 
     def _pay(self) -> None:
         """Take room for what is remembered."""
-        owed = sum(side.trim() for side in self._sides.values()) - self._paid
-        if owed > 0 and not self._room.take(owed * _COST):
+        if not self._share.hold(sum(side.trim() for side in self._sides.values())):
             self.give_up()
-            return
-        if owed < 0:
-            self._room.give(-owed * _COST)
-        self._paid += owed
 
 
 def _read(frames: Sequence[Octets]) -> tuple[Form, tuple[Id, ...]]:

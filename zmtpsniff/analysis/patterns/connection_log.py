@@ -3,6 +3,8 @@
 from collections import defaultdict
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import Command, Connection, Greeting
 from zmtpsniff.analysis.dossier import Dossier
@@ -19,15 +21,13 @@ _RETURN_NS = 1_000_000_000  # within this time the old connection of a returning
 _SERVERS = 10_000  # whose versions are remembered
 
 
-class _Storm:
+class _Storm(msgspec.Struct, eq=False):
     """Connections of the same two peers in a row that ended soon, without a message."""
 
-    __slots__ = ("count", "first_ns", "last_ns", "next_report")
-
-    def __init__(self, start_ns: int) -> None:
-        self.first_ns = self.last_ns = start_ns
-        self.count = 0
-        self.next_report = _STORM_CONNECTIONS
+    first_ns: int
+    last_ns: int
+    count: int = 0
+    next_report: int = _STORM_CONNECTIONS
 
 
 class _Claim(NamedTuple):
@@ -73,30 +73,23 @@ class ConnectionLog:
         for address, kind in dossier.types.items():
             flows = self._open[address]
             peer = event.dst if address == event.src else event.src
+            first = None
             # An earlier connection of the same peer is over.
             if kind == "PAIR":
                 first = next((flow for flow, other in flows.items() if other != peer), None)
-                if first is not None:
-                    detail = (
-                        f"{peer} comes to the PAIR socket at {address}, which has a peer, "
-                        f"{flows[first]} (connection {first})"
-                    )
-                    self._claims[dossier.flow] = _Claim(
-                        event, first, "pair-in-use", detail, host_of(peer) == host_of(flows[first])
-                    )
+                code, words = "pair-in-use", f"PAIR socket at {address}, which has a peer,"
             elif kind == "ROUTER" and (identity := dossier.identity_of_other(address)):
                 mine = dossier.flow, event.time_ns
                 holder, since_ns = self._identities.setdefault((address, identity), mine)
                 # Events behind a hole may come here after later ones.
                 if flows.get(holder, peer) != peer and since_ns <= event.time_ns:
-                    name = identity.decode(errors="backslashreplace")
-                    detail = (
-                        f'{peer} comes to the ROUTER at {address} with the identity "{name}" of '
-                        f"{flows[holder]} (connection {holder})"
-                    )
-                    self._claims[dossier.flow] = _Claim(
-                        event, holder, "identity-in-use", detail, host_of(peer) == host_of(flows[holder])
-                    )
+                    first = holder
+                name = identity.decode(errors="backslashreplace")
+                code, words = "identity-in-use", f'ROUTER at {address} with the identity "{name}" of'
+            if first is not None:
+                detail = f"{peer} comes to the {words} {flows[first]} (connection {first})"
+                is_of_one_host = host_of(peer) == host_of(flows[first])
+                self._claims[dossier.flow] = _Claim(event, first, code, detail, is_of_one_host)
             flows[dossier.flow] = peer
 
     def miss(self, flow: int) -> None:
@@ -167,7 +160,7 @@ class ConnectionLog:
             return
         storm = self._storms.get(pair)
         if storm is None or event.start_ns - storm.last_ns > _STORM_NS // _STORM_CONNECTIONS:
-            storm = self._storms[pair] = _Storm(event.start_ns)
+            storm = self._storms[pair] = _Storm(event.start_ns, event.start_ns)
             self._storms.move_to_end(pair)
         storm.count += 1
         storm.last_ns = event.start_ns

@@ -42,6 +42,26 @@ class Room:
         self.left += octets
 
 
+class RoomShare:
+    """The part of the room that one pattern on one connection has."""
+
+    def __init__(self, room: Room, cost: int = 1) -> None:
+        """Nothing is taken yet; each thing that is remembered takes ``cost`` octets."""
+        self._room = room
+        self._cost = cost
+        self.held = 0
+
+    def hold(self, things: int) -> bool:
+        """Have room for so many things, and no more. False if there is not enough: then all stays as it is."""
+        more = (things - self.held) * self._cost
+        if more > 0 and not self._room.take(more):
+            return False
+        if more < 0:
+            self._room.give(-more)
+        self.held = things
+        return True
+
+
 class Rules:
     """A pattern on one connection. It overrides the methods for the events that it needs.
 

@@ -1,6 +1,9 @@
 """The facts and reports that all rules for the requests of one connection share."""
 
 from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
 
 from dissectors.events import UNBOUNDED, Connection, Envelope, Message
 from zmtpsniff.analysis.dossier import Dossier
@@ -8,30 +11,24 @@ from zmtpsniff.analysis.insertions import Problems
 from zmtpsniff.analysis.patterns.conversation import Room
 from zmtpsniff.analysis.patterns.proxies import Proxies
 from zmtpsniff.analysis.patterns.requests import Request, envelope_of
-from zmtpsniff.analysis.patterns.returning import ReturningPeers
+from zmtpsniff.analysis.patterns.returning import Peer, ReturningPeers
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """The connection of requests, and the problems that any rules report of them."""
 
-    def __init__(
-        self,
-        dossier: Dossier,
-        problems: Problems,
-        forwarding: Proxies,
-        room: Room,
-        timeout_ns: int,
-        returning: ReturningPeers,
-    ) -> None:
-        """Report requests of ``dossier`` that wait for more than ``timeout_ns``."""
-        self.dossier = dossier
-        self.problems = problems
-        self.forwarding = forwarding
-        self.room = room
-        self.timeout_ns = timeout_ns
-        self._returning = returning
-        self._peer = returning.come(dossier)
-        self.has_answers = False  # whether a reply on this connection answered a request on it
+    dossier: Dossier
+    problems: Problems
+    forwarding: Proxies
+    room: Room
+    timeout_ns: int  # a request that waits for longer is reported
+    _returning: ReturningPeers
+    has_answers: bool = False  # whether a reply on this connection answered a request on it
+    _peer: Peer | None = None
+
+    def __post_init__(self) -> None:
+        """The peer has come."""
+        self._peer = self._returning.come(self.dossier)
 
     @property
     def may_inherit(self) -> bool:
@@ -50,28 +47,28 @@ class Exchange:
 
     def report_late(self, request: Request) -> None:
         """Report a request that has waited for too long; a reply may still come."""
-        if not self.dossier.blind:
-            detail = f"no reply to this request within {self.timeout_ns / 1e9:g} s"
-            self.problems.report("request-unanswered", request, detail)
+        self._report_unanswered(request, f"within {self.timeout_ns / 1e9:g} s")
 
     def report_unanswered(self, request: Request, is_open: bool, more: int) -> None:
         """Report a request without a reply at the end, a note if the reply may have come a moment later."""
-        if not self.dossier.blind:
-            what = "the capture ended" if is_open else "the connection was closed"
-            others = f", nor to {more:,} after it" if more else ""
-            detail = f"no reply to this request before {what}{others}"
-            self.problems.report("request-unanswered", request, detail, "note" if is_open else None)
+        what = "the capture ended" if is_open else "the connection was closed"
+        others = f", nor to {more:,} after it" if more else ""
+        self._report_unanswered(request, f"before {what}{others}", "note" if is_open else None)
 
     def report_given_up(self, request: Request) -> None:
         """Report a request that its sender gave up."""
-        if not self.dossier.blind:
-            detail = "no reply to this request before its sender gave it up and asked again"
-            self.problems.report("request-unanswered", request, detail, "note")
+        self._report_unanswered(request, "before its sender gave it up and asked again", "note")
 
     def report_passed_over(self, request: Request) -> None:
         """Report a request that a REP did not answer, though it answered a later one."""
+        self._report_unanswered(request, "but to a later one", comma=",")
+
+    def _report_unanswered(
+        self, request: Request, so_far: str, severity: Literal["note"] | None = None, comma: str = ""
+    ) -> None:
         if not self.dossier.blind:
-            self.problems.report("request-unanswered", request, "no reply to this request, but to a later one")
+            detail = f"no reply to this request{comma} {so_far}"
+            self.problems.report("request-unanswered", request, detail, severity)
 
     def report_unasked(self, event: Message) -> None:
         """Report a reply that answers nothing. The first one may answer a request on an earlier connection."""

@@ -7,7 +7,7 @@ import msgspec
 from dissectors.events import Connection, Message, Subscription, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
-from zmtpsniff.analysis.patterns.conversation import Room, Rules
+from zmtpsniff.analysis.patterns.conversation import Room, RoomShare, Rules
 from zmtpsniff.words.counts import plural
 
 _CANCELLED = 100  # cancelled topics to remember of one connection: their messages may still be on their way
@@ -29,7 +29,7 @@ class PublishSubscribe(Rules):
         """Look at the connection from its first message on. ``address`` is that of the publisher."""
         self._dossier = dossier
         self._problems = problems
-        self._room = room
+        self._share = RoomShare(room)
         self._publisher = publisher
         self._before = publisher.messages
         self._sent = 0
@@ -37,7 +37,6 @@ class PublishSubscribe(Rules):
         # An XSUB, as in a proxy, gives its program all messages; a SUB drops those that it has not subscribed to.
         self._drops = "SUB" in dossier.types.values()
         self._topics: dict[bytes, int] = {}  # how often each is subscribed to
-        self._octets = 0  # that it has taken from the room
         self._of_length: Counter[int] = Counter()
         self._lengths: list[int] = []  # of the topics, ascending
         self._last: bytes | None = None  # the topic that matched last
@@ -78,9 +77,7 @@ class PublishSubscribe(Rules):
         self._topics[topic] = times + 1
         if times:
             return
-        self._octets += _TOPIC_COST + len(topic)
-        if not self._room.take(_TOPIC_COST + len(topic)):
-            self._octets -= _TOPIC_COST + len(topic)
+        if not self._share.hold(self._share.held + _TOPIC_COST + len(topic)):
             self._give_up()
             return
         self._of_length[len(topic)] += 1
@@ -105,14 +102,12 @@ class PublishSubscribe(Rules):
             self._give_back(oldest)
 
     def _give_back(self, topic: bytes) -> None:
-        self._octets -= _TOPIC_COST + len(topic)
-        self._room.give(_TOPIC_COST + len(topic))
+        self._share.hold(self._share.held - _TOPIC_COST - len(topic))
 
     def _give_up(self) -> None:
         """There are too many topics to remember: report nothing of messages any more."""
         self._gave_up = True
-        self._room.give(self._octets)
-        self._octets = 0
+        self._share.hold(0)
         self._topics, self._lengths, self._last = {}, [], None
         self._of_length.clear()
         self._cancelled.clear()

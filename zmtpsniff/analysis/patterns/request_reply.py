@@ -18,7 +18,7 @@ from dissectors.columns import ENVELOPES, IN_TURN
 from dissectors.events import Connection, Message, Place
 from zmtpsniff.analysis.dossier import gives_work, is_of_worker, says_ready
 from zmtpsniff.analysis.patterns.body_ids import BodyIds
-from zmtpsniff.analysis.patterns.conversation import Rules, latency_ns
+from zmtpsniff.analysis.patterns.conversation import RoomShare, Rules, latency_ns
 from zmtpsniff.analysis.patterns.exchange import Exchange
 from zmtpsniff.analysis.patterns.pending import ByEnvelope, InOrder
 from zmtpsniff.analysis.patterns.requests import Request, envelope_of, key_of, request_of
@@ -55,7 +55,7 @@ class RequestReply(Rules):
         self._has_begun = self._strict
         self._is_work = False  # between a worker and a broker whose commands tell who asks
         self._requests = InOrder() if self._is_rep else ByEnvelope()
-        self._paid = 0  # requests for which room was taken
+        self._share = RoomShare(exchange.room, _REQUEST_COST)
         # If octets are missing, a delimiter alone pairs nothing any more, except for a REQ, which takes turns. Nor do
         # identities after one has asked again before its reply: nobody knows how many of its requests are under way.
         self._lost = False
@@ -291,14 +291,10 @@ class RequestReply(Rules):
 
     def _pay(self) -> None:
         """Take room for the requests that wait, or forget them."""
-        owed = len(self._requests) - self._paid
-        if owed > 0 and (len(self._requests) > _PENDING or not self._exchange.room.take(owed * _REQUEST_COST)):
+        waiting = len(self._requests)
+        if waiting > max(_PENDING, self._share.held) or not self._share.hold(waiting):
             self._exchange.dossier.blind = True
             self.lose()
-            return
-        if owed < 0:
-            self._exchange.room.give(-owed * _REQUEST_COST)
-        self._paid += owed
 
     # ------------------------------------------------------------------ replies
 

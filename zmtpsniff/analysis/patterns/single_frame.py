@@ -3,7 +3,7 @@
 from dissectors.events import Command, Connection, Message, Octets, at_hand
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.insertions import Problems
-from zmtpsniff.analysis.patterns.conversation import Room, Rules
+from zmtpsniff.analysis.patterns.conversation import Room, RoomShare, Rules
 
 # 41/CLISRV, 49/SCATTERGATHER, 51/P2P, 52/CHANNEL
 _DONE = 100  # groups that were left or reported
@@ -33,8 +33,7 @@ class RadioDish(Rules):
         """Look at the connection from its first message on."""
         self._dossier = dossier
         self._problems = problems
-        self._room = room
-        self._octets = 0
+        self._share = RoomShare(room)
         self._joined: set[bytes] = set()
         self._done: set[int] = set()  # groups that were left, whose messages may be on their way, or were reported
         self._gave_up = False  # there were too many groups
@@ -52,12 +51,10 @@ class RadioDish(Rules):
             self._done.add(hash(group))
             self._gave_up = self._gave_up or len(self._done) > _DONE
         elif group not in self._joined:
-            cost = _GROUP_COST + len(group)
-            if not self._room.take(cost):
+            if self._share.hold(self._share.held + _GROUP_COST + len(group)):
+                self._joined.add(group)
+            else:
                 self._gave_up = True
-                return
-            self._octets += cost
-            self._joined.add(group)
 
     def _take(self, event: Message) -> None:
         group = at_hand(event.frames[0])
@@ -69,8 +66,7 @@ class RadioDish(Rules):
 
     def finish(self, event: Connection, now_ns: int) -> None:
         """Give back all room."""
-        self._room.give(self._octets)
-        self._octets = 0
+        self._share.hold(0)
 
 
 def _whole(octets: Octets | None) -> bytes | None:
