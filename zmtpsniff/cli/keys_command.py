@@ -5,7 +5,7 @@ import queue
 import stat
 import time
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,7 @@ from zmtpsniff.cli.output import tell
 from zmtpsniff.cli.shared_options import FilePath, IntRange, curve_key_files, read_curve_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from dissectors.zmtp.curve_keys import Key
     from zmtpsniff.host.boxes import UnopenedConnection
@@ -131,19 +131,26 @@ def _follow(helper: "HelperClient", seconds: float | None) -> "Iterator[str]":
     end_with_signals(lambda: helper.replies.put({"is": "stopped"}))
     tell("waiting for CURVE connections")
     deadline = None if seconds is None else time.monotonic() + seconds
+    yield from _keys(helper, "stopped", deadline)
+
+
+def _keys(
+    helper: "HelperClient", last: str, deadline: float | None = None
+) -> "Generator[str, None, dict[str, Any] | None]":
+    """Yield keys as the helper tells them, until its reply ``last``, which is returned, or the deadline."""
     while True:
         try:
             reply = helper.replies.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            return
+            return None
         if reply is None:
-            raise CaptureError("the process with the probes ended: no more keys come")
+            raise CaptureError("the process that looks for keys ended: no more keys come")
         if reply["is"] == "key":
             yield reply["line"]
         elif reply["is"] == "told":
             tell(reply["text"])
-        elif reply["is"] == "stopped":
-            return
+        elif reply["is"] == last:
+            return reply
 
 
 def _search(
@@ -247,16 +254,9 @@ def _search_processes(
 ) -> "Iterator[str]":
     """Have the helper search processes; yields the keys that it finds."""
     helper.search(0, pids, [each.target for each in connections], seconds)
-    while (reply := helper.replies.get()) is not None:
-        if reply["is"] == "key":
-            yield reply["line"]
-        elif reply["is"] == "told":
-            tell(reply["text"])
-        elif reply["is"] == "searched":
-            if not reply["whole"]:
-                tell(f"the search ended after {seconds:g} s; it read {reply['octets'] >> 20} MiB")
-            return
-    raise CaptureError("the process that searches ended")
+    reply = yield from _keys(helper, "searched")
+    if reply is not None and not reply["whole"]:
+        tell(f"the search ended after {seconds:g} s; it read {reply['octets'] >> 20} MiB")
 
 
 def _search_cores(

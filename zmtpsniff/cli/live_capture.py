@@ -102,7 +102,21 @@ def capturing(
     started = _start(live, tshark, saver)
     source = started.source
     try:
-        opened = _settle(started, live, saver, dissection, records, verbosity)
+        user = drop_privileges()  # nothing that came from the network has been looked at so far
+        opened = make_saver(
+            saver,
+            records=records,
+            count=dissection.packets,
+            interface=live.interfaces[0] if len(live.interfaces) == 1 else "",
+            capture_filter=live.capture_filter,
+            snaplen=live.snaplen,
+            keys=dissection.curve_keys,
+            more_keys=dissection.host_keys,
+        )
+        end_with_signals(source.stop)
+        if verbosity:
+            names = " ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)])
+            tell(f"capturing on {names} with {started.engine}{f' as {user}' if user else ''}")
         if saves_all:
             source.saver = opened
         yield started._replace(saver=opened)
@@ -159,33 +173,6 @@ def _trace(live: LiveSettings) -> LiveCapture:
         end_with_signals(engine.stop)  # from before its start: if a signal ended us, nobody would end the command
     engine.start()
     return LiveCapture(LiveSource(engine, seconds=seconds), engine.name, None)
-
-
-def _settle(
-    capture: LiveCapture,
-    live: LiveSettings,
-    saver: SaverSettings,
-    dissection: Settings,
-    records: str | None,
-    verbosity: int,
-) -> "Saver | None":
-    """Give up the privileges that capturing took, then open what ``-w`` names."""
-    user = drop_privileges()  # nothing that came from the network has been looked at so far
-    opened = make_saver(
-        saver,
-        records=records,
-        count=dissection.packets,
-        interface=live.interfaces[0] if len(live.interfaces) == 1 else "",
-        capture_filter=live.capture_filter,
-        snaplen=live.snaplen,
-        keys=dissection.curve_keys,
-        more_keys=dissection.host_keys,
-    )
-    end_with_signals(capture.source.stop)
-    if verbosity:
-        names = " ".join(live.command) or ", ".join([*live.interfaces, *map(str, live.pids)])
-        tell(f"capturing on {names} with {capture.engine}{f' as {user}' if user else ''}")
-    return opened
 
 
 def end_with_signals(stop: Callable[[], None]) -> None:

@@ -28,14 +28,6 @@ def started_host(
     if not with_processes and not with_keys:
         yield None
         return
-    host = _start(with_processes, with_keys, say)
-    try:
-        yield host
-    finally:
-        host.close()
-
-
-def _start(with_processes: bool, with_keys: bool, say: Callable[[str], None]) -> "LocalHost":
     if with_keys:
         need_sodium()
         import zmtpsniff.capture.keyed_source  # noqa: F401  # for pass_keys(): once privileges are given up it may be out of reach
@@ -57,7 +49,10 @@ def _start(with_processes: bool, with_keys: bool, say: Callable[[str], None]) ->
     host = LocalHost(helper, say, with_processes=with_processes, with_keys=with_keys)
     host.watches = watches
     host.start()
-    return host
+    try:
+        yield host
+    finally:
+        host.close()
 
 
 def pass_keys(

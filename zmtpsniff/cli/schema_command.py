@@ -1,10 +1,19 @@
 """``zmtpsniff schema``."""
 
-from typing import Any
-
 import click
 
 from zmtpsniff.cli.help import CommandWithHelp
+
+_DIFF = "zmtpsniff.check.difference"
+_FINDING = "zmtpsniff.analysis.findings.finding:Finding"
+# By option: the name of the records, the command that writes them, and their types.
+_RECORDS = {
+    "stats": ("statistics", "stats", "zmtpsniff.analysis.statistics.records:AnyRecord", _FINDING),
+    "diagnose": ("findings", "diagnose", _FINDING, "dissectors.events:Capture"),
+    "trace": ("ways", "trace", "zmtpsniff.analysis.ways.records:Way"),
+    "diff": ("differences", "diff", f"{_DIFF}:Difference", f"{_DIFF}:ComparisonSum"),
+    "report": ("report", "spark report", "zmtpsniff.report.results:AnyReportRecord"),
+}
 
 
 @click.command(cls=CommandWithHelp, short_help="Print the JSON Schema of the records.")
@@ -14,7 +23,7 @@ from zmtpsniff.cli.help import CommandWithHelp
 @click.option("--diff", is_flag=True, help="Print that of the records of zmtpsniff diff.")
 @click.option("--report", is_flag=True, help="Print that of the records of zmtpsniff spark report.")
 @click.option("--version", "version", is_flag=True, help="Print only the version of the records.")
-def schema(stats: bool, diagnose: bool, trace: bool, diff: bool, report: bool, version: bool) -> None:
+def schema(version: bool, **options: bool) -> None:
     """Print the JSON Schema (2020-12) of the records that -T json writes.
 
     Their version is MAJOR.MINOR: records and fields that are new raise MINOR, what programs that read them may trip
@@ -30,40 +39,21 @@ def schema(stats: bool, diagnose: bool, trace: bool, diff: bool, report: bool, v
     zmtpsniff schema --version
     """
     import json
+    from functools import reduce
+    from operator import or_
+    from pkgutil import resolve_name
 
     from zmtpsniff.render.json_schema import VERSION, json_schema
 
     if version:
         click.echo(VERSION)
         return
-    if stats + diagnose + trace + diff + report > 1:
+    given = [option for option, is_given in options.items() if is_given]
+    if len(given) > 1:
         raise click.UsageError("--stats, --diagnose, --trace, --diff and --report: give one of them")
-    wanted: tuple[Any, str, str] | None = None  # the types of records, their name, the command that writes them
-    if stats:
-        from zmtpsniff.analysis.findings.finding import Finding
-        from zmtpsniff.analysis.statistics.records import AnyRecord
-
-        wanted = AnyRecord | Finding, "statistics", "stats"
-    elif diagnose:
-        from dissectors.events import Capture
-        from zmtpsniff.analysis.findings.finding import Finding
-
-        wanted = Finding | Capture, "findings", "diagnose"
-    elif trace:
-        from zmtpsniff.analysis.ways.records import Way
-
-        wanted = Way, "ways", "trace"
-    elif diff:
-        from zmtpsniff.check.difference import ComparisonSum, Difference
-
-        wanted = Difference | ComparisonSum, "differences", "diff"
-    elif report:
-        from zmtpsniff.report.results import AnyReportRecord
-
-        wanted = AnyReportRecord, "report", "spark report"
-    if wanted is None:
-        made = json_schema()
-    else:
-        records, name, command = wanted
+    made = json_schema()
+    if given:
+        name, command, *types = _RECORDS[given[0]]
+        records = reduce(or_, map(resolve_name, types))
         made = json_schema(records, f"zmtpsniff {name}", f"One line of the output of `zmtpsniff {command} -T json`.")
     click.echo(json.dumps(made, indent=2))

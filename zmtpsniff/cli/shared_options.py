@@ -127,45 +127,34 @@ class OptionGroup:
 
 def _make_settings(
     *,
-    count: int | None,
-    rules: tuple[decode_as.DecodeAs, ...],
-    patterns: bool,
-    timeout: float,
-    payload: bool,
-    plugins: tuple[str, ...],
     curve_keys: tuple[str, ...],
-    decode_bodies: bool,
     max_flows: int,
     max_waiting: int,
     idle_timeout: float,
     show_secrets: bool = False,
     is_live: bool = False,
+    **others: Any,
 ) -> Settings:
-    """Make Settings of the options of a group. Raises click.UsageError for options that exclude each other."""
+    """Make Settings of the options of a group; most have their names. Raises click.UsageError for contradictions."""
     if AUTO_KEYS in curve_keys and not is_live:
         raise click.UsageError(
             f"--curve-keys {AUTO_KEYS}: only with live and browse -i; a file of this name is ./{AUTO_KEYS}"
         )
-    if not payload:
-        for given, option in ((plugins, "--plugin"), (decode_bodies, "--decode-bodies")):
-            if given:
-                raise click.UsageError(f"{option}: not with --no-payload")
-        for rule in rules:
-            if rule.payload:
-                raise click.UsageError(f"-d {rule.payload}: not with --no-payload")
-    return Settings(
-        packets=count,
-        decode_as=rules,
+    settings = Settings(
+        **others,
         limits=Limits(show_secrets=show_secrets),
         flow_limits=FlowLimits(flows=max_flows, idle_seconds=idle_timeout).with_waiting(max_waiting << 20),
-        patterns=patterns,
-        reply_seconds=timeout,
-        payload=payload,
-        plugins=plugins,
         curve_keys=read_curve_keys(key_files(curve_keys)),
         host_keys=AUTO_KEYS in curve_keys,
-        decode_bodies=decode_bodies,
     )
+    if not settings.payload:
+        for given, option in ((settings.plugins, "--plugin"), (settings.decode_bodies, "--decode-bodies")):
+            if given:
+                raise click.UsageError(f"{option}: not with --no-payload")
+        for rule in settings.decode_as:
+            if rule.payload:
+                raise click.UsageError(f"-d {rule.payload}: not with --no-payload")
+    return settings
 
 
 def key_files(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -195,9 +184,9 @@ curve_key_files = DECODING.rare(
 _show_secrets = DECODING.option("--show-secrets", is_flag=True, help="Show passwords; else only their length.")
 
 _dissection = (
-    PACKETS.option("-c", "count", type=IntRange(1), metavar="N", help="Stop after N packets."),
+    PACKETS.option("-c", "packets", type=IntRange(1), metavar="N", help="Stop after N packets."),
     DECODING.option(
-        "-d", "rules", type=decode_as_rule, multiple=True, metavar="RULE",
+        "-d", "decode_as", type=decode_as_rule, multiple=True, metavar="RULE",
         help="Read a port as ZMTP: tcp.port==5555,zmtp. Whatever its octets look like. 5555-5560 are several ports, "
         "zmtp1, zmtp2 and zmtp3 versions. RADIO and DISH over UDP: udp.port==5556,zmtp. The protocol inside messages: "
         "tcp.port==5557,mlm. The type of the bound socket: tcp.port==5557,zmtp/REP. Repeatable.",
@@ -207,8 +196,8 @@ _dissection = (
         help="Say what messages mean to each other: replies, subscriptions that match, what is missing.",
     ),
     DECODING.rare(
-        "--timeout", type=FloatRange(0, min_open=True), default=REPLY_SECONDS, show_default=True, metavar="SECONDS",
-        help="Report a request that waits longer for its reply.",
+        "--timeout", "reply_seconds", type=FloatRange(0, min_open=True), default=REPLY_SECONDS, show_default=True,
+        metavar="SECONDS", help="Report a request that waits longer for its reply.",
     ),
     DECODING.rare(
         "--payload/--no-payload", default=True, help="Recognise the protocols of applications inside messages."

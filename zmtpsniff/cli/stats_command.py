@@ -1,6 +1,6 @@
 """``zmtpsniff stats``."""
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dissectors.events import AnyEvent
-    from zmtpsniff.analysis.findings.finding import Finding
-    from zmtpsniff.analysis.statistics.records import AnyRecord
     from zmtpsniff.filters import Filter
     from zmtpsniff.render.color import Color
 
@@ -101,24 +99,14 @@ def stats(
     def write() -> None:
         findings = [] if diagnosis is None else diagnosis.findings()
         counted = () if diagnosis is None else (diagnosis.peers(), diagnosis.queues())
-        _write(report(statistics, top, sort, *counted), findings, stream, output_format, utc, color)
+        records = report(statistics, top, sort, *counted)
+        if output_format == "json":
+            *rows, total = records
+            write_structs(stream, [*rows, *findings, total])
+        else:
+            from zmtpsniff.render.statistics_tables import draw
+
+            draw(records, stream, utc, color, findings=findings)
 
     with open_output(file, binary=output_format == "json") as stream:
         pump_and_write(capture, dissection, take, write, "statistics", file)
-
-
-def _write(
-    records: "Sequence[AnyRecord]",
-    findings: "Sequence[Finding]",
-    stream: Any,
-    output_format: str,
-    utc: bool,
-    color: "Color",
-) -> None:
-    if output_format == "json":
-        *rows, total = records
-        write_structs(stream, [*rows, *findings, total])
-    else:
-        from zmtpsniff.render.statistics_tables import draw
-
-        draw(records, stream, utc, color, findings=findings)
