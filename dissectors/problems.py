@@ -4,6 +4,7 @@ A code never changes its meaning, because scripts and policies compare it. ``doc
 this table.
 """
 
+from functools import partial
 from typing import Literal, NamedTuple
 
 from dissectors.events import Severity
@@ -30,17 +31,7 @@ class Kind(NamedTuple):
         return self.about in ("peer", "network")
 
 
-def _error(meaning: str, advice: str, about: About = "peer", blinds: Blindness | None = None) -> Kind:
-    return Kind("error", meaning, advice, about, blinds)
-
-
-def _warning(meaning: str, advice: str, about: About = "peer", blinds: Blindness | None = None) -> Kind:
-    return Kind("warning", meaning, advice, about, blinds)
-
-
-def _note(meaning: str, advice: str, about: About = "peer", blinds: Blindness | None = None) -> Kind:
-    return Kind("note", meaning, advice, about, blinds)
-
+_error, _warning, _note = partial(Kind, "error"), partial(Kind, "warning"), partial(Kind, "note")
 
 # The status codes of 27/ZAP, which libzmq sends as the reason of an ERROR.
 _ZAP_STATUS = {

@@ -4,13 +4,8 @@ from typing import Any
 
 import msgspec
 
-
-def _extension(number: int, octets: memoryview) -> dict[str, Any]:
-    """An extension. Its meaning is known only to those who chose its number."""
-    return {"ext": number, "data": bytes(octets)}
-
-
-_DECODER = msgspec.msgpack.Decoder(ext_hook=_extension)
+# The meaning of an extension is known only to those who chose its number.
+_DECODER = msgspec.msgpack.Decoder(ext_hook=lambda number, octets: {"ext": number, "data": bytes(octets)})
 
 
 def value(octets: bytes) -> Any:

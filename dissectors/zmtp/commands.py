@@ -4,6 +4,7 @@ Everything here is pure: octets go in, the fields of a :class:`~dissectors.event
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 from dissectors.events import Cut, Hidden, Octets, text
@@ -232,19 +233,15 @@ def _context(name: str) -> Callable[[bytes, bool], _Result]:
     return parse
 
 
-def _group(data: bytes, whole: bool) -> _Result:
-    return {"group": data}, []
-
-
-def _topic(data: bytes, whole: bool) -> _Result:
-    return {"data": data}, []
+def _only(field: str) -> Callable[[bytes, bool], _Result]:
+    return lambda data, whole: ({field: data}, [])
 
 
 def _nothing(data: bytes, whole: bool) -> _Result:
     return ({"data": data}, [("malformed-command", "WELCOME of PLAIN holds octets")]) if data else ({}, [])
 
 
-def _cut_fields(sizes: tuple[tuple[str, int], ...], data: bytes, exact: bool, whole: bool, name: str) -> _Result:
+def _curve(name: str, exact: bool, sizes: tuple[tuple[str, int], ...], data: bytes, whole: bool) -> _Result:
     """Fields of fixed sizes, one after the other. Unless ``exact``, the last one takes the rest, at least its size."""
     fields: Fields = {}
     position = 0
@@ -268,13 +265,6 @@ def _cut_fields(sizes: tuple[tuple[str, int], ...], data: bytes, exact: bool, wh
     return fields, [("malformed-command", f"CURVE {name} of {len(data)} octets, must be{least} {total}")]
 
 
-def _curve(name: str, *sizes: tuple[str, int], exact: bool = True) -> Callable[[bytes, bool], _Result]:
-    def parse(data: bytes, whole: bool) -> _Result:
-        return _cut_fields(sizes, data, exact, whole, name)
-
-    return parse
-
-
 _COMMON: dict[str, Callable[[bytes, bool], _Result]] = {
     "READY": metadata,
     "INITIATE": metadata,
@@ -282,10 +272,10 @@ _COMMON: dict[str, Callable[[bytes, bool], _Result]] = {
     "ERROR": _error,
     "PING": _ping,
     "PONG": _context("PONG"),
-    "JOIN": _group,
-    "LEAVE": _group,
-    "SUBSCRIBE": _topic,
-    "CANCEL": _topic,
+    "JOIN": _only("group"),
+    "LEAVE": _only("group"),
+    "SUBSCRIBE": _only("data"),
+    "CANCEL": _only("data"),
 }
 
 # 25/ZMTP-CURVE, "Framing of the handshake commands": the fields of each command and their octets
@@ -296,7 +286,7 @@ _VERSION_OF_CURVE = b"\1\0"
 
 def _curve_hello(data: bytes, whole: bool) -> _Result:
     """HELLO of CURVE has one version, 1.0, and a padding of zeros (26/CURVEZMQ, "The HELLO Command")."""
-    fields, faults = _cut_fields(_CURVE_HELLO, data, True, whole, "HELLO")
+    fields, faults = _curve("HELLO", True, _CURVE_HELLO, data, whole)
     if whole and not faults:
         if not data.startswith(_VERSION_OF_CURVE):
             faults = [("malformed-command", f"CURVE HELLO of version {fields['version']}, must be 1.0")]
@@ -307,10 +297,10 @@ def _curve_hello(data: bytes, whole: bool) -> _Result:
 
 _CURVE: dict[str, Callable[[bytes, bool], _Result]] = {
     "HELLO": _curve_hello,
-    "WELCOME": _curve("WELCOME", *_CURVE_WELCOME),
-    "INITIATE": _curve("INITIATE", ("cookie", 96), ("nonce", 8), ("box", 16 + 32), exact=False),
-    "READY": _curve("READY", ("nonce", 8), ("box", 16), exact=False),
-    "MESSAGE": _curve("MESSAGE", ("nonce", 8), ("box", 17), exact=False),
+    "WELCOME": partial(_curve, "WELCOME", True, _CURVE_WELCOME),
+    "INITIATE": partial(_curve, "INITIATE", False, (("cookie", 96), ("nonce", 8), ("box", 16 + 32))),
+    "READY": partial(_curve, "READY", False, (("nonce", 8), ("box", 16))),
+    "MESSAGE": partial(_curve, "MESSAGE", False, (("nonce", 8), ("box", 17))),
 }
 
 

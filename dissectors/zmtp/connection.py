@@ -281,7 +281,7 @@ class ZmtpConnection(Part):
         self._is_news = True
         self.security.unknown_start = True
         self.security.skip()
-        self._look_again()
+        self.client.session.look_again()
         self.accept()
         other = self._other(half)
         if not other.opening.greeted and not other.opening.framing:
@@ -302,14 +302,10 @@ class ZmtpConnection(Part):
 
     # ------------------------------------------------------------------ what both halves agree on
 
-    def _look_again(self) -> None:
-        """Let both sessions find out anew whether messages need a look, since the connection has learnt something."""
-        self.client.session.plain = self.server.session.plain = None
-
     def _identified(self, half: Half, other: Half) -> None:
         """``half``, of version 1.0 or 2.0, has read its identity frame; both sides have the same framing then."""
         self.security.skip()
-        self._look_again()
+        self.client.session.look_again()
         if other.opening.greeted:
             self._set_version("1.0" if 1 in (half.opening.framing, other.opening.framing) else "2.0")
             self._check_types_v2()
@@ -348,7 +344,7 @@ class ZmtpConnection(Part):
                 for side in self.halves:
                     if side.opening.state == "after greeting":
                         side.begin_frames(2)
-        self._look_again()
+        self.client.session.look_again()
         self.wake(other)
 
     def _take_agreement(self, agreement: Agreement, last: Half) -> None:
@@ -394,7 +390,7 @@ class ZmtpConnection(Part):
         """Read on without the handshake: the capture shows too little to judge that."""
         self.security.unknown_start = True
         self.security.skip()
-        self._look_again()
+        self.client.session.look_again()
 
     # ------------------------------------------------------------------ the end
 

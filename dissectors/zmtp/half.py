@@ -247,7 +247,7 @@ class Half(Part):
     def stop(self) -> None:
         """Read nothing more of this side."""
         self._pass_to("over")
-        self.opening.stop()
+        self.opening.turn("end")
         self.reader = None
         self.lost = None
         self.buffer.clear()
@@ -280,7 +280,7 @@ class Half(Part):
         """The capture has no packet of this side so far, though the other side answers it. Some may still come."""
         if not (self.buffer.octets or self.stopped or self.is_absent):
             self.journal.go_on_at(time_ns, packet)
-            self.opening.miss()
+            self.opening.turn("absence")
             if self.lost is not None:
                 self.lost = None
                 self._pass_to("opening")
@@ -360,7 +360,7 @@ class Half(Part):
         """Read frames of this framing from here on."""
         opening = self.opening
         opening.framing = framing
-        opening.leave()
+        opening.turn("end of greeting")
         self.lost = None
         self.reader = FrameReader(self.buffer, self.session, framing)
         if framing == 1 and not opening.proven:
@@ -404,7 +404,7 @@ class Half(Part):
         return position
 
     def _read_messages(self, reader: WebSocketReader) -> None:
-        self.opening.leave()
+        self.opening.turn("end of greeting")
         self.lost = None
         self.reader = reader
         self._pass_to("messages")
@@ -506,7 +506,7 @@ class Half(Part):
     def _begin_search(self) -> None:
         self.reader = None
         self.buffer.clear()
-        self.opening.leave()
+        self.opening.turn("end of greeting")
         self.lost = self._lost_place()
         self._pass_to("search")
 

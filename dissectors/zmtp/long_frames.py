@@ -65,10 +65,6 @@ class LongFrames(Part, gc=False):
         """Whether a header leads to a place ahead, less than ``place`` octets from the start."""
         return any(octets < place for octets, _ in self.trails)
 
-    def forget(self) -> None:
-        """Forget all places ahead, because an unknown number of octets is missing."""
-        self.trails = {}
-
     def take(self, data: bytes, size: int, starts: list[int], framing: int, known: bool) -> resync.Discovery | None:
         """Follow frames that begin in the next ``size`` octets of the stream. Returns the discovery if it is certain.
 

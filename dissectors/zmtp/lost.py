@@ -94,9 +94,7 @@ class LostPlace(Part):
         if self.messages is not None:
             self.messages.skip(length or 0)
         elif self.frames is not None:
-            if length is None:
-                self.frames.forget_place()
-            self.frames.skip(length or 0)
+            self.frames.skip(length)
 
     # ------------------------------------------------------------------ octets
 

@@ -104,7 +104,8 @@ class Opening(Part):
         if not self._from_start:
             self.state = "perhaps start"
 
-    def _turn(self, cause: Cause) -> None:
+    def turn(self, cause: Cause) -> None:
+        """Pass to the state that follows from ``cause``."""
         self.state = NEXT[self.state][cause]
 
     # ------------------------------------------------------------------ what others ask
@@ -144,19 +145,7 @@ class Opening(Part):
 
     def begin(self) -> None:
         """Octets come of a side that seemed absent."""
-        self._turn("octets" if self._from_start else "octets from anywhere")
-
-    def miss(self) -> None:
-        """The capture has no packet of this side so far."""
-        self._turn("absence")
-
-    def leave(self) -> None:
-        """Read no more of a greeting: frames follow, or are searched."""
-        self._turn("end of greeting")
-
-    def stop(self) -> None:
-        """Read nothing more of this side."""
-        self._turn("end")
+        self.turn("octets" if self._from_start else "octets from anywhere")
 
     def word(self) -> None:
         """The other side has said something: read on, even if no octets wait, since an identity may have none."""
@@ -190,7 +179,7 @@ class Opening(Part):
         three = three or self.state == "greeting"
         if end < wire.GREETING_SIZE and not three:
             # The rest of a greeting may follow.
-            self._turn("hole over signature" if end == wire.SIGNATURE_SIZE else "hole over beginning")
+            self.turn("hole over signature" if end == wire.SIGNATURE_SIZE else "hole over beginning")
             self.fact = "hole"
             return
         if end > wire.GREETING_SIZE or not three:
@@ -204,7 +193,7 @@ class Opening(Part):
             held = held[1:]
         self._before_hole, self._after_hole = held, wire.GREETING_SIZE - end
         if self._after_hole:
-            self._turn("hole in greeting")
+            self.turn("hole in greeting")
         else:
             self._end_greeting(held)
 
@@ -239,7 +228,7 @@ class Opening(Part):
     def _perhaps_start(self, data: bytes, position: int) -> int:
         """The first octets in the capture may be in mid-stream; only a signature shows that the stream begins here."""
         if upgrade.may_be_head(data[position : position + 5]):
-            self._turn("words")
+            self.turn("words")
             return position
         first = data[position : position + wire.SIGNATURE_SIZE]
         if first[0] == wire.SIGNATURE_START:
@@ -247,7 +236,7 @@ class Opening(Part):
                 self._wait(wire.SIGNATURE_SIZE)
                 return position
             if greeting.parse_signature(first).is_certain:
-                self._turn("mark")
+                self.turn("mark")
                 return position
         rest = greeting.find_rest(data[position : position + 2 * wire.GREETING_SIZE])
         if isinstance(rest, int):
@@ -275,25 +264,25 @@ class Opening(Part):
         if self.proven and greeting.is_rest_v2(octets, theirs == wire.REVISION_2):
             self.versioned = True
             self.revision = octets[0]
-            self._turn("revision")
+            self.turn("revision")
             return position + 1
         may_be_rest = self.proven and theirs is None and greeting.is_rest_v2(octets, True)
         if may_be_rest and self._waits(data, position):
             return position
-        self._turn("octets from anywhere")
+        self.turn("octets from anywhere")
         return position
 
     def _start(self, data: bytes, position: int) -> int:
         """The first octet: FF for a signature or a long frame of ZMTP 1.0, a letter for HTTP."""
         if data[position] == wire.SIGNATURE_START:
-            self._turn("mark")
+            self.turn("mark")
             return position
         may_be_head = False if self.forced else upgrade.may_be_head(data[position : position + 5])
         if may_be_head is None and not self.ended:
             self._wait(len(data) - position + 1)
         else:
             self.beginning = data[position : position + _BEGINNING]
-            self._turn("words" if may_be_head else "length")
+            self.turn("words" if may_be_head else "length")
         return position
 
     def _signature(self, data: bytes, position: int) -> int:
@@ -306,7 +295,7 @@ class Opening(Part):
             detail = f"octet 9 is 0x{signature.last:02x}, must be 0x7f"
             if not signature.is_versioned:
                 if signature.length >= wire.LENGTH_ESCAPE_V1:
-                    self._turn("length")
+                    self.turn("length")
                 else:
                     self._refuse("bad-signature", detail)
                 return position
@@ -318,7 +307,7 @@ class Opening(Part):
         self.signature = signature
         self.versioned = True
         self._identity_left = signature.length - 1 if signature.length else 0
-        self._turn("signature")
+        self.turn("signature")
         self._announce("signature")
         return position + wire.SIGNATURE_SIZE
 
@@ -334,10 +323,10 @@ class Opening(Part):
                 return position
             versioned = guessed != 1
         if versioned:
-            self._turn("versioned")
+            self.turn("versioned")
             return self._revision(data, position)
         if self.proven:
-            self._turn("unversioned")
+            self.turn("unversioned")
         else:
             self._refuse()
         return position
@@ -374,7 +363,7 @@ class Opening(Part):
             self._refuse()
             return position
         self.revision = data[position]
-        self._turn("revision")
+        self.turn("revision")
         self._announce("revision")
         position += 1
         if self.fact is not None or position == len(data):
@@ -385,7 +374,7 @@ class Opening(Part):
         """The socket type follows if the revision of either side is old."""
         assert self.revision is not None
         if self.revision <= wire.REVISION_2:
-            self._turn("old")
+            self.turn("old")
             return position
         theirs = self.other.revision
         if theirs is None:
@@ -397,9 +386,9 @@ class Opening(Part):
                 return position
             theirs = wire.REVISION_2 if guessed == 2 else wire.REVISION_3
         if theirs <= wire.REVISION_2:
-            self._turn("old")
+            self.turn("old")
             return position
-        self._turn("new")
+        self.turn("new")
         return self._greeting(data, position)
 
     # ------------------------------------------------------------------ ZMTP 3.x
@@ -431,7 +420,7 @@ class Opening(Part):
             self._learn(octets)
         self.greeted = True
         self.framing = 2
-        self._turn("greeting")
+        self.turn("greeting")
         self.fact = "greeting"
 
     def _learn(self, octets: bytes) -> None:
@@ -467,7 +456,7 @@ class Opening(Part):
         if self.socket_type is None:
             self.faults = (("unknown-socket-type", f"socket type {number} is not known in ZMTP 2.0"),)
         oldest = self.revision if theirs is None else min(self.revision, theirs)
-        self._turn("frames of 1.0" if oldest == wire.REVISION_1 else "frames of 2.0")
+        self.turn("frames of 1.0" if oldest == wire.REVISION_1 else "frames of 2.0")
         self.fact = "type"
         return position + 1
 
@@ -540,7 +529,7 @@ class Opening(Part):
         if len(identity) > wire.IDENTITY_LIMIT:
             self.faults = (*self.faults, ("identity-too-long", f"an identity of {len(identity)} octets"))
         self.framing = framing
-        self._turn("identity")
+        self.turn("identity")
         self.fact = "identity"
 
     # ------------------------------------------------------------------ WebSocket
@@ -559,7 +548,7 @@ class Opening(Part):
             self.version = PROTOCOL
             self.versioned = True
             self.greeted = True
-            self._turn("upgrade")
+            self.turn("upgrade")
             self.fact = "upgrade"
             return end + len(HEAD_END)
         if self.other.upgraded:
@@ -568,7 +557,7 @@ class Opening(Part):
             self.faults = (("upgrade-refused", detail),)
             self.fact = "no-upgrade"
             return len(data)
-        self._turn("length")
+        self.turn("length")
         return position
 
     def _after_head(self, data: bytes, position: int) -> int:

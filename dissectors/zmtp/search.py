@@ -234,8 +234,13 @@ class Search(Part):
         self.discovery = found
         return found.offset
 
-    def skip(self, length: int) -> None:
-        """Pass over ``length`` missing octets. All octets before them, also those held, have been searched."""
+    def skip(self, length: int | None) -> None:
+        """Pass over ``length`` missing octets (None: nobody knows how many). All octets before them, also those held,
+        have been searched.
+        """
+        if length is None:
+            self.long_frames.trails = {}
+            length = 0
         done = self._buffer.held + length
         self._buffer.clear()
         self.searched += done
@@ -252,7 +257,3 @@ class Search(Part):
                 self.state = "between"
             else:
                 self._pause()
-
-    def forget_place(self) -> None:
-        """Take note that an unknown number of octets is missing here."""
-        self.long_frames.forget()

@@ -104,8 +104,8 @@ class Session(Part):
         return self.plain
 
     def look_again(self) -> None:
-        """Find out again whether messages need a look, since the connection has learnt something."""
-        self.plain = None
+        """Find out again whether messages of either side need a look, since the connection has learnt something."""
+        self.plain = self.other.plain = None
 
     def damage(self) -> None:
         """A part of the unfinished message is missing."""
@@ -144,7 +144,6 @@ class Session(Part):
         """This side has said its socket type; ``name`` is None for an unknown one."""
         self.socket_type = name
         self.look_again()
-        self.other.look_again()
 
     def identify(self, identity: Octets, length: int) -> None:
         """Take this side's identity from its first frame, which has ``length`` octets (45/ZWS, "No Mechanism")."""
@@ -152,7 +151,6 @@ class Session(Part):
         if length > wire.IDENTITY_LIMIT:
             self.journal.problem("identity-too-long", f"an identity of {length} octets")
         self.look_again()
-        self.other.look_again()
 
     def greet(self, version: str | None, mechanism: str | None, as_server: bool | None) -> None:
         """Report the greeting of this side."""
@@ -166,7 +164,6 @@ class Session(Part):
         if self.box_reader is not None:
             self.box_reader.damage()
         self.look_again()
-        self.other.look_again()
 
     def found(self, doubtful: int) -> None:
         """Go on behind a search for frames: the first ``doubtful`` may be none, or may not begin a message."""
