@@ -62,10 +62,6 @@ def _clearness_unseen(connection: Connection) -> bool:
     return not (is_loopback(connection.client.address) and is_loopback(connection.server.address))
 
 
-def _handshake_unseen(connection: Connection) -> bool:
-    return not has_handshake(connection)
-
-
 def _version_unseen(connection: Connection) -> bool:
     return not has_handshake(connection) and connection.version is None
 
@@ -91,7 +87,7 @@ _RULES: dict[str, list[Rule]] = {
             "user names and passwords of PLAIN",
             _credentials,
             Command,
-            unseen=_handshake_unseen,
+            unseen=lambda connection: not has_handshake(connection),
         ),
     ],
     "complete": [

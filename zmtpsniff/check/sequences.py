@@ -11,6 +11,8 @@ A hole in the capture ends a sequence, and the next number begins another one.
 from collections import defaultdict
 from typing import NamedTuple
 
+import msgspec
+
 from dissectors.address import host_of
 from dissectors.events import AnyEvent, Connection, Message, Problem, Subscription, at_hand
 from dissectors.problems import BLINDING
@@ -40,20 +42,17 @@ class Hole(NamedTuple):
         return self.last - self.first + 1
 
 
-class Sequence:
+class Sequence(msgspec.Struct, eq=False):
     """The numbers of one counter."""
 
-    __slots__ = ("certain", "first", "holes", "is_cut", "is_shared", "last", "latest", "open_flows")
-
-    def __init__(self, first: int, *, is_shared: bool) -> None:
-        """Begin with a number. The numbers of a sequence that ``is_shared`` come by several connections."""
-        self.first = self.last = first
-        self.is_shared = is_shared
-        self.holes: list[Hole] = []
-        self.is_cut = False  # there were more holes than are told apart
-        self.certain = True  # False: the receiver may not be meant to get all numbers
-        self.open_flows: set[int] = set()
-        self.latest: dict[int, int] = {}  # the last number by each connection that was not closed
+    first: int
+    last: int
+    is_shared: bool  # its numbers come by several connections
+    holes: list[Hole] = []
+    is_cut: bool = False  # there were more holes than are told apart
+    certain: bool = True  # False: the receiver may not be meant to get all numbers
+    open_flows: set[int] = set()
+    latest: dict[int, int] = {}  # the last number by each connection that was not closed
 
     def has(self, value: int) -> bool:
         """Whether a number was seen."""
@@ -173,7 +172,7 @@ class Sequences(Trial):
         if len(self._running) + len(self._ended) >= _MOST_SEQUENCES:
             self._is_cut = True
             return None
-        sequence = self._running[key] = Sequence(value, is_shared=key[0] == 0)
+        sequence = self._running[key] = Sequence(value, value, is_shared=key[0] == 0)
         return sequence
 
     def _go_on(self, sequence: Sequence, value: int, event: Message) -> None:

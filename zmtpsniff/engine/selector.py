@@ -15,6 +15,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from typing import Final
 
+import msgspec
+
 from dissectors.events import AnyEvent, Capture, Comment, Connection, Message, Problem, WireEvent
 from zmtpsniff.capture.block import Block, Packet
 from zmtpsniff.capture.saver import Saver
@@ -37,41 +39,32 @@ _OF_SEVERAL = frozenset({"identity-in-use", "pair-in-use", "reconnect-storm", "c
 _Ends = frozenset[str]
 
 
-class _Conversation:
+class _Conversation(msgspec.Struct, eq=False):
     """All packets between two addresses and ports, whatever connections they belong to."""
 
-    __slots__ = ("ends", "is_over", "is_tcp", "key", "lost", "no_until_ns", "opening", "passed")
-
-    def __init__(self, key: bytes, ends: _Ends, is_tcp: bool) -> None:
-        self.key = key  # of one of its directions
-        self.ends = ends
-        self.is_tcp = is_tcp
-        self.passed = False
-        self.is_over = False  # its connection is
-        self.no_until_ns = -1  # packets up to this time belong to connections that are over and have not passed
-        self.opening: list[Packet] = []  # its first packets, which are no longer in the queue
-        self.lost = 0  # packets that were dropped
+    key: bytes  # of one of its directions
+    ends: _Ends
+    is_tcp: bool
+    passed: bool = False
+    is_over: bool = False  # its connection is
+    no_until_ns: int = -1  # packets up to this time belong to connections that are over and have not passed
+    opening: list[Packet] = []  # its first packets, which are no longer in the queue
+    lost: int = 0  # packets that were dropped
 
 
-class _Entry:
+class _Entry(msgspec.Struct, eq=False):
     """A packet that waits to be written."""
 
-    __slots__ = ("conversation", "number", "packet")
-
-    def __init__(self, number: int, packet: Packet, conversation: _Conversation | None) -> None:
-        self.number = number
-        self.packet = packet
-        self.conversation = conversation  # None: a fragment of a datagram that is not whole yet
+    number: int
+    packet: Packet
+    conversation: _Conversation | None  # None: a fragment of a datagram that is not whole yet
 
 
-class _AtEnd:
+class _AtEnd(msgspec.Struct, eq=False):
     """All conversations of one address and port."""
 
-    __slots__ = ("conversations", "wanted")
-
-    def __init__(self) -> None:
-        self.conversations: list[_Conversation] = []
-        self.wanted = 0  # how many of them have been wanted together
+    conversations: list[_Conversation] = []
+    wanted: int = 0  # how many of them have been wanted together
 
 
 class PacketSelector:

@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
+import msgspec
+
 from dissectors.batches import BatchSide, MessageBatch
 from dissectors.columns import ACKED, MESSAGE, ROW, SMALL
 from dissectors.zmtp.connection import ZmtpConnection
@@ -50,15 +52,12 @@ _PACKET, _PART = 4, 8  # places in the facts of a side that come back
 _packet = itemgetter(1)  # of a step
 
 
-class _Credit:
+class _Credit(msgspec.Struct, eq=False):
     """How many more packets of a direction than others were full, of late."""
 
-    __slots__ = ("blocks", "packets", "pause")
-
-    def __init__(self) -> None:
-        self.packets = 1
-        self.blocks = 0  # so many must pass, if it has none, until it gets some again
-        self.pause = 1  # blocks to let pass the next time
+    packets: int = 1
+    blocks: int = 0  # so many must pass, if it has none, until it gets some again
+    pause: int = 1  # blocks to let pass the next time
 
 
 class _Fullness:

@@ -7,6 +7,8 @@ names, PGM, and beacons.
 from collections.abc import Callable
 from typing import Literal, Protocol
 
+import msgspec
+
 from zmtpsniff.net.addresses import Address, addresses
 from zmtpsniff.net.flow_dissection import End
 from zmtpsniff.net.limits import FlowLimits
@@ -39,16 +41,14 @@ Connect = Callable[[int, Kind, Address, Address], DatagramDissection]
 """Called with a flow's number, its transport or "beacon", its sender and its destination."""
 
 
-class _Sender:
+class _Sender(msgspec.Struct, eq=False):
     """A flow."""
 
-    __slots__ = ("dissection", "last_ns", "last_packet", "order", "start_ns")
-
-    def __init__(self, dissection: DatagramDissection, time_ns: int) -> None:
-        self.dissection = dissection
-        self.start_ns = self.last_ns = time_ns
-        self.last_packet = 0
-        self.order = Order(dissection)
+    dissection: DatagramDissection
+    order: Order
+    start_ns: int
+    last_ns: int
+    last_packet: int = 0
 
     def finish(self, end: End) -> None:
         if self.dissection.rejected:
@@ -138,8 +138,8 @@ class DatagramTable:
         if sender is None:
             if len(self._senders) >= self._limits.flows:
                 self._evict()
-            ends = addresses(key)
-            sender = self._senders[name] = _Sender(self._connect(self._number(), kind, *ends), time_ns)
+            dissection = self._connect(self._number(), kind, *addresses(key))
+            sender = self._senders[name] = _Sender(dissection, Order(dissection), time_ns, time_ns)
         sender.last_ns = max(sender.last_ns, time_ns)
         sender.last_packet = packet
         return sender

@@ -17,6 +17,8 @@ service. So at the end of a pause the witness gets the last acknowledgments of b
 pause ended with octets that had come before, since the network may have lost these.
 """
 
+import msgspec
+
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.flow import Flow, FlowDirection
 from zmtpsniff.net.reassembly import distance
@@ -28,30 +30,24 @@ _LEAST_COPIES = 3  # copies of the same octets, beside the first: so many take a
 _AGAIN_NS = 100_000_000  # a sender waits longer before it sends again; a capture point may see one packet several times
 
 
-class _ClosedWindow:
+class _ClosedWindow(msgspec.Struct, eq=False):
     """A window that is closed."""
 
-    __slots__ = ("packet", "probes", "since_ns")
-
-    def __init__(self, since_ns: int, packet: int) -> None:
-        self.since_ns = since_ns
-        self.packet = packet
-        self.probes = 0  # of the other side, which has something to send
+    since_ns: int
+    packet: int
+    probes: int = 0  # of the other side, which has something to send
 
 
-class _Retransmission:
+class _Retransmission(msgspec.Struct, eq=False):
     """Octets that were sent again: nobody acknowledged them, or the acknowledgment did not arrive."""
 
-    __slots__ = ("begin", "copies", "is_acknowledged", "last_ns", "packet", "since_ns", "unheard")
-
-    def __init__(self, begin: int, since_ns: int, packet: int) -> None:
-        self.begin = begin  # the sequence number of the first of them
-        self.since_ns = since_ns  # when they came again first
-        self.last_ns = since_ns  # the last time
-        self.packet = packet
-        self.copies = 1
-        self.is_acknowledged = False
-        self.unheard = 0  # copies that came after that
+    begin: int  # the sequence number of the first of them
+    since_ns: int  # when they came again first
+    last_ns: int  # the last time
+    packet: int
+    copies: int = 1
+    is_acknowledged: bool = False
+    unheard: int = 0  # copies that came after that
 
 
 class WaitWatch:
@@ -139,7 +135,7 @@ class WaitWatch:
         elif theirs is None or (theirs.is_acknowledged and seq != theirs.begin):
             if theirs is not None:
                 self._end_copies(receiver, time_ns)
-            self._resent[receiver.key] = _Retransmission(seq, time_ns, packet)
+            self._resent[receiver.key] = _Retransmission(seq, time_ns, time_ns, packet)
             self._watch(direction.flow)
         elif theirs.is_acknowledged:
             theirs.unheard += time_ns - theirs.last_ns >= _AGAIN_NS

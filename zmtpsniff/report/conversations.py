@@ -112,7 +112,7 @@ class Conversations:
         chosen: list[ReportConversation] = []
         for row in (first, second):
             found = [conversation for conversation in row if conversation is not None]
-            chosen += sorted(found, key=_importance, reverse=True)
+            chosen += sorted(found, key=lambda one: (_RANKS[worst(one.problems)], one.messages), reverse=True)
         return chosen[:most]
 
     def _end(self, event: Connection, trace: _Trace) -> None:
@@ -158,7 +158,3 @@ class Conversations:
 def _faultiness(conversation: ReportConversation) -> tuple[int, int]:
     rank = _RANKS[worst(conversation.problems)]
     return rank, sum(conversation.problems.values()) if rank else 0
-
-
-def _importance(conversation: ReportConversation) -> tuple[int, int]:
-    return _RANKS[worst(conversation.problems)], conversation.messages

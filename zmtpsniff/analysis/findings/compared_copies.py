@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
+from msgspec import field
 
 from dissectors.events import Message, at_hand
 from zmtpsniff.analysis.findings.finding import Occurrences
@@ -28,19 +29,16 @@ class CopyRoom(msgspec.Struct, eq=False):
     left: int = 500_000
 
 
-class _Queue:
+class _Queue(msgspec.Struct, eq=False):
     """The messages that have come on one side of a comparison only."""
 
-    __slots__ = ("count", "forgotten", "forgotten_ns", "lost", "lost_contents", "room", "waiting")
-
-    def __init__(self, room: CopyRoom) -> None:
-        self.room = room
-        self.waiting: deque[tuple[int, int]] = deque()  # the contents, as a number, and the time of each message
-        self.count: dict[int, int] = {}  # waiting messages by contents; none is 0
-        self.forgotten = 0  # messages that waited in front of these, and were forgotten
-        self.forgotten_ns = 0  # when the last of these came
-        self.lost = Occurrences()  # messages of the other side that did not come here
-        self.lost_contents: dict[int, None] = {}  # the contents of the last of them
+    room: CopyRoom
+    waiting: deque[tuple[int, int]] = field(default_factory=deque)  # contents, as a number, and time of each message
+    count: dict[int, int] = {}  # waiting messages by contents; none is 0
+    forgotten: int = 0  # messages that waited in front of these, and were forgotten
+    forgotten_ns: int = 0  # when the last of these came
+    lost: Occurrences = field(default_factory=Occurrences)  # messages of the other side that did not come here
+    lost_contents: dict[int, None] = {}  # the contents of the last of them
 
     def add(self, contents: int, time_ns: int, limit: int = _WAITING) -> None:
         """Let a message wait."""
@@ -117,31 +115,23 @@ class ComparedPublisher(msgspec.Struct, eq=False):
             del self.window[next(iter(self.window))]
 
 
-class CopyStream:
+class CopyStream(msgspec.Struct, eq=False):
     """The copies that one subscriber gets on one connection."""
 
-    __slots__ = (
-        "_losses", "address", "blind", "chosen", "comparisons", "flow", "lag_ns", "last_ns", "last_packet", "late",
-        "place", "publisher", "server", "topics",
-    )  # fmt: skip
-
-    def __init__(self, publisher: ComparedPublisher, server: str, address: str, flow: int) -> None:
-        """``address`` is that of the subscriber, ``server`` that of the publisher."""
-        publisher.places += 1
-        self.publisher = publisher
-        self.server = server
-        self.address = address
-        self.flow = flow
-        self.place = publisher.places
-        self.topics: Counter[bytes] = Counter()
-        self.blind = False
-        self.chosen = False  # it has looked for somebody to be compared with
-        self.comparisons: list[_Comparison] = []
-        self.last_ns = 0  # when the last message came
-        self.last_packet = 0
-        self._losses: dict[_Comparison, tuple[Sequence[bytes], Occurrences]] = {}  # with the topics compared
-        self.lag_ns = 0  # the longest time by which others had a message earlier
-        self.late = Occurrences()  # messages that others had a second earlier, each time by more
+    publisher: ComparedPublisher
+    server: str  # the publisher's address
+    address: str  # the subscriber's
+    flow: int
+    place: int  # among all streams of the publisher
+    topics: Counter[bytes] = field(default_factory=Counter)
+    blind: bool = False
+    chosen: bool = False  # it has looked for somebody to be compared with
+    comparisons: "list[_Comparison]" = []
+    last_ns: int = 0  # when the last message came
+    last_packet: int = 0
+    _losses: "dict[_Comparison, tuple[Sequence[bytes], Occurrences]]" = {}  # with the topics compared
+    lag_ns: int = 0  # the longest time by which others had a message earlier
+    late: Occurrences = field(default_factory=Occurrences)  # messages that others had a second earlier, each by more
 
     def take(self, messages: Sequence[Message]) -> None:
         """Compare messages with what others get."""

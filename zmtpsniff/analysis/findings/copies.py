@@ -58,7 +58,8 @@ class Copies(Inquiry):
         if ends is None or dossier.blind:
             return None
         publisher = self._publishers.at(ends[0])
-        stream = CopyStream(publisher, *ends, dossier.flow)
+        publisher.places += 1
+        stream = CopyStream(publisher, *ends, dossier.flow, publisher.places)
         self._streams[dossier.flow] = publisher.streams[dossier.flow] = stream
         return stream.take
 

@@ -82,7 +82,7 @@ class Requests(Inquiry):
         self._asks_peers: Ledger[str, ServiceCount] = Ledger(ServiceCount)
         self._unanswered: Ledger[tuple[str, str], UnansweredRequests] = Ledger(UnansweredRequests)
         # By flow: when it ended, whether it is that of a worker, and its replies.
-        self._ended: Ledger[int, tuple[int, bool, int]] = Ledger(_not_ended, 1000)
+        self._ended: Ledger[int, tuple[int, bool, int]] = Ledger(lambda: (0, False, 0), 1000)
         self._answering: Ledger[str, None] = Ledger()  # addresses that have answered
         self._network: Ledger[str, Sketch] = Ledger(Sketch)  # how long a SYN waits for its answer
         self._undelimited: Ledger[int, int] = Ledger(int)  # by flow: requests that a REP drops
@@ -342,7 +342,3 @@ class Requests(Inquiry):
         known = "; ".join(unanswered.details) + not_reached
         advice = _UNREACHED_ADVICE if not_reached else None
         return Claim("request-unanswered", summary, known, seen, [replier], severity, advice=advice)
-
-
-def _not_ended() -> tuple[int, bool, int]:
-    return 0, False, 0

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from dissectors.events import Command, Connection, Message, Subscription
 from zmtpsniff.analysis.dossier import Dossier
 from zmtpsniff.analysis.patterns.inference import Inference
@@ -101,20 +103,16 @@ NO_RULES = Rules()
 """Those of a connection of which no pattern wants to know anything, or not yet; shared, and never changed."""
 
 
-class Conversation:
+class Conversation(msgspec.Struct, eq=False):
     """The state of patterns for one connection: its rules, and what came before they were known."""
 
-    __slots__ = ("dossier", "early_octets", "inference", "is_odd", "patience_ns", "pings", "rules")
-
-    def __init__(self, flow: int) -> None:
-        """Begin with the first greeting."""
-        self.is_odd = False  # pairs of its messages often need a closer look than columns give
-        self.dossier = Dossier(flow)
-        self.early_octets = 0  # of its early events
-        self.inference: Inference | None = None  # while the socket types are not known, and not announced
-        self.patience_ns: int | None = None  # as in the inference that made the guesses
-        self.pings: Rules | None = None
-        self.rules = NO_RULES
+    dossier: Dossier
+    is_odd: bool = False  # pairs of its messages often need a closer look than columns give
+    early_octets: int = 0  # of its early events
+    inference: Inference | None = None  # while the socket types are not known, and not announced
+    patience_ns: int | None = None  # as in the inference that made the guesses
+    pings: Rules | None = None
+    rules: Rules = NO_RULES
 
     @property
     def awaits_types(self) -> bool:

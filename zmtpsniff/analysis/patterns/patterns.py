@@ -24,7 +24,7 @@ from dissectors.events import (
 from dissectors.problems import BLINDING
 from dissectors.zmtp.sockets import PEERS, REQUEST_REPLY, USUAL_PEER
 from zmtpsniff.analysis.defaults import REPLY_SECONDS
-from zmtpsniff.analysis.dossier import Guess, Guesses, SenderType
+from zmtpsniff.analysis.dossier import Dossier, Guess, Guesses, SenderType
 from zmtpsniff.analysis.insertions import Problems, inserted
 from zmtpsniff.analysis.patterns.beacons import BeaconPeers
 from zmtpsniff.analysis.patterns.connection_log import ConnectionLog
@@ -339,7 +339,7 @@ class Patterns:
     def _greeting(self, event: Greeting) -> None:
         conversation = self._conversations.get(event.flow)
         if conversation is None:
-            conversation = self._conversations[event.flow] = Conversation(event.flow)
+            conversation = self._conversations[event.flow] = Conversation(Dossier(event.flow))
             conversation.dossier.blind = event.flow in self._blinded
             conversation.dossier.websocket = event.version == "ZWS2.0"
             self._on_message[event.flow] = partial(self._keep, conversation)
@@ -353,7 +353,7 @@ class Patterns:
 
     def _meet(self, flow: int, src: str, dst: str) -> None:
         """Take the first event of a connection that began before the capture."""
-        conversation = self._conversations[flow] = Conversation(flow)
+        conversation = self._conversations[flow] = Conversation(Dossier(flow))
         conversation.dossier.blind = True
         self._infer(conversation, src, dst)
 
@@ -585,11 +585,6 @@ def _all_of_them(calls: Sequence[Callable[[Message], None]], event: Message) -> 
         call(event)
 
 
-def _is_paired(side: BatchSide) -> bool:
-    """Whether messages of this sender need no pairing any more."""
-    return not side.in_pairs
-
-
 def _opened(
     events: list[AnyEvent], notices: Sequence[tuple[int, Notice]]
 ) -> tuple[list[AnyEvent], list[tuple[int, Notice]]]:
@@ -598,7 +593,7 @@ def _opened(
     places = [0]
     for event in events:
         if isinstance(event, MessageBatch):
-            found += event.split(attrgetter("has_patterns"), SHORTEST_PAIRED, _is_paired)
+            found += event.split(attrgetter("has_patterns"), SHORTEST_PAIRED, lambda side: not side.in_pairs)
         else:
             found.append(event)
         places.append(len(found))

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from math import log10
 from typing import NamedTuple
 
+import msgspec
+
 from zmtpsniff.analysis.statistics.intervals import Intervals
 
 STEPS = 10
@@ -21,17 +23,13 @@ class Amount(NamedTuple):
     octets: int
 
 
-class Activity:
+class Activity(msgspec.Struct, eq=False):
     """Messages, octets and replies by interval, and replies by latency: one number each, in one dictionary."""
 
-    __slots__ = ("cells", "length_ns", "missing", "total")
-
-    def __init__(self) -> None:
-        """Start with none."""
-        self.missing = 0
-        self.total = 0  # messages, and whatever else counts
-        self.length_ns = 0  # of the intervals in ``cells``
-        self.cells: dict[int, int] = {}
+    missing: int = 0
+    total: int = 0  # messages, and whatever else counts
+    length_ns: int = 0  # of the intervals in ``cells``
+    cells: dict[int, int] = {}
 
     def weight(self) -> int:
         """All that was counted."""

@@ -12,7 +12,6 @@ from zmtpsniff.analysis.statistics.records import (
     LatencyRow,
     Pattern,
     PeerRow,
-    ProblemRow,
     PublicationRow,
     QueueRow,
     Record,
@@ -80,7 +79,9 @@ def report(
     for start_ns, count in intervals:
         records.append(TimelineRow(start_ns, width_ns, count, round(count * _NS / width_ns, 3)))
 
-    problems = sorted(statistics.problems.values(), key=_how_bad)
+    problems = sorted(
+        statistics.problems.values(), key=lambda row: (SEVERITIES.index(row.severity), -row.count, row.code)
+    )
     records += problems
     records.append(_total(statistics))
     return records
@@ -124,10 +125,6 @@ def _tell_latencies(
 def _latency(pattern: Pattern, service: str | None, sketch: Sketch) -> LatencyRow:
     histogram = [Bar(*each) for each in sketch.histogram()]
     return LatencyRow(pattern=pattern, service=service, histogram=histogram, **sketch.times())
-
-
-def _how_bad(row: ProblemRow) -> tuple[int, int, str]:
-    return SEVERITIES.index(row.severity), -row.count, row.code
 
 
 def _total(statistics: Statistics) -> TotalRow:
