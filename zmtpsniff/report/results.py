@@ -308,6 +308,7 @@ class Results(msgspec.Struct):
                 if tag in more:
                     yield more[tag]
 
-    def more(self, kind: type[Record]) -> int:
-        """How many more rows of a kind there are than are told, at least."""
-        return sum(cut.more for cut in self.cuts if cut.of == kind.__struct_config__.tag)
+    def more(self, row: object) -> int:
+        """How many more rows of the kind of ``row`` there are than are told, at least."""
+        tag = row.__struct_config__.tag if isinstance(row, msgspec.Struct) else None
+        return sum(cut.more for cut in self.cuts if cut.of == tag)
