@@ -151,20 +151,6 @@ def test_every_header_ends_behind_its_beginning(
         assert following < 0
 
 
-@settings(max_examples=examples(300))
-@given(name=st.sampled_from(sorted(WRAPPED)), data=st.data())
-def test_changed_octets_are_taken(name: str, data: st.DataObject) -> None:
-    packet = wrapped(name, CONVERSATIONS[0])[4]
-    changed = bytearray(packet[2])
-    for _ in range(data.draw(st.integers(1, 4))):
-        changed[data.draw(st.integers(0, min(len(changed) - 1, 120)))] = data.draw(st.integers(0, 255))
-    length = data.draw(st.integers(0, len(changed)))
-    decoder = HeaderDecoder()
-    for segment in decoder.segments([(0, packet[1], bytes(changed[:length]), len(changed), None)], 1):
-        assert segment[7] >= 0
-    assert len(decoder.skipped()) <= 2
-
-
 def test_fragments_inside_a_tunnel() -> None:
     """A datagram whose fragments go through a tunnel one by one."""
     plain = Ether(recorded(CONVERSATIONS[0])[PLACE][2])

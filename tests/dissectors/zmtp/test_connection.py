@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dissectors.events import AnyEvent, Command, Connection, Greeting, Hidden, Message, Subscription
-from dissectors.zmtp.connection import ZmtpConnection
 from dissectors.zmtp.limits import Limits
 from tests.world.events import CLIENT, SERVER, dissect, frames_of, problems, summary
 from tests.world.octets import SIGNATURE, command, frame, frame_v1, greeting, greeting_v2, peers, ready
@@ -123,20 +122,6 @@ def test_cutting_and_interleaving_change_nothing(name: str, data: st.DataObject)
     events = dissect(again)
     assert facts(events) == facts(dissect(sent))
     assert problems(events) == []
-
-
-@given(st.lists(st.tuples(st.integers(0, 1), st.binary(max_size=200)), max_size=20), st.booleans(), st.booleans())
-def test_any_octets_are_taken(sent: Sent, healthy: bool, gaps: bool) -> None:
-    out: list[AnyEvent] = []
-    connection = ZmtpConnection(out, 1, CLIENT, SERVER)
-    for number, (side, octets) in enumerate([*(peers() if healthy else []), *sent], 1):
-        if gaps and number % 7 == 5:
-            connection.halves[side].gap(number, number % 2 == 0, number, number)
-        if octets:
-            connection.halves[side].feed(octets, number, number)
-    connection.finish("rst", 0, 1)
-    assert connection.accepted == bool(out)
-    assert not healthy or isinstance(out[-1], Connection)
 
 
 def test_a_lost_greeting_and_nothing_after_it_is_no_truncated_greeting() -> None:

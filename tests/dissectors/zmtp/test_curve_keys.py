@@ -63,15 +63,6 @@ def test_what_is_wrong_with_a_line(line: str, reason: str) -> None:
     assert A.hex()[:20] not in str(caught.value)
 
 
-@given(st.text())
-def test_any_text_is_a_key_or_an_error(line: str) -> None:
-    try:
-        key = parse_key(line)
-    except KeyLineError:
-        return
-    assert key is None or isinstance(key, SharedKey | SecretKey)
-
-
 def test_a_file_says_which_line_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "keys"
     path.write_text(f"# ours\n{format_key(SharedKey(A, B, C))}\nrubbish\n")

@@ -10,7 +10,6 @@ from wsproto.frame_protocol import CloseReason, FrameProtocol, Opcode
 
 from dissectors.events import AnyEvent, Command, Connection, Cut, Greeting, Message, Problem, Subscription
 from dissectors.zmtp.websocket_frames import unmask
-from tests.support.examples import examples
 from tests.world.events import Said, dissect, frames_of, problems, summary
 from tests.world.octets import prop
 
@@ -214,12 +213,6 @@ RULES = {
 def test_what_is_against_the_rules(name: str) -> None:
     side, octets, code = RULES[name]
     assert problems(dissect([*handshake(), (side, octets)])) == [code]
-
-
-@settings(deadline=None, max_examples=examples(300))
-@given(st.lists(st.tuples(st.integers(0, 1), st.binary(min_size=1, max_size=200))), st.booleans())
-def test_hostile_octets_raise_nothing(sent: Sent, upgraded: bool) -> None:
-    dissect([*(handshake() if upgraded else [(0, request())]), *sent])
 
 
 @given(st.binary(max_size=300), st.binary(min_size=4, max_size=4))

@@ -113,14 +113,6 @@ def test_what_inflates_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) 
     assert messages(events, SERVER) in ([[b"next"]], [])
 
 
-@settings(max_examples=examples(200))
-@given(st.lists(st.tuples(st.integers(0, 1), st.binary(min_size=1, max_size=120))), st.sampled_from(OFFERS))
-def test_hostile_octets_raise_nothing(sent: Sent, answer: str) -> None:
-    framed = [(side, bytes([0xC2, len(octets) + 4 * (not side)][:2]) + octets) for side, octets in sent]
-    dissect([*upgrade(answer), *sent])
-    dissect([*upgrade(answer), *framed])
-
-
 LATE = [b"first body", b"second", b"another one", b"the fourth", b"and the fifth"]
 
 
