@@ -1,15 +1,14 @@
 """Real peers on a network that delays, reorders, duplicates and loses, captured at both ends and in between.
 
-What the programs logged is the truth. TCP mends what the network does, so no capture of it may show a fault; neither
-may several of them read together, whatever their clocks say. Captures that lost packets themselves are families of the
-oracle (``tests/capture_point``).
+What the programs logged is the truth. TCP mends what the network does, so no capture of it may show a fault. Captures
+that lost packets themselves, and several that are read together, are families of the oracle (``tests/capture_point``).
 """
 
 import fcntl
 import os
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -31,12 +30,11 @@ from tests.support.impaired_link import (
 from tests.support.live_program import Record, live
 from tests.support.namespaces import needs_namespaces
 from tests.support.runner import read_json
-from tests.support.saved_files import read as packets_of
-from tests.support.saved_files import save
 from tests.world.conversation import CLIENT, SERVER, pushes
 from tests.world.events import complaints, sniff
 from tests.world.network import SentSegment, packets, segments
 from tests.world.octets import COMMAND, frame
+from tests.world.tap import load, save_pcapng
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.net.segment import ACK, FIN, RST
 
@@ -48,7 +46,6 @@ IMPAIRMENTS = {
     "everything": Impairment(delay=0.001, jitter=0.004, loss=0.02, duplication=0.05),
 }
 POINTS = ("left", "middle", "right")
-SHIFTS = (-0.05, -0.005, 0.0, 0.005, 0.05)  # seconds by which the clock of one machine is fast
 ENDS = ("fin", "rst")  # a heartbeat that comes when its receiver has left is answered by a RST
 
 
@@ -87,7 +84,7 @@ def record_once(impairment: Impairment, seed: int, folder: Path) -> Recording:
     assert (link.wire.overtaken > 0) == (impairment.jitter > 0)
     assert (link.wire.lost > 0) == (impairment.loss > 0)
     assert (link.wire.duplicated > 0) == (impairment.duplication > 0)
-    left, right = (packets_of(link.captures[side])[0] for side in (LEFT, RIGHT))
+    left, right = (load(link.captures[side]) for side in (LEFT, RIGHT))
     captured = {"left": left, "middle": link.wire.middle, "right": right}
     return Recording(logs, client.ipv4, server.ipv4, captured, shown)
 
@@ -113,14 +110,6 @@ def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
             saved.write_bytes(pickle.dumps(made))
     found: Recording = pickle.loads(saved.read_bytes())
     return found
-
-
-def read(folder: Path, *captures: Sequence[Packet]) -> list[Record]:
-    """What ``zmtpsniff read`` shows of these captures, each a file of its own."""
-    paths = [folder / f"{number}.pcapng" for number in range(len(captures))]
-    for path, capture in zip(paths, captures, strict=True):
-        save(path, [list(capture)])
-    return read_json(*paths)
 
 
 def check_all(records: list[Record], recording: Recording) -> None:
@@ -153,29 +142,9 @@ def check_requests(records: list[Record]) -> None:
         assert reply.get("latency_ns", 0) >= 0
 
 
-def comparable(records: Iterable[Record]) -> dict[str, list[Record]]:
-    """What each side said, without what differs between captures of the same connections.
-
-    That is times and numbers; heartbeats, the last of which may have been lost for good; and whether a publisher had
-    heard of a cancelled subscription, of which a packet that was sent twice tells only how it was the last time.
-    """
-    differs = {"time_ns", "packet", "part", "flow", "request", "request_part", "latency_ns", "matched"}
-    differs |= {"start_ns", "end_ns", "octets", "end", "closed_by"}
-    said = defaultdict(list)
-    for record in records:
-        if record["type"] in ("capture", "problem", "work") or record.get("name") in ("PING", "PONG"):
-            continue
-        sender = record["client"]["address"] if record["type"] == "connection" else record["src"]
-        said[sender].append({name: value for name, value in record.items() if name not in differs})
-    return dict(said)
-
-
-# ---------------------------------------------------------------------- one capture
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_what_tcp_mends_is_no_problem(point: str, recording: Recording, tmp_path: Path) -> None:
-    check_all(read(tmp_path, recording.captured[point]), recording)
+    check_all(read_json(save_pcapng(tmp_path / "point.pcapng", recording.captured[point])), recording)
 
 
 def test_what_tcp_mends_is_no_problem_live(recording: Recording) -> None:
@@ -219,62 +188,3 @@ def test_what_a_reset_leaves_lost_was_not_lost_by_the_capture(resets: Sequence[i
     events = sniff(packets(sent))
     assert complaints(events) == []
     assert [event for event in events if isinstance(event, Command) and event.name in ("PING", "PONG")] == []
-
-
-# ---------------------------------------------------------------------- several captures
-
-
-@pytest.fixture(scope="module")
-def as_sent(recording: Recording, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Record]]:
-    """What each end sent, by the capture at that end: what the network lost for good is nowhere else.
-
-    A publisher may send again and again what a subscriber that has gone will never acknowledge.
-    """
-    folder = tmp_path_factory.mktemp("as_sent")
-    said, by_server = (comparable(read(folder, recording.captured[point])) for point in ("left", "right"))
-    for address, records in by_server.items():
-        if address.startswith(f"{recording.server}:"):
-            said[address] = records
-        else:
-            (connection,) = (record for record in records if record["type"] == "connection")
-            for record in said[address]:
-                if record["type"] == "connection":
-                    record["messages"]["server"] = connection["messages"]["server"]
-    return said
-
-
-@pytest.mark.parametrize("points", [("left", "right"), ("right", "left"), POINTS], ids=" ".join)
-def test_captures_of_the_same_connections_show_each_message_once(
-    points: Sequence[str], recording: Recording, as_sent: dict[str, list[Record]], tmp_path: Path
-) -> None:
-    records = read(tmp_path, *(recording.captured[point] for point in points))
-    check_all(records, recording)
-    assert comparable(records) == as_sent
-
-
-@pytest.mark.parametrize("seconds", SHIFTS)
-@pytest.mark.parametrize("is_all", [True, False], ids=["all", "what each end sent"])
-def test_captures_whose_clocks_differ(
-    seconds: float, is_all: bool, recording: Recording, as_sent: dict[str, list[Record]], tmp_path: Path
-) -> None:
-    left, right = (recording.captured["left"], recording.captured["right"]) if is_all else own_packets(recording)
-    records = read(tmp_path, left, later(right, seconds))
-    check_all(records, recording)
-    assert comparable(records) == as_sent
-
-
-def own_packets(recording: Recording) -> tuple[list[Packet], list[Packet]]:
-    """What each end sent itself, as it captured it."""
-    left, right = recording.captured["left"], recording.captured["right"]
-    return sent_by(left, recording.client), sent_by(right, recording.server)
-
-
-def sent_by(packets: Iterable[Packet], address: str) -> list[Packet]:
-    """The packets of a capture that ``src host ADDRESS`` leaves."""
-    octets = bytes(map(int, address.split(".")))
-    return [packet for packet in packets if packet[2][26:30] == octets]
-
-
-def later(packets: Iterable[Packet], seconds: float) -> list[Packet]:
-    """The packets as a capture has them whose clock is fast by so many seconds."""
-    return [(packet[0] + int(seconds * 1e9), *packet[1:]) for packet in packets]
