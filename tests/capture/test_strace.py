@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Connection, Message
+from dissectors.events import Connection, Message
 from tests.support.examples import examples
 from tests.support.live_program import wait_for
-from tests.support.settings import WIRE
-from tests.world.events import check_records, frames_of, problems
+from tests.world.events import frames_of, problems, sniff
 from tests.world.octets import frame, peers
 from tests.world.tap import Packets
 from zmtpsniff.capture.block import Packet
@@ -24,7 +23,6 @@ from zmtpsniff.capture.engines import strace
 from zmtpsniff.capture.engines.strace import StraceEngine
 from zmtpsniff.capture.files import open_captures, open_stream
 from zmtpsniff.capture.source import CaptureError
-from zmtpsniff.engine.sniffer import Sniffer
 
 SENT = [*peers(b"DEALER", b"ROUTER"), (0, frame(b"question")), (1, frame(b"some", 1) + frame(b"answer" * 100))]
 FRAMES = [[b"question"], [b"some", b"answer" * 100]]
@@ -33,12 +31,6 @@ FRAMES = [[b"question"], [b"some", b"answer" * 100]]
 def read(log: bytes, size: int = 1 << 16) -> list[Packet]:
     chunks = (log[at : at + size] for at in range(0, len(log), size))
     return [packet for batch in open_stream("log", chunks, Packets([])) for packet in batch]
-
-
-def events_of(packets: Sequence[Packet]) -> list[AnyEvent]:
-    events = [event for some in Sniffer(Packets(packets), WIRE).events() for event in some]
-    check_records(events, packets)
-    return events
 
 
 def hexed(octets: bytes) -> bytes:
@@ -90,7 +82,7 @@ WHEN = {"none": b"", "-tt": b"12:00:00.000001 ", "-ttt": b"1700000000.123456 "}
 @pytest.mark.parametrize("size", [7, 1 << 16])
 def test_logs(style: str, when: str, size: int) -> None:
     lines = [b"4711  %s%s\n" % (WHEN[when], STYLES[style](side, octets)) for side, octets in SENT]
-    events = events_of(read(b"".join(lines), size))
+    events = sniff(read(b"".join(lines), size))
     assert frames_of(events) == FRAMES
     assert problems(events) == []
     (summary,) = (event for event in events if isinstance(event, Connection))
@@ -105,7 +97,7 @@ def test_a_descriptor_that_is_closed_and_used_again() -> None:
     lines = [simple(side, octets) for side, octets in SENT]
     end = [b'recvfrom(9, "", 8192, 0, NULL, NULL) = 0', b"close(9) = 0"]
     log = b"".join(b"[pid 4711] %s\n" % line for line in [*lines, *end, *lines, *end])
-    connections = [event for event in events_of(read(log)) if isinstance(event, Connection)]
+    connections = [event for event in sniff(read(log)) if isinstance(event, Connection)]
     assert [(event.end, event.handshake, event.messages.client) for event in connections] == [
         ("fin", "complete", 1)
     ] * 2
@@ -115,7 +107,7 @@ def test_strings_cut_short_are_told() -> None:
     lines = [simple(side, octets) for side, octets in SENT[:-1]]
     lines.append(b'recvfrom(9, "%s"..., 8192, 0, NULL, NULL) = %d' % (hexed(SENT[-1][1][:32]), len(SENT[-1][1])))
     lines.append(simple(1, frame(b"next")))
-    events = events_of(read(b"".join(b"1 %s\n" % line for line in lines)))
+    events = sniff(read(b"".join(b"1 %s\n" % line for line in lines)))
     assert problems(events) == ["packets-cut"]
     found = [(event.frames[-1], event.incomplete) for event in events if isinstance(event, Message)]
     assert [incomplete for _, incomplete in found] == [False, True, False]
@@ -176,7 +168,7 @@ WORDS = b'read( sendto( 9, "\\xff\\x00 " ... <unfinished ...> <... read resumed>
 @settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.sampled_from(WORDS.split(b" "))))
 def test_hostile_logs_raise_nothing(words: list[bytes]) -> None:
-    events_of(read(b"1 close(9) = 0\n1 read(9, " + b" ".join(words)))
+    sniff(read(b"1 close(9) = 0\n1 read(9, " + b" ".join(words)))
 
 
 def sockdump(sent: list[tuple[int, bytes]], pids: tuple[int, int] = (31042, 13710)) -> Iterator[Packet]:
@@ -187,13 +179,13 @@ def sockdump(sent: list[tuple[int, bytes]], pids: tuple[int, int] = (31042, 1371
 
 def test_sockdump() -> None:
     packets = list(sockdump(SENT))
-    events = events_of(packets)
+    events = sniff(packets)
     assert frames_of(events) == FRAMES
     (summary,) = (event for event in events if isinstance(event, Connection))
     assert (summary.client.address, summary.server.address) == ("pid-31042:0", "pid-13710:0")
     assert (summary.transport, summary.handshake) == ("ipc", "complete")
     time_ns, link, data, wire, _ = packets[-1]
-    cut = events_of([*packets[:-1], (time_ns, link, data[:-50], wire, None)])
+    cut = sniff([*packets[:-1], (time_ns, link, data[:-50], wire, None)])
     assert problems(cut) == ["packets-cut"]
 
 
@@ -274,7 +266,7 @@ def tcp_log(own: bytes, other: bytes, pid: int, mirrored: bool = False) -> bytes
 )
 def test_tcp_connections_have_their_addresses(one: bytes, other: bytes) -> None:
     for log in (tcp_log(one, other, 1), tcp_log(other, one, 1, mirrored=True)):
-        events = events_of(read(log))
+        events = sniff(read(log))
         assert frames_of(events) == FRAMES
         assert problems(events) == []
         (summary,) = (event for event in events if isinstance(event, Connection))
@@ -289,7 +281,7 @@ def test_who_accepts_is_the_server_whatever_its_port() -> None:
     connect = b"1 connect(9<TCP:[77]>, {sa_family=AF_INET, sin_port=htons(50000), "
     connect += b'sin_addr=inet_addr("127.0.0.1")}, 16) = -1 EINPROGRESS (Operation now in progress)\n'
     for log in (accept + tcp_log(server, client, 1, mirrored=True), connect + tcp_log(client, server, 1)):
-        (summary,) = (event for event in events_of(read(log)) if isinstance(event, Connection))
+        (summary,) = (event for event in sniff(read(log)) if isinstance(event, Connection))
         assert summary.server.address == server.decode()
 
 
@@ -298,7 +290,7 @@ def test_two_programs_of_one_connection_show_it_once() -> None:
     lines = zip(
         tcp_log(one, other, 1).splitlines(True), tcp_log(other, one, 2, mirrored=True).splitlines(True), strict=True
     )
-    events = events_of(read(b"".join(line for pair in lines for line in pair)))
+    events = sniff(read(b"".join(line for pair in lines for line in pair)))
     assert frames_of(events) == FRAMES
     unix = [
         b'%d sendto(9<UNIX-STREAM:[11]>, "%s", 9, 0, NULL, 0) = %d\n' % (1, hexed(SENT[0][1]), len(SENT[0][1])),
@@ -316,7 +308,7 @@ def test_descriptors_inherited_and_passed_on_are_one_end() -> None:
     log = [b"%d %s\n" % (pid, call) for pid, call in zip((1, 1, 1, 1, 2, 3, 3, 3), calls, strict=False)]
     log.insert(3, b"9 close(9<UNIX-STREAM:[1->2]>) = 0\n")
     log.append(b"1 +++ exited with 0 +++\n")
-    events = events_of(read(b"".join(log)))
+    events = sniff(read(b"".join(log)))
     assert frames_of(events) == FRAMES
     (summary,) = (event for event in events if isinstance(event, Connection))
     assert summary.end == "open"

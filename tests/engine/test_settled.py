@@ -24,6 +24,7 @@ from tests.world.conversation import (
     Piece,
     greetings,
 )
+from tests.world.events import events_of
 from tests.world.network import packets, segments
 from tests.world.octets import message
 from tests.world.tap import Packets
@@ -124,7 +125,7 @@ def test_several_requests_at_once_are_paired_in_columns(both: BothCores) -> None
         pieces += [Piece(side, message(3, b"%d" % number, b"", b"body")) for number in range(20)]
     without = Settings(batches=True, payload=False)
     given = packets(segments(Conversation("several at once", tuple(pieces))), (1, 2), (40_000, 5555), 10**18, 10**5)
-    events = [event for batch in Sniffer(Packets(given, 9), without).events() for event in batch]
+    events = events_of(given, without, 9)
     assert both.messages == 80
     assert sum(len(event.messages()) for event in events if isinstance(event, MessageBatch)) > 70
     replies = [one for event in events if isinstance(event, MessageBatch) for one in event.messages() if one.request]

@@ -13,7 +13,7 @@ from dissectors.events import AnyEvent, Capture, Connection, Cut, Message, Probl
 from tests.support.examples import examples
 from tests.support.paths import FIXTURES
 from tests.support.settings import WIRE
-from tests.world.events import check_records, is_subsequence, problems, sniff
+from tests.world.events import events_of, is_subsequence, problems, sniff
 from tests.world.octets import frame_v1
 from tests.world.tap import Packets, load
 from zmtpsniff.capture.block import Packet
@@ -263,10 +263,7 @@ def test_packets_cut_by_the_snaplen() -> None:
 
 
 def radio(packets: list[Packet], rule: str = "udp.port==7500,zmtp") -> list[AnyEvent]:
-    settings = WIRE._replace(decode_as=(parse(rule),))
-    events = [event for some in Sniffer(Packets(packets), settings).events() for event in some]
-    check_records(events, packets)
-    return events
+    return sniff(packets, settings=WIRE._replace(decode_as=(parse(rule),)))
 
 
 def test_radio_messages() -> None:
@@ -306,7 +303,7 @@ def test_a_datagram_in_fragments() -> None:
 )
 def test_what_waits_for_a_repair_is_bounded(limits: FlowLimits, told_at: int) -> None:
     sent = [raw(pgm(ODATA, number, b"\0\0" + frame_v1(bytes(200))), number) for number in range(20) if number != 1]
-    events = [event for some in Sniffer(Packets(sent), WIRE._replace(flow_limits=limits)).events() for event in some]
+    events = events_of(sent, WIRE._replace(flow_limits=limits))
     assert len(messages(events)) == len(sent)
     (lost,) = (event for event in events if isinstance(event, Problem))
     assert (lost.code, lost.packet) == ("multicast-lost", told_at)
@@ -318,7 +315,7 @@ def test_senders_that_are_idle_end_and_the_oldest_make_room() -> None:
         chosen = WIRE._replace(
             flow_limits=limits, decode_as=tuple(parse(f"udp.port=={port},zmtp") for port in {*ports})
         )
-        events = [event for some in Sniffer(Packets(sent), chosen).events() for event in some]
+        events = events_of(sent, chosen)
         assert len(messages(events)) == len(ports)
         return [(event.server.address[-1], event.end) for event in events if isinstance(event, Connection)]
 

@@ -15,12 +15,12 @@ from tests.support.encapsulations import MAC, OUTER
 from tests.support.paths import FIXTURES
 from tests.support.runner import read_json, run
 from tests.world.conversation import Conversation, Piece, greetings
+from tests.world.events import events_of
 from tests.world.network import packets, segments
 from tests.world.octets import message
-from tests.world.tap import Packets, load, save
+from tests.world.tap import load, save
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net import networks
 
 OVERLAY = FIXTURES / "networks" / "overlay.pcap.gz"
@@ -184,6 +184,6 @@ def test_a_connection_that_goes_on_in_another_vlan(monkeypatch: pytest.MonkeyPat
         (time_ns, link, octets := bytes(tagged(7 if at < 300 else 8, Ether(data))), len(octets), source)
         for at, (time_ns, link, data, _, source) in enumerate(plain)
     ]
-    events = [event for batch in Sniffer(Packets(given), Settings()).events() for event in batch]
+    events = events_of(given, Settings())
     assert [event.flow for event in events if isinstance(event, Connection)] == [1]
     assert not [event for event in events if isinstance(event, Problem)]

@@ -15,9 +15,8 @@ from dissectors.zmtp import deflate
 from tests.support import attacks
 from tests.support.examples import sampled
 from tests.support.settings import WIRE
+from tests.world.events import events_of
 from tests.world.octets import frame
-from tests.world.tap import Packets
-from zmtpsniff.engine.sniffer import Sniffer
 
 ALL = os.environ.get("ZMTPSNIFF_ATTACKS") == "all"
 OURS = 60  # MiB and seconds that the program needs for whatever it does, on a machine that does much else
@@ -44,7 +43,7 @@ def test_cost_is_bounded(name: str, percent: int, tmp_path: Path) -> None:
 
 def sniffed(packets: Iterator[bytes]) -> list[AnyEvent]:
     numbered = [(number, 1, octets, len(octets), None) for number, octets in enumerate(packets)]
-    return [event for some in Sniffer(Packets(numbered), WIRE).events() for event in some]
+    return events_of(numbered, WIRE)
 
 
 @pytest.mark.parametrize("takeover", sampled([True, False]))

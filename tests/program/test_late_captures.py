@@ -8,10 +8,11 @@ import pytest
 import zmtpsniff
 from dissectors.events import Connection, Message
 from tests.support.check_program import without_packets
-from tests.support.late_captures import events_of, without_beginnings
+from tests.support.late_captures import without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.support.settings import RELATIONS
+from tests.world.events import events_of
 
 CAPTURES = [
     *((f"{name}.pcap", share) for name in ("m31_req_rep", "m31_push_pull", "m31_pub_sub", "x_325_to_435")

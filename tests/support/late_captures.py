@@ -3,18 +3,11 @@
 from pathlib import Path
 
 import zmtpsniff
-from dissectors.events import AnyEvent, Command, Connection, Greeting
-from tests.world.tap import Packets, load
+from dissectors.events import Command, Connection, Greeting
+from tests.world.tap import load
 from zmtpsniff.capture.block import Packet
-from zmtpsniff.engine.settings import Settings
-from zmtpsniff.engine.sniffer import Sniffer
 from zmtpsniff.net.addresses import addresses
 from zmtpsniff.net.packets import HeaderDecoder
-
-
-def events_of(packets: list[Packet], settings: Settings) -> list[AnyEvent]:
-    """The events of packets."""
-    return [event for batch in Sniffer(Packets(packets), settings).events() for event in batch]
 
 
 def without_beginnings(path: Path, share: float = 0.0) -> list[Packet]:

@@ -48,7 +48,7 @@ def ask(port: int) -> None:
     for number in itertools.count():
         socket.send(b"order %d" % number)
         socket.recv()
-        time.sleep(random.uniform(0, 0.003))
+        time.sleep(random.uniform(0.01, 0.03))
 
 
 def main() -> None:

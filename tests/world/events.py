@@ -10,6 +10,7 @@ from dissectors.zmtp.limits import Limits
 from tests.support.settings import WIRE
 from tests.world.tap import Packets
 from zmtpsniff.capture.block import Packet
+from zmtpsniff.engine.settings import Settings
 from zmtpsniff.engine.sniffer import Sniffer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
@@ -59,10 +60,14 @@ def summary(events: Sequence[AnyEvent]) -> Connection:
     return last
 
 
-def sniff(given: Sequence[Packet], batch: int = 100, limits: Limits | None = None) -> list[AnyEvent]:
-    """All events of these packets, which are also held against what every output must keep to."""
-    sniffer = Sniffer(Packets(given, batch), WIRE if limits is None else WIRE._replace(limits=limits))
-    events = [event for some in sniffer.events() for event in some]
+def events_of(given: Sequence[Packet], settings: Settings, batch: int = 100) -> list[AnyEvent]:
+    """All events of these packets, dissected so."""
+    return [event for some in Sniffer(Packets(given, batch), settings).events() for event in some]
+
+
+def sniff(given: Sequence[Packet], batch: int = 100, settings: Settings = WIRE) -> list[AnyEvent]:
+    """The same, which are also held against what every output must keep to."""
+    events = events_of(given, settings, batch)
     check_records(events, given)
     return events
 

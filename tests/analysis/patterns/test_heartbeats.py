@@ -4,10 +4,10 @@ import pytest
 
 from dissectors.events import Command, Connection, Greeting, Message, Peer, Problem, Sides
 from tests.support.paths import FIXTURES
-from tests.world.tap import Packets, load
+from tests.world.events import events_of, problems
+from tests.world.tap import load
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.engine.settings import Settings
-from zmtpsniff.engine.sniffer import Sniffer
 
 CLIENT, SERVER = "10.0.0.1:40000", "10.0.0.2:5555"
 SECOND = 1_000_000_000
@@ -62,11 +62,8 @@ def test_a_peer_that_freezes_is_told_where_the_capture_began_late(cut: int) -> N
     """It had answered PINGs before. Of a peer that the capture never shows, nothing is told."""
     packets = load(FIXTURES / "rec_frozen_peer.pcap")
     late = packets[len(packets) * cut // 100 :]
-    both = [event for batch in Sniffer(Packets(late), Settings()).events() for event in batch]
-    assert "heartbeat-late" in [event.code for event in both if isinstance(event, Problem)]
+    assert "heartbeat-late" in problems(events_of(late, Settings()))
     one_way = [packet for packet in late if packet[2][34:36] != (5564).to_bytes(2, "big")]  # its source port
     assert len(one_way) < len(late)
-    events = [event for batch in Sniffer(Packets(one_way), Settings()).events() for event in batch]
-    assert not [
-        event for event in events if isinstance(event, Problem) and event.code.startswith(("ping", "heartbeat"))
-    ]
+    codes = problems(events_of(one_way, Settings()))
+    assert not [code for code in codes if code.startswith(("ping", "heartbeat"))]

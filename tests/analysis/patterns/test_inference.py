@@ -14,6 +14,7 @@ import zmtpsniff
 from dissectors.events import AnyEvent, Command, Connection, Message, Octets, Peer, Problem, Sides, Subscription
 from tests.support.paths import FIXTURES, PROJECT, fixtures
 from tests.support.settings import RELATIONS
+from tests.world.events import events_of
 from tests.world.link import Link, connect
 from tests.world.scripts import converse
 from tests.world.tap import Packets, Records, captured, load, watch
@@ -98,8 +99,7 @@ def test_late_captures(kind: str, pair: set[str], least: int, share: float) -> N
         types, records = _late(kind, seed)
         if set(types.values()) != pair:
             continue
-        source = Packets(captured(records))
-        found = _told([event for batch in Sniffer(source, RELATIONS).events() for event in batch])
+        found = _told(events_of(captured(records), RELATIONS))
         is_right = all(types[address] in kinds for address, kinds in found.items())
         count["silent" if not found else "right" if is_right else "wrong"] += 1
     assert count.total() >= 10

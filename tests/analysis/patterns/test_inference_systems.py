@@ -8,10 +8,11 @@ import pytest
 
 import zmtpsniff
 from dissectors.events import Connection, Message
-from tests.support.late_captures import events_of, without_beginnings
+from tests.support.late_captures import without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.running_systems import SYSTEMS
 from tests.support.settings import RELATIONS
+from tests.world.events import events_of
 from tests.world.tap import load
 from zmtpsniff import decode_as
 from zmtpsniff.filters import compile_filter

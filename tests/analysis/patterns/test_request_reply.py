@@ -13,8 +13,8 @@ import zmtpsniff
 from dissectors.events import Message, Place, Problem, at_hand
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
-from tests.support.late_captures import events_of
 from tests.support.paths import FIXTURES
+from tests.world.events import events_of
 from tests.world.tap import load
 from zmtpsniff.analysis.patterns import Patterns
 from zmtpsniff.dissection import open_files

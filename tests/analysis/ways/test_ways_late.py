@@ -11,9 +11,10 @@ from dissectors.events import Message
 from tests.analysis.ways.test_ways import BROKERS, message_of, number, of_world, traced
 from tests.support.broker_world import SCRIPTS, BrokerWorld
 from tests.support.examples import examples
-from tests.support.late_captures import events_of, without_beginnings
+from tests.support.late_captures import without_beginnings
 from tests.support.paths import FIXTURES
 from tests.support.settings import RELATIONS
+from tests.world.events import events_of
 from tests.world.tap import Packets, load
 from zmtpsniff.analysis.ways.ways import Ways
 from zmtpsniff.decode_as import parse

@@ -17,14 +17,12 @@ from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT as CLIENT_SIDE
 from tests.world.conversation import SERVER as SERVER_SIDE
 from tests.world.conversation import Conversation, Piece
-from tests.world.events import CLIENT, SERVER, dissect, frames_of, problems, sniff, summary
+from tests.world.events import CLIENT, SERVER, dissect, events_of, frames_of, problems, sniff, summary
 from tests.world.lookalikes import LOOKALIKES
 from tests.world.network import packets, segments
 from tests.world.octets import SIGNATURE, frame, frame_v1, greeting, peers, ready
-from tests.world.tap import Packets
-from zmtpsniff.capture.files import open_captures
+from tests.world.tap import load
 from zmtpsniff.decode_as import parse
-from zmtpsniff.engine.sniffer import Sniffer
 
 Talk = list[tuple[int, bytes]]
 FLOWS = 100 if os.environ.get("ZMTPSNIFF_FAULTS") == "all" else 8  # of each protocol
@@ -84,7 +82,7 @@ def test_what_cannot_be_told_is_named_and_shown_if_the_user_says_so() -> None:
     assert isinstance(total, Capture)
     assert (total.zmtp_flows, total.problems) == (0, 2)
     settings = WIRE._replace(decode_as=(parse("tcp.port==5555,zmtp"),))
-    events = [event for some in Sniffer(Packets(given), settings).events() for event in some]
+    events = events_of(given, settings)
     assert sum(isinstance(event, Message) for event in events) == 18
     assert [event.flow for event in events if isinstance(event, Connection)] == [1, 2]
 
@@ -271,9 +269,7 @@ def test_a_long_frame_is_waited_for(length: int, other_first: bool) -> None:
 @pytest.mark.parametrize("name", sorted(path.name for path in (FIXTURES / "versions").glob("*.pcap.gz")))
 def test_old_and_new_peers_are_shown_from_their_first_octet(name: str) -> None:
     """libzmq 2.2, 3.2 and 4.3 with and without identities, all socket types: all connections."""
-    events = [
-        event for some in Sniffer(open_captures([str(FIXTURES / "versions" / name)]), WIRE).events() for event in some
-    ]
+    events = events_of(load(FIXTURES / "versions" / name), WIRE)
     total = events[-1]
     assert isinstance(total, Capture)
     assert total.zmtp_flows == total.flows > 0

@@ -18,6 +18,7 @@ from dissectors.zmtp.limits import Limits
 from dissectors.zmtp.long_frames import TAIL, LongFrames
 from dissectors.zmtp.search import Search
 from tests.support.examples import crossed, sampled
+from tests.support.settings import WIRE
 from tests.world.conversation import CLIENT, SERVER, Conversation, Piece, binary_body, greetings, text_body, zeros_body
 from tests.world.events import is_subsequence, sniff, whole_messages
 from tests.world.network import SentSegment, packets, resegment, segments
@@ -26,6 +27,7 @@ from zmtpsniff.net.segment import ACK
 
 MIB = 1 << 20
 LIMITS = Limits(64)
+SHORT = WIRE._replace(limits=LIMITS)
 
 
 def floats_body(random: Random, length: int) -> bytes:
@@ -129,9 +131,9 @@ def begin_inside(talk: Conversation, part: float, size: int) -> list[SentSegment
 def test_messages_of_real_peers_are_found(pattern: str, kind: str) -> None:
     """Of ten messages of 600 kB no more than three whole ones are lost, the one in which the capture begins aside."""
     talk = recorded(pattern, kind, 600_000, 10)
-    everything = whole_messages(sniff(packets(segments(talk)), limits=LIMITS))
+    everything = whole_messages(sniff(packets(segments(talk)), settings=SHORT))
     for part, segment in ((0.13, 1448), (0.37, 60_000)):
-        found = whole_messages(sniff(packets(begin_inside(talk, part, segment)), limits=LIMITS))
+        found = whole_messages(sniff(packets(begin_inside(talk, part, segment)), settings=SHORT))
         for side, messages in found.items():
             assert is_subsequence(messages, everything[side])
         most = max((sum(size(frames[-1]) > 500_000 for frames in messages) for messages in found.values()), default=0)
@@ -223,7 +225,7 @@ def test_a_lost_header_of_a_known_connection() -> None:
     sent = resegment(segments(talk), lambda: 60_000)
     first = next(index for index, one in enumerate(sent) if one.side == CLIENT and one.offset > 100 and one.payload)
     del sent[first]  # with the header of the first message
-    events = sniff(packets(sent), limits=LIMITS)
+    events = sniff(packets(sent), settings=SHORT)
     found = [event for event in events if isinstance(event, Message) and not event.incomplete]
     assert [size(event.frames[0]) for event in found] == [len(body) for body in bodies[-len(found) :]]
     assert len(found) >= 1
