@@ -14,6 +14,7 @@ from dissectors.address import host_of
 from dissectors.events import Capture, Message, Problem
 from tests.analysis.findings.diagnoses import alarms, diagnose, diagnose_events, diagnose_packets
 from tests.analysis.ways.scenes import Scene
+from tests.support.one_host import save_on_one_host
 from tests.support.paths import FIXTURES
 from tests.support.runner import run
 from tests.world.tap import load, save
@@ -77,6 +78,27 @@ def test_the_place_of_the_fault_is_named_and_no_other_meanwhile(name: str, monke
         now = {(one.code, one.endpoints[0]) for one in diagnosis.findings() if one.severity != "note"}
         told |= now
     assert told == now == ({FAULTS[name]} if name in FAULTS else set())
+
+
+# These need an address for each host: a network is cut, or only the hosts tell who repeats or answers what.
+_NOT_ON_ONE_HOST = {"network_cut", "engine_slow", "engine_stops", "tcp_proxy", "worker_vanishes"}
+
+
+@pytest.mark.parametrize("name", sorted({*FAULTS, "healthy_service"} - _NOT_ON_ONE_HOST))
+def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Path) -> None:
+    """As most people try their systems: all programs have the address 127.0.0.1, and each socket a port of its own."""
+    path = tmp_path / "loopback.pcap"
+    socket_at = save_on_one_host(load(SYSTEMS / f"{name}.pcap.gz"), path)
+    found = {(one.code, socket_at[one.endpoints[0]]) for one in diagnose(path) if one.severity != "note"}
+    assert found == ({FAULTS[name]} if name in FAULTS else set())
+
+
+def test_a_service_joined_late_may_wait_for_any_other_one_of_its_host(tmp_path: Path) -> None:
+    path = tmp_path / "loopback.pcap"
+    save_on_one_host(load(FIXTURES / "brokers" / "equal_bodies_late.pcap.gz"), path)
+    assert [(one.severity, one.code) for one in diagnose(path) if one.code == "replies-slow"] == [
+        ("note", "replies-slow")
+    ]
 
 
 def test_a_far_worker_gets_advice_about_the_network() -> None:

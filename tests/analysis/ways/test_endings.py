@@ -180,3 +180,15 @@ def test_a_dealer_asks_if_others_of_its_kind_are_answered(others: int, answered:
     scene.say(2, ID, *scene.say(1, b"and me?").frames, by_server=True)
     way = scene.ways(wait_ms=10_000)[-1]
     assert (len(way.legs), way.answered) == (2, answered)
+
+
+@pytest.mark.parametrize(("wait_ms", "why"), [(1500, "capture-ended"), (9000, "not-answered")])
+def test_a_worker_may_take_as_long_again_as_it_took_before(wait_ms: float, why: str) -> None:
+    scene = Scene()
+    scene.connect(1, "10.0.0.1:40000", "10.0.1.1:5555", types=("REQ", "REP"))
+    asked = scene.say(1, b"", b"first")
+    scene.say(1, b"", b"done", by_server=True, answers=asked, after_ms=2000)
+    scene.say(1, b"", b"second")
+    last = scene.ways(wait_ms=wait_ms)[-1]
+    assert last.ended is not None
+    assert last.ended.why == why

@@ -427,13 +427,15 @@ class Diagnosis:
         if claim.code not in NOT_ANSWERING or (claim.code == "not-passed-on" and claim.severity == "note"):
             return claim
         host = host_of(next(iter(claim.endpoints)))
-        # On loopback all programs have one address.
-        sought = "" if is_loopback(host) else self._endpoints.sought_by(host) or self._handshakes.sought_by(host)
+        sought = self._endpoints.sought_by(host) or self._handshakes.sought_by(host)
         if not sought:
             return claim
+        waits = f"{host} itself waits for {sought} in vain"
+        if is_loopback(host):  # there all programs have one address
+            waits = f"perhaps it waits for {sought}, as a program there does in vain"
         return claim._replace(
             severity="note",
-            summary=f"{claim.summary}; {host} itself waits for {sought} in vain",
+            summary=f"{claim.summary}; {waits}",
             known=f"{claim.known}; another finding says why {host} and {sought} do not come together",
             advice=_WAITS_ADVICE,
         )
@@ -460,12 +462,16 @@ def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
     needless += [claim for claim in claims if claim.code == "subscriber-slow" and claim.subject in behind]
     silent = {address for claim in claims if claim.code == "host-silent" for address in claim.endpoints}
     slow = [claim for claim in claims if claim.code == "replies-slow" and claim.severity != "note"]
+    late = {address for claim in claims if claim.code == "capture-late" for address in claim.endpoints}
 
     def is_effect(claim: Claim) -> bool:
         """Whether the host is to blame and not the program, or in a late capture the service that it asks."""
         if claim in slow and INFERRED in claim.known:
-            host = host_of(next(iter(claim.endpoints)))
-            return not is_loopback(host) and any(host in one.waiting for one in slow if one is not claim)
+            address = next(iter(claim.endpoints))
+            host = host_of(address)
+            if is_loopback(host):  # there all programs have one address, so it may have asked any service there
+                return any(is_loopback(one) and one != address for one in late)
+            return any(host in one.waiting for one in slow if one is not claim)
         return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
 
     return [claim._replace(severity="note") if is_effect(claim) else claim for claim in claims if claim not in needless]

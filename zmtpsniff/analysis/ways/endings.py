@@ -217,7 +217,7 @@ class Endings:
         if way.kind == "job" and (longest_ns is None or not program.passes_jobs_on or last.number < program.since):
             return None  # it has arrived; or it came before the first job that the program passed on
         patience_ns = _RECENT_NS if longest_ns is None else max(_LONGER * longest_ns, _AT_ONCE_NS)
-        if last.line.has_ids:  # it may have many at a time, in a queue
+        if not last.reply:  # others may have been before it in a queue
             patience_ns = max(patience_ns, _LONGER * program.slowest_ns)
         closed_ns, closer = last.line.manners.closed_ns, last.line.manners.closer
         closed_in_ns = closed_ns - last.time_ns if closed_ns is not None and closer in (None, last.dst) else None

@@ -30,7 +30,7 @@ GIVEN = 1024
 """Requests on one connection that are looked through, to find the one of a reply."""
 _OWN_ID = 5  # octets of an id that libzmq makes: a zero and a counter of four
 _WORK_FRAMES = 3  # a delimiter, an id, a delimiter
-NO_ACCIDENT = 16  # observations in a row
+_NO_ACCIDENT = 16  # observations in a row
 _ANSWERS = 3  # that others got, to show that a message of the same kind asks
 GUESSES = frozenset({"body", "envelope"})
 """Joins to the message before that prove nothing where another join is possible."""
@@ -116,7 +116,7 @@ class Run(msgspec.Struct, eq=False):
         """It is observed once more; returns whether it came so often in a row that it is no accident."""
         self.times = self.times + 1 if seen == self.seen else 1
         self.seen = seen
-        return bool(seen) and self.times >= NO_ACCIDENT
+        return bool(seen) and self.times >= _NO_ACCIDENT
 
 
 @quick

@@ -31,7 +31,7 @@ from dissectors.address import is_loopback
 from zmtpsniff.analysis.ledger import Ledger
 from zmtpsniff.analysis.ways.correlation import Correlation
 from zmtpsniff.analysis.ways.equal_messages import EqualMessages
-from zmtpsniff.analysis.ways.hops import NO_ACCIDENT, Hop, OpenWay, Run
+from zmtpsniff.analysis.ways.hops import Hop, OpenWay, Run
 from zmtpsniff.analysis.ways.records import Joined
 
 _REQUESTS = 4096  # at one host
@@ -189,12 +189,12 @@ class Lanes:
         lane = service.lanes[hop.flow]
         if hop.line.knows_sender and not service.taken:
             return None  # the process is not known for long: nobody noted what it took before
-        alike = [one for one in self._equal.before(hop) if one in service.requests and not one.is_passed]
-        repeated = lane.repeat(alike, hop)
-        is_one_program = hop.line.knows_sender or not is_loopback(hop.src)  # there all programs have one address
-        if repeated is not None and (is_one_program or lane.repeats >= NO_ACCIDENT):
-            repeated.is_passed = True
-            return Inner(repeated, "body", lane.repeats >= _SURE)
+        if hop.line.knows_sender or not is_loopback(hop.src):  # there all programs have one address
+            alike = [one for one in self._equal.before(hop) if one in service.requests and not one.is_passed]
+            repeated = lane.repeat(alike, hop)
+            if repeated is not None:
+                repeated.is_passed = True
+                return Inner(repeated, "body", lane.repeats >= _SURE)
         if service.is_scheduler and hop.line.src_kind == "ROUTER":
             return self._schedules(service, hop)
         if lane.is_client or not lane.ask(service.has_request(hop.src)):

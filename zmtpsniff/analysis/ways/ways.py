@@ -696,7 +696,7 @@ class Ways:
         """
         given_up = self._given_up.get((first.line.src_host, first.dst), deque[OpenWay]())
         by_ns = first.line.connected_ns + _APART_NS  # a socket that is closed may last a little longer
-        others = [way for way in given_up if way.first.line is not first.line]
+        others = [way for way in given_up if way.first.time_ns < first.time_ns]
         closed = sorted((_closed_ns(way), place) for place, way in enumerate(others) if _closed_ns(way) <= by_ns)
         if not closed or (len(closed) > 1 and closed[-2][0] > closed[-1][0] - _APART_NS):
             return None
