@@ -504,6 +504,7 @@ def test_of_clients_that_gave_up_at_once_nobody_knows_which_asks_again() -> None
     for number in (1, 2):
         scene.connect(number, f"127.0.0.1:4000{number}", "127.0.0.1:5555", types=("REQ", "ROUTER"))
         scene.say(number, b"", b"price?")
+    scene.now_ns += 500 * MS
     for number in (1, 2):
         scene.close(number)
     scene.connect(11, "127.0.0.1:41001", "127.0.0.1:5555", types=("REQ", "ROUTER"))
