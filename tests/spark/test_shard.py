@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from errno import EACCES
 from io import FileIO
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -17,14 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.capture_point.families import make
 from tests.net.test_networks import OVERLAY, of_server, tagged, written
-from tests.spark import adversary
 from tests.spark.local_job import asked, local_session, take
 from tests.spark.spark_tables import by_series, cut, expected, later, read_tables, without_acknowledgments
 from tests.support.examples import sampled
 from tests.support.paths import FIXTURES
 from tests.world.octets import frame, peers
-from tests.world.tap import load, save_pcapng
+from tests.world.tap import captured, joined, load, save_pcapng
 from zmtpsniff.capture import locations
 from zmtpsniff.capture.block import Packet
 from zmtpsniff.engine.flow_engine import FlowEngine
@@ -38,6 +39,8 @@ from zmtpsniff.words.link_types import USER0
 
 SECOND_NS = 1_000_000_000
 IDLE_NS = round(Options().idle_seconds * 1e9)
+# Families of the oracle whose packets are mostly in order, so that a file has all that comes before the next one.
+DISTURBED = ("order", "handshake", "loss", "reuse", "unannounced", "protocols")
 CAPTURES = ("app_malamute.pcap", "m31_push_pull.pcap", "epgm_pub_sub.pcap", "rec_proxy.pcap", "m31_heartbeat.pcap")
 
 
@@ -146,14 +149,15 @@ def test_unix_domain_sockets_are_numbered_from_run_to_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("little_memory")
-@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 24))])
-def test_what_is_made_to_mislead(tmp_path: Path, seed: int) -> None:
-    found = adversary.capture(seed)
-    if len(found) < 2:
-        return
-    files = cut(save_pcapng(tmp_path / "whole.pcapng", found), adversary.places(seed, len(found)), tmp_path / "in")
+@pytest.mark.parametrize("case", sampled([f"{name}:{seed}" for seed in range(5) for name in DISTURBED], 7))
+def test_captures_that_the_oracle_disturbs(tmp_path: Path, case: str) -> None:
+    family, seed = case.split(":")
+    found = joined([captured(records) for records in make(family, int(seed)).files])
+    random = Random(case)
+    places = sorted(random.sample(range(1, len(found)), min(len(found) - 1, random.choice([1, 3, 6]))))
+    files = cut(save_pcapng(tmp_path / "whole.pcapng", found), places, tmp_path / "in")
     for file in files:
-        follow([file], tmp_path / "out", shards=1 + seed % 3, ways=True)
+        follow([file], tmp_path / "out", shards=random.choice([1, 2, 3]), ways=True)
     quiet(tmp_path / "out", files, ways=True)
     told, wanted = rows(tmp_path / "out", tmp_path / "in"), expected(sorted(files), ways=True)
     assert without_acknowledgments(told) == without_acknowledgments(wanted)
