@@ -16,7 +16,7 @@ import pytest
 from scapy.layers.dot11 import Dot11, RadioTap
 from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
-from scapy.layers.l2 import GRE, LLC, SNAP, Ether
+from scapy.layers.l2 import LLC, SNAP, Ether
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet as ScapyPacket
 from scapy.packet import Raw
@@ -156,14 +156,10 @@ def ip_part(packet: ScapyPacket) -> ScapyPacket:
 ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 OUTER = ETHER / IP(src="192.0.2.1", dst="192.0.2.2")
 WRAPPED: dict[str, tuple[Callable[[ScapyPacket], ScapyPacket], list[str]]] = {
-    "gre": (lambda packet: OUTER / GRE() / ip_part(packet), []),
-    "gretap": (lambda packet: OUTER / GRE(proto=0x6558) / Ether(bytes(packet)), []),
-    "vxlan": (lambda packet: OUTER / UDP(sport=40000, dport=4789) / VXLAN(vni=5) / Ether(bytes(packet)), []),
     "vxlan on another port": (
         lambda packet: OUTER / UDP(sport=40000, dport=8888) / VXLAN(vni=5, flags="Instance") / Ether(bytes(packet)),
         ["--tshark-option", "udp.port==8888,vxlan"],
     ),
-    "ipv4 in ipv6": (lambda packet: ETHER / IPv6(src="fd00::1", dst="fd00::2") / ip_part(packet), []),
     "802.11": (
         lambda packet: RadioTap() / Dot11(type=2, FCfield=1) / LLC() / SNAP(code=0x800) / ip_part(packet),
         [],
@@ -171,16 +167,12 @@ WRAPPED: dict[str, tuple[Callable[[ScapyPacket], ScapyPacket], list[str]]] = {
 }
 
 
-KNOWN = {"gre", "gretap", "vxlan", "ipv4 in ipv6"}
-
-
 @needs_tshark
-@pytest.mark.parametrize("kind", sampled(WRAPPED, 3))
-def test_tunnels(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", WRAPPED)
+def test_what_our_reader_does_not_look_into(tmp_path: Path, kind: str) -> None:
     wrap, options = WRAPPED[kind]
     path = rewrite(tmp_path / "wrapped.pcap", wrap)
-    # Our own reader knows the plain ones, and must then say the same.
-    assert read_json(path) == read_json(REQ_REP) if kind in KNOWN else summary(read_json(path)) == (0, 0)
+    assert summary(read_json(path)) == (0, 0)
     assert through_tshark(path, *options) == read_json(REQ_REP)
 
 
