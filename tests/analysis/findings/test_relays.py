@@ -93,6 +93,13 @@ def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Pa
     assert found == ({FAULTS[name]} if name in FAULTS else set())
 
 
+@pytest.mark.parametrize("name", ["replies_dropped", "head_of_line"])
+def test_joined_late_on_one_host_nobody_is_accused_of_what_another_program_may_do(name: str, tmp_path: Path) -> None:
+    packets, path = load(SYSTEMS / f"{name}.pcap.gz"), tmp_path / "loopback.pcap"
+    save_on_one_host(packets[len(packets) // 5 :], path)
+    assert alarms(diagnose(path)) == []
+
+
 def test_a_service_joined_late_may_wait_for_any_other_one_of_its_host(tmp_path: Path) -> None:
     path = tmp_path / "loopback.pcap"
     save_on_one_host(load(FIXTURES / "brokers" / "equal_bodies_late.pcap.gz"), path)

@@ -466,12 +466,13 @@ def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
 
     def is_effect(claim: Claim) -> bool:
         """Whether the host is to blame and not the program, or in a late capture the service that it asks."""
-        if claim in slow and INFERRED in claim.known:
-            address = next(iter(claim.endpoints))
-            host = host_of(address)
-            if is_loopback(host):  # there all programs have one address, so it may have asked any service there
-                return any(is_loopback(one) and one != address for one in late)
-            return any(host in one.waiting for one in slow if one is not claim)
+        address = next(iter(claim.endpoints), "")
+        if is_loopback(host_of(address)):  # there all programs have one address, so it may have asked any service
+            is_alone = bool(claim.waiting) or all(one == address or not is_loopback(host_of(one)) for one in late)
+            if not is_alone and (claim in slow or claim.code in NOT_ANSWERING):
+                return True
+        elif claim in slow and INFERRED in claim.known:
+            return any(host_of(address) in one.waiting for one in slow if one is not claim)
         return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
 
     return [claim._replace(severity="note") if is_effect(claim) else claim for claim in claims if claim not in needless]

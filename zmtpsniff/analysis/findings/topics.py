@@ -248,6 +248,7 @@ class Topics(Inquiry):
         self._suspects: list[_Suspect] = []
         self._matched: Ledger[str, set[bytes]] = Ledger(set)  # by subscriber: topics that came on connections now over
         self._without: list[tuple[str, str, Dossier, int]] = []  # address, publisher, connection, its end
+        self._origins: Ledger[bytes, str] = Ledger(str)  # by topic: who wanted it, and does not repeat what others want
 
     def begin(self, dossier: Dossier) -> Listener | None:
         """Hear what a publisher sends."""
@@ -277,6 +278,8 @@ class Topics(Inquiry):
             subscriber.cancel(at_hand(event.topic))
         else:
             subscriber.want(event.topic, event)
+            if not subscriber.repeats:
+                self._origins[at_hand(event.topic)] = subscriber.address
 
     def command(self, dossier: Dossier, event: Command) -> None:
         """Remember a group, and when it was joined."""
@@ -329,6 +332,8 @@ class Topics(Inquiry):
             reason, near = judged
             if near is not None:
                 meant[suspect.topic] = near
+            if suspect.repeats and reason in ("typo", "never"):  # octets of who wants it are missing
+                suspect.address = self._origins.get(suspect.topic, suspect.address)
             topic = suspect.topic if reason in ("missed", "typo") else None
             groups.setdefault((suspect.server, reason, suspect.got == 0, topic), []).append(suspect)
         for (server, reason, got_nothing, topic), suspects in groups.items():
