@@ -1,5 +1,7 @@
 """Topics that are nearly those that are published."""
 
+from pathlib import Path
+
 import pytest
 from msgspec import structs
 
@@ -7,6 +9,7 @@ import zmtpsniff
 from dissectors.events import Command, Message, Subscription
 from tests.analysis.findings.diagnoses import diagnose
 from tests.support.paths import FIXTURES
+from tests.world.tap import load, save
 from zmtpsniff.analysis.findings import Diagnosis
 from zmtpsniff.analysis.findings.topics import nearest
 
@@ -111,3 +114,13 @@ def test_groups_match_as_a_whole(group: bytes, suggestion: str | None, summary: 
 def test_a_proxy_gets_each_topic_from_those_who_publish_it() -> None:
     """Its XSUB subscribes at each publisher to all that anybody behind it wants."""
     assert [one for one in diagnose(FIXTURES / "healthy" / "calls_over_a_bus.pcap.gz") if "topic" in one.summary] == []
+
+
+def test_a_misspelt_topic_is_of_who_wants_it_also_if_octets_of_its_connection_are_missing(tmp_path: Path) -> None:
+    """The XSUB of a proxy in between got nothing of the topic, either."""
+    packets = load(FIXTURES / "systems" / "topic_misspelt.pcap.gz")
+    to_subscriber = [one for one in packets if one[2][36:38] == (57246).to_bytes(2, "big") and len(one[2]) > 120]
+    packets.remove(to_subscriber[5])
+    save(tmp_path / "gap.pcap", packets)
+    found = [one for one in diagnose(tmp_path / "gap.pcap") if one.severity != "note"]
+    assert [(one.code, one.endpoints[0]) for one in found] == [("subscription-unmatched", "10.9.0.28:57246")]
