@@ -1,4 +1,4 @@
-"""Captures of several hosts, as if all their programs ran on one: every socket has the address 127.0.0.1."""
+"""Captures of several hosts, as if all their programs ran on one: every socket has the same address."""
 
 import struct
 from collections.abc import Iterable
@@ -8,11 +8,11 @@ from tests.world.tap import save
 from zmtpsniff.capture.block import Packet
 
 _ETHERNET, _TCP = 14, 6  # octets of a header; a protocol
-_LOOPBACK = bytes([127, 0, 0, 1])
 
 
-def save_on_one_host(packets: Iterable[Packet], path: Path) -> dict[str, str]:
-    """Write packets of IPv4 and TCP in Ethernet so; returns the socket of each port, by its address on loopback."""
+def save_on_one_host(packets: Iterable[Packet], path: Path, address: str = "127.0.0.1") -> dict[str, str]:
+    """Write packets of IPv4 and TCP in Ethernet so; returns each socket by the one that it has now."""
+    here = bytes(map(int, address.split(".")))
     ports: dict[tuple[bytes, int], int] = {}
     used: set[int] = set()
 
@@ -33,7 +33,7 @@ def save_on_one_host(packets: Iterable[Packet], path: Path) -> dict[str, str]:
         begin = (octets[0] & 15) * 4
         source, target = struct.unpack_from(">HH", octets, begin)
         struct.pack_into(">HH", octets, begin, port(bytes(octets[12:16]), source), port(bytes(octets[16:20]), target))
-        octets[12:20] = _LOOPBACK * 2
+        octets[12:20] = here * 2
         moved.append((time_ns, link, frame[:_ETHERNET] + octets, length, comment))
     save(path, moved)
-    return {f"127.0.0.1:{free}": f"{'.'.join(map(str, host))}:{number}" for (host, number), free in ports.items()}
+    return {f"{address}:{free}": f"{'.'.join(map(str, host))}:{number}" for (host, number), free in ports.items()}

@@ -93,10 +93,13 @@ def test_the_place_of_the_fault_is_named_on_one_host_too(name: str, tmp_path: Pa
     assert found == ({FAULTS[name]} if name in FAULTS else set())
 
 
-@pytest.mark.parametrize("name", ["replies_dropped", "head_of_line"])
-def test_joined_late_on_one_host_nobody_is_accused_of_what_another_program_may_do(name: str, tmp_path: Path) -> None:
-    packets, path = load(SYSTEMS / f"{name}.pcap.gz"), tmp_path / "loopback.pcap"
-    save_on_one_host(packets[len(packets) // 5 :], path)
+@pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.5"])
+@pytest.mark.parametrize("name", ["broker_sleeps", "replies_dropped", "head_of_line"])
+def test_joined_late_on_one_host_nobody_is_accused_of_what_another_program_may_do(
+    name: str, address: str, tmp_path: Path
+) -> None:
+    packets, path = load(SYSTEMS / f"{name}.pcap.gz"), tmp_path / "late.pcap"
+    save_on_one_host(packets[len(packets) // 5 :], path, address)
     assert alarms(diagnose(path)) == []
 
 

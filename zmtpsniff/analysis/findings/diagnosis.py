@@ -467,11 +467,11 @@ def _of_one_cause(claims: Collection[Claim]) -> list[Claim]:
     def is_effect(claim: Claim) -> bool:
         """Whether the host is to blame and not the program, or in a late capture the service that it asks."""
         address = next(iter(claim.endpoints), "")
-        if is_loopback(host_of(address)):  # there all programs have one address, so it may have asked any service
-            is_alone = bool(claim.waiting) or all(one == address or not is_loopback(host_of(one)) for one in late)
-            if not is_alone and (claim in slow or claim.code in NOT_ANSWERING):
-                return True
-        elif claim in slow and INFERRED in claim.known:
+        follows_no_way = not claim.waiting if claim in slow else claim.code in NOT_ANSWERING and not claim.subject
+        # Its program may have another socket on its host, or ask any service there.
+        if follows_no_way and any(one != address and host_of(one) == host_of(address) for one in late):
+            return True
+        if claim in slow and INFERRED in claim.known:
             return any(host_of(address) in one.waiting for one in slow if one is not claim)
         return UNREACHED in claim.known and not silent.isdisjoint(claim.endpoints)
 

@@ -163,9 +163,9 @@ class RelayHosts:
 
         Programs that one address does not tell apart would all look like brokers, and each the asker of all.
         """
-        is_told_apart = self.process_of is not None or not is_loopback(ends[0])
+        is_shared = is_loopback(ends[0]) or host_of(ends[0]) == host_of(ends[1])
         if (
-            is_told_apart
+            (self.process_of is not None or not is_shared)
             and flow not in self._open
             and self.begin(Dossier(flow, time_ns, packet, dict.fromkeys(ends, _UNKNOWN)))
         ):
