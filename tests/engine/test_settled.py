@@ -15,7 +15,7 @@ from dissectors.batches import MessageBatch
 from dissectors.zmtp import usual
 from dissectors.zmtp.limits import Limits
 from tests.support.both_cores import BothCores, built_core
-from tests.support.examples import examples
+from tests.support.examples import examples, sampled
 from tests.support.paths import PROJECT
 from tests.support.tunnels import IN_IP, TUNNELS, in_ip, in_tunnel
 from tests.world.busy_network import world
@@ -218,7 +218,7 @@ def ways(path: Path) -> list[Way | None]:
     return [ways.record(way) for way in [*found, *ways.finish()]]
 
 
-@pytest.mark.parametrize("path", SYSTEMS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sampled(SYSTEMS), ids=lambda path: path.name)
 def test_ways_and_messages_are_the_same_in_columns(
     path: Path, both: BothCores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
