@@ -12,6 +12,7 @@ IP itself is read by ``packets.py``, which also looks for tunnels in it.
 
 import struct
 from collections.abc import Callable
+from functools import partial
 
 from zmtpsniff.words import link_types
 
@@ -63,19 +64,16 @@ def _two(data: bytes, at: int) -> int:
 # ------------------------------------------------------------------ Ethernet and its like
 
 
-def _ethernet(data: bytes, start: int, stop: int) -> Next:
-    """Ethernet, and 802.3 with LLC."""
-    if len(data) < start + 14:
-        return _short(start + 14, stop)
-    protocol = data[start + 12] << 8 | data[start + 13]  # without a call, as this is what most packets have
-    return (protocol, start + 14) if protocol >= _LEAST_ETHERTYPE else _llc(data, start + 14, stop)
+def _with_ethertype(size: int, data: bytes, start: int, stop: int) -> Next:
+    """Ethernet or the tag of a VLAN, at whose end stands an EtherType, or a length if LLC follows."""
+    end = start + size
+    if len(data) < end:
+        return _short(end, stop)
+    protocol = data[end - 2] << 8 | data[end - 1]  # without a call, as this is what most packets have
+    return (protocol, end) if protocol >= _LEAST_ETHERTYPE else _llc(data, end, stop)
 
 
-def _vlan(data: bytes, start: int, stop: int) -> Next:
-    if len(data) < start + 4:
-        return _short(start + 4, stop)
-    protocol = data[start + 2] << 8 | data[start + 3]
-    return (protocol, start + 4) if protocol >= _LEAST_ETHERTYPE else _llc(data, start + 4, stop)
+_ethernet, _vlan = partial(_with_ethertype, 14), partial(_with_ethertype, 4)
 
 
 def _llc(data: bytes, start: int, stop: int) -> Next:
@@ -93,19 +91,12 @@ def _llc(data: bytes, start: int, stop: int) -> Next:
     return (_two(data, start + 6) if oui in _WITH_ETHERTYPE else SNAP_OUI | oui), start + 8
 
 
-def _cooked(data: bytes, start: int, stop: int) -> Next:
+def _cooked(size: int, place: int, data: bytes, start: int, stop: int) -> Next:
     """Linux's own header. Numbers below the first EtherType are Linux's own; one of them is LLC (ETH_P_802_2)."""
-    if len(data) < start + 16:
-        return _short(start + 16, stop)
-    protocol = _two(data, start + 14)
-    return _llc(data, start + 16, stop) if protocol == 4 else (protocol, start + 16)
-
-
-def _cooked_2(data: bytes, start: int, stop: int) -> Next:
-    if len(data) < start + 20:
-        return _short(start + 20, stop)
-    protocol = _two(data, start)
-    return _llc(data, start + 20, stop) if protocol == 4 else (protocol, start + 20)
+    if len(data) < start + size:
+        return _short(start + size, stop)
+    protocol = _two(data, start + place)
+    return _llc(data, start + size, stop) if protocol == 4 else (protocol, start + size)
 
 
 def _loopback(data: bytes, start: int, stop: int) -> Next:
@@ -164,15 +155,6 @@ def _cisco_hdlc(data: bytes, start: int, stop: int) -> Next:
     if len(data) < start + 4:
         return _short(start + 4, stop)
     return _two(data, start + 2), start + 4
-
-
-def _ppp_pppd(data: bytes, start: int, stop: int) -> Next:
-    """PPP with the direction in place of the address."""
-    return _ppp(data, start + 2, stop)
-
-
-def _ppp_with_direction(data: bytes, start: int, stop: int) -> Next:
-    return _ppp(data, start + 1, stop)
 
 
 def _pppoe(data: bytes, start: int, stop: int) -> Next:
@@ -320,11 +302,11 @@ HEADERS: dict[int, Header] = {
     LINK_TYPE | link_types.PPPOE: _pppoe,
     LINK_TYPE | link_types.C_HDLC: _cisco_hdlc,
     LINK_TYPE | link_types.LOOP: _loopback,
-    LINK_TYPE | link_types.LINUX_SLL: _cooked,
-    LINK_TYPE | link_types.PPP_PPPD: _ppp_pppd,
-    LINK_TYPE | link_types.PPP_WITH_DIRECTION: _ppp_with_direction,
+    LINK_TYPE | link_types.LINUX_SLL: partial(_cooked, 16, 14),
+    LINK_TYPE | link_types.PPP_PPPD: lambda data, start, stop: _ppp(data, start + 2, stop),  # behind the direction
+    LINK_TYPE | link_types.PPP_WITH_DIRECTION: lambda data, start, stop: _ppp(data, start + 1, stop),
     LINK_TYPE | link_types.NFLOG: _nflog,
-    LINK_TYPE | link_types.LINUX_SLL2: _cooked_2,
+    LINK_TYPE | link_types.LINUX_SLL2: partial(_cooked, 20, 0),
     MPLS: _mpls,
     MPLS_MULTICAST: _mpls,
     PPPOE: _pppoe,
